@@ -9,10 +9,12 @@ import pytest
 
 from allranks.engines.base import Handle
 from allranks.engines.fake import FakeEngine
+from allranks.engines.kubernetes.engine import KubernetesEngine
 from allranks.engines.local.capacity import Capacity
 from allranks.engines.local.end_gang import marked
 from allranks.engines.local.engine import LocalEngine
 from tests.engines.contract import Case, Contract, sleeper
+from tests.engines.kubernetes import api_server
 
 
 class TestTheFakeEngine(Contract):
@@ -39,3 +41,20 @@ class TestTheLocalEngine(Contract):
         yield Case(engine, gang, local, processes)
         engine.stop(Handle(gang.key))
         assert processes() == []
+
+
+class TestTheKubernetesEngine(Contract):
+    """At an API server without nodes: its pods are objects that say that they run."""
+
+    @pytest.fixture
+    def case(self, tmp_path: Path) -> Iterator[Case]:
+        with api_server.running() as server:
+            options = api_server.kubeconfig(tmp_path, server)
+            needs = {"image": "trainer", "home_volume": "host"}
+
+            def made() -> KubernetesEngine:
+                engine = tmp_path / "engines" / "kubernetes"
+                return KubernetesEngine(tmp_path, engine, tmp_path / "nodes", options)
+
+            gang = sleeper(f"{tmp_path.name}.1")._replace(options=needs)
+            yield Case(made(), gang, made, lambda: server.of("pods"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -14,7 +15,8 @@ from allranks.plan.environments.container import ENGINES
 
 class Type(StrEnum):
     """The type of a value. LINES is a list of strings, or one string. MEMORY keeps its text, an
-    amount with a unit. PATH is absolute: the CLI and the SDK resolve relative ones."""
+    amount with a unit. PATH is absolute: the CLI and the SDK resolve relative ones. MAPPING is a
+    mapping, or its text in YAML or JSON."""
 
     TEXT = "text"
     NUMBER = "number"
@@ -22,6 +24,7 @@ class Type(StrEnum):
     LINES = "lines"
     MEMORY = "memory"
     PATH = "path"
+    MAPPING = "mapping"
 
 
 class Option(NamedTuple):
@@ -146,6 +149,20 @@ def _lines(value: Any) -> list[str]:
     return [_text(each) for each in values]
 
 
+def _mapping(value: Any) -> dict[str, Any]:
+    import yaml  # lazy: few computes have such an option
+
+    try:
+        found = yaml.safe_load(value) if isinstance(value, str) else value
+        # Options travel as JSON.
+        found = json.loads(json.dumps(found))
+    except (yaml.YAMLError, TypeError, ValueError):
+        found = None
+    if not isinstance(found, dict):
+        raise ValueError("a mapping, such as {key: value}")
+    return found
+
+
 _READ = {
     Type.TEXT: _text,
     Type.NUMBER: _number,
@@ -153,4 +170,5 @@ _READ = {
     Type.LINES: _lines,
     Type.MEMORY: _memory,
     Type.PATH: _path,
+    Type.MAPPING: _mapping,
 }

@@ -1,0 +1,181 @@
+"""Questions about the cluster: its version, our rights, its nodes, its warnings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from allranks.engines.base import Host
+from allranks.engines.kubernetes import manifest, options
+from allranks.engines.kubernetes.api import Api, Object
+from allranks.errors import Refused
+from allranks.plan.amounts import counted
+from allranks.plan.plan import Gang
+
+# The first version where `backoffLimitPerIndex` is on by default.
+OLDEST = (1, 29)
+# What the engine does in its namespace: kind and verbs. `allranks compute render` prints the role.
+RIGHTS: Mapping[tuple[str, str], tuple[str, ...]] = {
+    ("batch", "jobs"): ("create", "get", "list", "watch", "patch", "delete"),
+    ("", "pods"): ("list", "watch", "delete"),
+    ("", "secrets"): ("create",),
+    ("", "services"): ("create",),
+    ("", "events"): ("list",),
+}
+_UNITS = {
+    "": 1.0,
+    "m": 1e-3,
+    **{unit: 1000.0**n for n, unit in enumerate("kMGTPE", 1)},
+    **{f"{unit}i": 1024.0**n for n, unit in enumerate("KMGTPE", 1)},
+}
+
+
+def quantity(text: str) -> float:
+    """Parse an amount of the cluster, such as 500m, 16Gi or 1e3."""
+    match = re.fullmatch(r"([+-]?[\d.]+(?:[eE][+-]?\d+)?)([a-zA-Z]{0,2})", str(text))
+    if match is None or match[2] not in _UNITS:
+        return 0.0
+    return float(match[1]) * _UNITS[match[2]]
+
+
+def check_version(api: Api) -> None:
+    """Raise Refused if the cluster is too old."""
+    version = api.get("/version")
+    numbers = [re.sub(r"\D", "", str(version.get(each) or "")) for each in ("major", "minor")]
+    if not all(numbers):
+        raise Refused("the server is not a Kubernetes API server", hint="check the kubeconfig")
+    if tuple(map(int, numbers)) < OLDEST:
+        raise Refused(
+            f"Kubernetes {'.'.join(numbers)} is too old",
+            hint=f"use {'.'.join(map(str, OLDEST))} or newer, where a node of a Job may end alone",
+        )
+
+
+def check_rights(api: Api) -> None:
+    """Raise Refused if a right is missing in the namespace."""
+    missing = []
+    for (group, kind), verbs in RIGHTS.items():
+        for verb in verbs:
+            attributes = {"namespace": api.namespace, "verb": verb, "group": group}
+            review = {
+                "apiVersion": "authorization.k8s.io/v1",
+                "kind": "SelfSubjectAccessReview",
+                "spec": {"resourceAttributes": {**attributes, "resource": kind}},
+            }
+            path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+            answer = api.good(api.request("POST", path, review), "check the rights")
+            if not answer.body["status"].get("allowed"):
+                missing.append(f"{verb} {kind}")
+    if missing:
+        raise Refused(
+            f"in the namespace {api.namespace} these rights are missing: {', '.join(missing)}",
+            hint="ask for the role that docs/how-to/clusters.md lists, or use another namespace",
+        )
+
+
+def warnings(api: Api) -> dict[str, str]:
+    """The newest warning about each Job, such as a quota in the way."""
+    selector = "involvedObject.kind=Job,type=Warning"
+    found: dict[str, tuple[str, str]] = {}
+    for event in api.get(api.path("events"), fieldSelector=selector)["items"]:
+        name = event["involvedObject"]["name"]
+        at = str(event.get("lastTimestamp") or event.get("eventTime") or "")
+        if at >= found.get(name, ("",))[0]:
+            found[name] = (at, str(event.get("message") or ""))
+    return {name: message for name, (_, message) in found.items()}
+
+
+def hosts(api: Api, given: Mapping[str, Any]) -> list[Host]:
+    """The nodes that the options select; free amounts if all pods may be listed. Empty without the
+    right to list nodes: a user of one namespace often has not."""
+    answer = api.request("GET", "/api/v1/nodes")
+    if answer.status == 403:
+        return []
+    nodes = api.good(answer, "list the nodes").body["items"]
+    selector = options.pairs("node_selector", given.get("node_selector"))
+    gpus = str(given.get("gpu_resource") or options.GPUS)
+    used = _used(api, gpus)
+    return [_host(node, gpus, used) for node in nodes if _selects(selector, node)]
+
+
+def shortage(api: Api, gang: Gang) -> str:
+    """Explain why the cluster can never have that many pods at once; empty if it may."""
+    if gang.options.get("autoscaling"):
+        return ""
+    answer = api.request("GET", "/api/v1/nodes")
+    if answer.status == 403:
+        return ""
+    nodes = api.good(answer, "list the nodes").body["items"]
+    selector = options.pairs("node_selector", gang.options.get("node_selector"))
+    wanted = {name: quantity(amount) for name, amount in manifest.requests(gang).items()}
+    room = sum(_room(node, wanted) for node in nodes if _selects(selector, node))
+    if room >= gang.nodes or _is_autoscaled(api):
+        return ""
+    each = " and ".join(f"{amount} {name}" for name, amount in manifest.requests(gang).items())
+    return f"it needs {counted(gang.nodes, 'node')} with {each} each, {room} available"
+
+
+def _room(node: Object, wanted: Mapping[str, float]) -> int:
+    """How many pods an empty node has room for."""
+    has = node.get("status", {}).get("allocatable") or {}
+    return min(
+        (int(quantity(has.get(name, "0")) / amount) for name, amount in wanted.items() if amount),
+        default=0,
+    )
+
+
+def _is_autoscaled(api: Api) -> bool:
+    groups = api.get("/apis").get("groups") or ()
+    if any(each["name"] == "karpenter.sh" for each in groups):
+        return True
+    path = "/api/v1/namespaces/kube-system/configmaps/cluster-autoscaler-status"
+    return api.request("GET", path).status == 200
+
+
+def _selects(selector: Mapping[str, str], node: Object) -> bool:
+    labels = node["metadata"].get("labels") or {}
+    return all(labels.get(key) == value for key, value in selector.items())
+
+
+def _used(api: Api, gpus: str) -> dict[str, tuple[float, float]] | None:
+    """CPUs and GPUs that pods request, by node; None without the right to list all pods."""
+    selector = "status.phase!=Succeeded,status.phase!=Failed,spec.nodeName!="
+    answer = api.request("GET", "/api/v1/pods", fieldSelector=selector)
+    if answer.status >= 400:
+        return None
+    found: dict[str, tuple[float, float]] = {}
+    for pod in answer.body["items"]:
+        name = pod["spec"]["nodeName"]
+        had = found.get(name, (0.0, 0.0))
+        wants = [
+            (c.get("resources") or {}).get("requests") or {} for c in pod["spec"]["containers"]
+        ]
+        cpus = sum(quantity(each.get("cpu", "0")) for each in wants)
+        found[name] = (had[0] + cpus, had[1] + sum(quantity(each.get(gpus, "0")) for each in wants))
+    return found
+
+
+def _host(node: Object, gpus: str, used: Mapping[str, tuple[float, float]] | None) -> Host:
+    status = node.get("status") or {}
+    has = status.get("allocatable") or {}
+    conditions = status.get("conditions") or ()
+    ready: Mapping[str, Any] = next((c for c in conditions if c["type"] == "Ready"), {})
+    cordoned = bool(node.get("spec", {}).get("unschedulable"))
+    up = ready.get("status") == "True"
+    cpus, own = quantity(has.get("cpu", "0")), quantity(has.get(gpus, "0"))
+    taken = (used or {}).get(node["metadata"]["name"], (0.0, 0.0))
+    free = up and not cordoned
+    addresses = {each["type"]: each["address"] for each in status.get("addresses") or ()}
+    return Host(
+        node["metadata"]["name"],
+        str(addresses.get("InternalIP") or ""),
+        ("ready" if up else "not ready") + (", cordoned" if cordoned else ""),
+        free,
+        cpus,
+        max(0.0, cpus - taken[0]) if free else 0.0,
+        int(own),
+        max(0, int(own - taken[1])) if free else 0,
+        int(quantity(has.get("memory", "0"))),
+        "" if up else str(ready.get("message") or ""),
+    )

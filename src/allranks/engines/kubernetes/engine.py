@@ -1,0 +1,341 @@
+"""The Kubernetes engine: a gang is one Indexed Job, and a node of it a pod with an agent.
+
+`poll` answers from two watches, of the home's Jobs and of their pods, however many gangs there are.
+The only stored state is the mark of the home, by which its Jobs are found.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import logging
+import secrets
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from allranks.engines import agent_bundle
+from allranks.engines.base import GangStatus, Handle, Host, Kind
+from allranks.engines.kubernetes import cluster, manifest
+from allranks.engines.kubernetes.api import Api
+from allranks.engines.kubernetes.cache import Cache
+from allranks.engines.kubernetes.manifest import HOME, PLACED, Disk, Names
+from allranks.engines.kubernetes.options import OPTIONS, source
+from allranks.engines.kubernetes.status import held, status
+from allranks.engines.kubernetes.views import JobView, PodView, job_view, pod_view
+from allranks.errors import AllranksError, EngineError, Refused
+from allranks.plan.plan import Gang
+from allranks.settings import Home
+from allranks.statuses import GangState
+
+log = logging.getLogger("allranks.kubernetes")
+
+# Seconds that a poll waits for the first answer of the cluster.
+_FIRST = 5.0
+# Seconds between two questions for warnings about Jobs without pods: if there is one, if not yet.
+_WARNINGS, _NEW_WARNINGS = 30.0, 5.0
+
+
+class KubernetesEngine:
+    """Agents in pods. ``folder`` is the engine's own in the home ``root``, ``nodes`` that of the
+    agents: both on the volume that pods share with the server."""
+
+    name = "kubernetes"
+    pace = 0.5
+
+    def __init__(self, root: Path, folder: Path, nodes: Path, options: Mapping[str, Any]) -> None:
+        self._root, self._folder, self._nodes = root, folder, nodes
+        self._api = Api(options)
+        # Since when a gang holds nodes while others are missing, and when it tries again.
+        self._held: dict[str, float] = {}
+        self._again: dict[str, float] = {}
+        self._seen: set[str] = set()
+        self._hold_limits: dict[str, float] = {}
+        self._warnings: tuple[float, Mapping[str, str]] = (0.0, {})
+
+    # ------------------------------------------------------------ a gang
+
+    def admit(self, gang: Gang) -> None:
+        self.render(gang)  # raises Refused for invalid options
+        _require(gang.options)
+        try:
+            shortage = cluster.shortage(self._api, gang)
+        except Refused as error:
+            log.warning("the cluster's nodes are not known: %s", error)
+            return
+        except EngineError:
+            return  # it does not answer now: the job waits in the queue
+        if shortage:
+            raise Refused(
+                f"the job can never run on this cluster: {shortage}",
+                where="resources",
+                hint="request fewer nodes, or less per node; `cpus` defaults to the number of "
+                "processes per node; if the cluster adds nodes on demand: --autoscaling",
+            )
+
+    def render(self, gang: Gang) -> str:
+        mark = self._mark if self._mark_file.exists() else "…"  # rendering must not create it
+        names, disk = Names(gang.key, mark), self._disk(gang.key)
+        objects = [
+            manifest.job(gang, names, disk),
+            manifest.secret(names, dict.fromkeys(gang.env, "…")),
+            manifest.service(names),
+        ]
+        return yaml.dump_all(objects, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+
+    def submit(self, gang: Gang) -> Handle:
+        """Create the Job, suspended; then what it needs, owned by it; then start it. Each step may
+        be repeated."""
+        names = self._names(gang.key)
+        path = self._api.path("jobs", names.name)
+        found = self._api.request("GET", path)
+        if found.status == 404:
+            self.admit(gang)
+            self._lay_out(gang)
+            made = manifest.job(gang, names, self._disk(gang.key))
+            job = self._api.create("jobs", made, fieldValidation="Strict")
+        else:
+            job = self._api.good(found, "read the job").body
+        job = job or self._api.get(path)
+        self._api.create("secrets", manifest.secret(names, gang.env, job))
+        self._api.create("services", manifest.service(names, job))
+        if job["spec"].get("suspend") and not gang.options.get("queue"):
+            job = self._suspend(names.name, False) or job
+        self._jobs.add(job)
+        self._hold_limits[gang.key] = float(gang.options.get("hold_limit") or 0)
+        return Handle(gang.key, names.name)
+
+    def poll(self, handles: Sequence[Handle]) -> Mapping[str, GangStatus]:
+        if not handles:
+            return {}
+        jobs, pods = self._jobs.read(_FIRST), self._pods.read(_FIRST)
+        trouble = self._jobs.trouble or self._pods.trouble
+        if trouble:
+            return {each.key: GangStatus(GangState.UNKNOWN, trouble) for each in handles}
+        by_gang: dict[str, list[PodView]] = {}
+        for pod in pods.values():
+            by_gang.setdefault(pod.gang, []).append(pod)
+        found = {}
+        for handle in handles:
+            name = self._names(handle.key).name
+            job, own = jobs.get(name), _newest(by_gang.get(name, []))
+            if job is not None:
+                self._seen.add(handle.key)
+                self._release(handle.key, job, own)
+            event = self._warning(job, own)
+            found[handle.key] = status(job, own, handle.key in self._seen, event)
+        return found
+
+    def stop(self, handle: Handle) -> None:
+        """Delete the Job; its pods, Secret and Service go with it. The gang is GONE when the last
+        pod is."""
+        names = self._names(handle.key)
+        body = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Foreground"}
+        answer = self._api.request("DELETE", self._api.path("jobs", names.name), body)
+        if answer.status != 404:
+            self._api.good(answer, "delete the job")
+        for pod in self._pods.read(0.0).values():
+            if pod.gang == names.name and pod.silent:
+                # The kubelet that should confirm its end is gone; its agent has been told to leave.
+                self._delete_now(pod.name)
+        for known in (self._held, self._again, self._hold_limits):
+            known.pop(handle.key, None)
+
+    # ------------------------------------------------------------ the cluster
+
+    def check(self, options: Mapping[str, Any]) -> None:
+        _require(options)
+        api = Api(options)
+        cluster.check_version(api)
+        cluster.check_rights(api)
+        gang = Gang("check.1", 1, ("python3", "-c", "pass"), options=options)
+        made = manifest.job(gang, Names("check.1", "check"), self._disk("check.1"))
+        answer = api.request("POST", api.path("jobs"), made, dryRun="All", fieldValidation="Strict")
+        api.good(answer, "check a job")
+
+    def hosts(self, options: Mapping[str, Any]) -> Sequence[Host]:
+        return cluster.hosts(Api(options), options)
+
+    # ------------------------------------------------------------ all or none
+
+    def _release(self, key: str, job: JobView, pods: Sequence[PodView]) -> None:
+        """Suspend a gang that has held some nodes for too long, and resume it later. Its agents
+        have not started: they wait until all pods run."""
+        now, limit = time.monotonic(), self._hold_limits.get(key, _DEFAULT_HOLD)
+        try:
+            if job.suspended and not job.queue and not pods:
+                if now >= self._again.setdefault(key, now + _pause(key)):
+                    self._clear(key)
+                    self._suspend(job.name, False)
+                    self._again.pop(key, None)
+            elif limit and not job.queue and held(job, pods) and not self._has_begun(job, pods):
+                if now - self._held.setdefault(key, now) > limit:
+                    self._suspend(job.name, True)
+                    self._held.pop(key, None)
+                    self._again[key] = now + _pause(key)
+            else:
+                self._held.pop(key, None)
+        except AllranksError as error:
+            log.warning("%s: cannot release its nodes: %s", key, error)
+
+    def _has_begun(self, job: JobView, pods: Sequence[PodView]) -> bool:
+        return any(pod.over for pod in pods)
+
+    def _clear(self, key: str) -> None:
+        for each in (self._nodes / key).glob(f"{PLACED}*"):
+            each.unlink(missing_ok=True)
+
+    def _suspend(self, name: str, value: bool) -> dict[str, Any] | None:
+        path = self._api.path("jobs", name)
+        answer = self._api.request("PATCH", path, {"spec": {"suspend": value}})
+        return None if answer.status == 404 else self._api.good(answer, "start the job").body
+
+    def _delete_now(self, pod: str) -> None:
+        body = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
+        answer = self._api.request("DELETE", self._api.path("pods", pod), body)
+        if answer.status != 404:
+            self._api.good(answer, "delete a pod of a lost node")
+
+    def _warning(self, job: JobView | None, pods: Sequence[PodView]) -> str:
+        """A warning about a Job whose pods the cluster does not create, such as a quota. One
+        request for all Jobs."""
+        if job is None or job.suspended or job.end or len(pods) >= job.nodes:
+            return ""
+        at, found = self._warnings
+        if time.monotonic() - at > (_WARNINGS if job.name in found else _NEW_WARNINGS):
+            try:
+                found = cluster.warnings(self._api)
+            except AllranksError:
+                found = {}
+            self._warnings = (time.monotonic(), found)
+        return found.get(job.name, "")
+
+    # ------------------------------------------------------------ names and files
+
+    def _names(self, key: str) -> Names:
+        return Names(key, self._mark)
+
+    def mark(self, key: str) -> str:
+        """Return the marker that a gang's processes carry."""
+        return f"{self._mark}.{key}"
+
+    def _disk(self, key: str) -> Disk:
+        return Disk(str(self._root), str(self._nodes / key), str(self._folder / _bundle()))
+
+    def _lay_out(self, gang: Gang) -> None:
+        """Write the agent's code and the gang's folder to the shared volume."""
+        (self._nodes / gang.key).mkdir(parents=True, exist_ok=True, mode=0o700)
+        goal = self._folder / _bundle()
+        if goal.exists():
+            return
+        beside = goal.with_name(f"{goal.name}.{secrets.token_hex(4)}")
+        for name, content in agent_bundle.files():
+            file = beside / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(content)
+        try:
+            beside.rename(goal)
+        except OSError:
+            shutil.rmtree(beside)
+            if not goal.exists():
+                raise
+
+    @functools.cached_property
+    def _jobs(self) -> Cache[JobView]:
+        return Cache(self._api, "jobs", f"{HOME}={self._mark}", job_view)
+
+    @functools.cached_property
+    def _pods(self) -> Cache[PodView]:
+        return Cache(self._api, "pods", f"{HOME}={self._mark}", pod_view)
+
+    @functools.cached_property
+    def _mark(self) -> str:
+        """The home's identifier, created on first use and stored. A path does not identify a home:
+        two machines may each have one at the same path."""
+        if not self._mark_file.exists():
+            self._folder.mkdir(parents=True, exist_ok=True)
+            temporary = self._mark_file.with_suffix(".new")
+            temporary.write_text(secrets.token_hex(6))
+            temporary.replace(self._mark_file)
+        return self._mark_file.read_text()
+
+    @property
+    def _mark_file(self) -> Path:
+        return self._folder / "mark"
+
+
+_DEFAULT_HOLD = float(next(each.default for each in OPTIONS if each.name == "hold_limit"))
+
+
+def _pause(key: str) -> float:
+    """Seconds until a gang that released its nodes tries again: different for each, so that of two
+    that block each other one gets through."""
+    return 15.0 + int(hashlib.sha256(key.encode()).hexdigest(), 16) % 45
+
+
+def _newest(pods: Sequence[PodView]) -> list[PodView]:
+    """One pod per index: a living one if there is one. A resumed Job leaves none of its first."""
+    found: dict[int, PodView] = {}
+    for pod in sorted(pods, key=lambda pod: not pod.over):
+        found[pod.node] = pod
+    return sorted(found.values(), key=lambda pod: pod.node)
+
+
+@functools.cache
+def _bundle() -> str:
+    """The name of the folder with the agent's code, derived from its content."""
+    digest = hashlib.sha256()
+    for name, content in agent_bundle.files():
+        digest.update(f"{name}\0{len(content)}\0".encode() + content)
+    return f"agent-{digest.hexdigest()[:16]}"
+
+
+def _require(options: Mapping[str, Any]) -> None:
+    """Raise Refused without what every pod needs."""
+    if not options.get("image"):
+        raise Refused(
+            "no image for the pods is set",
+            where="image",
+            hint="set one with your framework and Python 3.11 or newer: --image IMAGE",
+        )
+    if not options.get("home_volume"):
+        raise Refused(
+            "the pods have no volume with ALLRANKS_HOME, where a job's files go",
+            where="home_volume",
+            hint="--home-volume pvc:CLAIM, nfs:SERVER:/EXPORT, or host if each node has that "
+            "folder at the same path",
+        )
+    if options["home_volume"] != "host":
+        source("home_volume", str(options["home_volume"]))
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes texts of several lines as blocks, and no anchors."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, data: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in data else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", data, style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def _make(home: Home, options: Mapping[str, Any]) -> KubernetesEngine:
+    return KubernetesEngine(home.root, home.engines / KubernetesEngine.name, home.nodes, options)
+
+
+KIND = Kind(
+    KubernetesEngine.name,
+    "a Kubernetes cluster; each node is a pod of an Indexed Job",
+    OPTIONS,
+    _make,
+    spot=("spot_tolerations", "spot_node_selector"),
+)

@@ -1,0 +1,324 @@
+"""Render the objects of a gang: an Indexed Job, its headless Service and its Secret. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from allranks.engines.base import MARKER
+from allranks.engines.kubernetes import options as option
+from allranks.engines.kubernetes.strategic_merge import merged
+from allranks.errors import Refused
+from allranks.plan import amounts
+from allranks.plan.plan import Gang
+
+HOME, GANG, KEY = "allranks/home", "allranks/gang", "allranks/key"
+INDEX = "batch.kubernetes.io/job-completion-index"
+QUEUE = "kueue.x-k8s.io/queue-name"
+CONTAINER = "node"
+# A pod leaves one of these in the gang's folder when it starts.
+PLACED = "placed-"
+# Seconds that an agent has beyond its ranks' grace, to send its last data.
+_TO_END = 10
+_GRACE = 30
+
+# The agents start when all pods run: until then a gang that does not fit can release its nodes
+# without a trace. The shell is process 1, which without a handler would ignore SIGTERM.
+_START = f"""\
+umask 077
+trap 'exit 143' TERM
+mkdir -p "$ALLRANKS_AGENT_DIR" && cd "$ALLRANKS_AGENT_DIR" || exit 1
+: >"../{PLACED}$ALLRANKS_AGENT_NODE"
+while set -- "$ALLRANKS_AGENT_DIR/../{PLACED}"*; [ "$#" -lt "$ALLRANKS_PODS" ]; do sleep 0.1; done
+exec "$ALLRANKS_AGENT_PYTHON" ARGUMENTS"""
+_COPY = 'cp -R "$0/." /allranks/python/'
+
+
+class Names(NamedTuple):
+    """What identifies a gang in the cluster: ``name`` is that of its objects, ``mark`` its home."""
+
+    key: str
+    mark: str
+
+    @property
+    def name(self) -> str:
+        """A DNS label. A pod is named after it and its index, and has 63 characters as well."""
+        plain = re.sub(r"[^a-z0-9]+", "-", self.key.lower()).strip("-")[:28].strip("-")
+        digest = hashlib.sha256(f"{self.mark}.{self.key}".encode()).hexdigest()[:8]
+        return "-".join(filter(None, ("allranks", plain, digest)))
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return {"app.kubernetes.io/managed-by": "allranks", HOME: self.mark, GANG: self.name}
+
+
+class Disk(NamedTuple):
+    """Paths on the volume that the pods share with the server: ``home`` is its mount point,
+    ``folder`` the gang's, ``code`` the agent's code."""
+
+    home: str
+    folder: str
+    code: str
+
+
+def job(gang: Gang, names: Names, disk: Disk) -> dict[str, Any]:
+    """The Job of a gang. Raises Refused for options that cannot be."""
+    options = gang.options
+    labels = {**names.labels, **option.pairs("labels", options.get("labels"))}
+    annotations = {KEY: names.key, **option.pairs("annotations", options.get("annotations"))}
+    queue = {QUEUE: str(options["queue"])} if options.get("queue") else {}
+    made = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": names.name,
+            "labels": {**labels, **queue},
+            "annotations": annotations,
+        },
+        "spec": {
+            # Until its Secret exists; with a queue, until Kueue admits it.
+            "suspend": True,
+            "completionMode": "Indexed",
+            "completions": gang.nodes,
+            "parallelism": gang.nodes,
+            # A node that ends is not started again, and does not end the others: we decide.
+            "backoffLimitPerIndex": 0,
+            "podReplacementPolicy": "Failed",
+            "podFailurePolicy": {
+                "rules": [
+                    {"action": "FailIndex", "onPodConditions": [{"type": "DisruptionTarget"}]}
+                ]
+            },
+            "template": {
+                "metadata": {"labels": labels, "annotations": annotations},
+                "spec": _pod(gang, names, disk),
+            },
+        },
+    }
+    found: dict[str, Any] = merged(made, options.get("patch") or {})
+    _check_identity(made, found)
+    return found
+
+
+def service(names: Names, owner: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The headless Service, which gives pods their names. ``owner``: the Job as it was created."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _owned(names, owner),
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": {GANG: names.name},
+        },
+    }
+
+
+def secret(
+    names: Names, env: Mapping[str, str], owner: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The Secret with the variables by which agents find the server."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": _owned(names, owner),
+        "type": "Opaque",
+        "immutable": True,
+        "stringData": dict(env),
+    }
+
+
+def cpus(gang: Gang) -> float:
+    """CPUs of each node: one per process if the gang requests none."""
+    return gang.cpus or max(1, gang.processes)
+
+
+def requests(gang: Gang) -> dict[str, str]:
+    """What each pod requests, by resource name."""
+    found = {"cpu": f"{math.ceil(cpus(gang) * 1000)}m"}
+    if gang.memory is not None:
+        found["memory"] = str(gang.memory)
+    return {**found, **_devices(gang)}
+
+
+def _devices(gang: Gang) -> dict[str, str]:
+    gpus = str(gang.options.get("gpu_resource") or option.GPUS)
+    found = {gpus: str(gang.gpus)} if gang.gpus else {}
+    return {**found, **option.amounts(gang.options.get("resources"))}
+
+
+def _owned(names: Names, owner: Mapping[str, Any] | None) -> dict[str, Any]:
+    found: dict[str, Any] = {"name": names.name, "labels": names.labels}
+    if owner is not None:
+        reference = {"apiVersion": "batch/v1", "kind": "Job", "name": names.name}
+        found["ownerReferences"] = [{**reference, "uid": owner["metadata"]["uid"]}]
+    return found
+
+
+def _pod(gang: Gang, names: Names, disk: Disk) -> dict[str, Any]:
+    options = gang.options
+    volumes = _volumes(gang, disk)
+    copied = bool(options.get("agent_image"))
+    python = "/allranks/python/bin/python3" if copied else str(options.get("python") or "python3")
+    spec: dict[str, Any] = {
+        "restartPolicy": "Never",
+        "subdomain": names.name,
+        "terminationGracePeriodSeconds": math.ceil(
+            (_GRACE if gang.grace is None else gang.grace) + _TO_END
+        ),
+        # The variables that Docker links once had: one for each Service of the namespace.
+        "enableServiceLinks": False,
+        "automountServiceAccountToken": bool(options.get("service_account")),
+    }
+    spec |= _placement(gang, names)
+    if copied:
+        spec["initContainers"] = [
+            {
+                "name": "python",
+                "image": str(options["agent_image"]),
+                "command": ["/bin/sh", "-c", _COPY, str(options.get("agent_python") or "/python")],
+                "volumeMounts": [{"name": "python", "mountPath": "/allranks/python"}],
+            }
+        ]
+    spec["containers"] = [_container(gang, names, disk, python, volumes)]
+    spec["volumes"] = [{"name": name, **volume.source} for name, volume in volumes.items()]
+    return spec
+
+
+def _container(
+    gang: Gang,
+    names: Names,
+    disk: Disk,
+    python: str,
+    volumes: Mapping[str, option.Volume],
+) -> dict[str, Any]:
+    wanted, devices = requests(gang), _devices(gang)
+    limits = {**({"memory": wanted["memory"]} if "memory" in wanted else {}), **devices}
+    mounts = [
+        {"name": name, "mountPath": each.path, **({"readOnly": True} if each.read_only else {})}
+        for name, each in volumes.items()
+    ]
+    return {
+        "name": CONTAINER,
+        "image": str(gang.options.get("image") or ""),
+        "command": ["/bin/sh", "-c", _start(gang)],
+        "env": [
+            {
+                "name": "ALLRANKS_AGENT_NODE",
+                "valueFrom": _field(f"metadata.annotations['{INDEX}']"),
+            },
+            {"name": "ALLRANKS_AGENT_ADDRESS", "valueFrom": _field("status.podIP")},
+            {
+                "name": "ALLRANKS_AGENT_CPUS",
+                "valueFrom": {"resourceFieldRef": {"resource": "requests.cpu"}},
+            },
+            {
+                "name": "ALLRANKS_AGENT_DIR",
+                "value": f"{disk.folder}/$(ALLRANKS_AGENT_NODE)",
+            },
+            {"name": "ALLRANKS_AGENT_PYTHON", "value": python},
+            {"name": "ALLRANKS_PODS", "value": str(gang.nodes)},
+            {"name": MARKER, "value": f"{names.mark}.{names.key}"},
+            {"name": "PYTHONPATH", "value": disk.code},
+        ],
+        "envFrom": [{"secretRef": {"name": names.name}}],
+        "resources": {"requests": wanted, "limits": limits},
+        "volumeMounts": mounts,
+        # Else what a script printed last before it failed is not in the pod's status.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+
+
+def _start(gang: Gang) -> str:
+    quoted = " ".join("'" + each.replace("'", "'\\''") + "'" for each in gang.argv[1:])
+    return _START.replace("ARGUMENTS", quoted)
+
+
+def _field(path: str) -> dict[str, Any]:
+    return {"fieldRef": {"fieldPath": path}}
+
+
+def _volumes(gang: Gang, disk: Disk) -> dict[str, option.Volume]:
+    """All volumes by name, the server's home first."""
+    options = gang.options
+    found = {}
+    if options.get("home_volume"):
+        spec = str(options["home_volume"])
+        where = (
+            {"hostPath": {"path": disk.home}}
+            if spec == "host"
+            else option.source("home_volume", spec)
+        )
+        found["home"] = option.Volume(where, disk.home)
+    given = [option.volume(each) for each in options.get("volumes") or ()]
+    found |= {f"volume-{n}": each for n, each in enumerate(given)}
+    if options.get("shm_size"):
+        size = str(amounts.memory(options["shm_size"]))
+        found["shm"] = option.Volume(
+            {"emptyDir": {"medium": "Memory", "sizeLimit": size}}, "/dev/shm"
+        )
+    if options.get("agent_image"):
+        found["python"] = option.Volume({"emptyDir": {}}, "/allranks/python")
+    return found
+
+
+def _placement(gang: Gang, names: Names) -> dict[str, Any]:
+    options = gang.options
+    selector = option.pairs("node_selector", options.get("node_selector"))
+    tolerated = list(options.get("tolerations") or ())
+    if gang.spot:
+        selector |= option.pairs("spot_node_selector", options.get("spot_node_selector"))
+        tolerated += options.get("spot_tolerations") or ()
+    secrets = [{"name": each} for each in options.get("image_pull_secrets") or ()]
+    spread = [
+        {
+            "maxSkew": 1,
+            "topologyKey": key,
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {GANG: names.name}},
+        }
+        for key in options.get("topology_spread") or ()
+    ]
+    found = {
+        "nodeSelector": selector,
+        "tolerations": [option.toleration(each) for each in tolerated],
+        "affinity": options.get("affinity"),
+        "priorityClassName": options.get("priority_class"),
+        "serviceAccountName": options.get("service_account"),
+        "imagePullSecrets": secrets,
+        "topologySpreadConstraints": spread,
+        "hostNetwork": options.get("host_network"),
+        "dnsPolicy": "ClusterFirstWithHostNet" if options.get("host_network") else None,
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+def _check_identity(made: Mapping[str, Any], found: Mapping[str, Any]) -> None:
+    """Raise Refused if the patch changed what a gang is recognised by, or all-or-none."""
+
+    def ours(each: Mapping[str, Any]) -> Any:
+        spec, metadata = each["spec"], each["metadata"]
+        pod = spec["template"]
+        return [
+            *(each["apiVersion"], each["kind"], metadata["name"]),
+            *(spec[key] for key in ("completionMode", "completions", "parallelism", "suspend")),
+            *(spec[key] for key in ("backoffLimitPerIndex", "podReplacementPolicy")),
+            [metadata["labels"].get(key) for key in (HOME, GANG)],
+            [pod["metadata"]["labels"].get(key) for key in (HOME, GANG)],
+            pod["spec"]["restartPolicy"],
+            [c["command"] for c in pod["spec"]["containers"] if c["name"] == CONTAINER],
+        ]
+
+    try:
+        same = ours(made) == ours(found)
+    except (KeyError, TypeError, AttributeError):
+        same = False
+    if not same:
+        raise Refused(
+            "the patch changes how the job is identified, counted or started",
+            where="patch",
+            hint=f"leave names, counts, restarts and the command of the container `{CONTAINER}`",
+        )

@@ -1,0 +1,145 @@
+"""The options of the Kubernetes engine, and how their text becomes parts of a manifest. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from allranks.engines.options import Option, Type
+from allranks.errors import Refused
+
+GPUS = "nvidia.com/gpu"
+
+OPTIONS = (
+    Option(
+        "kubeconfig",
+        "kubeconfig file (KUBECONFIG, or ~/.kube/config; inside a pod its service account)",
+        Type.PATH,
+        connects=True,
+        variable="KUBECONFIG",
+    ),
+    Option("context", "context of the kubeconfig (its current one)", connects=True),
+    Option("namespace", "namespace of the jobs (the context's)", connects=True),
+    Option(
+        "home_volume",
+        "volume with ALLRANKS_HOME, mounted at the same path: pvc:CLAIM, nfs:SERVER:/EXPORT, "
+        "or host for the same folder of each node",
+    ),
+    Option("image", "image of the pods"),
+    Option("python", "Python 3.11 or newer of that image, for the agent", default="python3"),
+    Option("agent_image", "image with a relocatable Python for the agent, if `image` has none"),
+    Option("agent_python", "folder with that Python in agent_image", default="/python"),
+    Option("image_pull_secrets", "secret with registry credentials", Type.LINES),
+    Option("service_account", "service account of the pods (the namespace's default)"),
+    Option("node_selector", "label that nodes must have: KEY=VALUE", Type.LINES),
+    Option("tolerations", "taint to tolerate: KEY[=VALUE][:EFFECT]", Type.LINES),
+    Option("spot_tolerations", "taint that jobs of tier spot tolerate in addition", Type.LINES),
+    Option("spot_node_selector", "label that nodes of spot jobs must have", Type.LINES),
+    Option("affinity", "affinity of the pods", Type.MAPPING),
+    Option("topology_spread", "spread the nodes of a job over this node label", Type.LINES),
+    Option("priority_class", "priority class of the pods"),
+    Option("queue", "Kueue's LocalQueue; the job starts suspended and Kueue admits it whole"),
+    Option("labels", "label of the job and its pods: KEY=VALUE", Type.LINES),
+    Option("annotations", "annotation of the job and its pods: KEY=VALUE", Type.LINES),
+    Option(
+        "volumes",
+        "volume and where it is mounted: pvc:CLAIM=/PATH, nfs:SERVER:/EXPORT=/PATH, "
+        "host:/FOLDER=/PATH, or empty=/PATH; `:ro` at the end makes it read-only",
+        Type.LINES,
+    ),
+    Option("shm_size", "size of /dev/shm in memory, such as 8g (64m of the runtime)", Type.MEMORY),
+    Option("gpu_resource", "resource name of a GPU", default=GPUS),
+    Option("resources", "additional resource of each node, such as rdma/hca=1", Type.LINES),
+    Option("host_network", "use the network of the host, for RDMA without a plugin", Type.SWITCH),
+    Option("patch", "strategic-merge patch of the Job, such as {spec: {…}}", Type.MAPPING),
+    Option("autoscaling", "nodes are added on demand: refuse no job for its size", Type.SWITCH),
+    Option(
+        "hold_limit",
+        "seconds that a job may hold some nodes while others are missing; it then releases them "
+        "and tries again later (not with `queue`)",
+        Type.NUMBER,
+        default=120,
+    ),
+)
+
+
+class Volume(NamedTuple):
+    """A volume of a pod and where it is mounted. ``source`` is its entry in the manifest."""
+
+    source: Mapping[str, Any]
+    path: str
+    read_only: bool = False
+
+
+def volume(text: str) -> Volume:
+    """Parse an item of ``volumes``. Raises Refused."""
+    spec, _, path = text.rpartition("=")
+    path, read_only = path.removesuffix(":ro"), path.endswith(":ro")
+    if not spec or not path.startswith("/"):
+        raise _invalid("volumes", text, "pvc:CLAIM=/PATH, nfs:SERVER:/EXPORT=/PATH or host:/A=/B")
+    return Volume(source("volumes", spec), path, read_only)
+
+
+def source(option: str, spec: str) -> Mapping[str, Any]:
+    """The volume source of ``pvc:CLAIM``, ``nfs:SERVER:/EXPORT``, ``host:/FOLDER`` or ``empty``.
+    Raises Refused."""
+    kind, _, rest = spec.partition(":")
+    if kind == "pvc" and rest:
+        return {"persistentVolumeClaim": {"claimName": rest}}
+    if kind == "host" and rest.startswith("/"):
+        return {"hostPath": {"path": rest}}
+    if kind == "empty" and not rest:
+        return {"emptyDir": {}}
+    server, found, export = rest.partition(":/")
+    if kind == "nfs" and server and found:
+        return {"nfs": {"server": server, "path": f"/{export}"}}
+    raise _invalid(option, spec, "pvc:CLAIM, nfs:SERVER:/EXPORT, or a folder of each host")
+
+
+def pairs(option: str, lines: Sequence[str] | None) -> dict[str, str]:
+    """Parse KEY=VALUE lines. Raises Refused."""
+    found = {}
+    for line in lines or ():
+        key, equals, value = line.partition("=")
+        if not key or not equals:
+            raise _invalid(option, line, "KEY=VALUE")
+        found[key] = value
+    return found
+
+
+def amounts(lines: Sequence[str] | None) -> dict[str, str]:
+    """Parse the additional resources, such as ``rdma/hca=1``. Raises Refused."""
+    found = pairs("resources", lines)
+    for name, amount in found.items():
+        if not re.fullmatch(r"\d+(\.\d+)?([kMGTPE]i?|m)?", amount):
+            raise _invalid("resources", f"{name}={amount}", "NAME=AMOUNT, such as rdma/hca=1")
+    return found
+
+
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+
+
+def toleration(text: str) -> dict[str, str]:
+    """Parse KEY[=VALUE][:EFFECT]; ``*`` tolerates everything. Raises Refused."""
+    rest, colon, effect = text.rpartition(":")
+    if not colon:
+        rest, effect = text, ""
+    key, equals, value = rest.partition("=")
+    if not key or (colon and effect not in _EFFECTS):
+        raise _invalid("tolerations", text, f"KEY[=VALUE][:EFFECT], EFFECT {_either(_EFFECTS)}")
+    found: dict[str, str] = {} if key == "*" else {"key": key}
+    found["operator"] = "Equal" if equals else "Exists"
+    if equals:
+        found["value"] = value
+    if effect:
+        found["effect"] = effect
+    return found
+
+
+def _either(words: Sequence[str]) -> str:
+    return f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def _invalid(option: str, text: str, form: str) -> Refused:
+    return Refused(f"{text!r} is not valid", where=option, hint=f"write {form}")

@@ -1,0 +1,139 @@
+"""From a Job and its pods to the status of a gang. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from allranks.engines.base import GangStatus
+from allranks.engines.kubernetes.views import JobView, PodView
+from allranks.plan.amounts import counted
+from allranks.statuses import GangState, Reason
+
+# Why a pod was ended from outside: the reason of its DisruptionTarget condition.
+DISRUPTIONS: Mapping[str, tuple[Reason, str]] = {
+    "PreemptionByScheduler": (Reason.PREEMPTED, "a pod of higher priority took its place"),
+    "EvictionByEvictionAPI": (Reason.PREEMPTED, "it was evicted, for example to drain its node"),
+    "DeletionByTaintManager": (Reason.NODE_LOST, "its node got a taint that it does not tolerate"),
+    "DeletionByPodGC": (Reason.NODE_LOST, "its node no longer exists"),
+    "TerminationByKubelet": (Reason.PREEMPTED, "its node ended it"),
+}
+# Why a pod failed as a whole: the reason of its status.
+ENDS: Mapping[str, tuple[Reason, str]] = {
+    "Evicted": (Reason.PREEMPTED, "its node evicted it"),
+    "Preempting": (Reason.PREEMPTED, "its node preempted it for a critical pod"),
+    "Terminated": (Reason.NODE_LOST, "its node was shut down"),
+    "NodeShutdown": (Reason.NODE_LOST, "its node was shut down"),
+    "Shutdown": (Reason.NODE_LOST, "its node was shut down"),
+    "NodeLost": (Reason.NODE_LOST, "its node does not answer"),
+    "DeadlineExceeded": (Reason.TIME_LIMIT, "it reached its deadline"),
+    "OutOfcpu": (Reason.NODE_LOST, "its node had no CPU left"),
+    "OutOfmemory": (Reason.NODE_LOST, "its node had no memory left"),
+    "OutOfpods": (Reason.NODE_LOST, "its node could not run another pod"),
+    "NodeAffinity": (Reason.NODE_LOST, "its node no longer matches its labels"),
+    "UnexpectedAdmissionError": (Reason.NODE_LOST, "its node rejected it"),
+}
+# Why a container ended. Used only if no agent has reported: an agent's report is more specific.
+CONTAINERS: Mapping[str, tuple[Reason, str]] = {
+    "OOMKilled": (Reason.OUT_OF_MEMORY, "a node ran out of memory"),
+    "StartError": (Reason.SETUP_FAILED, "its command could not be started"),
+    "ContainerCannotRun": (Reason.SETUP_FAILED, "its command could not be started"),
+    "ContainerStatusUnknown": (Reason.NODE_LOST, "its node lost its container"),
+    "Error": (Reason.SETUP_FAILED, "an agent failed"),
+}
+_DEADLINE = "DeadlineExceeded"
+# What no waiting mends: the image or the pod's configuration has to be changed.
+_WAITS = {
+    "ErrImageNeverPull": "the image is not on the node",
+    "InvalidImageName": "the image has no valid name",
+}
+
+
+def status(
+    job: JobView | None, pods: Sequence[PodView], known: bool = False, event: str = ""
+) -> GangStatus:
+    """The status of a gang. ``job`` is None if there is none: then ``known`` says whether it was
+    seen before. ``event`` is a warning of the cluster about the Job, used while pods are missing.
+    """
+    living = [pod for pod in pods if not pod.over]
+    lost = tuple(sorted({pod.node for pod in pods if _is_lost(pod)}))
+    if job is None or job.deleted:
+        if any(not pod.silent for pod in living):
+            return GangStatus(GangState.UP, "Kubernetes: its pods are being deleted", lost)
+        reason, why = _why(pods)
+        if known or job is not None:
+            reason = reason or Reason.CANCELED
+            why = why or "it was deleted in the cluster, not by allranks"
+        return GangStatus(GangState.GONE, _say(why or "it has no such job"), reason=reason)
+    if job.end and not living:
+        reason, why = _why(pods)
+        if job.end == _DEADLINE:
+            reason, why = Reason.TIME_LIMIT, "it reached its deadline"
+        if job.end == "Complete":
+            reason, why = None, "its agents have ended"
+        return GangStatus(GangState.GONE, _say(why or job.message or job.end), reason=reason)
+    placed = {pod.node for pod in pods if pod.started or pod.over}
+    if len(placed) >= job.nodes:
+        if all(pod.over or pod.silent for pod in pods):
+            reason, why = _why(pods)
+            return GangStatus(GangState.GONE, _say(why or "its agents have ended"), reason=reason)
+        return GangStatus(GangState.UP, "", lost)
+    return _waiting(job, living, event)
+
+
+def held(job: JobView, pods: Sequence[PodView]) -> bool:
+    """Whether some pods of a gang hold nodes while others find none."""
+    living = [pod for pod in pods if not pod.over and not pod.deleted]
+    has = [pod for pod in living if pod.host]
+    return bool(has) and len(has) < job.nodes and not job.suspended and not job.end
+
+
+def _waiting(job: JobView, living: Sequence[PodView], event: str) -> GangStatus:
+    if job.suspended:
+        why = f"waits in the queue {job.queue}" if job.queue else "waits for free nodes"
+        return GangStatus(GangState.QUEUED, _say(why))
+    missing = [pod for pod in living if not pod.host]
+    if len(living) < job.nodes or missing:
+        message = next((pod.unscheduled for pod in missing if pod.unscheduled), "")
+        if len(living) < job.nodes:
+            message = event or message
+        return GangStatus(GangState.QUEUED, message and _say(message))
+    for pod in living:
+        if pod.waiting[0]:
+            reason, message = pod.waiting
+            text = f"{reason}: {message or _WAITS.get(reason, '')}".rstrip(": ")
+            return GangStatus(GangState.PROVISIONING, _say(f"{text[:400]} (on {pod.host})"))
+    starting = sum(not pod.started for pod in living)
+    return GangStatus(GangState.PROVISIONING, _say(f"{counted(starting, 'pod')} starting"))
+
+
+def _is_lost(pod: PodView) -> bool:
+    return pod.over or pod.silent
+
+
+def _why(pods: Sequence[PodView]) -> tuple[Reason | None, str]:
+    """Why a gang's pods ended: what came from outside counts before what agents did."""
+    for pod in pods:
+        if pod.silent:
+            return Reason.NODE_LOST, f"the node {pod.host} does not answer"
+        if found := DISRUPTIONS.get(pod.disruption):
+            return found[0], _of(pod, found[1])
+        if pod.phase == "Failed" and (found := ENDS.get(pod.reason)):
+            return found[0], _of(pod, found[1])
+    for pod in pods:
+        reason, _, code = pod.ended
+        if pod.phase == "Failed":
+            found = CONTAINERS.get(reason) or CONTAINERS["Error"]
+            text = f"{found[1]} (exit code {code})" if code else found[1]
+            return found[0], _of(pod, text)
+    return None, ""
+
+
+def _of(pod: PodView, text: str) -> str:
+    last = [line.strip() for line in (pod.ended[1] or pod.message).splitlines() if line.strip()]
+    detail = f": {last[-1][:300]}" if last else ""
+    where = f" on {pod.host}" if pod.host else ""
+    return f"node {pod.node}{where}: {text}{detail}"
+
+
+def _say(why: str) -> str:
+    return f"Kubernetes: {why}" if why else ""

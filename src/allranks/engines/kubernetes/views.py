@@ -1,0 +1,127 @@
+"""What the engine keeps of a Job and of a pod. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from allranks.engines.kubernetes.manifest import GANG, INDEX, KEY, QUEUE
+
+Object = Mapping[str, Any]
+
+
+class JobView(NamedTuple):
+    """A Job. ``end``: the reason of its Failed condition, or ``Complete``."""
+
+    name: str
+    key: str
+    nodes: int
+    suspended: bool = False
+    queue: str = ""
+    end: str = ""
+    message: str = ""
+    deleted: bool = False
+
+
+class PodView(NamedTuple):
+    """A pod. ``unscheduled``: the scheduler's message. ``waiting``: reason and message of a
+    container that cannot start. ``ended``: reason, message and exit code of the container that
+    ended, init containers included. ``disruption``: the reason of its DisruptionTarget condition.
+    ``node`` is its number in the gang. ``silent``: its node does not report any more."""
+
+    name: str
+    gang: str
+    node: int
+    phase: str
+    host: str = ""
+    unscheduled: str = ""
+    waiting: tuple[str, str] = ("", "")
+    ended: tuple[str, str, int] = ("", "", 0)
+    reason: str = ""
+    message: str = ""
+    disruption: str = ""
+    deleted: bool = False
+    silent: bool = False
+    started: bool = False
+
+    @property
+    def over(self) -> bool:
+        return self.phase in ("Succeeded", "Failed")
+
+
+def job_view(job: Object) -> JobView:
+    metadata, spec = job["metadata"], job["spec"]
+    conditions = _conditions(job)
+    end, message = "", ""
+    for kind in ("Failed", "FailureTarget", "Complete", "SuccessCriteriaMet"):
+        if kind in conditions:
+            end = "Complete" if kind[0] in "CS" else str(conditions[kind].get("reason") or kind)
+            message = str(conditions[kind].get("message") or "")
+            break
+    return JobView(
+        metadata["name"],
+        str((metadata.get("annotations") or {}).get(KEY, "")),
+        int(spec.get("completions") or 0),
+        bool(spec.get("suspend")),
+        str((metadata.get("labels") or {}).get(QUEUE, "")),
+        end,
+        message,
+        "deletionTimestamp" in metadata,
+    )
+
+
+def pod_view(pod: Object) -> PodView:
+    metadata, status = pod["metadata"], pod.get("status") or {}
+    conditions = _conditions(pod)
+    scheduled = _condition(pod, "PodScheduled")
+    containers = [
+        *(status.get("initContainerStatuses") or ()),
+        *(status.get("containerStatuses") or ()),
+    ]
+    states = [each.get("state") or {} for each in containers]
+    waiting: Object = next((s["waiting"] for s in states if _stuck(s)), {})
+    failed = (s["terminated"] for s in states if s.get("terminated", {}).get("exitCode"))
+    ended: Object = next(failed, {})
+    # The node's controller says so of all pods of a node that is silent; a kubelet sets both.
+    ready, whole = _condition(pod, "Ready"), _condition(pod, "ContainersReady")
+    silent = ready.get("status") == "False" and whole.get("status") == "True"
+    return PodView(
+        metadata["name"],
+        str((metadata.get("labels") or {}).get(GANG, "")),
+        int((metadata.get("annotations") or {}).get(INDEX, -1)),
+        str(status.get("phase") or "Pending"),
+        str((pod.get("spec") or {}).get("nodeName") or ""),
+        str(scheduled.get("message") or scheduled.get("reason") or "")
+        if scheduled.get("status") == "False"
+        else "",
+        (str(waiting.get("reason") or ""), str(waiting.get("message") or "")),
+        (
+            str(ended.get("reason") or ""),
+            str(ended.get("message") or ""),
+            int(ended.get("exitCode") or 0),
+        ),
+        str(status.get("reason") or ""),
+        str(status.get("message") or ""),
+        str(conditions.get("DisruptionTarget", {}).get("reason") or ""),
+        "deletionTimestamp" in metadata,
+        silent and status.get("phase") == "Running",
+        any(
+            "running" in (each.get("state") or {}) for each in status.get("containerStatuses") or ()
+        ),
+    )
+
+
+def _stuck(state: Object) -> bool:
+    reason = state.get("waiting", {}).get("reason")
+    return bool(reason) and reason not in ("ContainerCreating", "PodInitializing")
+
+
+def _conditions(each: Object) -> dict[str, Object]:
+    """The true conditions by type."""
+    found = (each.get("status") or {}).get("conditions") or ()
+    return {str(c["type"]): c for c in found if c.get("status") == "True"}
+
+
+def _condition(each: Object, kind: str) -> Object:
+    found = (each.get("status") or {}).get("conditions") or ()
+    return next((c for c in found if c["type"] == kind), {})
