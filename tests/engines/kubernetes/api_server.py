@@ -6,7 +6,9 @@ Jobs that are not suspended get pods, which run at once. Everything else is up t
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -108,7 +110,8 @@ class ApiServer:
 
     def cut_watches(self) -> None:
         for each in list(self.watches):
-            each.connection.close()
+            with contextlib.suppress(OSError):
+                each.connection.shutdown(socket.SHUT_RDWR)
         with self.lock:
             self.lock.notify_all()
 
@@ -162,9 +165,7 @@ class Handler(BaseHTTPRequestHandler):
         with self.api.lock:
             self.api.requests.append((self.command, self.path))
             due = [
-                each
-                for each in self.api.faults
-                if each[0] == self.command and each[1] in self.path
+                each for each in self.api.faults if each[0] == self.command and each[1] in self.path
             ]
             if due:
                 self.api.faults.remove(due[0])

@@ -79,6 +79,11 @@ class Cache(Generic[View]):
             if name not in self._objects:
                 self._created[name] = (time.monotonic(), self._view(created))
 
+    def discard(self, name: str) -> None:
+        """Forget an object that was created just now, because it is deleted."""
+        with self._lock:
+            self._created.pop(name, None)
+
     def _run(self) -> None:
         pause = _BACKOFF[0]
         while not self._is_idle():
@@ -106,7 +111,7 @@ class Cache(Generic[View]):
             return True
 
     def _list(self) -> None:
-        path, token = self._api.path(self._kind), ""
+        path, token, began = self._api.path(self._kind), "", time.monotonic()
         found: dict[str, View] = {}
         while True:
             more = {"continue": token} if token else {}
@@ -117,8 +122,12 @@ class Cache(Generic[View]):
                 break
         with self._lock:
             self._objects, self._version = found, page["metadata"]["resourceVersion"]
-            for name in found:
-                self._created.pop(name, None)
+            # Whatever was created before and is not listed no longer exists.
+            self._created = {
+                name: (at, view)
+                for name, (at, view) in self._created.items()
+                if at > began and name not in found
+            }
         self.trouble = ""
         self._synced.set()
 

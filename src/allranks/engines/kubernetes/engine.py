@@ -138,6 +138,8 @@ class KubernetesEngine:
         answer = self._api.request("DELETE", self._api.path("jobs", names.name), body)
         if answer.status != 404:
             self._api.good(answer, "delete the job")
+        if answer.body.get("kind") != "Job":
+            self._jobs.discard(names.name)
         for pod in self._pods.read(0.0).values():
             if pod.gang == names.name and pod.silent:
                 # The kubelet that should confirm its end is gone; its agent has been told to leave.

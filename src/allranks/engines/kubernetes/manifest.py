@@ -89,7 +89,10 @@ def job(gang: Gang, names: Names, disk: Disk) -> dict[str, Any]:
             "podReplacementPolicy": "Failed",
             "podFailurePolicy": {
                 "rules": [
-                    {"action": "FailIndex", "onPodConditions": [{"type": "DisruptionTarget"}]}
+                    {
+                        "action": "FailIndex",
+                        "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
+                    }
                 ]
             },
             "template": {

@@ -1,0 +1,285 @@
+"""The engine at an API server that does not answer, answers late or wrongly, or forgets."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from allranks.engines.base import GangStatus, Handle
+from allranks.engines.kubernetes import cache
+from allranks.engines.kubernetes.engine import KubernetesEngine
+from allranks.errors import EngineError, Refused
+from allranks.plan.plan import Gang
+from allranks.statuses import GangState, Reason
+from tests.engines.kubernetes import api_server
+from tests.engines.kubernetes.api_server import ApiServer, answers, cuts
+from tests.support import until
+
+NEEDS = {"image": "trainer", "home_volume": "host"}
+GANG = Gang("fox.1", 3, ("python", "-P", "-m", "allranks.agent"), {"T": "s3cret"}, options=NEEDS)
+pytestmark = pytest.mark.medium
+
+
+class Case(NamedTuple):
+    server: ApiServer
+    engine: KubernetesEngine
+    folder: Path
+
+    def seen(self) -> GangStatus:
+        return self.engine.poll([Handle(GANG.key)])[GANG.key]
+
+    def start(self) -> None:
+        self.engine.submit(GANG)
+        until(lambda: self.seen().state is GangState.UP)
+
+    def asked(self, *kinds: str) -> list[str]:
+        """The requests since the last call, those of these methods."""
+        found = [f"{method} {path}" for method, path in self.server.requests if method in kinds]
+        self.server.requests.clear()
+        return found
+
+
+def engine_at(server: ApiServer, folder: Path, token: str = api_server.TOKEN) -> KubernetesEngine:
+    options = api_server.kubeconfig(folder, server, token)
+    return KubernetesEngine(folder, folder / "engines" / "kubernetes", folder / "nodes", options)
+
+
+@pytest.fixture
+def case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Case]:
+    monkeypatch.setattr(cache, "_BACKOFF", (0.02, 0.1))
+    with api_server.running() as server:
+        yield Case(server, engine_at(server, tmp_path), tmp_path)
+
+
+def test_a_submitted_job_owns_its_secret_and_service_and_starts_when_they_are_there(case: Case):
+    case.engine.submit(GANG)
+    order = [line for line in case.asked("POST", "PATCH") if "namespaces" in line]
+    kinds = [line.partition("/namespaces/team/")[2].partition("?")[0] for line in order]
+    name = case.server.of("jobs")[0]["metadata"]["name"]
+    assert kinds == ["jobs", "secrets", "services", f"jobs/{name}"]
+    (secret,) = case.server.of("secrets")
+    assert secret["stringData"] == {"T": "s3cret"}
+    assert secret["metadata"]["ownerReferences"][0]["uid"] == f"uid-{name}"
+    assert "s3cret" not in str(case.server.of("jobs") + case.server.of("pods"))
+
+
+@pytest.mark.parametrize("part", ["/jobs?", "/secrets", "/services", "/jobs/"])
+@pytest.mark.parametrize("fault", [answers(500), answers(429), cuts])
+def test_a_submit_that_fails_anywhere_is_repeated_and_makes_one_gang(
+    case: Case, part: str, fault: api_server.Fault
+):
+    case.server.fail("PATCH" if part == "/jobs/" else "POST", part, fault)
+    with pytest.raises(EngineError):
+        case.engine.submit(GANG)
+    case.start()
+    assert len(case.server.of("jobs")) == len(case.server.of("secrets")) == 1
+    assert len(case.server.of("pods")) == 3
+
+
+def test_the_name_is_taken_by_a_submit_that_was_cut(case: Case):
+    case.start()
+    # Another server of this home creates the Job between our question and our request.
+    case.server.fail("GET", "/jobs/", answers(404, "not found"))
+    assert case.engine.submit(GANG).ref == case.server.of("jobs")[0]["metadata"]["name"]
+    assert len(case.server.of("jobs")) == 1
+
+
+def test_a_quiet_time_has_no_requests_however_many_gangs(case: Case):
+    keys = [f"job-{number}.1" for number in range(20)]
+    case.server.creates_pods = False
+    for key in keys:
+        case.engine.submit(GANG._replace(key=key))
+    handles = [Handle(key) for key in keys]
+    case.engine.poll(handles)
+    until(lambda: len(case.server.watches) == 2)
+    case.engine.poll(handles)
+    case.asked("GET")
+    for _ in range(50):
+        case.engine.poll(handles)
+    assert case.asked("GET", "POST", "PATCH", "DELETE") == []
+
+
+def test_a_cut_watch_resumes_where_it_was_and_misses_nothing(case: Case):
+    case.start()
+    until(lambda: len(case.server.watches) == 2)
+    case.asked("GET")
+    case.server.cut_watches()
+    case.server.change_pod(1, phase="Failed", reason="Evicted", message="disk pressure")
+    until(lambda: case.seen().lost == (1,))
+    lists = [line for line in case.asked("GET") if "watch=true" not in line]
+    assert lists == []
+
+
+@pytest.mark.parametrize("while_watching", [True, False])
+def test_an_expired_version_lists_again(case: Case, while_watching: bool):
+    case.start()
+    until(lambda: len(case.server.watches) == 2)
+    if not while_watching:
+        case.server.fail("GET", "watch=true", *[answers(410, "too old")] * 2)
+        case.server.cut_watches()
+    case.asked("GET")
+    case.server.change_pod(2, phase="Failed")
+    case.server.forget()
+    until(lambda: case.seen().lost == (2,))
+
+
+@pytest.mark.parametrize("fault", [answers(500), answers(429), answers(503), cuts])
+def test_no_answer_is_unknown_never_a_verdict(case: Case, fault: api_server.Fault):
+    case.start()
+    until(lambda: len(case.server.watches) == 2)
+    case.server.fail("GET", "/team/", *[fault] * 12)
+    case.server.cut_watches()
+    until(lambda: case.seen().state is GangState.UNKNOWN)
+    assert case.seen().why
+    until(lambda: case.seen().state is GangState.UP)
+
+
+def test_a_server_that_accepts_and_says_nothing_is_unknown(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("allranks.engines.kubernetes.api._TIMEOUT", (0.3, 0.3))
+    monkeypatch.setattr("allranks.engines.kubernetes.engine._FIRST", 2.0)
+    case.server.fail("GET", "/team/", *[lambda handler: time.sleep(1)] * 4)
+    assert case.seen().state is GangState.UNKNOWN
+    assert "does not answer" in case.seen().why
+
+
+def test_a_stop_that_fails_is_an_error_and_is_repeated(case: Case):
+    case.start()
+    case.server.fail("DELETE", "/jobs/", answers(500))
+    with pytest.raises(EngineError):
+        case.engine.stop(Handle(GANG.key))
+    case.engine.stop(Handle(GANG.key))
+    until(lambda: case.seen().state is GangState.GONE)
+    assert case.server.of("secrets") == case.server.of("services") == []
+
+
+def test_a_job_that_others_deleted_is_canceled(case: Case):
+    case.start()
+    for kind in ("pods", "jobs"):
+        for each in case.server.of(kind):
+            case.server.remove(kind, each["metadata"]["name"])
+    until(lambda: case.seen().state is GangState.GONE)
+    assert case.seen().reason is Reason.CANCELED
+    assert "not by allranks" in case.seen().why
+
+
+def test_a_quota_in_the_way_is_shown(case: Case):
+    case.server.creates_pods = False
+    case.engine.submit(GANG)
+    name = case.server.of("jobs")[0]["metadata"]["name"]
+    event = {
+        "metadata": {"name": "e1"},
+        "involvedObject": {"kind": "Job", "name": name},
+        "type": "Warning",
+        "message": "exceeded quota: team, requested: cpu=1",
+    }
+    case.server.put("events", event, "ADDED")
+    seen = case.seen()
+    assert (seen.state, seen.why) == (GangState.QUEUED, f"Kubernetes: {event['message']}")
+
+
+def test_a_gang_that_holds_nodes_without_getting_all_releases_them_and_tries_again(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("allranks.engines.kubernetes.engine._pause", lambda key: 0.2)
+    case.engine.submit(GANG._replace(options={**NEEDS, "hold_limit": 0.2}))
+    scheduled = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"}
+    for node in range(3):
+        case.server.change_pod(node, phase="Pending", containerStatuses=[])
+    with case.server.lock:
+        (last,) = [p for p in case.server.of("pods") if p["metadata"]["name"].find("-2-") > 0]
+        last["spec"]["nodeName"] = ""
+        case.server.put("pods", last)
+    case.server.change_pod(2, conditions=[scheduled])
+    until(lambda: "0/3 nodes" in case.seen().why)
+    assert case.seen().state is GangState.QUEUED
+    placed = case.folder / "nodes" / GANG.key / "placed-0"
+    placed.touch()
+    until(lambda: "waits for free nodes" in case.seen().why)
+    until(lambda: not case.server.of("pods"))
+    until(lambda: case.seen().state is GangState.UP)
+    assert not placed.exists()
+
+
+# ------------------------------------------------------------ the compute
+
+
+def test_a_check_names_missing_rights(case: Case):
+    options = {**NEEDS, **api_server.kubeconfig(case.folder, case.server)}
+    case.engine.check(options)
+    case.server.denied = {("create", "secrets"), ("watch", "pods")}
+    with pytest.raises(Refused, match="watch pods, create secrets") as caught:
+        case.engine.check(options)
+    assert "team" in caught.value.message
+
+
+@pytest.mark.parametrize("missing", ["image", "home_volume"])
+def test_a_check_asks_for_what_every_pod_needs(case: Case, missing: str):
+    options = {**NEEDS, **api_server.kubeconfig(case.folder, case.server), missing: ""}
+    with pytest.raises(Refused) as caught:
+        case.engine.check(options)
+    assert caught.value.where == missing
+    assert caught.value.hint
+
+
+def test_a_wrong_token_is_an_error_with_a_hint(case: Case):
+    engine = engine_at(case.server, case.folder, "wrong")
+    with pytest.raises(Refused, match="denies access") as caught:
+        engine.submit(GANG)
+    assert "log in" in str(caught.value.hint)
+
+
+def test_a_context_that_is_not_there(case: Case):
+    options = {**NEEDS, **api_server.kubeconfig(case.folder, case.server), "context": "prod"}
+    with pytest.raises(Refused, match="prod") as caught:
+        case.engine.check(options)
+    assert "get-contexts" in str(caught.value.hint)
+
+
+def test_a_context_has_a_namespace(case: Case):
+    options = {**api_server.kubeconfig(case.folder, case.server), "context": "y"}
+    engine = KubernetesEngine(case.folder, case.folder / "e", case.folder / "n", options)
+    engine.submit(GANG)
+    assert any("/namespaces/default/" in path for _, path in case.server.requests)
+
+
+def test_a_credential_plugin_is_run(case: Case):
+    plugin = case.folder / "plugin"
+    credential = (
+        '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", '
+        f'"status": {{"token": "{api_server.TOKEN}"}}}}'
+    )
+    plugin.write_text(f"#!/bin/sh\necho '{credential}'\n")
+    plugin.chmod(0o755)
+    options = api_server.kubeconfig(case.folder, case.server)
+    path = Path(options["kubeconfig"])
+    user = f"exec: {{apiVersion: client.authentication.k8s.io/v1, command: {plugin}}}"
+    path.write_text(path.read_text().replace(f"token: {api_server.TOKEN}", user))
+    case.engine.submit(GANG)
+    assert len(case.server.of("pods")) == 3
+
+
+def test_hosts_are_the_nodes_that_the_options_select(case: Case):
+    options = api_server.kubeconfig(case.folder, case.server)
+    hosts = case.engine.hosts(options)
+    assert [(host.name, host.cpus, host.memory) for host in hosts] == [
+        (f"n{number}", 1.0, 4 << 30) for number in range(4)
+    ]
+    only = case.engine.hosts({**options, "node_selector": ["disk=ssd"]})
+    assert [host.name for host in only] == ["n0"]
+
+
+def test_without_the_client_library_the_hint_names_the_extra(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(sys.modules, "kubernetes", None)
+    engine = engine_at(case.server, case.folder)
+    with pytest.raises(Refused, match="not installed") as caught:
+        engine.check({**NEEDS, **api_server.kubeconfig(case.folder, case.server)})
+    assert "allranks[kubernetes]" in str(caught.value.hint)

@@ -1,0 +1,218 @@
+"""What the cluster is sent, to the letter, and whether its own schemas accept it.
+
+`UPDATE_GOLDEN=1 pytest tests/engines/kubernetes` writes the manifests anew.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from allranks.engines.kubernetes.engine import KubernetesEngine
+from allranks.engines.kubernetes.manifest import Disk, Names, job
+from allranks.engines.kubernetes.strategic_merge import merged
+from allranks.errors import Refused
+from allranks.plan.plan import Gang
+
+MANIFESTS = Path(__file__).parent / "manifests"
+DISK = Disk("/home/ann/.allranks", "/home/ann/.allranks/nodes/fox.1", "/home/ann/code")
+NAMES = Names("fox.1", "0123456789ab")
+AGENT = ("python", "-P", "-m", "allranks.agent")
+ENV = {"ALLRANKS_AGENT_TOKEN": "s3cret", "ALLRANKS_AGENT_URL": "https://10.0.0.5:40000"}
+LEAST = {"image": "pytorch/pytorch:2.13", "home_volume": "pvc:allranks"}
+GANGS = {
+    "least": Gang("fox.1", 3, AGENT, ENV, options=LEAST),
+    "gpus": Gang(
+        "fox.1",
+        2,
+        AGENT,
+        ENV,
+        gpus=8,
+        cpus=32,
+        memory=256 << 30,
+        grace=120,
+        spot=True,
+        options={
+            **LEAST,
+            "agent_image": "registry.example.com/python:3.12",
+            "service_account": "trainer",
+            "node_selector": ["gpu=h100"],
+            "spot_node_selector": ["capacity=spot"],
+            "tolerations": ["nvidia.com/gpu:NoSchedule"],
+            "spot_tolerations": ["spot=true:NoSchedule"],
+            "affinity": {
+                "podAntiAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": [
+                        {
+                            "topologyKey": "kubernetes.io/hostname",
+                            "labelSelector": {"matchLabels": {"app": "trainer"}},
+                        }
+                    ]
+                }
+            },
+            "priority_class": "high",
+            "labels": ["app=trainer"],
+            "annotations": ["team=ml"],
+            "image_pull_secrets": ["registry"],
+            "volumes": [
+                "pvc:datasets=/data:ro",
+                "nfs:10.0.0.9:/export=/nfs",
+                "host:/mnt/nvme=/scratch",
+                "empty=/tmp/work",
+            ],
+            "shm_size": "64g",
+            "resources": ["rdma/hca=1"],
+            "host_network": True,
+            "topology_spread": ["kubernetes.io/hostname"],
+        },
+    ),
+    "queue": Gang("fox.1", 3, AGENT, ENV, options={**LEAST, "queue": "team-a"}),
+}
+
+
+def rendered(name: str, tmp_path: Path) -> str:
+    engine = KubernetesEngine(
+        Path("/home/ann/.allranks"), tmp_path, Path("/home/ann/.allranks/nodes"), {}
+    )
+    text = engine.render(GANGS[name])
+    # The code's folder is named by its content, and so is the gang by a home that is not there.
+    code = next(line for line in text.splitlines() if "agent-" in line).split()[-1]
+    return text.replace(code, "/CODE")
+
+
+@pytest.mark.parametrize("name", GANGS)
+def test_the_manifest_is_the_golden_one(name: str, tmp_path: Path):
+    golden, text = MANIFESTS / f"{name}.yaml", rendered(name, tmp_path)
+    if os.environ.get("UPDATE_GOLDEN"):
+        golden.parent.mkdir(exist_ok=True)
+        golden.write_text(text)
+    assert text == golden.read_text()
+    assert "s3cret" not in text
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("version", ["1.29", "1.33", "1.37"])
+@pytest.mark.parametrize("name", GANGS)
+def test_three_versions_of_kubernetes_accept_it(name: str, version: str, tmp_path: Path):
+    for each in yaml.safe_load_all(rendered(name, tmp_path)):
+        kubernetes_validate.validate(each, version, strict=True)
+
+
+@pytest.mark.parametrize("key", ["fox.1", "Déjà vu.12", "a" * 80 + ".3", "--.1", "fox-1", "1.1"])
+def test_names_are_dns_labels_and_short_enough_for_a_pods_number(key: str):
+    name = Names(key, "0123456789ab").name
+    assert name.replace("-", "a").isalnum()
+    assert name.isascii()
+    assert name == name.lower()
+    assert len(f"{name}-9999") <= 63
+    assert name != Names(key + "0", "0123456789ab").name != Names(key, "x").name
+
+
+# ------------------------------------------------------------ options
+
+
+def made(**options: Any) -> dict[str, Any]:
+    gang = GANGS["least"]
+    return job(gang._replace(options={**gang.options, **options}), NAMES, DISK)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("volumes", ["pvc:x"]),
+        ("volumes", ["floppy:a=/a"]),
+        ("volumes", ["pvc:x=relative"]),
+        ("home_volume", "claim"),
+        ("tolerations", ["gpu:Sometimes"]),
+        ("node_selector", ["gpu"]),
+        ("resources", ["rdma/hca"]),
+        ("resources", ["rdma/hca=many"]),
+        ("labels", ["=x"]),
+    ],
+)
+def test_an_invalid_option_is_refused_with_its_form(option: str, value: object):
+    with pytest.raises(Refused) as caught:
+        made(**{option: value})
+    assert caught.value.where == option
+    assert "write" in str(caught.value.hint)
+
+
+def pod_of(found: dict[str, Any]) -> dict[str, Any]:
+    spec: dict[str, Any] = found["spec"]["template"]["spec"]
+    return spec
+
+
+def test_a_patch_adds_what_there_is_no_option_for():
+    patch = {
+        "spec": {
+            "activeDeadlineSeconds": 3600,
+            "template": {
+                "spec": {
+                    "containers": [
+                        {"name": "node", "env": [{"name": "NCCL_DEBUG", "value": "INFO"}]},
+                        {"name": "sidecar", "image": "s"},
+                    ],
+                    "securityContext": {"fsGroup": 1000},
+                }
+            },
+        }
+    }
+    plain, found = made(), made(patch=patch)
+    assert found["spec"]["activeDeadlineSeconds"] == 3600
+    node, sidecar = pod_of(found)["containers"]
+    assert node["env"] == [
+        *pod_of(plain)["containers"][0]["env"],
+        {"name": "NCCL_DEBUG", "value": "INFO"},
+    ]
+    assert node["command"] == pod_of(plain)["containers"][0]["command"]
+    assert sidecar == {"name": "sidecar", "image": "s"}
+    assert pod_of(found)["securityContext"] == {"fsGroup": 1000}
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        {"metadata": {"name": "other"}},
+        {"metadata": {"labels": {"allranks/home": "other"}}},
+        {"metadata": {"labels": None}},
+        {"spec": {"completions": 1}},
+        {"spec": {"suspend": False}},
+        {"spec": {"backoffLimitPerIndex": 3}},
+        {"spec": None},
+        {"spec": {"template": {"spec": {"restartPolicy": "OnFailure"}}}},
+        {"spec": {"template": {"spec": {"containers": [{"name": "node", "command": ["x"]}]}}}},
+        {"spec": {"template": {"spec": {"containers": [{"name": "node", "$patch": "delete"}]}}}},
+        {"spec": {"template": {"spec": {"containers": "none"}}}},
+    ],
+)
+def test_a_patch_of_what_identifies_or_starts_a_gang_is_refused(patch: dict[str, Any]):
+    with pytest.raises(Refused) as caught:
+        made(patch=patch)
+    assert caught.value.where == "patch"
+
+
+@pytest.mark.parametrize(
+    ("base", "patch", "goal"),
+    [
+        ({"a": 1, "b": 2}, {"b": None, "c": 3}, {"a": 1, "c": 3}),
+        ({"a": {"b": 1}}, {"a": {"$patch": "replace", "c": 2}}, {"a": {"c": 2}}),
+        ({"args": [1, 2]}, {"args": [3]}, {"args": [3]}),
+        (
+            {"env": [{"name": "A", "value": "1"}, {"name": "B", "value": "1"}]},
+            {"env": [{"name": "B", "value": "2"}, {"name": "A", "$patch": "delete"}]},
+            {"env": [{"name": "B", "value": "2"}]},
+        ),
+        (
+            {"volumes": [{"name": "a"}]},
+            {"volumes": [{"$patch": "replace"}, {"name": "b"}]},
+            {"volumes": [{"name": "b"}]},
+        ),
+    ],
+)
+def test_a_merge_is_strategic(base: object, patch: object, goal: object):
+    assert merged(base, patch) == goal
