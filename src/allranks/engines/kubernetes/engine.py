@@ -229,8 +229,9 @@ class KubernetesEngine:
         return Disk(str(self._root), str(self._nodes / key), str(self._folder / _bundle()))
 
     def _lay_out(self, gang: Gang) -> None:
-        """Write the agent's code and the gang's folder to the shared volume."""
-        (self._nodes / gang.key).mkdir(parents=True, exist_ok=True, mode=0o700)
+        """Write the agent's code and the agents' folders to the shared volume."""
+        for node in range(gang.nodes):
+            (self._nodes / gang.key / str(node)).mkdir(parents=True, exist_ok=True, mode=0o700)
         goal = self._folder / _bundle()
         if goal.exists():
             return
@@ -340,4 +341,5 @@ KIND = Kind(
     OPTIONS,
     _make,
     spot=("spot_tolerations", "spot_node_selector"),
+    images=True,
 )

@@ -26,14 +26,16 @@ _TO_END = 10
 _GRACE = 30
 
 # The agents start when all pods run: until then a gang that does not fit can release its nodes
-# without a trace. The shell is process 1, which without a handler would ignore SIGTERM.
+# without a trace. The shell is process 1, which without a handler would ignore SIGTERM. The two
+# lists of variables give the ranks the environment of the image.
 _START = f"""\
 umask 077
 trap 'exit 143' TERM
-mkdir -p "$ALLRANKS_AGENT_DIR" && cd "$ALLRANKS_AGENT_DIR" || exit 1
+cd "$ALLRANKS_AGENT_DIR" || exit 1
 : >"../{PLACED}$ALLRANKS_AGENT_NODE"
 while set -- "$ALLRANKS_AGENT_DIR/../{PLACED}"*; [ "$#" -lt "$ALLRANKS_PODS" ]; do sleep 0.1; done
-exec "$ALLRANKS_AGENT_PYTHON" ARGUMENTS"""
+env -0 >after && : >before && export ALLRANKS_AGENT_SITE="$ALLRANKS_AGENT_DIR"
+PYTHONPATH="$ALLRANKS_AGENT_CODE" exec "$ALLRANKS_AGENT_PYTHON" ARGUMENTS"""
 _COPY = 'cp -R "$0/." /allranks/python/'
 
 
@@ -207,7 +209,7 @@ def _container(
     return {
         "name": CONTAINER,
         "image": str(gang.options.get("image") or ""),
-        "command": ["/bin/sh", "-c", _start(gang)],
+        "command": ["/bin/bash", "-c", _start(gang)],
         "env": [
             {
                 "name": "ALLRANKS_AGENT_NODE",
@@ -225,7 +227,7 @@ def _container(
             {"name": "ALLRANKS_AGENT_PYTHON", "value": python},
             {"name": "ALLRANKS_PODS", "value": str(gang.nodes)},
             {"name": MARKER, "value": f"{names.mark}.{names.key}"},
-            {"name": "PYTHONPATH", "value": disk.code},
+            {"name": "ALLRANKS_AGENT_CODE", "value": disk.code},
         ],
         "envFrom": [{"secretRef": {"name": names.name}}],
         "resources": {"requests": wanted, "limits": limits},

@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
-import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from allranks.errors import Problem, SpecError
@@ -16,11 +14,10 @@ from allranks.plan.data.addresses import Located
 from allranks.plan.data.kept_files import LIMIT
 from allranks.plan.distributions.topology import world
 from allranks.plan.environments.activation import installs_packages
-from allranks.plan.environments.container import FILE, TRACELESS
 from allranks.plan.environments.recipe import Compute, Resolved, is_image, recipe, resolve
 from allranks.plan.job.gpu_allocation import Choice, Request, choose
+from allranks.plan.job.images import container_of, memory_of, node_image
 from allranks.plan.plan import (
-    Container,
     Gang,
     InputTask,
     MetricTask,
@@ -32,7 +29,7 @@ from allranks.plan.plan import (
 )
 from allranks.spec.fields.azureml_references import Asset
 from allranks.spec.job import CommandJob
-from allranks.spec.job_parts import Distribution, Environment, Input, Metric, Output
+from allranks.spec.job_parts import Distribution, Input, Metric, Output
 
 BUILT = ("none", "pytorch", "tensorflow", "mpi", "deepspeed", "horovod", "jax", "ray")
 
@@ -48,7 +45,8 @@ class CompileContext(NamedTuple):
     ``cache`` is the nodes' folder for data from elsewhere, where the options name none;
     ``tier`` is the compute's for jobs that name none; ``gpus`` is how many each node gets, None: as
     many as the job asks for; ``continues`` is the job that is run again, ``previous`` why that one
-    ended; ``look``: how often its state is looked at, see ``Rules``."""
+    ended; ``look``: how often its state is looked at, see ``Rules``; ``images``: the engine runs
+    every node in an image."""
 
     name: str
     record: str
@@ -73,6 +71,7 @@ class CompileContext(NamedTuple):
     continues: str = ""
     previous: str = ""
     look: float | None = None
+    images: bool = False
 
 
 def compile(spec: CommandJob, context: CompileContext) -> Plan:
@@ -85,9 +84,10 @@ def compile(spec: CommandJob, context: CompileContext) -> Plan:
     nodes = resources.instance_count
     options = dict(context.options)
     engine = options.pop("container", None)
-    on = Compute(context.compute, engine is not None)
+    on = Compute(context.compute, engine is not None or context.images)
     of = context.meant or resolve(spec.environment, on, context.table, _nameless)
     around = {**_around(spec, engine, context, of), **_cache(options, context)}
+    options |= node_image(spec, of.environment) if context.images else {}
     # A recipe has these sentences among its own.
     said = () if "recipe" in around else of.notes
     if not around.keys() & {"recipe", "container"} and installs_packages(spec.command):
@@ -99,7 +99,9 @@ def compile(spec: CommandJob, context: CompileContext) -> Plan:
         argv=context.argv,
         gpus=gpus.per_node,
         cpus=_number(options.pop("cpus", None), f"resources.properties.{context.engine}.cpus"),
-        memory=_bytes(options.pop("memory", None), f"resources.properties.{context.engine}.memory"),
+        memory=memory_of(
+            options.pop("memory", None), f"resources.properties.{context.engine}.memory"
+        ),
         options=options,
         grace=spec.limits.grace,
         spot=str(spec.queue_settings.job_tier or context.tier) == "spot",
@@ -146,7 +148,7 @@ def _task(spec: CommandJob, context: CompileContext, around: Mapping[str, Any]) 
         parameter_servers=getattr(distribution, "parameter_server_count", 0),
         evaluators=getattr(distribution, "evaluator_count", 0),
         options=_options(distribution),
-        base=_base(context.base, around.get("container")),
+        base=_base(context.base, context.images or "container" in around),
         variables=dict(spec.environment_variables),
         code=context.code,
         in_place=context.in_place,
@@ -186,7 +188,7 @@ def _metric(name: str, metric: Metric | str) -> MetricTask:
 def _cache(options: dict[str, Any], context: CompileContext) -> dict[str, Any]:
     """Where data from elsewhere is kept, taken out of the options."""
     folder, limit = options.pop("cache", None), options.pop("cache_limit", None)
-    return {"cache": folder or context.cache, "cache_limit": _bytes(limit, "cache_limit")}
+    return {"cache": folder or context.cache, "cache_limit": memory_of(limit, "cache_limit")}
 
 
 def _makers(context: CompileContext) -> dict[str, Any]:
@@ -222,9 +224,9 @@ def _around(
         return asked
     has_image = of.environment.image is not None or of.environment.build is not None
     if engine is not None and has_image:
-        asked["container"] = _container(spec, of.environment, engine)
-        if is_image(of.environment):
-            return asked
+        asked["container"] = container_of(spec, of.environment, engine)
+    if (engine is not None or context.images) and is_image(of.environment):
+        return asked
     made = recipe(of, context.table)
     return {**asked, "recipe": made, **_makers(context)}
 
@@ -240,72 +242,9 @@ def _nameless(asset: Asset) -> Resolved:
     raise SpecError(Problem(f"environment {asset} not found", "environment", hint=hint))
 
 
-def _container(spec: CommandJob, environment: Environment, engine: str) -> Container:
-    """What the job's image runs in, under the program that its compute names."""
-    kind = "none" if spec.distribution is None else str(spec.distribution.type)
-    resources = spec.resources
-    if kind == "mpi" and engine in TRACELESS:
-        raise SpecError(
-            Problem(
-                f"mpi jobs do not run under {engine} yet in this version",
-                "distribution.type",
-                hint="choose podman or docker for the compute; or leave the image out "
-                "(--set environment=current, or an environment with packages)",
-            )
-        )
-    where = "resources.docker_args"
-    try:
-        args = _words(resources.docker_args)
-    except ValueError as error:
-        hint = "quote as for a shell, or write a list of words"
-        raise SpecError(
-            Problem(f"cannot be split into arguments: {error}", where, hint=hint)
-        ) from None
-    for before, word in zip(("", *args), args, strict=False):
-        if _OURS.match(word):
-            said = "cannot be set: allranks names, starts and ends the container"
-            raise SpecError(Problem(f"{word!r} {said}", where, hint="leave it out"))
-        if not word.startswith("-") and (not before.startswith("-") or "=" in before):
-            # It would be taken for the image.
-            hint = "give options and their values, as in: --cap-add=IPC_LOCK --env A=b"
-            raise SpecError(Problem(f"{word!r} does not belong to an option", where, hint=hint))
-    shm_size = _bytes(resources.shm_size, "resources.shm_size")
-    made = Container(engine, environment.image or "", shm_size, args)
-    if made.image.endswith(FILE) and not made.image.startswith("/") and "://" not in made.image:
-        hint = "use its absolute path, the same on every node"
-        raise SpecError(
-            Problem("the path of an image file must be absolute", "environment.image", hint=hint)
-        )
-    if made.image.startswith("/") and engine not in TRACELESS:
-        hint = "give the name of one in a registry, or a compute with --container apptainer"
-        raise SpecError(
-            Problem(f"{engine} does not run image files", "environment.image", hint=hint)
-        )
-    if (build := environment.build) is None:
-        return made
-    if engine in TRACELESS:
-        hint = f"build it elsewhere and use its name, or use a {FILE} file as the image"
-        raise SpecError(
-            Problem(f"{engine} does not build Dockerfiles", "environment.build", hint=hint)
-        )
-    return made._replace(context=build.path, dockerfile=build.dockerfile_path or "Dockerfile")
-
-
-# Of the words for `run` those by which a container would be lost from sight.
-_OURS = re.compile(
-    r"--(detach|tty|name|entrypoint|rm|interactive|restart|log-driver|cidfile|pidfile|sig-proxy|"
-    r"attach|pull|user|pid|pod)(=|$)|-[ditPq]*[dita]|-u"
-)
-
-
-def _words(given: str | Sequence[str] | None) -> tuple[str, ...]:
-    """One text is taken apart as a shell would; a list has been already."""
-    return tuple(shlex.split(given)) if isinstance(given, str) else tuple(given or ())
-
-
-def _base(base: Mapping[str, str], container: Container | None) -> dict[str, str]:
+def _base(base: Mapping[str, str], in_image: bool) -> dict[str, str]:
     """An image has an environment of its own, and programs at other paths."""
-    if container is None:
+    if not in_image:
         return dict(base)
     return {name: value for name, value in base.items() if name.lower() in _PROXIES}
 
@@ -377,16 +316,6 @@ def _keep_work(value: str | None) -> int | None:
     except ValueError:
         hint = "a size with its unit (20g, 500m), `all`, or `none`"
         raise SpecError(Problem(f"{value!r} is not a size", "keep_work", hint=hint)) from None
-
-
-def _bytes(value: Any, where: str) -> int | None:
-    try:
-        return None if value is None else amounts.memory(value)
-    except ValueError:
-        hint = "a positive number with its unit: 4g, 512m"
-        raise SpecError(
-            Problem(f"{value!r} is not an amount of memory", where, hint=hint)
-        ) from None
 
 
 def parameter_text(value: Any) -> str:

@@ -101,7 +101,8 @@ def plan(
         raise SpecError(Problem("a job needs a name", "name", hint="the CLI generates one"))
     compute, options, problems = _compute(spec, clusters)
     table = environments.table()
-    on = recipe.Compute(compute.name, bool(options.get("container")))
+    images = clusters.kind(compute).images
+    on = recipe.Compute(compute.name, images or bool(options.get("container")))
     try:
         of = recipe.resolve(spec.environment, on, table, environments.find)
         of = of._replace(asked=of.asked or submission.environment_asked)
@@ -137,6 +138,7 @@ def plan(
             continues=submission.continues,
             previous=submission.previous,
             look=submission.look,
+            images=images,
         ),
         problems,
     )
