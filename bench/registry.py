@@ -51,6 +51,7 @@ BENCHES = {
         }
     ),
     "hang": About(quick={"healthy": 4, "hung": 1}),
+    "kubernetes_clients": About(),
     "unpack": About(needs=("tar",), quick={"shards": 20, "unpackings": 1}),
     "data": About(
         needs=("aws", "curl"),
