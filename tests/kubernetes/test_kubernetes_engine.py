@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from allranks.engines.base import MARKER, GangStatus, Handle
 from allranks.engines.kubernetes.engine import KubernetesEngine
+from allranks.engines.kubernetes.setup import rights
 from allranks.errors import EngineError, Refused
 from allranks.plan.plan import Gang
 from allranks.statuses import GangState, Reason
+from tests.containers.image import PYTHON
 from tests.engines.contract import Case, Contract, sleeper
 from tests.kubernetes.bed import Kubernetes
 from tests.support import until
@@ -174,6 +177,105 @@ def test_a_paused_api_server_is_unknown(case: Case, kubernetes: Kubernetes, monk
     finally:
         kubernetes.control_plane("resume")
     until(lambda: case.state(engine=fresh) is GangState.UP, SECONDS)
+
+
+def test_an_agents_python_comes_from_an_image_of_its_own(case: Case, tmp_path: Path):
+    """Copied to another path, so that it may not look for itself where it was built."""
+    script = "import sys, ssl, ctypes; open('told', 'w').write(f'{sys.executable} {sys.prefix}')"
+    prefix = str(Path(PYTHON).parent)
+    options = {**NEEDS, "agent_image": "localhost/trainer:1", "agent_python": prefix}
+    case.engine.submit(says(case, script, options={**options, "python": "/no/such/python"}))
+    until(lambda: seen(case).state is GangState.GONE, SECONDS)
+    told = tmp_path / "nodes" / case.gang.key / "0" / "told"
+    assert told.read_text() == "/allranks/python/bin/python3 /allranks/python"
+
+
+def test_a_pod_of_higher_priority_takes_the_place(case: Case, kubernetes: Kubernetes):
+    case.engine.submit(says(case, "import time; time.sleep(300)"))
+    until(lambda: seen(case).state is GangState.UP, SECONDS)
+    name = case.engine._api.namespace
+    urgent = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 1000}
+    classes = "apis/scheduling.k8s.io/v1/priorityclasses"
+    kubernetes.create(classes, {**urgent, "metadata": {"name": name}})
+    try:
+        wants = {"resources": {"requests": {"cpu": "1500m"}}, "command": ["sleep", "60"]}
+        spec = {
+            "priorityClassName": name,
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 0,
+            "containers": [{"name": "c", "image": "localhost/trainer:1", **wants}],
+        }
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "urgent"}, "spec": spec}
+        kubernetes.create(f"api/v1/namespaces/{name}/pods", pod)
+        until(lambda: len(seen(case).lost) == 1, SECONDS)
+        case.engine.stop(Handle(case.gang.key))
+        until(lambda: seen(case).state is GangState.GONE, SECONDS)
+    finally:
+        kubernetes.delete(f"{classes}/{name}")
+
+
+# ------------------------------------------------------------ rights
+
+
+def account(kubernetes: Kubernetes, space: str, folder: Path) -> dict[str, Any]:
+    """Options for the service account of the manifest that `compute render` prints."""
+    for each in yaml.safe_load_all(rights(space)):
+        group = each["apiVersion"]
+        within = f"/namespaces/{space}" if each["metadata"].get("namespace") else ""
+        plural = f"{each['kind'].lower()}s"
+        if plural != "namespaces":
+            root = "api/v1" if group == "v1" else f"apis/{group}"
+            kubernetes.create(f"{root}{within}/{plural}", each)
+    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    path = f"api/v1/namespaces/{space}/serviceaccounts/allranks/token"
+    config = yaml.safe_load(kubernetes.kubeconfig.read_text())
+    config["users"][0]["user"] = {"token": kubernetes.create(path, asked)["status"]["token"]}
+    file = folder / "account.yaml"
+    file.write_text(yaml.safe_dump(config))
+    return {"kubeconfig": str(file), "namespace": space}
+
+
+def test_the_printed_role_is_enough_and_each_right_that_is_missing_is_named(
+    case: Case, kubernetes: Kubernetes, tmp_path: Path
+):
+    space = case.engine._api.namespace
+    options = account(kubernetes, space, tmp_path)
+    path = f"apis/rbac.authorization.k8s.io/v1/namespaces/{space}/roles/allranks"
+    role = kubernetes.get(path)["rules"]
+    try:
+        folder = tmp_path / "engines" / "kubernetes"
+        engine = KubernetesEngine(tmp_path, folder, tmp_path / "nodes", options)
+        until(lambda: passes(engine, options), SECONDS)
+        assert len(engine.hosts(options)) == 3
+        engine.submit(case.gang)
+        until(lambda: case.state(engine=engine) is GangState.UP, SECONDS)
+        engine.stop(Handle(case.gang.key))
+        until(lambda: case.state(engine=engine) is GangState.GONE, SECONDS)
+        for number, rule in enumerate(role):
+            for verb in rule["verbs"]:
+                less = [dict(each) for each in role]
+                less[number]["verbs"] = [each for each in rule["verbs"] if each != verb]
+                if not less[number]["verbs"]:
+                    del less[number]
+                kubernetes.patch(path, {"rules": less})
+                named = f"rights are missing: {verb} {rule['resources'][0]}"
+                until(lambda named=named: named in str(refusal(engine, options)), SECONDS)  # type: ignore[misc]
+    finally:
+        nodes = f"allranks-nodes-{space}"
+        for kind in ("clusterrolebindings", "clusterroles"):
+            kubernetes.delete(f"apis/rbac.authorization.k8s.io/v1/{kind}/{nodes}")
+
+
+def refusal(engine: KubernetesEngine, options: dict[str, Any]) -> str:
+    try:
+        engine.check({**NEEDS, **options})
+    except Refused as error:
+        return error.message
+    return ""
+
+
+def passes(engine: KubernetesEngine, options: dict[str, Any]) -> bool:
+    return refusal(engine, options) == ""
 
 
 # ------------------------------------------------------------ why it waits, and why it ended

@@ -74,6 +74,7 @@ COMMANDS: dict[str, Command] = {
     ),
     "compute update": Command("admin.compute:update", "update a compute"),
     "compute delete": Command("admin.compute:delete", "delete a compute"),
+    "compute render": Command("admin.compute:render", "print the rights a cluster has to grant"),
     "compute wait": Command("admin.compute:wait", "wait until enough hosts are ready"),
     "compute set-default": Command(
         "admin.compute:set_default", "set the compute used when a job names none"

@@ -150,13 +150,12 @@ def _lines(value: Any) -> list[str]:
 
 
 def _mapping(value: Any) -> dict[str, Any]:
-    import yaml  # lazy: few computes have such an option
+    from allranks.spec.yaml.load import read  # lazy: imports the models
 
     try:
-        found = yaml.safe_load(value) if isinstance(value, str) else value
         # Options travel as JSON.
-        found = json.loads(json.dumps(found))
-    except (yaml.YAMLError, TypeError, ValueError):
+        found = json.loads(json.dumps(read(value)[0] if isinstance(value, str) else value))
+    except (SpecError, TypeError, ValueError):
         found = None
     if not isinstance(found, dict):
         raise ValueError("a mapping, such as {key: value}")

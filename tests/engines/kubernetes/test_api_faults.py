@@ -228,11 +228,14 @@ def test_a_check_asks_for_what_every_pod_needs(case: Case, missing: str):
     assert caught.value.hint
 
 
-def test_a_wrong_token_is_an_error_with_a_hint(case: Case):
+def test_a_wrong_token_is_an_error_with_a_hint_and_no_fault_of_a_job(case: Case):
     engine = engine_at(case.server, case.folder, "wrong")
     with pytest.raises(Refused, match="denies access") as caught:
-        engine.submit(GANG)
+        engine.check({**NEEDS, **api_server.kubeconfig(case.folder, case.server, "wrong")})
     assert "log in" in str(caught.value.hint)
+    with pytest.raises(EngineError, match="denies access") as later:
+        engine.submit(GANG)
+    assert not isinstance(later.value, Refused)
 
 
 def test_a_context_that_is_not_there(case: Case):

@@ -54,6 +54,28 @@ def create(options: argparse.Namespace) -> int:
     return _print_changed(options, compute, "created")
 
 
+def render_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("type", metavar="TYPE", help="type of the compute")
+    parser.add_argument("--namespace", metavar="N", default="allranks", help="namespace (allranks)")
+
+
+def render(options: argparse.Namespace) -> int:
+    """Print what an administrator of the cluster applies once: its least rights."""
+    from allranks.engines.registry import KINDS  # lazy: loads every engine
+
+    kind = KINDS.get(options.type)
+    if kind is None or kind.setup is None:
+        names = ", ".join(name for name, each in KINDS.items() if each.setup)
+        message = f"computes of type {options.type!r} need nothing in the cluster"
+        raise UsageError(message, where="TYPE", hint=f"types that do: {names}")
+    text = kind.setup(options.namespace)
+    if options.json:
+        show.as_json({"manifest": text})
+    else:
+        print(text, end="")
+    return 0
+
+
 def _name_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="name of the compute")
 

@@ -2,7 +2,8 @@
 
 The official client reads the kubeconfig (exec plugins, tokens, certificates, proxies) and speaks
 HTTP; it is imported with the first request, because that takes a third of a second.
-Raises Refused if the server denies or rejects a request, EngineError if it does not answer.
+Raises Denied if the server denies a request, Refused if it rejects it, EngineError if it does not
+answer.
 """
 
 from __future__ import annotations
@@ -40,6 +41,10 @@ class Answer(NamedTuple):
 
 class Expired(EngineError):
     """The cluster no longer knows the resource version of a watch: list again (410)."""
+
+
+class Denied(Refused):
+    """The cluster does not let us, or the namespace does not exist: no fault of a job."""
 
 
 class Connection(NamedTuple):
@@ -177,17 +182,17 @@ class Api:
     def _error(self, answer: Answer, action: str) -> AllranksError:
         where = self._where()
         if answer.status in _DENIED:
-            return Refused(
+            return Denied(
                 f"the cluster denies access: {answer.message}",
                 where=where,
-                hint="ask for the rights that `allranks compute render kubernetes` lists"
+                hint="ask for the rights that `allranks compute render kubernetes` prints"
                 if answer.status == 403
                 else "log in to the cluster again; `kubectl auth whoami` shows who you are",
             )
         if answer.status in _LATER or answer.status >= 500:
             return EngineError(f"the cluster cannot {action} now: {answer.message}", where=where)
         if answer.status == 404:
-            return Refused(
+            return Denied(
                 answer.message,
                 where=where,
                 hint="check that the address is that of a Kubernetes API server and that the "

@@ -16,17 +16,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from allranks.engines import agent_bundle
 from allranks.engines.base import GangStatus, Handle, Host, Kind
 from allranks.engines.kubernetes import cluster, manifest
-from allranks.engines.kubernetes.api import Api
+from allranks.engines.kubernetes.api import Api, Denied
 from allranks.engines.kubernetes.cache import Cache
 from allranks.engines.kubernetes.manifest import HOME, PLACED, Disk, Names
 from allranks.engines.kubernetes.options import OPTIONS, source
+from allranks.engines.kubernetes.setup import rights
 from allranks.engines.kubernetes.status import held, status
 from allranks.engines.kubernetes.views import JobView, PodView, job_view, pod_view
+from allranks.engines.kubernetes.yaml_text import documents
 from allranks.errors import AllranksError, EngineError, Refused
 from allranks.plan.plan import Gang
 from allranks.settings import Home
@@ -54,7 +54,6 @@ class KubernetesEngine:
         self._held: dict[str, float] = {}
         self._again: dict[str, float] = {}
         self._seen: set[str] = set()
-        self._hold_limits: dict[str, float] = {}
         self._warnings: tuple[float, Mapping[str, str]] = (0.0, {})
 
     # ------------------------------------------------------------ a gang
@@ -64,11 +63,8 @@ class KubernetesEngine:
         _require(gang.options)
         try:
             shortage = cluster.shortage(self._api, gang)
-        except Refused as error:
-            log.warning("the cluster's nodes are not known: %s", error)
-            return
         except EngineError:
-            return  # it does not answer now: the job waits in the queue
+            return  # it does not answer now, or denies it: the job waits in the queue
         if shortage:
             raise Refused(
                 f"the job can never run on this cluster: {shortage}",
@@ -85,9 +81,16 @@ class KubernetesEngine:
             manifest.secret(names, dict.fromkeys(gang.env, "…")),
             manifest.service(names),
         ]
-        return yaml.dump_all(objects, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+        return documents(objects)
 
     def submit(self, gang: Gang) -> Handle:
+        try:
+            return self._submit(gang)
+        except Denied as error:
+            # A changed token or role is not this job's fault: it is retried.
+            raise EngineError(error.message, where=error.where, hint=error.hint) from error
+
+    def _submit(self, gang: Gang) -> Handle:
         """Create the Job, suspended; then what it needs, owned by it; then start it. Each step may
         be repeated."""
         names = self._names(gang.key)
@@ -106,7 +109,6 @@ class KubernetesEngine:
         if job["spec"].get("suspend") and not gang.options.get("queue"):
             job = self._suspend(names.name, False) or job
         self._jobs.add(job)
-        self._hold_limits[gang.key] = float(gang.options.get("hold_limit") or 0)
         return Handle(gang.key, names.name)
 
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, GangStatus]:
@@ -144,7 +146,7 @@ class KubernetesEngine:
             if pod.gang == names.name and pod.silent:
                 # The kubelet that should confirm its end is gone; its agent has been told to leave.
                 self._delete_now(pod.name)
-        for known in (self._held, self._again, self._hold_limits):
+        for known in (self._held, self._again):
             known.pop(handle.key, None)
 
     # ------------------------------------------------------------ the cluster
@@ -167,14 +169,14 @@ class KubernetesEngine:
     def _release(self, key: str, job: JobView, pods: Sequence[PodView]) -> None:
         """Suspend a gang that has held some nodes for too long, and resume it later. Its agents
         have not started: they wait until all pods run."""
-        now, limit = time.monotonic(), self._hold_limits.get(key, _DEFAULT_HOLD)
+        now, limit = time.monotonic(), job.hold_limit
         try:
             if job.suspended and not job.queue and not pods:
                 if now >= self._again.setdefault(key, now + _pause(key)):
                     self._clear(key)
                     self._suspend(job.name, False)
                     self._again.pop(key, None)
-            elif limit and not job.queue and held(job, pods) and not self._has_begun(job, pods):
+            elif limit and not job.queue and held(job, pods):
                 if now - self._held.setdefault(key, now) > limit:
                     self._suspend(job.name, True)
                     self._held.pop(key, None)
@@ -183,9 +185,6 @@ class KubernetesEngine:
                 self._held.pop(key, None)
         except AllranksError as error:
             log.warning("%s: cannot release its nodes: %s", key, error)
-
-    def _has_begun(self, job: JobView, pods: Sequence[PodView]) -> bool:
-        return any(pod.over for pod in pods)
 
     def _clear(self, key: str) -> None:
         for each in (self._nodes / key).glob(f"{PLACED}*"):
@@ -271,9 +270,6 @@ class KubernetesEngine:
         return self._folder / "mark"
 
 
-_DEFAULT_HOLD = float(next(each.default for each in OPTIONS if each.name == "hold_limit"))
-
-
 def _pause(key: str) -> float:
     """Seconds until a gang that released its nodes tries again: different for each, so that of two
     that block each other one gets through."""
@@ -316,21 +312,6 @@ def _require(options: Mapping[str, Any]) -> None:
         source("home_volume", str(options["home_volume"]))
 
 
-class _Dumper(yaml.SafeDumper):
-    """Writes texts of several lines as blocks, and no anchors."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
-def _text(dumper: yaml.SafeDumper, data: str) -> yaml.ScalarNode:
-    style = "|" if "\n" in data else None
-    return dumper.represent_scalar("tag:yaml.org,2002:str", data, style)
-
-
-_Dumper.add_representer(str, _text)
-
-
 def _make(home: Home, options: Mapping[str, Any]) -> KubernetesEngine:
     return KubernetesEngine(home.root, home.engines / KubernetesEngine.name, home.nodes, options)
 
@@ -342,4 +323,5 @@ KIND = Kind(
     _make,
     spot=("spot_tolerations", "spot_node_selector"),
     images=True,
+    setup=rights,
 )

@@ -16,9 +16,11 @@ from allranks.plan import amounts
 from allranks.plan.plan import Gang
 
 HOME, GANG, KEY = "allranks/home", "allranks/gang", "allranks/key"
+HOLD_LIMIT = "allranks/hold-limit"
 INDEX = "batch.kubernetes.io/job-completion-index"
 QUEUE = "kueue.x-k8s.io/queue-name"
 CONTAINER = "node"
+_PYTHON = "/allranks/python"
 # A pod leaves one of these in the gang's folder when it starts.
 PLACED = "placed-"
 # Seconds that an agent has beyond its ranks' grace, to send its last data.
@@ -36,7 +38,8 @@ cd "$ALLRANKS_AGENT_DIR" || exit 1
 while set -- "$ALLRANKS_AGENT_DIR/../{PLACED}"*; [ "$#" -lt "$ALLRANKS_PODS" ]; do sleep 0.1; done
 env -0 >after && : >before && export ALLRANKS_AGENT_SITE="$ALLRANKS_AGENT_DIR"
 PYTHONPATH="$ALLRANKS_AGENT_CODE" exec "$ALLRANKS_AGENT_PYTHON" ARGUMENTS"""
-_COPY = 'cp -R "$0/." /allranks/python/'
+# By that Python itself: its image may have no shell.
+_COPY = "import shutil, sys; shutil.copytree(*sys.argv[1:], symlinks=True, dirs_exist_ok=True)"
 
 
 class Names(NamedTuple):
@@ -78,7 +81,7 @@ def job(gang: Gang, names: Names, disk: Disk) -> dict[str, Any]:
         "metadata": {
             "name": names.name,
             "labels": {**labels, **queue},
-            "annotations": annotations,
+            "annotations": {**annotations, HOLD_LIMIT: str(options.get("hold_limit") or 0)},
         },
         "spec": {
             # Until its Secret exists; with a queue, until Kueue admits it.
@@ -167,7 +170,7 @@ def _pod(gang: Gang, names: Names, disk: Disk) -> dict[str, Any]:
     options = gang.options
     volumes = _volumes(gang, disk)
     copied = bool(options.get("agent_image"))
-    python = "/allranks/python/bin/python3" if copied else str(options.get("python") or "python3")
+    python = f"{_PYTHON}/bin/python3" if copied else str(options.get("python") or "python3")
     spec: dict[str, Any] = {
         "restartPolicy": "Never",
         "subdomain": names.name,
@@ -180,12 +183,13 @@ def _pod(gang: Gang, names: Names, disk: Disk) -> dict[str, Any]:
     }
     spec |= _placement(gang, names)
     if copied:
+        folder = str(options.get("agent_python") or "/python").rstrip("/")
         spec["initContainers"] = [
             {
                 "name": "python",
                 "image": str(options["agent_image"]),
-                "command": ["/bin/sh", "-c", _COPY, str(options.get("agent_python") or "/python")],
-                "volumeMounts": [{"name": "python", "mountPath": "/allranks/python"}],
+                "command": [f"{folder}/bin/python3", "-c", _COPY, folder, _PYTHON],
+                "volumeMounts": [{"name": "python", "mountPath": _PYTHON}],
             }
         ]
     spec["containers"] = [_container(gang, names, disk, python, volumes)]
@@ -266,7 +270,7 @@ def _volumes(gang: Gang, disk: Disk) -> dict[str, option.Volume]:
             {"emptyDir": {"medium": "Memory", "sizeLimit": size}}, "/dev/shm"
         )
     if options.get("agent_image"):
-        found["python"] = option.Volume({"emptyDir": {}}, "/allranks/python")
+        found["python"] = option.Volume({"emptyDir": {}}, _PYTHON)
     return found
 
 

@@ -81,7 +81,9 @@ def status(
 
 
 def held(job: JobView, pods: Sequence[PodView]) -> bool:
-    """Whether some pods of a gang hold nodes while others find none."""
+    """Whether some pods of a gang hold nodes while others find none, and no agent has started."""
+    if any(pod.over for pod in pods):
+        return False
     living = [pod for pod in pods if not pod.over and not pod.deleted]
     has = [pod for pod in living if pod.host]
     return bool(has) and len(has) < job.nodes and not job.suspended and not job.end

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from allranks.engines.kubernetes.manifest import GANG, INDEX, KEY, QUEUE
+from allranks.engines.kubernetes.manifest import GANG, HOLD_LIMIT, INDEX, KEY, QUEUE
 
 Object = Mapping[str, Any]
 
 
 class JobView(NamedTuple):
-    """A Job. ``end``: the reason of its Failed condition, or ``Complete``."""
+    """A Job. ``end``: the reason of its Failed condition, or ``Complete``. ``hold_limit``: see the
+    option; 0 for none."""
 
     name: str
     key: str
@@ -21,6 +22,7 @@ class JobView(NamedTuple):
     end: str = ""
     message: str = ""
     deleted: bool = False
+    hold_limit: float = 0.0
 
 
 class PodView(NamedTuple):
@@ -51,6 +53,7 @@ class PodView(NamedTuple):
 
 def job_view(job: Object) -> JobView:
     metadata, spec = job["metadata"], job["spec"]
+    annotations = metadata.get("annotations") or {}
     conditions = _conditions(job)
     end, message = "", ""
     for kind in ("Failed", "FailureTarget", "Complete", "SuccessCriteriaMet"):
@@ -60,13 +63,14 @@ def job_view(job: Object) -> JobView:
             break
     return JobView(
         metadata["name"],
-        str((metadata.get("annotations") or {}).get(KEY, "")),
+        str(annotations.get(KEY, "")),
         int(spec.get("completions") or 0),
         bool(spec.get("suspend")),
         str((metadata.get("labels") or {}).get(QUEUE, "")),
         end,
         message,
         "deletionTimestamp" in metadata,
+        float(annotations.get(HOLD_LIMIT) or 0),
     )
 
 

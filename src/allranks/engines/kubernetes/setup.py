@@ -1,0 +1,60 @@
+"""What an administrator applies once for a team's namespace: its service account and its rights.
+Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from allranks.engines.kubernetes.cluster import RIGHTS
+from allranks.engines.kubernetes.yaml_text import documents
+
+ACCOUNT = "allranks"
+
+
+def rights(namespace: str) -> str:
+    """Return the manifest of the namespace, the service account `allranks`, and its role, as YAML.
+
+    The role has every verb that the engine uses, and no other. The cluster role only lists nodes:
+    without it jobs run as well, but hosts are not shown and no job is refused for its size.
+    """
+    return documents(_objects(namespace))
+
+
+def _objects(namespace: str) -> list[dict[str, Any]]:
+    account = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}
+    group = "rbac.authorization.k8s.io"
+    within = {"name": ACCOUNT, "namespace": namespace}
+    nodes = {"name": f"{ACCOUNT}-nodes-{namespace}"}
+    return [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": within},
+        {
+            "apiVersion": f"{group}/v1",
+            "kind": "Role",
+            "metadata": within,
+            "rules": [
+                {"apiGroups": [api], "resources": [kind], "verbs": list(verbs)}
+                for (api, kind), verbs in RIGHTS.items()
+            ],
+        },
+        {
+            "apiVersion": f"{group}/v1",
+            "kind": "RoleBinding",
+            "metadata": within,
+            "roleRef": {"apiGroup": group, "kind": "Role", "name": ACCOUNT},
+            "subjects": [account],
+        },
+        {
+            "apiVersion": f"{group}/v1",
+            "kind": "ClusterRole",
+            "metadata": nodes,
+            "rules": [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]}],
+        },
+        {
+            "apiVersion": f"{group}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": nodes,
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": nodes["name"]},
+            "subjects": [account],
+        },
+    ]
