@@ -35,7 +35,7 @@ umask 077
 trap 'exit 143' TERM
 cd "$ALLRANKS_AGENT_DIR" || exit 1
 : >"../{PLACED}$ALLRANKS_AGENT_NODE"
-while set -- "$ALLRANKS_AGENT_DIR/../{PLACED}"*; [ "$#" -lt "$ALLRANKS_PODS" ]; do sleep 0.1; done
+while set -- "$PWD/../{PLACED}"*; [ "$#" -lt "$ALLRANKS_AGENT_PODS" ]; do sleep 0.1; done
 env -0 >after && : >before && export ALLRANKS_AGENT_SITE="$ALLRANKS_AGENT_DIR"
 PYTHONPATH="$ALLRANKS_AGENT_CODE" exec "$ALLRANKS_AGENT_PYTHON" ARGUMENTS"""
 # By that Python itself: its image may have no shell.
@@ -229,7 +229,7 @@ def _container(
                 "value": f"{disk.folder}/$(ALLRANKS_AGENT_NODE)",
             },
             {"name": "ALLRANKS_AGENT_PYTHON", "value": python},
-            {"name": "ALLRANKS_PODS", "value": str(gang.nodes)},
+            {"name": "ALLRANKS_AGENT_PODS", "value": str(gang.nodes)},
             {"name": MARKER, "value": f"{names.mark}.{names.key}"},
             {"name": "ALLRANKS_AGENT_CODE", "value": disk.code},
         ],

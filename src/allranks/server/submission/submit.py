@@ -100,9 +100,7 @@ def plan(
     if spec.name is None:
         raise SpecError(Problem("a job needs a name", "name", hint="the CLI generates one"))
     compute, options, problems = _compute(spec, clusters)
-    table = environments.table()
-    images = clusters.kind(compute).images
-    on = recipe.Compute(compute.name, images or bool(options.get("container")))
+    on, table = _runs_on(compute, options, clusters), environments.table()
     try:
         of = recipe.resolve(spec.environment, on, table, environments.find)
         of = of._replace(asked=of.asked or submission.environment_asked)
@@ -138,12 +136,17 @@ def plan(
             continues=submission.continues,
             previous=submission.previous,
             look=submission.look,
-            images=images,
+            images=clusters.kind(compute).images,
         ),
         problems,
     )
     clusters.engine(clusters.cluster(made)).admit(made.gang)
     return made
+
+
+def _runs_on(compute: Compute, options: Mapping[str, Any], clusters: Clusters) -> recipe.Compute:
+    images = clusters.kind(compute).images or bool(options.get("container"))
+    return recipe.Compute(compute.name, images)
 
 
 def submit(
