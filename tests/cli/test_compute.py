@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.support import Allranks, answer
 
@@ -108,6 +109,16 @@ def test_the_built_in_compute_can_be_changed_and_reset(allranks: Allranks):
     assert "local is reset to its defaults" in deleted.stderr
     assert options(allranks, "local") == {}
     assert names(allranks) == {"local": True}
+
+
+def test_the_rights_that_a_cluster_grants_are_printed(allranks: Allranks):
+    done = allranks("compute", "render", "kubernetes", "--namespace", "team")
+    kinds = [each["kind"] for each in yaml.safe_load_all(done.stdout)]
+    assert kinds[:4] == ["Namespace", "ServiceAccount", "Role", "RoleBinding"]
+    assert "namespace: team" in done.stdout
+    assert "namespace: allranks" in answer(allranks, "compute", "render", "kubernetes")["manifest"]
+    other = allranks("compute", "render", "slurm")
+    assert (other.returncode, "need nothing in the cluster" in other.stderr) == (2, True)
 
 
 def test_wrong_use(allranks: Allranks):

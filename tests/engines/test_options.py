@@ -15,6 +15,7 @@ DECLARED = (
     Option("memory", "how much", Type.MEMORY),
     Option("token", "its file", Type.PATH),
     Option("part", "one of them", choices=("a", "b")),
+    Option("patch", "a mapping", Type.MAPPING),
 )
 
 
@@ -33,6 +34,11 @@ def test_values_become_what_was_declared():
     }
 
 
+@pytest.mark.parametrize("given", ["{a: {b: [1]}}", '{"a": {"b": [1]}}', {"a": {"b": [1]}}])
+def test_a_mapping_is_itself_or_its_text(given):
+    assert check(DECLARED, {"patch": given}, "") == {"patch": {"a": {"b": [1]}}}
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -47,6 +53,8 @@ def test_values_become_what_was_declared():
         ({"partition": "a\nb"}, "is not a single-line string"),
         ({"partition": ["a"]}, "is not a string"),
         ({"modules": [{"a": 1}]}, "is not a string"),
+        ({"patch": "[1]"}, "'[1]' is not a mapping, such as {key: value}"),
+        ({"patch": "{"}, "'{' is not a mapping"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_key(given, said):

@@ -26,7 +26,6 @@ from allranks.engines.kubernetes.options import OPTIONS, source
 from allranks.engines.kubernetes.setup import rights
 from allranks.engines.kubernetes.status import held, status
 from allranks.engines.kubernetes.views import JobView, PodView, job_view, pod_view
-from allranks.engines.kubernetes.yaml_text import documents
 from allranks.errors import AllranksError, EngineError, Refused
 from allranks.plan.plan import Gang
 from allranks.settings import Home
@@ -59,7 +58,8 @@ class KubernetesEngine:
     # ------------------------------------------------------------ a gang
 
     def admit(self, gang: Gang) -> None:
-        self.render(gang)  # raises Refused for invalid options
+        # Raises Refused for invalid options.
+        manifest.job(gang, Names(gang.key, "…"), self._disk(gang.key))
         _require(gang.options)
         try:
             shortage = cluster.shortage(self._api, gang)
@@ -74,6 +74,8 @@ class KubernetesEngine:
             )
 
     def render(self, gang: Gang) -> str:
+        from allranks.engines.kubernetes.yaml_text import documents  # lazy: YAML takes 60 ms
+
         mark = self._mark if self._mark_file.exists() else "…"  # rendering must not create it
         names, disk = Names(gang.key, mark), self._disk(gang.key)
         objects = [

@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import Any
 
 from allranks.engines.kubernetes.cluster import RIGHTS
-from allranks.engines.kubernetes.yaml_text import documents
 
 ACCOUNT = "allranks"
 
@@ -17,6 +16,8 @@ def rights(namespace: str) -> str:
     The role has every verb that the engine uses, and no other. The cluster role only lists nodes:
     without it jobs run as well, but hosts are not shown and no job is refused for its size.
     """
+    from allranks.engines.kubernetes.yaml_text import documents  # lazy: YAML takes 60 ms
+
     return documents(_objects(namespace))
 
 
