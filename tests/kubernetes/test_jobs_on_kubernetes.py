@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.kubernetes.bed import Kubernetes
-from tests.support import Allranks, until
+from tests.support import Allranks, processes_of, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.kubernetes, pytest.mark.timeout(600)]
 
@@ -34,7 +34,9 @@ while step < int(sys.argv[1]):
 
 
 @pytest.fixture
-def there(kubernetes: Kubernetes, namespace: str, allranks: Allranks) -> Iterator[Allranks]:
+def there(
+    kubernetes: Kubernetes, namespace: str, allranks: Allranks, home: Path
+) -> Iterator[Allranks]:
     """The command line with `there`, a compute of three nodes."""
     make = ["compute", "create", "there", "--type", "kubernetes", "--namespace", namespace]
     make += ["--kubeconfig", str(kubernetes.kubeconfig), "--image", "localhost/trainer:1"]
@@ -44,6 +46,9 @@ def there(kubernetes: Kubernetes, namespace: str, allranks: Allranks) -> Iterato
     assert done.returncode == 0, done.stderr
     yield allranks
     allranks("server", "stop", "--all")
+    # Agents on a node that was cut off wait for their server, until their kubelet ends them.
+    kubernetes.nodes("heal")
+    until(lambda: not processes_of(home), 90)
 
 
 def shown(allranks: Allranks, name: str) -> dict[str, Any]:
