@@ -162,6 +162,8 @@ def create_app(
         default_response_class=Answer,
         docs_url=None,  # these pages load scripts from other sites
         redoc_url=None,
+        # Newer FastAPIs trace each request, and send it where variables of the shell say.
+        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     for_people.state.services = services
     for_people.add_middleware(CheckedJson)
