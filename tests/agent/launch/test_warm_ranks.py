@@ -56,7 +56,7 @@ class Node:
         task = Task("j", "e", command, warm=self.modules)
         where = Where(self.agent, self.attempt, cwd)
         return warm_ranks.prepare(
-            task, command, self.env(cwd) | env, where, self.wait, self.said.append
+            task, command, self.whole(cwd, **env), where, self.wait, self.said.append
         )
 
     def warm(self, command: str, cwd: Path, **env: str) -> tuple[bytes, Ended]:
