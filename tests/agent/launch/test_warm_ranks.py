@@ -361,3 +361,36 @@ def test_a_signal_reaches_the_group_of_a_rank(fresh: tuple[Node, Path]):
         running.send(signal.SIGTERM)
         output, ended = _finish(running, process)
     assert (output, ended.code) == (b"up\ntold\n", 5)
+
+
+@pytest.mark.medium
+def test_a_rank_that_is_gone_before_the_agent_looks_runs_once(
+    fresh: tuple[Node, Path], monkeypatch: pytest.MonkeyPatch
+):
+    node, work = fresh
+    (work / "s.py").write_text("print('ran'); raise SystemExit(7)")
+    receive = warm_ranks.JobServer._receive
+
+    def late(self: warm_ranks.JobServer, seconds: float) -> dict[str, object] | None:
+        reply = receive(self, seconds)
+        if reply is not None and "pid" in reply:
+            until(lambda: not Path(f"/proc/{reply['pid']}").exists())
+        return reply
+
+    monkeypatch.setattr(warm_ranks.JobServer, "_receive", late)
+    output, ended = node.warm("python s.py", work, PYTHONPATH=str(work.parent / "lib"))
+    assert (output, ended.code) == (b"ran\n", 7)
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("command", ["cd gone && python -c 1", "cd gone && python -c 1 $RANK"])
+def test_a_folder_that_is_not_there_is_left_to_the_shell(fresh: tuple[Node, Path], command: str):
+    why = "the rank cannot start warm: No such file or directory"
+    assert refusal(fresh, "x = 1", command) == why
+
+
+@pytest.mark.medium
+def test_a_server_that_cannot_be_started_is_done_without(fresh: tuple[Node, Path]):
+    (fresh[0].agent / "warm").write_text("no folder")
+    why = "the warm server cannot be used: File exists"
+    assert refusal(fresh, "x = 1") == why

@@ -19,7 +19,7 @@ import shutil
 import signal
 import socket
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from time import monotonic as clock
 from typing import Any, NamedTuple
@@ -85,17 +85,21 @@ class JobServer:
         fds = [int(lock)] if lock else []
         self._send({"umask": _umask(), "limits": limits, "cpus": cpus}, fds)
 
-    def fork(self, message: Mapping[str, Any], log: int) -> int:
-        """Start a rank and return its process id. Raises OSError."""
+    def fork(self, message: Mapping[str, Any], log: int) -> tuple[int, int]:
+        """Start a rank. Return its process id, and a descriptor of it that is the caller's. Raises
+        OSError, after which it does not run."""
         self._send(message, [log])
         while True:
             reply = self._receive(_ENDING)
             if reply is None:
+                with contextlib.suppress(OSError):
+                    # A server that was only slow ends the rank: it is about to start cold.
+                    self._socket.shutdown(socket.SHUT_WR)
                 raise ConnectionResetError(errno.ECONNRESET, "the warm server has ended")
             if "pid" in reply:
                 pid = int(reply["pid"])
-                self._pidfds[pid] = os.pidfd_open(pid)
-                return pid
+                self._pidfds[pid] = reply["pidfd"]
+                return pid, os.dup(reply["pidfd"])
 
     def code(self, pid: int) -> int | None:
         if pid in self._pidfds and pid not in self._codes:
@@ -129,12 +133,14 @@ class JobServer:
         if not select.select([self._socket], [], [], seconds)[0]:
             return None
         try:
-            message = self._socket.recv(_MESSAGE)
+            message, fds, *_ = socket.recv_fds(self._socket, _MESSAGE, 1, socket.MSG_CMSG_CLOEXEC)
         except ConnectionError:
             return None
         if not message:
             return None
         reply: dict[str, Any] = json.loads(message)
+        if fds:
+            (reply["pidfd"],) = fds
         if "ended" in reply:
             self._codes[reply["ended"]] = os.waitstatus_to_exitcode(reply["status"])
         return reply
@@ -154,29 +160,33 @@ class WarmRanks(NamedTuple):
         self, running: Running, process: Process, command: str, cwd: Path, env: Mapping[str, str]
     ) -> None:
         """Start a rank. Raises Cold if it has to start otherwise."""
+        with _cold_if_it_fails("the rank cannot start warm"):
+            self._start(running, process, command, cwd, env)
+
+    def _start(
+        self, running: Running, process: Process, command: str, cwd: Path, env: Mapping[str, str]
+    ) -> None:
         folder, rest = warm_start.split_folder(command)
-        call = warm_start.read_call(_words(rest, cwd / folder, env))
+        work = Path(os.path.normpath(cwd / folder))  # as `cd` does
+        call = warm_start.read_call(_words(rest, work, env))
         env = {**env, **call.variables}
         changed = {*self.variables.items()} ^ {*warm_start.import_time(env).items()}
         if names := {name for name, _ in changed} - {"PATH"}:
             raise Cold(f"{min(names)} differs between ranks")
         # What bash sets before it becomes the program.
-        env |= {"PWD": str(cwd / folder), "SHLVL": "0", "_": self.python}
+        env |= {"PWD": str(work), "SHLVL": "0", "_": self.python}
         if folder:
             env["OLDPWD"] = str(cwd)
         with process.log.open("ab") as log:
             message = {
-                "cwd": str(cwd / folder),
+                "cwd": str(work),
                 "env": env,
                 "words": call.words,
-                "call": self._checked(call, cwd / folder),
+                "call": self._checked(call, work),
                 "interpreter": self.interpreter,
             }
-            try:
-                pid = self.server.fork(message, log.fileno())
-            except OSError as error:
-                raise Cold(f"the warm server does not start it: {error.strerror}") from error
-        running.add(process, WarmProcess(self.server, pid))
+            pid, pidfd = self.server.fork(message, log.fileno())
+        running.add(process, WarmProcess(self.server, pid), pidfd)
 
     def close(self) -> None:
         """End what the ranks left behind."""
@@ -191,6 +201,15 @@ class WarmRanks(NamedTuple):
             raise Cold(f"the job's {name} has the name of a module that is imported already")
         first = {"file": call.target, "module": "-m", "code": "-c"}[call.kind]
         return {"kind": call.kind, "target": call.target, "argv": [first, *call.arguments]}
+
+
+@contextlib.contextmanager
+def _cold_if_it_fails(what: str) -> Iterator[None]:
+    """Turn an OSError into Cold: a cold start may succeed, or fail in a way that people know."""
+    try:
+        yield
+    except OSError as error:
+        raise Cold(f"{what}: {error.strerror or error}") from error
 
 
 class Where(NamedTuple):
@@ -239,9 +258,10 @@ def prepare(
     key = hashlib.sha256(identity.replace(own, "").encode()).hexdigest()[:24]
     servers = _Servers(where.agent, os.environ, wait, say)
     about = {"modules": task.warm, "key": key, "attempt": own}
-    connection, reply = servers.connect(about, [python, *call.options], variables)
-    server = JobServer(connection)
-    server.settle()
+    with _cold_if_it_fails("the warm server cannot be used"):
+        connection, reply = servers.connect(about, [python, *call.options], variables)
+        server = JobServer(connection)
+        server.settle()
     return WarmRanks(server, python, variables, frozenset(reply["loaded"]), interpreter)
 
 
@@ -269,12 +289,15 @@ class _Servers:
         while True:
             connection = _connected(path)
             if connection is not None:
-                reply = _first_reply(connection, self._wait)
-                if reply is None and pid is not None:
-                    raise Cold("the process that imports the modules has died")
-                if reply is not None and reply.get("refused") != STALE:
-                    return connection, _accepted(reply)
-                connection.close()
+                with contextlib.ExitStack() as unless_used:
+                    unless_used.callback(connection.close)
+                    reply = _first_reply(connection, self._wait)
+                    if reply is None and pid is not None:
+                        raise Cold("the process that imports the modules has died")
+                    if reply is not None and reply.get("refused") != STALE:
+                        accepted = _accepted(reply)
+                        unless_used.pop_all()
+                        return connection, accepted
                 pid = None
             elif pid is None or not _lives(pid):
                 self._say(f"imports {', '.join(about['modules'])} once, for later ranks, too")

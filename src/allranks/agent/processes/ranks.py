@@ -101,11 +101,12 @@ class Running:
                 pass_fds=fds,
                 process_group=0,
             )
-        self.add(process, proc)
+        self.add(process, proc, os.pidfd_open(proc.pid))
 
-    def add(self, process: Process, child: Child) -> None:
-        """Watch a process that was started elsewhere, in a process group of its own."""
-        self._procs[process.name] = (process, child, os.pidfd_open(child.pid))
+    def add(self, process: Process, child: Child, pidfd: int) -> None:
+        """Watch a process that was started elsewhere, in a process group of its own. ``pidfd`` is
+        closed once it has ended."""
+        self._procs[process.name] = (process, child, pidfd)
 
     @property
     def fds(self) -> list[int]:

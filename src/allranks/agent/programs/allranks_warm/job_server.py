@@ -12,7 +12,15 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from .later_imports import report_imports
-from .processes import LIBC, SET_CHILD_SUBREAPER, SET_PDEATHSIG, Wakeup, below, show_words
+from .processes import (
+    LIBC,
+    SET_CHILD_SUBREAPER,
+    SET_PDEATHSIG,
+    Wakeup,
+    below,
+    pidfd_open,
+    show_words,
+)
 from .renew import renew
 from .script import Script
 from .wire import receive, send
@@ -78,15 +86,21 @@ class JobServer:
         for fd in fds:
             os.close(fd)
         self._ranks.add(pid)
-        send(self._connection, {"pid": pid})
+        # With a descriptor, because the rank may be gone before the agent could open one.
+        pidfd = pidfd_open(pid)
+        self._tell({"pid": pid}, [pidfd])
+        os.close(pidfd)
         return None
+
+    def _tell(self, message: dict[str, Any], fds: list[int]) -> None:
+        with contextlib.suppress(OSError):  # the agent has gone: the connection says so
+            send(self._connection, message, fds)
 
     def _report(self) -> None:
         for pid, status in self._wakeup.ended():
             if pid in self._ranks:
                 self._ranks.discard(pid)
-                with contextlib.suppress(OSError):  # the agent has gone: the connection says so
-                    send(self._connection, {"ended": pid, "status": status})
+                self._tell({"ended": pid, "status": status}, [])
 
     def _end(self) -> None:
         """SIGKILL all descendants, and exit."""

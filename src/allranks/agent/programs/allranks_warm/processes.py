@@ -10,6 +10,9 @@ import signal
 # From <linux/prctl.h>.
 SET_PDEATHSIG, SET_CHILD_SUBREAPER, _SET_MM, _SET_MM_ARG_END = 1, 36, 35, 9
 LIBC = ctypes.CDLL(None, use_errno=True)
+# The number of pidfd_open(2) on every architecture. Pythons built for an old libc have no
+# os.pidfd_open.
+_PIDFD_OPEN = 434
 
 
 class Wakeup:
@@ -39,6 +42,14 @@ class Wakeup:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.close(self.fd)
         os.close(self._write)
+
+
+def pidfd_open(pid: int) -> int:
+    """A descriptor of a process, readable once it has ended. Raises OSError."""
+    fd = int(LIBC.syscall(ctypes.c_long(_PIDFD_OPEN), pid, 0))
+    if fd < 0:
+        raise OSError(ctypes.get_errno(), "pidfd_open failed")
+    return fd
 
 
 def below(root: int) -> list[int]:

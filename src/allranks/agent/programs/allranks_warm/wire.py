@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+from collections.abc import Sequence
 from typing import Any
 
 # The most bytes of a message.
@@ -25,8 +26,12 @@ def listen(path: str) -> socket.socket:
     return listener
 
 
-def send(connection: socket.socket, message: dict[str, Any]) -> None:
-    connection.send(json.dumps(message).encode())
+def send(connection: socket.socket, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
+    data = json.dumps(message).encode()
+    if fds:
+        socket.send_fds(connection, [data], fds)
+    else:
+        connection.send(data)
 
 
 def receive(connection: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
