@@ -394,3 +394,13 @@ def test_a_server_that_cannot_be_started_is_done_without(fresh: tuple[Node, Path
     (fresh[0].agent / "warm").write_text("no folder")
     why = "the warm server cannot be used: File exists"
     assert refusal(fresh, "x = 1") == why
+
+
+@pytest.mark.medium
+def test_a_python_without_newer_functions_starts_ranks(fresh: tuple[Node, Path]):
+    """Python 3.9 has no orig_argv, and one for an old libc not the others."""
+    (fresh[1].parent / "lib" / "sitecustomize.py").write_text(
+        "import os, sys; del sys.orig_argv, os.memfd_create, os.pidfd_open"
+    )
+    assert run(fresh) == "1\n"
+    assert run(fresh, "python -c 'import os; print(hasattr(os, \"pidfd_open\"))'") == "False\n"

@@ -21,10 +21,12 @@ class Refused(Exception):
     """Ranks have to start without this server; the text is the reason."""
 
 
-def printed_by(work: Callable[[Iterable[str]], None], names: Iterable[str]) -> bytes:
-    """Run it, and return what it printed."""
+def printed_by(work: Callable[[Iterable[str]], None], names: Iterable[str], path: str) -> bytes:
+    """Run it, and return what it printed. ``path`` is for a temporary file."""
     saved = os.dup(1), os.dup(2)
-    with open(os.memfd_create("imports"), "w+b") as file:
+    # Not memfd_create(2): Pythons built for an old libc lack it.
+    with open(path, "w+b") as file:
+        os.unlink(path)
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
         try:

@@ -129,7 +129,8 @@ class JobServer:
         os.environ.update(request["env"])
         call = request["call"]
         sys.argv[:] = call["argv"]
-        sys.orig_argv[:] = request["words"]
+        if hasattr(sys, "orig_argv"):  # Python 3.9 has none
+            sys.orig_argv[:] = request["words"]
         for name, value in request["interpreter"].items():
             setattr(sys, name, value)
         renew()

@@ -50,7 +50,7 @@ class Server:
         self._listener = listen(f"{self.base}.sock")
         self._wakeup = Wakeup()
         try:
-            self.printed = printed_by(self._import, [*self.modules, *self._learned()])
+            self.printed = self._printed_by_importing([*self.modules, *self._learned()])
             expect_forkable()
         except Refused as error:
             self._refused = str(error)
@@ -112,6 +112,9 @@ class Server:
         os.ftruncate(self._lock, 0)
         os.pwrite(self._lock, b"%d" % os.getpid(), 0)
 
+    def _printed_by_importing(self, names: Iterable[str]) -> bytes:
+        return printed_by(self._import, names, f"{self.base}.printed")
+
     def _import(self, names: Iterable[str]) -> None:
         for name in names:
             try:
@@ -172,7 +175,7 @@ class Server:
         self._children.clear()
         try:
             names = related(names, self.modules)
-            if not names or printed_by(self._import, names):
+            if not names or self._printed_by_importing(names):
                 os._exit(0)
             expect_forkable()
         except BaseException:
