@@ -239,3 +239,43 @@ def test_the_clean_up_finds_what_moved_away(tmp_path):
     until(lambda: len(marked(key, NOWHERE)) == 3)
     end_gang(key, NOWHERE)
     assert marked(key, NOWHERE) == []
+
+
+_HOLDER = """
+import fcntl, os, sys, time
+lock = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+fcntl.flock(lock, fcntl.LOCK_EX)
+held = b"x" * (200 << 20)
+os.write(lock, b"%d" % os.getpid())
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def warm(tmp_path: Path) -> Iterator[subprocess.Popen]:
+    """A process that holds 200 MB, as a server of imported modules does."""
+    lock = tmp_path / "warm" / "k.lock"
+    lock.parent.mkdir()
+    made = subprocess.Popen([sys.executable, "-c", _HOLDER, str(lock)])
+    until(lambda: lock.exists() and lock.read_text())
+    yield made
+    made.kill()
+    made.wait()
+
+
+@pytest.mark.medium
+def test_warm_servers_make_room_for_a_gang(engine: LocalEngine, warm: subprocess.Popen):
+    engine.submit(gang("large", memory=900 << 20))
+    assert warm.wait() == -signal.SIGKILL
+
+
+@pytest.mark.medium
+def test_warm_servers_stay_while_a_gang_waits_for_another(
+    engine: LocalEngine, warm: subprocess.Popen
+):
+    engine.submit(gang("runs", memory=600 << 20))
+    waits = gang("waits", memory=700 << 20)
+    engine.submit(waits)
+    assert seen(engine, waits).state is GangState.QUEUED
+    with pytest.raises(subprocess.TimeoutExpired):
+        warm.wait(0.2)

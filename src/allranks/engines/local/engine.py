@@ -213,7 +213,7 @@ class LocalEngine:
         if not waiting:
             return
         free = self._free()
-        self._make_room(waiting, free)
+        warm_servers.make_room(self._warm, free, [need(gang.gang) for gang in waiting])
         has_spots = any(gang.gang.spot and gang.started for gang in self._gangs.values())
         for gang in waiting:
             if not free.nodes and not has_spots:
@@ -223,11 +223,6 @@ class LocalEngine:
             elif not gang.gang.spot:
                 free = free.plus(self._preempt(gang, free))
             free = free.minus(need(gang.gang))
-
-    def _make_room(self, waiting: Sequence[_Gang], free: Capacity) -> None:
-        """End the warm servers if only the memory that they hold keeps a gang from starting."""
-        if any(need(gang.gang).memory > free.memory for gang in waiting):
-            warm_servers.end(self._warm)
 
     def _preempt(self, gang: _Gang, free: Capacity) -> Capacity:
         """Preempt spot gangs for this one: those already preempted first, then the youngest.

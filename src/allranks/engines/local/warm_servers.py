@@ -10,9 +10,11 @@ import contextlib
 import os
 import shutil
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 
 from allranks import file_locks
+from allranks.engines.local.capacity import Capacity
 
 
 def pids(folder: Path) -> list[int]:
@@ -40,6 +42,15 @@ def end(folder: Path) -> None:
     for pid in pids(folder):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+
+
+def make_room(folder: Path, free: Capacity, needs: Sequence[Capacity]) -> None:
+    """End them if only the memory that they hold keeps one of ``needs`` from fitting into
+    ``free``."""
+    if any(each.memory > free.memory for each in needs):
+        all_free = free.plus(Capacity(0, 0, 0.0, memory(folder), 0))
+        if any(free.missing(each) and not all_free.missing(each) for each in needs):
+            end(folder)
 
 
 def remove(folder: Path) -> None:
