@@ -17,6 +17,7 @@ from allranks.agent.launch.start_ranks import with_sitecustomize
 from allranks.agent.launch.warm_ranks import Where
 from allranks.agent.processes import keeper
 from allranks.agent.processes.ranks import SHELL, Ended, Process, Running
+from allranks.engines.local import warm_servers
 from allranks.plan.environments.warm_start import Cold
 from allranks.plan.plan import Task
 from tests.agent.launch.warm_scripts import SCRIPTS
@@ -85,14 +86,14 @@ def _finish(running: Running, process: Process) -> tuple[bytes, Ended]:
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     node = Node(tmp_path_factory.mktemp("node"))
     yield node
-    end_servers()
+    end_servers(node)
 
 
-def end_servers() -> None:
-    for pid in [*keeper.SPARED]:
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-        keeper.SPARED.discard(pid)
+def end_servers(node: Node) -> None:
+    warm_servers.end(node.agent / "warm")
+    until(lambda: not warm_servers.pids(node.agent / "warm"))
+    keeper.has_children()  # reaps
+    keeper.SPARED.clear()
 
 
 def lay_out(cwd: Path, files: dict[str, str]) -> None:
@@ -172,7 +173,7 @@ torch.save({"a": a}, "a.pt"); print(torch.load("a.pt")["a"].equal(a))
 def torch_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     node = Node(tmp_path_factory.mktemp("torch"), ("torch",))
     yield node
-    end_servers()
+    end_servers(node)
 
 
 @pytest.mark.torch
@@ -216,7 +217,7 @@ def fresh(tmp_path: Path) -> Iterator[tuple[Node, Path]]:
     lay_out(tmp_path / "work", {"s.py": "import mod; print(mod.x)"})
     lay_out(tmp_path / "lib", {"mod.py": "x = 1"})
     yield node, tmp_path / "work"
-    end_servers()
+    end_servers(node)
 
 
 def run(fresh: tuple[Node, Path], command: str = "python s.py") -> str:
@@ -251,7 +252,7 @@ def test_a_changed_module_is_imported_again(fresh: tuple[Node, Path]):
 @pytest.mark.medium
 def test_a_killed_server_is_replaced(fresh: tuple[Node, Path]):
     assert run(fresh) == "1\n"
-    end_servers()
+    end_servers(fresh[0])
     assert run(fresh) == "1\n"
     assert len(fresh[0].said) == 2
 
@@ -404,3 +405,44 @@ def test_a_python_without_newer_functions_starts_ranks(fresh: tuple[Node, Path])
     )
     assert run(fresh) == "1\n"
     assert run(fresh, "python -c 'import os; print(hasattr(os, \"pidfd_open\"))'") == "False\n"
+
+
+_LATER = """
+import os, time
+if os.path.exists("FOLDER/slow"):
+    with open("FOLDER/successor", "w") as file:
+        file.write(str(os.getpid()))
+    time.sleep(600)
+"""
+
+
+def package(fresh: tuple[Node, Path]) -> Path:
+    """Make `mod` a package with a module that ranks import later. It writes its process id to
+    `successor` and takes long once there is `slow`, both in the folder that this returns."""
+    lib = fresh[1].parent / "lib"
+    (lib / "mod.py").unlink()
+    lay_out(lib / "mod", {"__init__.py": "x = 1", "later.py": _LATER.replace("FOLDER", str(lib))})
+    (fresh[1] / "s.py").write_text("import mod.later")
+    return lib
+
+
+@pytest.mark.medium
+def test_a_successor_that_still_imports_ends_with_its_server(fresh: tuple[Node, Path]):
+    lib = package(fresh)
+    (fresh[1] / "s.py").write_text(f"import mod.later; open('{lib}/slow', 'w')")
+    run(fresh)
+    until(lambda: (lib / "successor").exists() and (lib / "successor").read_text())
+    (server,) = warm_servers.pids(fresh[0].agent / "warm")
+    os.kill(server, signal.SIGKILL)
+    successor = int((lib / "successor").read_text())
+    until(lambda: not warm_ranks._lives(successor))
+
+
+@pytest.mark.medium
+def test_a_successor_is_spared_as_its_server_was(fresh: tuple[Node, Path]):
+    package(fresh)
+    run(fresh)
+    (first,) = keeper.SPARED
+    until(lambda: warm_servers.pids(fresh[0].agent / "warm") not in ([], [first]))
+    run(fresh)
+    assert {*warm_servers.pids(fresh[0].agent / "warm")} <= keeper.SPARED

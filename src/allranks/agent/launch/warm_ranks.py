@@ -296,6 +296,9 @@ class _Servers:
                         raise Cold("the process that imports the modules has died")
                     if reply is not None and reply.get("refused") != STALE:
                         accepted = _accepted(reply)
+                        if self._starter is None:
+                            # The one that was started may have been succeeded by another.
+                            keeper.SPARED.add(accepted["server"])
                         unless_used.pop_all()
                         return connection, accepted
                 pid = None

@@ -71,7 +71,7 @@ def end_descendants() -> None:
         for pid in below(os.getpid()):
             _send(pid, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):
-            os.wait()
+            SPARED.discard(os.wait()[0])
 
 
 def has_children() -> bool:

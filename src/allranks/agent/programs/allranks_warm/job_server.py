@@ -15,9 +15,9 @@ from .later_imports import report_imports
 from .processes import (
     LIBC,
     SET_CHILD_SUBREAPER,
-    SET_PDEATHSIG,
     Wakeup,
     below,
+    end_with,
     pidfd_open,
     show_words,
 )
@@ -42,12 +42,13 @@ class JobServer:
         self._ranks: set[int] = set()
 
     def serve(self) -> Script:
+        server = os.getppid()
         self._server.close()
         self._wakeup = Wakeup()
         os.setsid()
         LIBC.prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         loaded = {name.partition(".")[0] for name in sys.modules} - _ALWAYS_FIRST
-        send(self._connection, {"modules": len(sys.modules), "loaded": sorted(loaded)})
+        send(self._connection, {"server": server, "loaded": sorted(loaded)})
         while True:
             ready, _, _ = select.select([self._connection.fileno(), self._wakeup.fd], [], [])
             if self._wakeup.fd in ready:
@@ -77,9 +78,7 @@ class JobServer:
         me = os.getpid()
         pid = os.fork()
         if pid == 0:
-            LIBC.prctl(SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-            if os.getppid() != me:
-                os._exit(1)
+            end_with(me)
             return self._become(request, fds)
         with contextlib.suppress(OSError):
             os.setpgid(pid, pid)  # here, too, because the agent may signal the group at once

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from .forkable import Refused, expect_forkable, printed_by
 from .job_server import JobServer
 from .later_imports import related
-from .processes import Wakeup
+from .processes import LIBC, SET_PDEATHSIG, Wakeup, end_with
 from .script import Script
 from .wire import listen, send
 
@@ -149,6 +149,7 @@ class Server:
         self._tried.update(names)
         if not names or self._refused or self._successor >= 0:
             return
+        me = os.getpid()
         read, write = os.pipe()
         pid = os.fork()
         if pid:
@@ -157,7 +158,8 @@ class Server:
             self._successor = read
             return
         os.close(read)
-        self._succeed(names, write)
+        end_with(me)  # until it has taken over, only that one can be found and ended
+        self._succeed(names, write, me)
 
     def _reported(self) -> list[str]:
         try:
@@ -169,7 +171,7 @@ class Server:
             return []
         return [name for name in dict.fromkeys(found) if name not in sys.modules]
 
-    def _succeed(self, names: list[str], write: int) -> None:
+    def _succeed(self, names: list[str], write: int, before: int) -> None:
         self._wakeup.close()
         self._wakeup = Wakeup()
         self._children.clear()
@@ -186,6 +188,9 @@ class Server:
         os.replace(f"{self.base}.json.new", f"{self.base}.json")
         self._settle()
         self._write_pid()
+        LIBC.prctl(SET_PDEATHSIG, 0, 0, 0, 0)
+        if os.getppid() != before:
+            os._exit(0)
         os.write(write, b"+")
         os.close(write)
 
