@@ -27,6 +27,14 @@ def test_addresses(text: str, shown: str):
     assert without_credentials(text) == shown
 
 
+def test_a_long_word_takes_no_time():
+    word = "a" * 200_000
+    assert (
+        without_credentials(f"{word} {word}https://me:pw@host")
+        == f"{word} {word}https://{MASK}@host"
+    )
+
+
 def test_variables_of_any_kind():
     given = {"A_TOKEN": "x", "N": 1, "http_proxy": "me:pw@proxy:3128", "OWN": "y", "URL": "x://u@h"}
     assert masked(given, {"allranks.passed_on": "OWN"}) == {

@@ -9,8 +9,8 @@ from typing import Any
 _SECRET = re.compile(
     r"TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|(^|_)KEY(_|$)|API_?KEY", re.I
 )
-# Up to the last @ before the path.
-_CREDENTIALS = re.compile(r"([a-z][a-z0-9+.-]*://)([^/\s]*)@", re.I)
+# Up to the last @ before the path. Schemes are short: without a limit a long word takes minutes.
+_CREDENTIALS = re.compile(r"([a-z][a-z0-9+.-]{0,30}://)([^/\s]*)@", re.I)
 # In Azure's schemes this is the container's name; anything else is a secret.
 _AZURES = ("abfs://", "abfss://", "wasb://", "wasbs://")
 _CONTAINER = re.compile(r"\$?[a-z0-9](?:-?[a-z0-9]){0,62}")

@@ -98,7 +98,6 @@ def test_a_job_from_stdin(shared):
         ("code: .\n", None, "command", ""),
         ("command: echo ${{inputs.lrr}}\ninputs: {lr: 1}\n", 1, "command", "lr"),
         ("command: x\ninputs:\n  d: {path: ./nosuch}\n", 3, "inputs.d.path", "start at"),
-        ("command: x\nwarm: [torch]\n", 2, "warm", "leave it out"),
         ("command: x\nenvironment: azureml:sklearn:1\n", 2, "environment", "current"),
         ("command: x\ncompute: azureml:elsewhere\n", 2, "compute", "local"),
         ("command: x\nresources: {instance_count: 65}\n", None, "resources", "fewer"),

@@ -21,10 +21,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from allranks import file_locks
 from allranks.agent import __main__ as agent
 
 # Set for the nursery, and so what /proc shows for all that it forks.
 NURSED = "ALLRANKS_NURSERY"
+# The most servers of imported modules. Each holds hundreds of megabytes, and each value of a
+# variable that modules read while they are imported needs one.
+_MOST = 4
 # Seconds without a request after which it imports modules that only some agents need.
 _IDLE = 0.2
 
@@ -41,12 +45,13 @@ def main() -> int:
     read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(write)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    starter, agents = _listen(), set[int]()
+    starter, agents = _listen(Path(os.environ["ALLRANKS_WARM"])), set[int]()
+    others = [] if starter is None else [starter.fileno()]
     idle: float | None = _IDLE
     # A killed engine breaks the connection, or resets it if it had not read everything.
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         while True:
-            ready, _, _ = select.select([requests.fileno(), starter.fileno(), read], [], [], idle)
+            ready, _, _ = select.select([requests.fileno(), *others, read], [], [], idle)
             if not ready:
                 import allranks.agent.data.transfers  # noqa: F401  # lazy: agents come first
 
@@ -55,13 +60,13 @@ def main() -> int:
             if read in ready:
                 os.read(read, 4096)
                 _report_exits(requests, agents)
-            if starter.fileno() in ready:
+            if starter is not None and starter.fileno() in ready:
                 _start_server(starter)
             if requests.fileno() in ready:
                 message, fds, _, _ = socket.recv_fds(requests, 1 << 20, 2)
                 if not message:
                     break
-                ours = [requests.fileno(), starter.fileno(), read, write]
+                ours = [requests.fileno(), *others, read, write]
                 child = _fork(json.loads(message), fds, ours)
                 agents.add(child)
                 requests.send(json.dumps({"pid": child}).encode())
@@ -70,26 +75,34 @@ def main() -> int:
     return 0
 
 
-def _listen() -> socket.socket:
-    """The socket for agents."""
-    folder = Path(os.environ["ALLRANKS_WARM"])
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    (folder / "start.sock").unlink(missing_ok=True)
+def _listen(folder: Path) -> socket.socket | None:
+    """The socket for agents; None on a full or read-only disk, on which they start servers of their
+    own."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    within = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    # A socket's path has at most 107 bytes; this one is short.
-    listener.bind(f"/proc/self/fd/{within}/start.sock")
-    os.close(within)
-    listener.listen()
-    return listener
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        (folder / "start.sock").unlink(missing_ok=True)
+        within = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            # A socket's path has at most 107 bytes; this one is short.
+            listener.bind(f"/proc/self/fd/{within}/start.sock")
+        finally:
+            os.close(within)
+        listener.listen()
+        return listener
+    except OSError:
+        listener.close()
+        return None
 
 
 def _start_server(starter: socket.socket) -> None:
     """Start a server for an agent, in a session of its own, and answer with its process id."""
     connection, _ = starter.accept()
-    with connection, contextlib.suppress(OSError, ValueError, KeyError):
+    errors = (OSError, ValueError, KeyError, TypeError, subprocess.SubprocessError)
+    with connection, contextlib.suppress(*errors):
         connection.settimeout(1.0)
         request = json.loads(connection.recv(1 << 20))
+        _end_unused(Path(os.environ["ALLRANKS_WARM"]))
         with open(request["log"], "ab") as log:
             server = subprocess.Popen(
                 request["argv"],
@@ -104,6 +117,16 @@ def _start_server(starter: socket.socket) -> None:
             )
         server.returncode = 0  # the loop reaps it
         connection.send(json.dumps({"pid": server.pid}).encode())
+
+
+def _end_unused(folder: Path) -> None:
+    """Leave room for one more server: end those that no job has used for longest. Ranks that they
+    forked keep running."""
+    held = [lock for lock in folder.glob("*.lock") if file_locks.is_held(lock)]
+    held.sort(key=lambda lock: lock.stat().st_mtime, reverse=True)
+    for lock in held[_MOST - 1 :]:
+        with contextlib.suppress(OSError, ValueError):
+            os.kill(int(lock.read_text()), signal.SIGTERM)
 
 
 def _default_signals() -> None:

@@ -20,8 +20,8 @@ class Absent:
     """A class whose missing attributes are named, with the nearest there is."""
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
+        if name.startswith("_") or hasattr(type(self), name):
+            raise AttributeError(name)  # the latter: a property of ours has failed
         near = difflib.get_close_matches(name, [e for e in dir(self) if e[0] != "_"], 1, 0.75)
         hint = f"did you mean {near[0]}?" if near else "see docs/how-to/python.md"
         what = f"{type(self).__name__.lstrip('_')}.{name} is not there in allranks"

@@ -106,6 +106,9 @@ _ROUTES = (
     tokens,
 )
 
+# Newer FastAPIs trace each request, and send it where variables of the shell say.
+_TELEMETRY: Any = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
+
 
 def end_what_runs_here(home: Home) -> None:
     """End all gangs that a stopped server left running on this machine."""
@@ -162,8 +165,7 @@ def create_app(
         default_response_class=Answer,
         docs_url=None,  # these pages load scripts from other sites
         redoc_url=None,
-        # Newer FastAPIs trace each request, and send it where variables of the shell say.
-        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
+        telemetry=_TELEMETRY,
     )
     for_people.state.services = services
     for_people.add_middleware(CheckedJson)

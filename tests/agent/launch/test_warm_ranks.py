@@ -7,6 +7,7 @@ import select
 import shutil
 import signal
 import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -307,6 +308,14 @@ def test_a_module_of_the_job_with_the_same_name_is_not_ignored(fresh: tuple[Node
     path.write_text("x = 2") if path.suffix else path.mkdir()
     why = f"the job's {name} has the name of a module that is imported already"
     assert refusal(fresh, "x = 1") == why
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("name", ["app.pyz", "app.zip", "app"])
+def test_an_archive_starts_cold(fresh: tuple[Node, Path], name: str):
+    with zipfile.ZipFile(fresh[1] / name, "w") as archive:
+        archive.writestr("__main__.py", "print('in the archive')")
+    assert refusal(fresh, "x = 1", f"python {name}") == f"{name} is no script"
 
 
 @pytest.mark.medium

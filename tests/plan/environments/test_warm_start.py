@@ -77,7 +77,14 @@ def test_variables_before_the_call_are_its_own():
 
 def test_only_some_variables_matter_to_imports():
     env = {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0", "CUDA_VISIBLE_DEVICES": "", "TZ": "UTC"}
-    of_rank = {"RANK": "1", "TF_CONFIG": "{}", "MASTER_ADDR": "x", "LR": "3", "PATHS": "y"}
+    of_rank = {
+        "HF_TOKEN": "s",
+        "RANK": "1",
+        "TF_CONFIG": "{}",
+        "MASTER_ADDR": "x",
+        "LR": "3",
+        "PATHS": "y",
+    }
     assert import_time({**env, **of_rank}) == env
 
 
@@ -87,6 +94,7 @@ def test_only_some_variables_matter_to_imports():
         (["train.py", "data"], None),
         (["json.py", "a"], "json.py"),
         (["json"], "json"),
+        (["numpy.cpython-311-x86_64-linux-gnu.so"], "numpy.cpython-311-x86_64-linux-gnu.so"),
         (["json.txt", "json.d"], None),
         ([], None),
     ],

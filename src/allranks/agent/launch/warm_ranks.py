@@ -8,17 +8,14 @@ the launch.
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import json
 import os
-import resource
-import select
 import shlex
 import shutil
-import signal
 import socket
 import subprocess
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from time import monotonic as clock
@@ -26,6 +23,7 @@ from typing import Any, NamedTuple
 
 from allranks.agent import programs
 from allranks.agent.environments.uv import Wait
+from allranks.agent.launch.warm_job_server import MESSAGE, JobServer, WarmProcess
 from allranks.agent.processes import keeper
 from allranks.agent.processes.ranks import SHELL, Process, Running
 from allranks.plan.distributions.topology import STARTS_RANKS
@@ -38,11 +36,8 @@ Say = Callable[[str], None]
 
 # Seconds for a started server to listen, and for a connected one to answer while it imports.
 _LISTENING, _IMPORTING = 30.0, 600.0
-# Seconds for a job server to kill what is left, or to report an exit.
-_ENDING = 10.0
 # Seconds without a job after which a server ends. On a cluster it ends with the launch.
 IDLE, NEVER = 900.0, 1e9
-_MESSAGE = 1 << 20
 # Said by a server whose modules have changed on disk.
 STALE = "stale"
 # Seconds between two looks for the socket of a server that starts.
@@ -55,95 +50,6 @@ import json, sys
 print(json.dumps({"executable": sys.executable, "prefix": sys.prefix,
     "exec_prefix": sys.exec_prefix, "path": sys.path[1:]}))
 """
-
-
-class WarmProcess:
-    """A rank that a server forked, with the part of Popen's interface that ``Running`` uses."""
-
-    def __init__(self, server: JobServer, pid: int) -> None:
-        self._server, self.pid = server, pid
-
-    def poll(self) -> int | None:
-        """The exit code, negative after a signal; None while it runs."""
-        return self._server.code(self.pid)
-
-
-class JobServer:
-    """A connection to the server's process for this node. Closing it ends what is left there."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self._socket = connection
-        self._codes: dict[int, int] = {}
-        self._pidfds: dict[int, int] = {}
-
-    def settle(self) -> None:
-        """Have it take on what ranks would inherit from this agent, and hold the engine's lock."""
-        kinds = [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")]
-        limits = [(each, resource.getrlimit(each)) for each in kinds]
-        cpus = sorted(os.sched_getaffinity(0))
-        lock = os.environ.get("ALLRANKS_AGENT_LOCK")
-        fds = [int(lock)] if lock else []
-        self._send({"umask": _umask(), "limits": limits, "cpus": cpus}, fds)
-
-    def fork(self, message: Mapping[str, Any], log: int) -> tuple[int, int]:
-        """Start a rank. Return its process id, and a descriptor of it that is the caller's. Raises
-        OSError, after which it does not run."""
-        self._send(message, [log])
-        while True:
-            reply = self._receive(_ENDING)
-            if reply is None:
-                with contextlib.suppress(OSError):
-                    # A server that was only slow ends the rank: it is about to start cold.
-                    self._socket.shutdown(socket.SHUT_WR)
-                raise ConnectionResetError(errno.ECONNRESET, "the warm server has ended")
-            if "pid" in reply:
-                pid = int(reply["pid"])
-                self._pidfds[pid] = reply["pidfd"]
-                return pid, os.dup(reply["pidfd"])
-
-    def code(self, pid: int) -> int | None:
-        if pid in self._pidfds and pid not in self._codes:
-            # It is a zombie, or gone, before the job server reports how it ended.
-            ended = bool(select.select([self._pidfds[pid]], [], [], 0)[0])
-            while self._receive(_ENDING if ended else 0.0) is not None:
-                if pid in self._codes:
-                    break
-            if not ended and pid not in self._codes:
-                return None
-            os.close(self._pidfds.pop(pid))
-            # Without its job server it was killed, too.
-            self._codes.setdefault(pid, -signal.SIGKILL)
-        return self._codes.get(pid)
-
-    def close(self) -> None:
-        """Have everything that is left killed, and wait for it."""
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_WR)
-            while self._receive(_ENDING) is not None:
-                pass
-        self._socket.close()
-        for fd in self._pidfds.values():
-            os.close(fd)
-        self._pidfds.clear()
-
-    def _send(self, message: Mapping[str, Any], fds: list[int]) -> None:
-        socket.send_fds(self._socket, [json.dumps(message).encode()], fds)
-
-    def _receive(self, seconds: float) -> dict[str, Any] | None:
-        if not select.select([self._socket], [], [], seconds)[0]:
-            return None
-        try:
-            message, fds, *_ = socket.recv_fds(self._socket, _MESSAGE, 1, socket.MSG_CMSG_CLOEXEC)
-        except ConnectionError:
-            return None
-        if not message:
-            return None
-        reply: dict[str, Any] = json.loads(message)
-        if fds:
-            (reply["pidfd"],) = fds
-        if "ended" in reply:
-            self._codes[reply["ended"]] = os.waitstatus_to_exitcode(reply["status"])
-        return reply
 
 
 class WarmRanks(NamedTuple):
@@ -194,7 +100,7 @@ class WarmRanks(NamedTuple):
 
     def _checked(self, call: Call, cwd: Path) -> dict[str, Any]:
         script = cwd / call.target if call.kind == "file" else cwd
-        if call.kind == "file" and (not script.is_file() or script.suffix == ".pyc"):
+        if call.kind == "file" and not _is_source(script):
             raise Cold(f"{call.target} is no script")
         folder = Path(os.path.realpath(script)).parent if call.kind == "file" else cwd
         if (name := warm_start.own_module(os.listdir(folder), self.loaded)) is not None:
@@ -315,7 +221,7 @@ class _Servers:
             with starter, contextlib.suppress(OSError, ValueError):
                 request = {"argv": argv, "env": dict(env), "log": str(log)}
                 starter.send(json.dumps(request).encode())
-                return int(json.loads(starter.recv(_MESSAGE))["pid"])
+                return int(json.loads(starter.recv(MESSAGE))["pid"])
         with log.open("ab") as output:
             server = subprocess.Popen(
                 argv,
@@ -336,7 +242,7 @@ def _first_reply(connection: socket.socket, wait: Wait) -> dict[str, Any] | None
     """What the server says once it has imported; None if it has ended."""
     wait(connection.fileno(), _IMPORTING)
     try:
-        message = connection.recv(_MESSAGE, socket.MSG_DONTWAIT)
+        message = connection.recv(MESSAGE, socket.MSG_DONTWAIT)
     except BlockingIOError:
         raise Cold(f"importing takes longer than {_IMPORTING:.0f} seconds") from None
     except ConnectionError:
@@ -349,6 +255,11 @@ def _accepted(reply: dict[str, Any]) -> dict[str, Any]:
     if "refused" in reply:
         raise Cold(reply["refused"])
     return reply
+
+
+def _is_source(script: Path) -> bool:
+    """Whether Python reads the file as text: it is no folder, no byte code and no archive."""
+    return script.is_file() and script.suffix != ".pyc" and not zipfile.is_zipfile(script)
 
 
 def _connected(path: Path) -> socket.socket | None:
@@ -390,10 +301,3 @@ def _interpreter(python: str, options: tuple[str, ...], env: Mapping[str, str]) 
         raise Cold(f"{python} does not start")
     found: dict[str, Any] = json.loads(done.stdout)
     return found
-
-
-def _umask() -> int:
-    """The umask of this process; asking changes it for a moment."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask

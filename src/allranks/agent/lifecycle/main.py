@@ -34,7 +34,7 @@ from allranks.agent.transport.link import Link, ServerAddress
 from allranks.agent.transport.outbox import Outbox
 from allranks.errors import AllranksError, is_passing
 from allranks.events import Kind
-from allranks.plan.distributions import variables
+from allranks.plan.distributions import topology, variables
 from allranks.plan.distributions.topology import Rank
 from allranks.plan.environments import warm_start
 from allranks.plan.environments.activation import is_made_for
@@ -199,8 +199,10 @@ class Agent:
         from allranks.agent.launch import warm_ranks  # lazy: few jobs start warm
 
         # Addresses and ports are not known yet; what modules read while they are imported is.
-        place = own_place.place(self._where, held)._replace(ports=(0,) * 99)
-        places, rank = (place,) * self._task.nodes, Rank(0, self._where.node, 0)
+        every = range(self._task.nodes)
+        ports = (0,) * max(topology.ports_needed(self._task, node) for node in every)
+        places = (own_place.place(self._where, held)._replace(ports=ports),) * len(every)
+        rank = Rank(0, self._where.node, 0)
         env = with_sitecustomize(self._env(rank, work, folder, places, {"started": 0.0}))
         try:
             where = warm_ranks.Where(self._where.folder, folder, work.folder)

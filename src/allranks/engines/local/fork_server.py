@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -12,6 +14,8 @@ from pathlib import Path
 
 # Set for the nursery. /proc shows the same environment for the agents it forks, not their own.
 NURSED = "ALLRANKS_NURSERY"
+# How many files processes of the user may open.
+_FILES = resource.getrlimit(resource.RLIMIT_NOFILE)
 ARGV = (sys.executable, "-P", "-m", "allranks.agent")
 
 
@@ -34,7 +38,10 @@ class ForkServer:
             return self._request(env, cwd, lock, log)
         except (BrokenPipeError, ConnectionError, EOFError):
             self.close()
+        try:
             return self._request(env, cwd, lock, log)
+        except EOFError as error:
+            raise OSError(errno.EPIPE, "the process that starts agents has ended") from error
 
     def code(self, pid: int) -> int | None:
         """Return the exit code of a keeper, negative after a signal; None if it runs or is
@@ -90,4 +97,6 @@ class ForkServer:
                 env={**os.environ, NURSED: "1", "ALLRANKS_WARM": str(self._warm)},
                 start_new_session=True,
             )
+        # This server may have raised its own limit; a rank's does not depend on that.
+        resource.prlimit(self._process.pid, resource.RLIMIT_NOFILE, _FILES)
         self._socket = ours

@@ -56,11 +56,17 @@ _IMPORT_TIME = re.compile(
 _OF_RANK = frozenset(
     ("TF_CONFIG", "JAX_COORDINATOR_ADDRESS", "JAX_COORDINATOR_PORT", "JAX_NUM_PROCESSES")
 ) | {"JAX_PROCESS_ID", "TORCHELASTIC_RUN_ID"}
+# What a process that outlives the job must not keep.
+_SECRET = re.compile(r"(?:TOKEN|KEY|SECRET|PASSWORD)$")
 
 
 def import_time(env: Mapping[str, str]) -> dict[str, str]:
     """The variables of a rank's environment that may change what imported modules do."""
-    return {k: v for k, v in env.items() if _IMPORT_TIME.match(k) and k not in _OF_RANK}
+    return {
+        name: value
+        for name, value in env.items()
+        if _IMPORT_TIME.match(name) and name not in _OF_RANK and not _SECRET.search(name)
+    }
 
 
 def split_folder(command: str) -> tuple[str, str]:
@@ -145,6 +151,6 @@ def own_module(names: Sequence[str], loaded: frozenset[str]) -> str | None:
     """The first of the ``names`` in a script's folder that is also the name of a loaded module:
     Python started cold would import the script's. ``loaded`` are top-level names."""
     for name in sorted(names):
-        if name.partition(".")[0] in loaded and (name.endswith(".py") or "." not in name):
+        if name.partition(".")[0] in loaded and (name.endswith((".py", ".so")) or "." not in name):
             return name
     return None

@@ -137,7 +137,7 @@ async def orders(request: Request) -> Response:
             return _order(services, row, agent, attempt, found, asked)
 
         def concerns() -> bool:
-            """Whether the news have changed what this agent has to do."""
+            """Whether the news has changed what this agent has to do."""
             latest = services.records.latest(agent.job)
             return (
                 latest is None
@@ -184,7 +184,8 @@ def _order(
 @lru_cache(maxsize=64)
 def _places(services: Services, job: str, attempt: int, went_at: float | None) -> str:
     """The places of an attempt, which do not change once its gate has opened."""
-    return json.dumps(pack(orders_of.places(services.records.get(job).record)))
+    row = services.records.latest(job) or services.records.get(job)
+    return json.dumps(pack(orders_of.places(row.record)))
 
 
 async def stacks(request: Request) -> Response:

@@ -34,8 +34,11 @@ class Heartbeats:
         self.name = secrets.token_hex(4)
         # In the time of leases, and in that of this machine.
         self._last_call: dict[_Agent, tuple[float, float]] = {}
-        self._started = self._awake = time.monotonic()
-        self._passed = self._all_called = 0.0
+        self._started = time.monotonic()
+        # The time of leases at the last turn of the event loop, and when that was: one value,
+        # because other threads read both.
+        self._turn = (0.0, self._started)
+        self._all_called = 0.0
 
     def record(self, job: str, launch: int, node: int) -> None:
         self._last_call[_Agent(job, launch, node)] = (self._time(), time.monotonic())
@@ -47,13 +50,14 @@ class Heartbeats:
 
     def reset(self) -> None:
         """Start every lease anew, because no agent could call until now."""
-        self._started = self._awake = time.monotonic()
-        self._all_called = self._passed
+        self._started = time.monotonic()
+        self._all_called = self._turn[0]
+        self._turn = (self._all_called, self._started)
         self._last_call.clear()
 
     def silent(self, row: JobRow) -> frozenset[int]:
         """The nodes whose agent has not called for longer than a lease."""
-        if time.monotonic() - self._awake > self._lease / 2:
+        if time.monotonic() - self._turn[1] > self._lease / 2:
             return frozenset()  # this process was paused, and `watch` has not noticed yet
         now, launch, never = self._time(), row.record.launch, (self._all_called, 0.0)
         return frozenset(
@@ -81,11 +85,12 @@ class Heartbeats:
         swapping)."""
         while True:
             await asyncio.sleep(self._period)
-            self._passed = self._time()
-            if time.monotonic() - self._awake > self._lease / 2:
+            paused = time.monotonic() - self._turn[1] > self._lease / 2
+            self._turn = (self._time(), time.monotonic())
+            if paused:
                 self.reset()
-            self._awake = time.monotonic()
 
     def _time(self) -> float:
         """The time of leases: of each turn of the event loop, at most two periods count."""
-        return self._passed + min(time.monotonic() - self._awake, 2 * self._period)
+        passed, at = self._turn
+        return passed + min(time.monotonic() - at, 2 * self._period)

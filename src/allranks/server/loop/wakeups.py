@@ -70,10 +70,17 @@ class Wakeups:
         for key in (name, self.ALL):
             self._counts[key] += 1
             for waiter in self._waiting.pop(key, []):
-                if waiter.concerns is None or waiter.concerns():
+                if _is_concerned(waiter):
                     _end(waiter.future)
                 else:
                     self._waiting.setdefault(key, []).append(waiter)
+
+
+def _is_concerned(waiter: _Waiter) -> bool:
+    try:
+        return waiter.concerns is None or waiter.concerns()
+    except Exception:
+        return True  # it meets the error itself, and the others are still woken
 
 
 def _end(future: asyncio.Future[None]) -> None:

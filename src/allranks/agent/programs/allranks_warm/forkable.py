@@ -42,8 +42,8 @@ def printed_by(work: Callable[[Iterable[str]], None], names: Iterable[str], path
 
 
 def expect_forkable() -> None:
-    """Raise Refused if a fork would lose threads or a CUDA context. OpenBLAS ends and restarts its
-    own threads around a fork."""
+    """Raise Refused if a fork would lose threads or the state of a GPU. OpenBLAS ends and restarts
+    its own threads around a fork."""
     threading = sys.modules.get("threading")
     if threading is not None and threading.active_count() > 1:
         raise Refused(f"importing them starts the thread {threading.enumerate()[-1].name}")
@@ -53,9 +53,9 @@ def expect_forkable() -> None:
         threads -= sum(_pool(path) - 1 for path in mapped if "openblas" in os.path.basename(path))
         if threads > 1:
             raise Refused("importing them starts threads")
-    devices = re.compile(r"/dev/nvidia\d+")
+    devices = re.compile(r"/dev/(nvidia\d+|kfd|dri/renderD\d+)")
     if any(devices.match(path) for path in mapped | _open_files()):
-        raise Refused("importing them initializes CUDA")
+        raise Refused("importing them initializes a GPU")
     with contextlib.suppress(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
         raise Refused("importing them starts a process")

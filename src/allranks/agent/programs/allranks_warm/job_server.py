@@ -76,7 +76,13 @@ class JobServer:
 
     def _start(self, request: dict[str, Any], fds: list[int]) -> Script | None:
         me = os.getpid()
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError as error:  # too many processes, or too little memory
+            for fd in fds:
+                os.close(fd)
+            send(self._connection, {"failed": error.strerror})
+            return None
         if pid == 0:
             end_with(me)
             return self._become(request, fds)

@@ -79,7 +79,11 @@ class Server:
                 os.close(self._successor)
                 self._successor = -1
             if self._listener.fileno() in ready:
-                connection, _ = self._listener.accept()
+                try:
+                    connection, _ = self._listener.accept()
+                except BlockingIOError:
+                    continue  # a successor has it
+                os.utime(self._lock)  # the time of its last use
                 with connection:
                     pid = self._fork_job_server(connection)
                     if pid == 0:

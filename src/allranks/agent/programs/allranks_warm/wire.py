@@ -23,6 +23,7 @@ def listen(path: str) -> socket.socket:
     finally:
         os.close(folder)
     listener.listen(128)
+    listener.setblocking(False)  # a server and its successor both accept
     return listener
 
 
