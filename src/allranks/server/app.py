@@ -106,8 +106,13 @@ _ROUTES = (
     tokens,
 )
 
-# Newer FastAPIs trace each request, and send it where variables of the shell say.
-_TELEMETRY: Any = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
+# Of FastAPI: pages that load scripts from other sites, and records of requests, which it would send
+# where variables of the shell say.
+_LEFT_OUT: Any = {
+    "docs_url": None,
+    "redoc_url": None,
+    "telemetry": {"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
+}
 
 
 def end_what_runs_here(home: Home) -> None:
@@ -163,9 +168,7 @@ def create_app(
         lifespan=lifespan,
         exception_handlers=HANDLERS,
         default_response_class=Answer,
-        docs_url=None,  # these pages load scripts from other sites
-        redoc_url=None,
-        telemetry=_TELEMETRY,
+        **_LEFT_OUT,
     )
     for_people.state.services = services
     for_people.add_middleware(CheckedJson)

@@ -451,7 +451,7 @@ def test_a_successor_that_still_imports_ends_with_its_server(fresh: tuple[Node, 
 def test_a_successor_is_spared_as_its_server_was(fresh: tuple[Node, Path]):
     package(fresh)
     run(fresh)
-    (first,) = keeper.SPARED
+    first = min(keeper.SPARED)  # its successor may be there already
     until(lambda: warm_servers.pids(fresh[0].agent / "warm") not in ([], [first]))
     run(fresh)
     assert {*warm_servers.pids(fresh[0].agent / "warm")} <= keeper.SPARED
