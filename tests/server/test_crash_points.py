@@ -173,6 +173,7 @@ class Server:
     def tick(self) -> bool:
         """What the loop's thread does in a tick, and then what agents do; whether it is over."""
         rows = self.records.live()
+        self.loop._next_poll = 0.0  # ticks here take no time, and polls rest in proportion
         self.loop._poll(rows)
         for row in rows:
             self.loop._advance(self.records.get(row.name))
