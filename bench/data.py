@@ -108,6 +108,10 @@ def _again(endpoint: str, what: str, rounds: int, wrong: list[str]) -> dict[str,
     return samples
 
 
+def _aws(endpoint: str) -> list[str]:
+    return [peers.program("aws") or "aws", *("--endpoint-url", endpoint, "s3", "cp", "--quiet")]
+
+
 def _contenders(place: Path, endpoint: str, what: str) -> list[Contender]:
     cache, goal = place / f"cache-{what}", place / f"aws-{what}"
 
@@ -115,15 +119,7 @@ def _contenders(place: Path, endpoint: str, what: str) -> list[Contender]:
         subprocess.run(["chmod", "-R", "u+w", folder], capture_output=True)
         shutil.rmtree(folder, ignore_errors=True)
 
-    aws = [
-        peers.program("aws") or "aws",
-        "--endpoint-url",
-        endpoint,
-        "s3",
-        "cp",
-        "--quiet",
-        "--recursive",
-    ]
+    aws = [*_aws(endpoint), "--recursive"]
     env = {**os.environ, **_ENV}
     return [
         Contender(
@@ -151,16 +147,7 @@ def _streams(place: Path, endpoint: str, rounds: int) -> Mapping[str, list[float
                 env=os.environ,
             )
 
-    aws = [
-        peers.program("aws") or "aws",
-        "--endpoint-url",
-        endpoint,
-        "s3",
-        "cp",
-        "--quiet",
-        str(each["uri"]),
-        "-",
-    ]
+    aws = [*_aws(endpoint), str(each["uri"]), "-"]
     line = f"{shlex.join(aws)} >/dev/null"
     env = {**os.environ, **_ENV}
     samples, _ = alternate(

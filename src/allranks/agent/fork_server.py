@@ -23,6 +23,7 @@ from typing import Any
 
 from allranks import file_locks
 from allranks.agent import __main__ as agent
+from allranks.agent.programs.allranks_warm import wire
 
 # Set for the nursery, and so what /proc shows for all that it forks.
 NURSED = "ALLRANKS_NURSERY"
@@ -78,28 +79,17 @@ def main() -> int:
 def _listen(folder: Path) -> socket.socket | None:
     """The socket for agents; None on a full or read-only disk, on which they start servers of their
     own."""
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        (folder / "start.sock").unlink(missing_ok=True)
-        within = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            # A socket's path has at most 107 bytes; this one is short.
-            listener.bind(f"/proc/self/fd/{within}/start.sock")
-        finally:
-            os.close(within)
-        listener.listen()
-        return listener
+        return wire.listen(str(folder / "start.sock"))
     except OSError:
-        listener.close()
         return None
 
 
 def _start_server(starter: socket.socket) -> None:
     """Start a server for an agent, in a session of its own, and answer with its process id."""
-    connection, _ = starter.accept()
     errors = (OSError, ValueError, KeyError, TypeError, subprocess.SubprocessError)
-    with connection, contextlib.suppress(*errors):
+    with contextlib.suppress(*errors), starter.accept()[0] as connection:
         connection.settimeout(1.0)
         request = json.loads(connection.recv(1 << 20))
         _end_unused(Path(os.environ["ALLRANKS_WARM"]))

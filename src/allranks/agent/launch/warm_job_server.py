@@ -13,8 +13,8 @@ import socket
 from collections.abc import Mapping
 from typing import Any
 
-# The most bytes of a message.
-MESSAGE = 1 << 20
+from allranks.agent.programs.allranks_warm.wire import MESSAGE, send
+
 # Seconds for a job server to kill what is left, or to report an exit.
 _ENDING = 10.0
 
@@ -45,12 +45,12 @@ class JobServer:
         cpus = sorted(os.sched_getaffinity(0))
         lock = os.environ.get("ALLRANKS_AGENT_LOCK")
         fds = [int(lock)] if lock else []
-        self._send({"umask": _umask(), "limits": limits, "cpus": cpus}, fds)
+        send(self._socket, {"umask": _umask(), "limits": limits, "cpus": cpus}, fds)
 
     def fork(self, message: Mapping[str, Any], log: int) -> tuple[int, int]:
         """Start a rank. Return its process id, and a descriptor of it that is the caller's. Raises
         OSError, after which it does not run."""
-        self._send(message, [log])
+        send(self._socket, message, [log])
         while True:
             reply = self._receive(_ENDING)
             if reply is None:
@@ -89,9 +89,6 @@ class JobServer:
         for fd in self._pidfds.values():
             os.close(fd)
         self._pidfds.clear()
-
-    def _send(self, message: Mapping[str, Any], fds: list[int]) -> None:
-        socket.send_fds(self._socket, [json.dumps(message).encode()], fds)
 
     def _receive(self, seconds: float) -> dict[str, Any] | None:
         if not select.select([self._socket], [], [], seconds)[0]:

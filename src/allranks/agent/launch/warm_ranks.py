@@ -23,9 +23,10 @@ from typing import Any, NamedTuple
 
 from allranks.agent import programs
 from allranks.agent.environments.uv import Wait
-from allranks.agent.launch.warm_job_server import MESSAGE, JobServer, WarmProcess
+from allranks.agent.launch.warm_job_server import JobServer, WarmProcess
 from allranks.agent.processes import keeper
 from allranks.agent.processes.ranks import SHELL, Process, Running
+from allranks.agent.programs.allranks_warm.wire import MESSAGE, connect, send
 from allranks.plan.distributions.topology import STARTS_RANKS
 from allranks.plan.environments import warm_start
 from allranks.plan.environments.warm_start import Call, Cold
@@ -193,7 +194,7 @@ class _Servers:
         path, pid = self._folder / f"{key}.sock", None
         until = clock() + _LISTENING
         while True:
-            connection = _connected(path)
+            connection = connect(str(path))
             if connection is not None:
                 with contextlib.ExitStack() as unless_used:
                     unless_used.callback(connection.close)
@@ -217,10 +218,10 @@ class _Servers:
 
     def _start(self, argv: list[str], env: Mapping[str, str], log: Path) -> int:
         """Start a server, outside of the job if possible. Return its process id."""
-        if self._starter is not None and (starter := _connected(self._starter)) is not None:
+        if self._starter is not None and (starter := connect(str(self._starter))) is not None:
             with starter, contextlib.suppress(OSError, ValueError):
                 request = {"argv": argv, "env": dict(env), "log": str(log)}
-                starter.send(json.dumps(request).encode())
+                send(starter, request)
                 return int(json.loads(starter.recv(MESSAGE))["pid"])
         with log.open("ab") as output:
             server = subprocess.Popen(
@@ -260,21 +261,6 @@ def _accepted(reply: dict[str, Any]) -> dict[str, Any]:
 def _is_source(script: Path) -> bool:
     """Whether Python reads the file as text: it is no folder, no byte code and no archive."""
     return script.is_file() and script.suffix != ".pyc" and not zipfile.is_zipfile(script)
-
-
-def _connected(path: Path) -> socket.socket | None:
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    try:
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            # A socket's path has at most 107 bytes; this one is short.
-            connection.connect(f"/proc/self/fd/{folder}/{path.name}")
-        finally:
-            os.close(folder)
-    except OSError:
-        connection.close()
-        return None
-    return connection
 
 
 def _lives(pid: int) -> bool:

@@ -18,6 +18,7 @@ from typing import Any
 
 from allranks.engines import agent_bundle
 from allranks.engines.base import GangStatus, Handle, Host, Kind
+from allranks.engines.home_mark import HomeMark
 from allranks.engines.kubernetes import cluster, manifest
 from allranks.engines.kubernetes.api import Api, Denied
 from allranks.engines.kubernetes.cache import Cache
@@ -76,7 +77,7 @@ class KubernetesEngine:
     def render(self, gang: Gang) -> str:
         from allranks.engines.kubernetes.yaml_text import documents  # lazy: YAML takes 60 ms
 
-        mark = self._mark if self._mark_file.exists() else "…"  # rendering must not create it
+        mark = HomeMark(self._folder).shown()
         names, disk = Names(gang.key, mark), self._disk(gang.key)
         objects = [
             manifest.job(gang, names, disk),
@@ -258,18 +259,7 @@ class KubernetesEngine:
 
     @functools.cached_property
     def _mark(self) -> str:
-        """The home's identifier, created on first use and stored. A path does not identify a home:
-        two machines may each have one at the same path."""
-        if not self._mark_file.exists():
-            self._folder.mkdir(parents=True, exist_ok=True)
-            temporary = self._mark_file.with_suffix(".new")
-            temporary.write_text(secrets.token_hex(6))
-            temporary.replace(self._mark_file)
-        return self._mark_file.read_text()
-
-    @property
-    def _mark_file(self) -> Path:
-        return self._folder / "mark"
+        return HomeMark(self._folder).get()
 
 
 def _pause(key: str) -> float:

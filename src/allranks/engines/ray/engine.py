@@ -11,7 +11,6 @@ import hashlib
 import io
 import json
 import re
-import secrets
 import sys
 import time
 import zipfile
@@ -22,6 +21,7 @@ from urllib.parse import quote
 
 from allranks.engines import agent_bundle
 from allranks.engines.base import GangStatus, Handle, Host, Kind
+from allranks.engines.home_mark import HomeMark
 from allranks.engines.options import Option, Type
 from allranks.engines.ray import cluster
 from allranks.engines.ray import driver as ray_driver
@@ -89,7 +89,7 @@ class RayEngine:
             )
 
     def render(self, gang: Gang) -> str:
-        mark = self._mark if self._mark_file.exists() else "…"  # rendering must not create it
+        mark = HomeMark(self._folder).shown()
         body = self._body(gang, dict.fromkeys(gang.env, "…"), mark)
         return json.dumps(body, indent=2, ensure_ascii=False)
 
@@ -162,18 +162,7 @@ class RayEngine:
 
     @functools.cached_property
     def _mark(self) -> str:
-        """The home's identifier, created on first use and stored. A path does not identify a home:
-        two machines may each have one at the same path."""
-        if not self._mark_file.exists():
-            self._folder.mkdir(parents=True, exist_ok=True)
-            temporary = self._mark_file.with_suffix(".new")
-            temporary.write_text(secrets.token_hex(6))
-            temporary.replace(self._mark_file)
-        return self._mark_file.read_text()
-
-    @property
-    def _mark_file(self) -> Path:
-        return self._folder / "mark"
+        return HomeMark(self._folder).get()
 
     def _body(self, gang: Gang, env: Mapping[str, str], mark: str) -> dict[str, Any]:
         """The body of the request. ``env`` is the gang's, or placeholders for display."""

@@ -1,0 +1,27 @@
+"""The identifier of a home among all that use a cluster."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+
+
+class HomeMark:
+    """Stored in a file of an engine's ``folder``. A path does not identify a home: two machines may
+    each have one at the same path."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / "mark"
+
+    def get(self) -> str:
+        """Return it, created on first use."""
+        if not self._file.exists():
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            temporary = self._file.with_suffix(".new")
+            temporary.write_text(secrets.token_hex(6))
+            temporary.replace(self._file)
+        return self._file.read_text()
+
+    def shown(self) -> str:
+        """Return it, or dots: rendering must not create it."""
+        return self.get() if self._file.exists() else "…"
