@@ -22,7 +22,7 @@ RANKS = 2
 BARE, COLD = "bare Python, by hand", "allranks run -p 2 -- python ddp.py"
 WARM = "allranks run -p 2 --warm torch -- python ddp.py"
 SCRIPT = """\
-import hashlib, os
+import gc, hashlib, os
 import torch, torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
@@ -43,8 +43,11 @@ weights = b"".join(each.numpy().tobytes() for each in net.state_dict().values())
 told = f"rank {rank} weights {hashlib.sha256(weights).hexdigest()}"
 told += f" threads {torch.get_num_threads()} {os.environ['OMP_NUM_THREADS']}"
 print(told, flush=True)
-del model, optimizer, loss  # they use the group: at Python's end torch aborts now and then
+# Without this torch aborts at Python's end now and then, because something still holds the group.
+del model, optimizer, loss
+dist.barrier()
 dist.destroy_process_group()
+gc.collect()
 """
 
 
