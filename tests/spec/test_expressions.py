@@ -75,6 +75,12 @@ def test_all_unknown_names_are_told_at_once() -> None:
     assert len(caught.value.problems) == 2
 
 
+def test_a_long_word_is_read_in_no_time() -> None:
+    word = "a" * 200_000
+    text = f"x=1 python s.py {word} y={word} ${{{{inputs.x}}}}"
+    assert fill_shell(text, {"inputs.x": "1"}, ()).startswith(f"x=1 python s.py {word} y={word} ")
+
+
 def test_nothing_heavy_is_imported() -> None:
     heavy = {"pydantic", "yaml", "dataclasses", "inspect", "difflib", "asyncio", "subprocess"}
     code = "import sys, allranks.spec.shell.expressions; print(*sys.modules)"

@@ -38,6 +38,8 @@ _SUBSCRIPT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\[[^]]*")
 # A command can start after these, so `case` and `[[` are keywords there.
 _LEADING = frozenset(["if", "then", "else", "elif", "do", "while", "until", "!", "time", "{", "in"])
 _BREAKS = frozenset(" \t\n;&|()<>")
+# In a word, what is more than a letter of it.
+_SPECIAL = frozenset("\\'\"`$#")
 _DEEPEST = 50
 
 _FREE, _WORD, _NUMERIC = range(3)  # what a position accepts: anything, plain letters, numbers
@@ -129,6 +131,10 @@ class _Reader:
         """Commands up to the ``)`` that closes them, or to the end."""
         word, leads, cases, target = "", True, 0, False
         while (atom := self.peek()) is not None:
+            if isinstance(atom, str) and atom not in _BREAKS and atom not in _SPECIAL:
+                self.copy()  # looking at the whole word for each letter takes minutes
+                word += atom
+                continue
             if isinstance(atom, Held) or atom not in _BREAKS:
                 self.lets_in = _WORD if _SUBSCRIPT.fullmatch(word) else _FREE
                 if atom == "#" and not word:
