@@ -160,7 +160,7 @@ _add(
 )
 _add(
     "thread at exit",
-    "import threading, time\nthreading.Thread(target=lambda: (time.sleep(0.05), print('last'))).start()\nprint('first')",
+    "import threading\ne = threading.Event()\nthreading.Thread(target=lambda: (e.wait(), threading.main_thread().join(), print('last'))).start()\nprint('first')\ne.set()",
 )
 _add(
     "thread fails",

@@ -45,6 +45,19 @@ def test_live_jobs_of_an_earlier_server_are_read_and_others_follow(where, monkey
     engine.dispose()
 
 
+def test_a_job_that_gets_the_id_of_a_deleted_one_is_live(where):
+    engine = open_database(where)
+    records = Records(engine)
+    old = records.create({}, plan("a"))
+    ended(records, "a")
+    records.delete_job("a")
+    new = records.create({}, plan("b"))
+    if engine.dialect.name == "sqlite":
+        assert new.id == old.id
+    assert names(records) == ["b"]
+    engine.dispose()
+
+
 def test_an_older_version_does_not_replace_a_newer_one(where):
     engine = open_database(where)
     records = Records(engine)

@@ -22,7 +22,6 @@ class Latest:
         # The names of ended jobs in the order of their end, and those of live ones by id.
         self._ended: dict[str, None] = {}
         self._live: dict[int, str] | None = None
-        self._deleted: set[int] = set()
         self._lock = threading.RLock()
 
     def get(self, name: str) -> JobRow | None:
@@ -42,8 +41,6 @@ class Latest:
         """Keep a job that was read or written; the newest version of it, because a thread that has
         read an older one must not replace that."""
         with self._lock:
-            if row.id in self._deleted:
-                return row  # read before it was deleted
             kept = self._rows.get(row.name)
             if kept is not None and kept.version >= row.version:
                 row = kept
@@ -66,10 +63,8 @@ class Latest:
         with self._lock:
             row = self._rows.pop(name, None)
             self._ended.pop(name, None)
-            if row is not None:
-                self._deleted.add(row.id)
-                if self._live is not None:
-                    self._live.pop(row.id, None)
+            if row is not None and self._live is not None:
+                self._live.pop(row.id, None)
 
     def _known(self) -> dict[int, str]:
         if self._live is None:
