@@ -84,11 +84,11 @@ from azure.ai.ml import Input, MLClient
 from azure.ai.ml.entities import Data
 from azure.core.exceptions import ResourceNotFoundError
 client = MLClient.from_config(None)
-iris = Data(name="iris", version="1", path="data.csv", type="uri_file")
-made = client.data.create_or_update(iris)
+petals = Data(name="petals", version="1", path="data.csv", type="uri_file")
+made = client.data.create_or_update(petals)
 print(made.id, client.environments.get("allranks-sklearn-1", label="latest").id)
 tried = [
-    (client.data, "iris", "7"), (client.data, "nothere", "1"), (client.models, "nothere", "1"),
+    (client.data, "petals", "7"), (client.data, "nothere", "1"), (client.models, "nothere", "1"),
     (client.environments, "allranks-sklearn-1", "77"), (client.components, "nothere", "1"),
     (client.environments, "nothere", "1"),
 ]
@@ -112,6 +112,6 @@ def test_what_is_not_there_is_not_found(shared: Allranks, code: Path) -> None:
     done = shared("python", "missing.py")
     assert done.returncode == 0, done.stderr
     first, *rest = done.stdout.splitlines()
-    assert first.startswith("azureml:iris:1 azureml:allranks-sklearn-1:")
+    assert first.startswith("azureml:petals:1 azureml:allranks-sklearn-1:")
     assert [each.endswith(" not found") for each in rest[:-2]] == [True] * 6
     assert rest[-2:] == ["SpecError", "UsageError"]

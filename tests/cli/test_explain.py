@@ -17,13 +17,13 @@ def test_a_failure_is_explained_by_what_changed(shared: Allranks, code: Path):
     assert shared(*words, "LR=1", "--", "python", "train.py").returncode == 0
     # More than is read of a log, whose lines are counted all the same.
     script.write_text("print('begin\\n' * 40_000)\nimport nosuchpackage\n")
-    for name in ("first", "second"):
+    for name in ("told-once", "told-twice"):
         told = shared(*words[:3], "--env", "LR=2", "--name", name, "--", "python", "train.py")
         assert told.returncode == 1
     assert "cause: a Python module is not installed" in told.stderr
     assert "hint: `nosuchpackage` is not installed" in told.stderr
 
-    error = json.loads(shared("job", "show", "second", "--json").stdout)["error"]
+    error = json.loads(shared("job", "show", "told-twice", "--json").stdout)["error"]
     assert (error["reason"], error["cause"], error["retryable"]) == (
         "RANK_EXITED",
         "MODULE_MISSING",
@@ -31,12 +31,12 @@ def test_a_failure_is_explained_by_what_changed(shared: Allranks, code: Path):
     )
     assert (error["evidence"]["number"], error["evidence"]["where"]) == (40_005, "train.py:2")
 
-    said = shared("job", "explain", "second").stdout
+    said = shared("job", "explain", "told-twice").stdout
     assert " > ModuleNotFoundError: No module named 'nosuchpackage'" in said
     assert "code: train.py: changed" in said
     assert "variable LR: 1 -> 2" in said
-    assert "1 earlier job of explained failed the same way: first" in said
-    found = json.loads(shared("job", "explain", "second", "--json").stdout)
+    assert "1 earlier job of explained failed the same way: told-once" in said
+    found = json.loads(shared("job", "explain", "told-twice", "--json").stdout)
     assert (found["cause"], found["seen_before"]) == ("MODULE_MISSING", 1)
 
 

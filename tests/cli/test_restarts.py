@@ -78,20 +78,20 @@ def test_a_restarted_job_gets_the_name_and_reason_of_the_previous_one(shared: Al
 @pytest.mark.medium
 def test_a_restart_with_other_values(shared: Allranks):
     words = ("--set", "inputs.lr=0.1", "--", "bash", "-c", "echo ${{inputs.lr}} $X")
-    assert shared("run", "--name", "first", *words).returncode == 0
+    assert shared("run", "--name", "valued", *words).returncode == 0
     changes = ("--set", "inputs.lr=0.5", "--set", "environment_variables.X=a b")
-    assert shared("job", "restart", "first", *changes, "--stream").returncode == 0
-    assert shared("job", "logs", "first-r2").stdout == "0.5 a b\n"
-    assert shared("job", "logs", "first").stdout == "0.1\n"
-    inputs = answer(shared, "job", "show", "first")["spec"]["inputs"]
-    assert inputs == answer(shared, "job", "show", "first-r2")["spec"]["inputs"] | {"lr": 0.1}
+    assert shared("job", "restart", "valued", *changes, "--stream").returncode == 0
+    assert shared("job", "logs", "valued-r2").stdout == "0.5 a b\n"
+    assert shared("job", "logs", "valued").stdout == "0.1\n"
+    inputs = answer(shared, "job", "show", "valued")["spec"]["inputs"]
+    assert inputs == answer(shared, "job", "show", "valued-r2")["spec"]["inputs"] | {"lr": 0.1}
     for change, said in (
         ("inputs.lrr=1", "inputs.lr"),
         ("name=x", "named after"),
         ("resources.instance_count=x", "instance_count"),
         ("nothing", "is not `key=value`"),
     ):
-        refused = shared("job", "restart", "first", "--set", change)
+        refused = shared("job", "restart", "valued", "--set", change)
         assert refused.returncode == 2
         assert said in refused.stderr, refused.stderr
         assert "Traceback" not in refused.stderr
