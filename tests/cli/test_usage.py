@@ -146,7 +146,7 @@ def test_help_is_quick(words):
 def test_help_and_run_import_little():
     """What costs a second to import is not on the way of what is typed all day."""
     heavy = [
-        *("pydantic", "fastapi", "sqlalchemy", "uvicorn", "yaml", "alembic"),
+        *("pydantic", "starlette", "sqlalchemy", "uvicorn", "yaml", "alembic"),
         *("torch", "ray", "mlflow", "rich", "asyncio"),
     ]
     script = (

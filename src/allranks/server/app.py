@@ -9,7 +9,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
-from fastapi import Depends, FastAPI
+from starlette.applications import Starlette
 
 from allranks.engines.base import Kind
 from allranks.engines.registry import KINDS
@@ -22,17 +22,13 @@ from allranks.server.assets.model_versions import KIND as MODEL
 from allranks.server.assets.model_versions import ModelVersions
 from allranks.server.assets.state_folders import States
 from allranks.server.auth.identity import Auth
-from allranks.server.auth.roles import allowed
 from allranks.server.auth.tokens import Tokens
 from allranks.server.clusters.clusters import Clusters
 from allranks.server.dependencies import Services
 from allranks.server.gate import Gate
 from allranks.server.http.agents_listener import AgentsListener
-from allranks.server.http.error_responses import HANDLERS, Answer
 from allranks.server.http.host_header_check import HostNames
 from allranks.server.http.public_listener import PublicListener
-from allranks.server.http.request_limits import Limited
-from allranks.server.http.request_text import CheckedJson
 from allranks.server.jobs.register_model import Models
 from allranks.server.loop import mailbox
 from allranks.server.loop.agent_variables import AgentVariables
@@ -45,22 +41,7 @@ from allranks.server.loop.stacks import Stacks
 from allranks.server.loop.wakeups import Wakeups
 from allranks.server.mlflow import tracking
 from allranks.server.parents.loop import Parents
-from allranks.server.routes import computes as computes_routes
-from allranks.server.routes import (
-    gc,
-    instance_types,
-    job_code,
-    job_files,
-    job_history,
-    jobs,
-    metrics,
-    tokens,
-)
-from allranks.server.routes import schedules as schedule_routes
-from allranks.server.routes import stacks as stack_routes
-from allranks.server.routes.assets import components as component_routes
-from allranks.server.routes.assets import data as data_routes
-from allranks.server.routes.assets import environments, models, state
+from allranks.server.people import application as people
 from allranks.server.routes.mlflow import Proxy
 from allranks.server.routes.ui import UiProxy
 from allranks.server.schedules.loop import ScheduleLoop
@@ -80,39 +61,11 @@ from allranks.store.key_values import Settings
 from allranks.store.metric_points import Points
 from allranks.store.schedules import Schedules
 from allranks.store.secrets import Secrets
-from allranks.version import __version__
 
 App = Callable[..., Any]
 
 # Seconds after the start of the server, when the first requests have been answered.
 _STARTED = 2.0
-
-_ROUTES = (
-    jobs,
-    job_history,
-    job_files,
-    job_code,
-    stack_routes,
-    metrics,
-    computes_routes,
-    instance_types,
-    environments,
-    component_routes,
-    schedule_routes,
-    data_routes,
-    models,
-    state,
-    gc,
-    tokens,
-)
-
-# Of FastAPI: pages that load scripts from other sites, and records of requests, which it would send
-# where variables of the shell say.
-_LEFT_OUT: Any = {
-    "docs_url": None,
-    "redoc_url": None,
-    "telemetry": {"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
-}
 
 
 def end_what_runs_here(home: Home) -> None:
@@ -137,7 +90,7 @@ def create_app(
     page = UiProxy(home, url, services.host_names)
 
     @contextlib.asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
         listener = services.agents_listener
         services.wakeups.attach(asyncio.get_running_loop())
         addresses = _addresses(services)
@@ -162,19 +115,8 @@ def create_app(
             task.cancel()
         await _stop(services, schedules, parents, page)
 
-    for_people = FastAPI(
-        title="allranks",
-        version=__version__,
-        lifespan=lifespan,
-        exception_handlers=HANDLERS,
-        default_response_class=Answer,
-        **_LEFT_OUT,
-    )
+    for_people = people.create_app(lifespan)
     for_people.state.services = services
-    for_people.add_middleware(CheckedJson)
-    for_people.add_middleware(Limited)  # the last one added runs first
-    for each in _ROUTES:
-        for_people.include_router(each.router, dependencies=[Depends(allowed)])
     for_agents.state.mlflow = Proxy(services, people=False)
     mailboxes = mailbox.Mailboxes(home, services.records, for_agents)
 

@@ -1,12 +1,13 @@
-"""The services that routes use, and the FastAPI dependencies that inject them."""
+"""The services that routes use, and the arguments that many routes have."""
 
 from __future__ import annotations
 
 import threading
 from typing import Annotated, Any, NamedTuple
 
-from fastapi import Body, Depends, Request
+from starlette.requests import Request
 
+from allranks.server.arguments import BODY, Given
 from allranks.server.assets.components import Components
 from allranks.server.assets.datastores import Datastores
 from allranks.server.assets.environments import Environments
@@ -96,5 +97,5 @@ def services(request: Request) -> Services:
     return found
 
 
-ServicesDep = Annotated[Services, Depends(services)]
-JsonBody = Annotated[dict[str, Any], Body()]
+ServicesDep = Annotated[Services, Given(services)]
+JsonBody = Annotated[dict[str, Any], BODY]

@@ -9,7 +9,7 @@ import pytest
 
 from allranks.server.agents import routes as agents
 from allranks.server.agents import state_routes
-from allranks.server.auth.roles import ROLES
+from allranks.server.people.table import ROUTES
 from tests.server.serving import JOB, Served, held_to, served
 
 DIGEST = "0" * 64
@@ -81,10 +81,9 @@ def test_agents_routes_open_to_agents_alone(server: Served) -> None:
 @pytest.mark.parametrize("kind", ["agent", "rank"])
 def test_no_job_is_a_person(server: Served, kind: str) -> None:
     make = server.auth.agent_token if kind == "agent" else server.auth.rank_token
-    for route in ROLES:
-        method, path = route.split(" ")
-        told = server.people.request(method, path, headers=server.as_(make("a", 1)))
-        assert told.status_code == 401, route
+    for row in ROUTES:
+        told = server.people.request(row.method, row.path, headers=server.as_(make("a", 1)))
+        assert told.status_code == 401, row
 
 
 def test_another_jobs_agent_sees_and_changes_its_own_only(server: Served) -> None:

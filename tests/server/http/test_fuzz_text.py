@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allranks.server.auth.roles import ROLES
+from allranks.server.people.table import ROUTES, Row
 from tests.server.http.test_fuzz import (
     AS_JSON,
     BODIES,
@@ -130,20 +130,22 @@ def test_and_a_second_user_sees_all(server: Served, second: dict[str, str]) -> N
     seen(server, second)
 
 
-@pytest.mark.parametrize("route", [e for e in ROLES if not e.endswith(_LEFT_OUT)])
+@pytest.mark.parametrize(
+    "row",
+    [each for each in ROUTES if not each.path.endswith(_LEFT_OUT)],
+    ids=lambda row: row.address,
+)
 @pytest.mark.medium
-def test_addresses(server: Served, second: dict[str, str], route: str) -> None:
-    method, path = route.split()
-
+def test_addresses(server: Served, second: dict[str, str], row: Row) -> None:
     @examples(3)
     @given(st.data())
     def ask(data: st.DataObject) -> None:
         def text(_: object) -> str:
             return quote(data.draw(TEXTS)[:200], errors="surrogatepass")
 
-        address = re.sub(r"\{[^}]*\}", text, path)
+        address = re.sub(r"\{[^}]*\}", text, row.path)
         query = f"?status={text(0)}&name={text(0)}&limit={text(0)}&{text(0)}={text(0)}"
-        held_to(server.people.request(method, address + query, content=b"[]", headers=AS_JSON))
+        held_to(server.people.request(row.method, address + query, content=b"[]", headers=AS_JSON))
 
     ask()
     seen(server, second)

@@ -1,6 +1,7 @@
 """Answers with points: whole, in pieces, and what is no question."""
 
 import asyncio
+import contextlib
 import json
 import math
 from collections import defaultdict
@@ -8,12 +9,11 @@ from types import SimpleNamespace
 
 import httpx
 import pytest
-from fastapi import FastAPI
 
 from allranks.plan.plan import Gang, MetricTask, Plan, Rules, Task
-from allranks.server.dependencies import services
-from allranks.server.http.error_responses import HANDLERS
+from allranks.server.auth.roles import OWNER, PERSON
 from allranks.server.loop.wakeups import Wakeups
+from allranks.server.people.application import create_app
 from allranks.server.routes import metrics
 from allranks.statuses import JobStatus
 from allranks.store.database import open_database
@@ -39,11 +39,11 @@ def told(tmp_path):
     job = row.record._replace(status=JobStatus.COMPLETED)
     ended = row._replace(record=job)
     seen = SimpleNamespace(get=lambda name: ended, answering=lambda name: ended)
-    app = FastAPI(exception_handlers=HANDLERS)
-    app.include_router(metrics.router)
-    app.dependency_overrides[services] = lambda: SimpleNamespace(
-        records=seen, points=points, wakeups=Wakeups()
-    )
+    people = create_app(lambda app: contextlib.nullcontext())
+    people.state.services = SimpleNamespace(records=seen, points=points, wakeups=Wakeups())
+
+    async def app(scope, receive, send):
+        await people({**scope, PERSON: OWNER}, receive, send)
 
     async def ask(path, data):
         transport = httpx.ASGITransport(app)

@@ -6,9 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from fastapi import Depends, Query
-
 from allranks.errors import Conflict, UsageError
+from allranks.server.arguments import Given
 from allranks.store.assets import LATEST
 
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -30,9 +29,9 @@ def labels_of(data: Mapping[str, Any]) -> list[str]:
     return [str(each) for each in labels]
 
 
-def _from_query(label: Annotated[list[str] | None, Query()] = None) -> list[str]:
+def _from_query(label: list[str] | None = None) -> list[str]:
     return labels_of({"labels": label or []})
 
 
 # Labels in a query: `?label=good&label=best`.
-Labels = Annotated[list[str], Depends(_from_query)]
+Labels = Annotated[list[str], Given(_from_query)]

@@ -7,7 +7,6 @@ import sqlite3
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from fastapi.exceptions import RequestValidationError
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as NoConnection
 from starlette.exceptions import HTTPException
@@ -18,12 +17,12 @@ from allranks import settings
 from allranks.errors import AllranksError, NotFound, ServerError, UsageError
 from allranks.http_client import VERSION_HEADER
 from allranks.plan.text import repaired
+from allranks.server.arguments import SEE
 from allranks.store.database import database_error
 from allranks.version import __version__
 
 # The most characters of a text in an error response.
 _LONGEST = 4000
-_SEE = "the server's /openapi.json describes its routes"
 
 
 class Answer(JSONResponse):
@@ -55,19 +54,12 @@ async def _ours(_: Request, error: Any) -> Response:
     return reply(error)
 
 
-async def _wrong_request(_: Request, error: Any) -> Response:
-    """Report the first invalid value of the request."""
-    first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"][1:])
-    return reply(UsageError(first["msg"], where=where, hint=_SEE))
-
-
 async def _wrong_value(_: Request, error: Any) -> Response:
-    return reply(UsageError(f"invalid request: {error}", hint=_SEE))
+    return reply(UsageError(f"invalid request: {error}", hint=SEE))
 
 
 async def _no_route(request: Request, error: Any) -> Response:
-    not_found = NotFound(f"{request.method} {request.url.path}: {error.detail}", hint=_SEE)
+    not_found = NotFound(f"{request.method} {request.url.path}: {error.detail}", hint=SEE)
     return reply(not_found, error.status_code)
 
 
@@ -91,7 +83,6 @@ async def _unforeseen(_: Request, error: Any) -> Response:
 
 HANDLERS: dict[int | type[Exception], Callable[[Request, Any], Coroutine[Any, Any, Response]]] = {
     AllranksError: _ours,
-    RequestValidationError: _wrong_request,
     HTTPException: _no_route,
     DBAPIError: _database,
     NoConnection: _database,

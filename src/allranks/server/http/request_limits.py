@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 from pydantic import Field
 from starlette.datastructures import Headers
-from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from allranks.errors import TooLarge
@@ -51,8 +50,7 @@ def _limited(scope: Scope, receive: Receive) -> Receive:
         message = await receive()
         received += len(message.get("body", b""))
         if received > most:
-            # FastAPI passes on no other exception that occurs while it reads.
-            raise HTTPException(413, _too_large(most).message)
+            raise _too_large(most)
         return message
 
     return counted

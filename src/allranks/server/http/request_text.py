@@ -13,14 +13,12 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from starlette.concurrency import run_in_threadpool
-from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from allranks.errors import AllranksError, TooLarge, UsageError
+from allranks.errors import AllranksError, UsageError
 from allranks.plan import text
 from allranks.server.http.error_responses import reply
 
-_SMALLER = "use inputs for data"
 _HINT = "send text in UTF-8 without NUL and lone surrogates, and finite numbers"
 # URLs and bodies with names of files, which may be any bytes.
 _FILES = re.compile(r"/api/v1/(?:jobs|models|states)/[^/]+/(?:files|checksums)/")
@@ -74,9 +72,6 @@ class CheckedAddress:
                 receive = await self._checked(scope, receive)
             except AllranksError as error:
                 await reply(error)(scope, receive, send)
-                return
-            except HTTPException as error:  # the body is too large: see `request_limits`
-                await reply(TooLarge(error.detail, hint=_SMALLER))(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 

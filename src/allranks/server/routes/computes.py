@@ -7,23 +7,26 @@ import itertools
 import socket
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body
+from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
 from allranks.agent.network import interfaces
 from allranks.engines.base import Host
 from allranks.errors import AllranksError, Conflict, Problem, SpecError
+from allranks.server.arguments import BODY
 from allranks.server.dependencies import JsonBody, Services, ServicesDep
 from allranks.server.jobs import view
 from allranks.server.loop import mailbox
 from allranks.spec.compute import Compute, parse
 
-router = APIRouter(prefix="/api/v1/computes")
 # The most hosts of a cluster that are resolved to find a route to it.
 _TRIED = 20
 
 
-@router.get("")
+class Default(BaseModel):
+    name: str
+
+
 def list_computes(services: ServicesDep) -> dict[str, Any]:
     """All computes; ``default``; ``stands_for``: names that are mapped to a compute."""
     known = services.clusters.known()
@@ -34,7 +37,6 @@ def list_computes(services: ServicesDep) -> dict[str, Any]:
     }
 
 
-@router.post("", status_code=201)
 async def create(data: JsonBody, services: ServicesDep) -> dict[str, Any]:
     """Create a compute after its cluster has checked the options."""
     compute, idle = parse(data)
@@ -49,7 +51,6 @@ async def create(data: JsonBody, services: ServicesDep) -> dict[str, Any]:
     return {**_brief(services, compute), "without_effect": idle}
 
 
-@router.patch("/{name}")
 async def update(name: str, data: JsonBody, services: ServicesDep) -> dict[str, Any]:
     """Change some keys; null resets a key to its default."""
     current = services.clusters.find(name)
@@ -67,7 +68,6 @@ async def update(name: str, data: JsonBody, services: ServicesDep) -> dict[str, 
     return {**_brief(services, compute), "without_effect": idle}
 
 
-@router.delete("/{name}")
 def delete(name: str, services: ServicesDep) -> dict[str, Any]:
     """Delete a compute; its running jobs continue. Resets a changed built-in one. ``default``: the
     new default compute, if this was the default."""
@@ -77,13 +77,11 @@ def delete(name: str, services: ServicesDep) -> dict[str, Any]:
     return {"name": name, "default": services.clusters.known().default if was_default else None}
 
 
-@router.put("/default", status_code=204)
-def set_default(name: Annotated[str, Body(embed=True)], services: ServicesDep) -> None:
-    services.computes.set_aliases({}, default=services.clusters.find(name).name)
+def set_default(wanted: Default, services: ServicesDep) -> None:
+    services.computes.set_aliases({}, default=services.clusters.find(wanted.name).name)
 
 
-@router.put("/map", status_code=204)
-def stand_for(data: Annotated[dict[str, str | None], Body()], services: ServicesDep) -> None:
+def stand_for(data: Annotated[dict[str, str | None], BODY], services: ServicesDep) -> None:
     """Map names to computes; null removes a mapping."""
     known = services.clusters.known()
     if taken := sorted(
@@ -94,7 +92,6 @@ def stand_for(data: Annotated[dict[str, str | None], Body()], services: Services
     services.computes.set_aliases(goals)
 
 
-@router.get("/{name}")
 def show(name: str, services: ServicesDep) -> dict[str, Any]:
     """A compute with its options, its hosts as the cluster lists them now, and its live jobs."""
     compute = services.clusters.find(name)

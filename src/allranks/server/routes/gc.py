@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fastapi import APIRouter
-
 from allranks.errors import Conflict, UsageError
 from allranks.plan.data import home_parts
 from allranks.server.dependencies import JsonBody, ServicesDep
@@ -16,12 +14,10 @@ from allranks.server.timestamps import iso_time
 if TYPE_CHECKING:
     from allranks.server.storage.garbage_collection import Failed, Item
 
-router = APIRouter(prefix="/api/v1")
 # The largest age in seconds.
 _MOST = 1e12
 
 
-@router.post("/gc")
 def clear(data: JsonBody, services: ServicesDep) -> dict[str, Any]:
     """Delete unreferenced data that was not used for ``older_than_seconds``; with ``jobs`` also
     jobs that ended so long ago; with ``dry_run`` only list it, and what is kept. Returns when

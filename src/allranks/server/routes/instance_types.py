@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter
-
 from allranks.errors import Problem, SpecError
 from allranks.plan.job.instance_types import CPU_FAMILIES, NAME, SIZES, normalized
 from allranks.server.dependencies import JsonBody, ServicesDep
 
-router = APIRouter(prefix="/api/v1/instances")
 # More than any machine has, to catch typing errors.
 _MOST = 1024
 
 
-@router.get("/map")
 def show_map(services: ServicesDep) -> dict[str, Any]:
     """``map``: the whole map, ``own``: the part configured here, ``none``: families without
     GPUs."""
@@ -23,7 +19,6 @@ def show_map(services: ServicesDep) -> dict[str, Any]:
     return {"map": {**SIZES, **own}, "own": own, "none": list(CPU_FAMILIES)}
 
 
-@router.put("/map", status_code=204)
 def change_map(data: JsonBody, services: ServicesDep) -> None:
     """Set how many GPUs instance types have; null restores the built-in value, if any."""
     for size, count in data.items():

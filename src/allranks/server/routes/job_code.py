@@ -6,19 +6,17 @@ import tarfile
 from collections.abc import Iterator
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from starlette.requests import Request
+from starlette.responses import Response
 
 from allranks.errors import NotFound
 from allranks.server.dependencies import Services, ServicesDep
 from allranks.server.routes.job_files import path_of
 
-router = APIRouter(prefix="/api/v1/jobs/{name}/code")
-
 # The most bytes of a file that are sent.
 _MOST = 16 << 20
 
 
-@router.get("")
 def files(name: str, services: ServicesDep) -> list[dict[str, Any]]:
     """The files of the job's code with path and size, and links with their target; none for a job
     without code. Raises NotFound if the code was deleted."""
@@ -33,7 +31,6 @@ def files(name: str, services: ServicesDep) -> list[dict[str, Any]]:
     ]
 
 
-@router.get("/{_:rest}")
 def file(request: Request, name: str, services: ServicesDep) -> Response:
     """One file, at most its first 16 MiB."""
     path = path_of(request)

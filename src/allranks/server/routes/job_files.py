@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Annotated, BinaryIO, NamedTuple
 from urllib.parse import unquote_to_bytes
 
-from fastapi import APIRouter, Body, Depends, Request, Response
-from fastapi.responses import FileResponse, StreamingResponse
 from pydantic import BaseModel
-from starlette.convertors import Convertor, register_url_convertor
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response, StreamingResponse
 
 from allranks.errors import NotFound, UsageError
+from allranks.server.arguments import BODY, Given
 from allranks.server.assets.job_files import below
 from allranks.server.dependencies import ServicesDep
 from allranks.server.http.request_limits import Count
@@ -30,29 +30,13 @@ from allranks.spec.fields.azureml_references import asset_of
 from allranks.store.files.state_folders import CONTENT
 
 
-class _Rest(Convertor[str]):
-    """The rest of a URL; Starlette's `path` stops at a newline, which a file name may contain."""
-
-    regex = "(?s:.*)"
-
-    def convert(self, value: str) -> str:
-        return value
-
-    def to_string(self, value: str) -> str:
-        return value
-
-
 def path_of(request: Request) -> str:
     """The path of the file from the raw URL; decoding for the routes loses bytes that are not
     UTF-8."""
     return os.fsdecode(unquote_to_bytes(request.scope["raw_path"].split(b"/", 6)[6]))
 
 
-register_url_convertor("rest", _Rest())
-
-Named = Annotated[str, Depends(path_of)]
-router = APIRouter(prefix="/api/v1")
-_JOB, _MODEL, _STATE = "/jobs/{name}", "/models/{reference}", "/states/{state}"
+Named = Annotated[str, Given(path_of)]
 
 
 class _Place(NamedTuple):
@@ -94,7 +78,7 @@ def _place(request: Request, services: ServicesDep) -> _Place:
     return _Place((services.home.jobs / row.name).resolve(), row.name, folders)
 
 
-Place = Annotated[_Place, Depends(_place)]
+Place = Annotated[_Place, Given(_place)]
 
 # The most bytes of a bundle, which is assembled in memory.
 _BUNDLE = 8 << 20
@@ -107,7 +91,6 @@ class Piece(BaseModel):
     size: Count
 
 
-@router.get(_JOB + "/files")
 def files(place: Place) -> Response:
     """All files in the job's folder, with path, size and ``mtime_ns``."""
     found = [
@@ -119,25 +102,18 @@ def files(place: Place) -> Response:
     return Response(json.dumps(found), media_type="application/json")
 
 
-@router.get(_JOB + "/links")
 def links(place: Place) -> Response:
     """The paths of symbolic links in the job's folder, which ``files`` does not list."""
     found = [path for path, status in place.listed() if stat.S_ISLNK(status.st_mode)]
     return Response(json.dumps(found), media_type="application/json")
 
 
-@router.get(_JOB + "/files/{_:rest}")
-@router.get(_MODEL + "/files/{_:rest}")
-@router.get(_STATE + "/files/{_:rest}")
 def file(place: Place, path: Named) -> Response:
     """One file, or the requested ranges of it."""
     return FileResponse(_found(place, path))
 
 
-@router.post(_JOB + "/bundle")
-@router.post(_MODEL + "/bundle")
-@router.post(_STATE + "/bundle")
-def bundle(place: Place, wanted: Annotated[list[Piece], Body()]) -> Response:
+def bundle(place: Place, wanted: Annotated[list[Piece], BODY]) -> Response:
     """Many small files ({"path", "size"}), each up to that size. For each a line of JSON,
     {"size", "mtime_ns", "crc32"}, then its bytes; {"size": null} for a missing file."""
     if sum(each.size for each in wanted) > _BUNDLE:
@@ -146,9 +122,6 @@ def bundle(place: Place, wanted: Annotated[list[Piece], Body()]) -> Response:
     return Response(b"".join(pieces), media_type="application/octet-stream")
 
 
-@router.get(_JOB + "/checksums/{_:rest}")
-@router.get(_MODEL + "/checksums/{_:rest}")
-@router.get(_STATE + "/checksums/{_:rest}")
 def checksum(place: Place, path: Named, size: Count) -> Response:
     """The checksum of at most the first ``size`` bytes. The last line is JSON: {"crc32", "bytes"}
     and the file's "size" and "mtime_ns"; empty lines before it keep the connection alive."""

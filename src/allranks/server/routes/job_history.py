@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Query
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
 from allranks.errors import UsageError
 from allranks.plan.job import list_filters as job_query
+from allranks.server.arguments import BODY, QUERY
 from allranks.server.auth.roles import OWNER, Who, require_own
 from allranks.server.dependencies import ServicesDep
 from allranks.server.http.request_limits import Count
@@ -18,9 +18,7 @@ from allranks.server.jobs.compare import comparison
 from allranks.server.jobs.names import resolve
 from allranks.store.jobs.job_rows import COMMAND, Damaged, JobRow
 
-Several = Annotated[list[str], Query()]
 Moment = Annotated[float | None, Field(ge=0, allow_inf_nan=False)]
-router = APIRouter(prefix="/api/v1")
 
 _ARCHIVED = {"no": False, "only": True, "all": None}
 
@@ -74,8 +72,7 @@ class Changes(BaseModel, extra="forbid"):
     archived: bool | None = None
 
 
-@router.get("/jobs")
-def list_jobs(services: ServicesDep, wanted: Annotated[Wanted, Query()]) -> list[dict[str, Any]]:
+def list_jobs(services: ServicesDep, wanted: Annotated[Wanted, QUERY]) -> list[dict[str, Any]]:
     """The matching jobs, by default the newest first."""
     rows = services.records.find(wanted.query())
     notes = services.annotations.several(row.id for row in rows)
@@ -90,7 +87,6 @@ def list_jobs(services: ServicesDep, wanted: Annotated[Wanted, Query()]) -> list
     ]
 
 
-@router.get("/changes")
 async def changes(
     services: ServicesDep,
     job: str = "",
@@ -107,14 +103,12 @@ async def changes(
     return {"number": services.wakeups.count(job)}
 
 
-@router.get("/resolve")
 def name_of(services: ServicesDep, who: Who, job: str) -> dict[str, str]:
     """The name of the job that a name, prefix, `-` or `@last` refers to."""
     return {"name": resolve(job, services.records, who.name)}
 
 
-@router.get("/compare")
-def compare(services: ServicesDep, job: Several) -> dict[str, Any]:
+def compare(services: ServicesDep, job: list[str]) -> dict[str, Any]:
     """The differences between the named jobs."""
     if len(job) < 2:
         raise UsageError("name at least two jobs to compare", hint="?job=A&job=B")
@@ -122,9 +116,8 @@ def compare(services: ServicesDep, job: Several) -> dict[str, Any]:
     return comparison(rows, services.records, services.annotations, services.blobs)
 
 
-@router.patch("/jobs/{name}")
 def change(
-    name: str, services: ServicesDep, who: Who, changes: Annotated[Changes, Body()]
+    name: str, services: ServicesDep, who: Who, changes: Annotated[Changes, BODY]
 ) -> dict[str, Any]:
     """Set and remove tags of a job, archive or restore it."""
     row = services.records.get(name)
@@ -138,7 +131,6 @@ def change(
     return view.job(row, services.home, services.annotations.of(row.id))
 
 
-@router.delete("/jobs/{name}")
 def delete(name: str, services: ServicesDep, who: Who) -> dict[str, Any]:
     """Delete an ended job with its outputs, logs and own state: see `storage.delete_job`."""
     from allranks.server.storage.delete_job import delete  # lazy: as in `routes.gc`

@@ -6,10 +6,10 @@ import os
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Request, Response
-from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
 
 from allranks.errors import Conflict, NotFound, UsageError
 from allranks.events import Kind
@@ -17,6 +17,7 @@ from allranks.masking import masked
 from allranks.plan.distributions.topology import ranks, world
 from allranks.plan.job.report import report
 from allranks.plan.job.services import service_notes
+from allranks.server.arguments import BODY
 from allranks.server.auth.roles import Who, require_own
 from allranks.server.dependencies import JsonBody, Services, ServicesDep
 from allranks.server.http.public_listener import PORT, PublicAddress
@@ -41,8 +42,6 @@ from allranks.statuses import TERMINAL, JobStatus
 from allranks.store.jobs.job_rows import COMMAND
 from allranks.version import __version__
 
-router = APIRouter(prefix="/api/v1")
-
 # Jobs created in one transaction; agents' reports wait for its end, about a second.
 _MOST_AT_ONCE = 1000
 
@@ -56,7 +55,6 @@ class Address(BaseModel):
     tls: bool = True
 
 
-@router.get("/server")
 def server(services: ServicesDep, who: Who) -> dict[str, Any]:
     """The server, and the calling user."""
     return {
@@ -69,7 +67,6 @@ def server(services: ServicesDep, who: Who) -> dict[str, Any]:
     }
 
 
-@router.post("/server/stop")
 def stop(services: ServicesDep, all: bool = False) -> dict[str, Any]:
     """Cancel the jobs of this machine, or ``all``; the caller stops the server when they end."""
     live = services.records.live()
@@ -79,7 +76,6 @@ def stop(services: ServicesDep, all: bool = False) -> dict[str, Any]:
     return {"canceled": names, "left": len(live) - len(names)}
 
 
-@router.put("/server/front")
 async def front(wanted: Address, services: ServicesDep) -> dict[str, Any]:
     """Open the public listener on an address, or close it."""
     if wanted.host is None:
@@ -90,8 +86,7 @@ async def front(wanted: Address, services: ServicesDep) -> dict[str, Any]:
     )
 
 
-@router.post("/jobs", status_code=201)
-def create(data: Annotated[Any, Body()], services: ServicesDep, who: Who) -> dict[str, Any]:
+def create(data: Annotated[Any, BODY], services: ServicesDep, who: Who) -> dict[str, Any]:
     """Submit a job. A refused job (400, 409, 422) leaves no trace."""
     made, after = Submission.load(data), None
     if job_type(made.spec) != COMMAND:
@@ -117,9 +112,8 @@ def create(data: Annotated[Any, Body()], services: ServicesDep, who: Who) -> dic
     }
 
 
-@router.post("/jobs/list", status_code=201)
 def create_list(
-    data: Annotated[Any, Body()], services: ServicesDep, who: Who
+    data: Annotated[Any, BODY], services: ServicesDep, who: Who
 ) -> list[dict[str, Any]]:
     """Submit command jobs: all, or none (400, 409, 422)."""
     if not isinstance(data, list) or len(data) > _MOST_AT_ONCE:
@@ -138,7 +132,6 @@ def create_list(
     ]
 
 
-@router.get("/jobs/{name}")
 def show(name: str, services: ServicesDep) -> dict[str, Any]:
     row = services.records.get(name)
     if row.type != COMMAND:
@@ -151,7 +144,6 @@ def show(name: str, services: ServicesDep) -> dict[str, Any]:
     }
 
 
-@router.get("/jobs/{name}/explanation")
 def explanation(name: str, services: ServicesDep) -> dict[str, Any]:
     """Why a job failed, in detail; of a pipeline, why each step ran or did not. Raises Conflict for
     another job that has not failed."""
@@ -164,7 +156,6 @@ def explanation(name: str, services: ServicesDep) -> dict[str, Any]:
     return explain.full_explanation(row, services.records, services.home, services.blobs)
 
 
-@router.get("/jobs/{name}/plan")
 def show_plan(name: str, services: ServicesDep) -> dict[str, Any]:
     """What its engine received and what each rank gets, as `--dry-run --json` prints it."""
     row = services.records.with_ranks(name)
@@ -173,13 +164,11 @@ def show_plan(name: str, services: ServicesDep) -> dict[str, Any]:
     return report(row.plan, engine.render(gang), row.spec)
 
 
-@router.get("/jobs/{name}/events")
 def events(name: str, services: ServicesDep, after: Count = 0) -> list[dict[str, Any]]:
     services.records.get(name)
     return [view.event(stored) for stored in services.records.events(name, after)]
 
 
-@router.post("/jobs/{name}/cancel")
 def cancel(name: str, services: ServicesDep, who: Who, force: bool = False) -> dict[str, Any]:
     """Cancel a job; it becomes Canceled once nothing of it runs. Idempotent. With ``force`` do not
     wait for a cluster that does not answer; its gang is stopped when it answers again."""
@@ -188,7 +177,6 @@ def cancel(name: str, services: ServicesDep, who: Who, force: bool = False) -> d
     return parents.job(services.records.get(name), services)
 
 
-@router.post("/jobs/{name}/preempt")
 def preempt(
     name: str,
     services: ServicesDep,
@@ -215,7 +203,6 @@ def preempt(
     return parents.job(services.records.get(name), services)
 
 
-@router.post("/jobs/{name}/kill")
 def kill(name: str, services: ServicesDep, who: Who, rank: Count, data: JsonBody) -> dict[str, Any]:
     """Kill a rank of a running job by SIGKILL, to test it. ``data`` may have ``by``, who requested
     it."""
@@ -237,13 +224,12 @@ def kill(name: str, services: ServicesDep, who: Who, rank: Count, data: JsonBody
     return parents.job(services.records.get(name), services)
 
 
-@router.post("/jobs/{name}/restart", status_code=201)
 def restart(
     name: str,
     services: ServicesDep,
     who: Who,
     fresh: bool = False,
-    data: Annotated[Any, Body()] = None,
+    data: Annotated[Any, BODY] = None,
 ) -> dict[str, Any]:
     """Run an ended job again as a new job, which continues from its outputs and state unless
     ``fresh``. ``data``: other code, and in ``set`` changes of the spec, each ``a.b=c``. A sweep
@@ -274,7 +260,6 @@ def restart(
     return {**parents.job(made, services), "carried": view.carried(carried)}
 
 
-@router.get("/jobs/{name}/wait")
 async def wait(
     name: str, services: ServicesDep, timeout: Annotated[float, Field(ge=0)] = 20.0
 ) -> dict[str, Any]:
@@ -283,7 +268,6 @@ async def wait(
     return await run_in_threadpool(parents.job, row, services)
 
 
-@router.post("/jobs/{name}/stream")
 def stream(name: str, services: ServicesDep, wanted: Wanted) -> Response:
     """The job's output and status as lines of JSON, until it ends."""
     parent = services.records.get(name).type != COMMAND
@@ -292,14 +276,12 @@ def stream(name: str, services: ServicesDep, wanted: Wanted) -> Response:
     return StreamingResponse(lines, media_type="application/x-ndjson")
 
 
-@router.post("/blobs/missing")
-def missing(digests: Annotated[list[str], Body()], services: ServicesDep) -> list[str]:
+def missing(digests: Annotated[list[str], BODY], services: ServicesDep) -> list[str]:
     """The blobs that the server does not have, in the given order."""
     return [digest for digest in digests if not services.blobs.has(digest)]
 
 
-@router.post("/blobs/discard", status_code=204)
-def discard(digests: Annotated[list[str], Body()], services: ServicesDep) -> None:
+def discard(digests: Annotated[list[str], BODY], services: ServicesDep) -> None:
     """Remove those blobs that no job needs, after an interrupted submission."""
     with services.admission_lock:
         codes = {each for row in services.records.uses() for each in row.codes()}
@@ -309,7 +291,6 @@ def discard(digests: Annotated[list[str], Body()], services: ServicesDep) -> Non
             services.blobs.path(digest).unlink(missing_ok=True)
 
 
-@router.put("/blobs/{digest}", status_code=204)
 async def blob(digest: str, services: ServicesDep, request: Request) -> None:
     """Store a blob under the hash of its content."""
     with services.blobs.receive(digest) as take:

@@ -13,10 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Response
-from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response, StreamingResponse
 
 from allranks.plan.metrics import names
 from allranks.server.dependencies import Services, ServicesDep
@@ -28,7 +27,6 @@ from allranks.store.jobs.job_rows import JobRow
 from allranks.store.metric_points import METRIC, RESOURCE, Point, Series
 
 Most = Annotated[int | None, Field(ge=1, lt=2**53)]
-router = APIRouter(prefix="/api/v1")
 
 # The longest wait for new points, in seconds.
 _BEAT = 5.0
@@ -52,7 +50,6 @@ class Follow(BaseModel):
     wait: Annotated[float, Field(ge=0, le=_BEAT)] = _BEAT
 
 
-@router.get("/jobs/{name}/metrics")
 def metrics(
     name: str,
     services: ServicesDep,
@@ -79,7 +76,6 @@ def metrics(
     )
 
 
-@router.get("/jobs/{name}/metrics/summary")
 def summary(name: str, services: ServicesDep) -> Response:
     """Every series with its last point, minimum, maximum, and some values as a sparkline."""
     row = services.records.answering(name)
@@ -95,7 +91,6 @@ def summary(name: str, services: ServicesDep) -> Response:
     return _json({"series": found})
 
 
-@router.post("/jobs/{name}/metrics/follow")
 async def follow(name: str, services: ServicesDep, known: Follow) -> Response:
     """The points after ``positions``: returns when there are any, the job has ended, or ``wait``
     seconds have passed. The number of points is limited; call again for the rest."""
@@ -111,7 +106,6 @@ async def follow(name: str, services: ServicesDep, known: Follow) -> Response:
         await services.wakeups.wait(name, count, left)
 
 
-@router.get("/jobs/{name}/resources")
 def resources(
     name: str, services: ServicesDep, attempt: Count | None = None, most: Most = None
 ) -> Response:
@@ -125,7 +119,6 @@ def resources(
     )
 
 
-@router.get("/top")
 def top(services: ServicesDep) -> Response:
     """The live jobs, each with its load and metrics."""
     found = [{**view.brief(row), **measured(row, services)} for row in services.records.live()]

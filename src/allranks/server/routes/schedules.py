@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter
-
 from allranks.errors import SpecError
 from allranks.server.auth.roles import Who, require_own
 from allranks.server.dependencies import JsonBody, ServicesDep
@@ -13,15 +11,11 @@ from allranks.server.schedules.create import create_schedule, shown
 from allranks.server.schedules.loop import resumed_at
 from allranks.server.submission.submit import NO_SUBMISSION
 
-router = APIRouter(prefix="/api/v1/schedules")
 
-
-@router.get("")
 def list_schedules(services: ServicesDep) -> list[dict[str, Any]]:
     return [shown(row) for row in services.schedules.list()]
 
 
-@router.post("", status_code=201)
 def create(data: JsonBody, services: ServicesDep, who: Who) -> dict[str, Any]:
     """Create a schedule: ``schedule`` is its spec, ``submission`` its job."""
     spec, submission = data.get("schedule"), data.get("submission")
@@ -32,19 +26,16 @@ def create(data: JsonBody, services: ServicesDep, who: Who) -> dict[str, Any]:
     return shown(row)
 
 
-@router.get("/{name}")
 def show(name: str, services: ServicesDep) -> dict[str, Any]:
     return shown(services.schedules.get(name))
 
 
-@router.post("/{name}/pause")
 def pause(name: str, services: ServicesDep, who: Who) -> dict[str, Any]:
     """Submit no jobs until it is resumed. Idempotent."""
     require_own(who, name, services.schedules.get(name).created_by)
     return shown(services.schedules.change(name, enabled=0))
 
 
-@router.post("/{name}/resume")
 def resume(name: str, services: ServicesDep, who: Who) -> dict[str, Any]:
     """Submit jobs again, from the next time on. Idempotent."""
     row = services.schedules.get(name)
@@ -55,7 +46,6 @@ def resume(name: str, services: ServicesDep, who: Who) -> dict[str, Any]:
     return shown(row)
 
 
-@router.delete("/{name}")
 def delete(name: str, services: ServicesDep, who: Who) -> dict[str, Any]:
     """Delete a schedule; jobs that it submitted stay."""
     row = services.schedules.get(name)

@@ -6,7 +6,6 @@ import asyncio
 import time
 from typing import Any
 
-from fastapi import APIRouter
 from starlette.concurrency import run_in_threadpool
 
 from allranks.errors import Conflict, NotFound
@@ -14,10 +13,7 @@ from allranks.server.dependencies import ServicesDep
 from allranks.server.loop.stacks import running, shown
 from allranks.statuses import TERMINAL
 
-router = APIRouter(prefix="/api/v1")
 
-
-@router.post("/jobs/{name}/stacks")
 async def stacks(name: str, services: ServicesDep) -> dict[str, Any]:
     """The current stacks of a running job, grouped; of an ended job the last saved stacks,
     requested by a user or taken when it hung."""

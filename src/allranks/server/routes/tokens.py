@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from allranks.server.auth.roles import Role
 from allranks.server.auth.tokens import Token
 from allranks.server.dependencies import ServicesDep
 from allranks.server.timestamps import iso_time
-
-router = APIRouter(prefix="/api/v1/tokens")
 
 
 class Wanted(BaseModel):
@@ -23,13 +20,11 @@ class Wanted(BaseModel):
     expires_days: Annotated[float, Field(gt=0, le=36500)] | None = None
 
 
-@router.get("")
 def list_tokens(services: ServicesDep) -> list[dict[str, Any]]:
     """The owners and roles of all tokens, without the tokens themselves."""
     return [_shown(each) for each in services.auth.tokens.list()]
 
 
-@router.post("", status_code=201)
 def create(wanted: Wanted, services: ServicesDep) -> dict[str, Any]:
     """Create a token. Only this response contains its `token`."""
     role = Role[wanted.role.upper()]
@@ -38,7 +33,6 @@ def create(wanted: Wanted, services: ServicesDep) -> dict[str, Any]:
     return {**_shown(found), "token": made}
 
 
-@router.delete("/{name}", status_code=204)
 def revoke(name: str, services: ServicesDep) -> None:
     """Revoke a token; its owner's jobs continue."""
     services.auth.tokens.revoke(name)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter
-
 from allranks.errors import MissingCode, Problem, SpecError
 from allranks.server.assets.labels import Labels, labels_of
 from allranks.server.assets.versions import (
@@ -21,16 +19,12 @@ from allranks.spec.pipeline.component import parse_component
 from allranks.store.assets import AssetRow
 from allranks.store.jobs.job_rows import snapshots
 
-router = APIRouter(prefix="/api/v1/components")
 
-
-@router.get("")
 def list_components(services: ServicesDep, name: str | None = None) -> list[dict[str, Any]]:
     """Every version of one component, or the newest of each."""
     return [shown(row) for row in listed(services.components.versions(name), name)]
 
 
-@router.post("", status_code=201)
 def create(data: JsonBody, services: ServicesDep, labels: Labels) -> dict[str, Any]:
     """Create a version with labels; ``created`` is false if it existed. Its code must be
     uploaded."""
@@ -48,14 +42,12 @@ def create(data: JsonBody, services: ServicesDep, labels: Labels) -> dict[str, A
     return {**_labelled(row, labels, services), "created": row.new}
 
 
-@router.get("/{reference}")
 def show(reference: str, services: ServicesDep) -> dict[str, Any]:
     asset = asset_of(reference, "component")
     with absent_is_not_found():
         return shown(services.components.row(asset))
 
 
-@router.delete("/{reference}")
 def delete(reference: str, services: ServicesDep) -> dict[str, Any]:
     """Delete a version; pipelines that were submitted with it have a copy."""
     row = services.components.row(one_version(reference, "component"))
@@ -63,7 +55,6 @@ def delete(reference: str, services: ServicesDep) -> dict[str, Any]:
     return shown(row)
 
 
-@router.put("/{reference}/labels")
 def label(reference: str, data: JsonBody, services: ServicesDep) -> dict[str, Any]:
     """Add labels; each moves from the version that had it."""
     row = services.components.row(asset_of(reference, "component"))

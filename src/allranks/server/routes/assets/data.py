@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fastapi import APIRouter
-
 from allranks.errors import Conflict, UsageError
 from allranks.plan.data import addresses
 from allranks.plan.data.addresses import Store
@@ -27,18 +25,14 @@ from allranks.spec.datastore import Datastore
 from allranks.spec.fields.azureml_references import asset_of
 from allranks.store.assets import AssetRow
 
-router = APIRouter(prefix="/api/v1")
-
 # ---------------------------------------------------------------- datastores
 
 
-@router.get("/datastores")
 def list_datastores(services: ServicesDep) -> list[dict[str, Any]]:
     """All datastores, the built-in one first."""
     return [_datastore(each, services) for each in services.datastores.all().values()]
 
 
-@router.post("/datastores", status_code=201)
 def create_datastore(
     data: JsonBody, services: ServicesDep, replace: bool = False
 ) -> dict[str, Any]:
@@ -64,12 +58,10 @@ def create_datastore(
     return _datastore(made, services)
 
 
-@router.get("/datastores/{name}")
 def show_datastore(name: str, services: ServicesDep) -> dict[str, Any]:
     return _datastore(services.datastores.get(name), services)
 
 
-@router.delete("/datastores/{name}")
 def delete_datastore(name: str, services: ServicesDep) -> dict[str, Any]:
     """Delete a datastore and its credentials, not its data."""
     if name == DEFAULT:
@@ -102,13 +94,11 @@ def _datastore(made: Datastore, services: Services) -> dict[str, Any]:
 # ---------------------------------------------------------------- data assets
 
 
-@router.get("/data")
 def list_data(services: ServicesDep, name: str | None = None) -> list[dict[str, Any]]:
     """Every version of one asset, or the newest of each."""
     return [_data(row) for row in listed(services.data.versions(name), name)]
 
 
-@router.post("/data", status_code=201)
 def create_data(data: JsonBody, services: ServicesDep, labels: Labels) -> dict[str, Any]:
     """Create a version with labels; ``created`` is false if it existed. Checks now that the path is
     valid; that data exists there is checked by jobs."""
@@ -120,13 +110,11 @@ def create_data(data: JsonBody, services: ServicesDep, labels: Labels) -> dict[s
     return {**_labelled(row, labels, services), "created": row.new}
 
 
-@router.get("/data/map")
 def show_map(services: ServicesDep) -> dict[str, str]:
     """Prefixes of addresses, and the prefixes that replace them."""
     return services.datastores.map()
 
 
-@router.put("/data/map", status_code=204)
 def change_map(data: JsonBody, services: ServicesDep) -> None:
     """Set replacements of address prefixes; null removes one."""
     for prefix, replacement in data.items():
@@ -138,14 +126,12 @@ def change_map(data: JsonBody, services: ServicesDep) -> None:
     services.datastores.change_map({k: str(v) if v else None for k, v in data.items()})
 
 
-@router.get("/data/{reference}")
 def show_data(reference: str, services: ServicesDep) -> dict[str, Any]:
     asset = asset_of(reference, "data")
     with absent_is_not_found():
         return _data(services.datastores.row(asset))
 
 
-@router.delete("/data/{reference}")
 def delete_data(reference: str, services: ServicesDep) -> dict[str, Any]:
     """Delete a version; the data itself stays."""
     row = services.datastores.row(one_version(reference, "data"))
@@ -153,7 +139,6 @@ def delete_data(reference: str, services: ServicesDep) -> dict[str, Any]:
     return _data(row)
 
 
-@router.put("/data/{reference}/labels")
 def label_data(reference: str, data: JsonBody, services: ServicesDep) -> dict[str, Any]:
     """Add labels; each moves from the version that had it."""
     return _labelled(

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fastapi import APIRouter
-
 from allranks.errors import Conflict, Problem, SpecError
 from allranks.plan.environments import curated
 from allranks.plan.environments.recipe import (
@@ -34,16 +32,13 @@ from allranks.spec.fields.azureml_references import asset_of
 from allranks.store.assets import AssetRow
 
 _TAKEN = ("current", "map", "recipe")
-router = APIRouter(prefix="/api/v1/environments")
 
 
-@router.get("")
 def list_environments(services: ServicesDep, name: str | None = None) -> list[dict[str, Any]]:
     """Every version of one environment, or the newest of each; curated ones first."""
     return [_shown(row) for row in listed(services.environments.versions(name), name)]
 
 
-@router.post("", status_code=201)
 def create(data: JsonBody, services: ServicesDep, labels: Labels) -> dict[str, Any]:
     """Create a version with labels; ``created`` is false if it existed. Refuses environments that
     cannot be built."""
@@ -61,14 +56,12 @@ def create(data: JsonBody, services: ServicesDep, labels: Labels) -> dict[str, A
     return {**_labelled(row, labels, services), "created": row.new}
 
 
-@router.get("/map")
 def show_map(services: ServicesDep) -> dict[str, Any]:
     """``map``: the whole map; ``own``: the part that is configured in this home."""
     known = services.environments
     return {"map": dict(known.table()), "own": known.own_table()}
 
 
-@router.put("/map", status_code=204)
 def change_map(data: JsonBody, services: ServicesDep) -> None:
     """Set what stands for environments and packages; null removes an entry."""
     set_ = dict(entry(name, str(to)) for name, to in data.items() if to)
@@ -76,7 +69,6 @@ def change_map(data: JsonBody, services: ServicesDep) -> None:
     services.environments.change_table({**removed, **set_})
 
 
-@router.post("/recipe")
 def show_recipe(data: JsonBody, services: ServicesDep) -> dict[str, Any]:
     """The recipe of the virtual environment ``environment``, a name or an inline definition; ``uv``
     is the program that builds it, ``environments`` the folder of virtual environments."""
@@ -90,14 +82,12 @@ def show_recipe(data: JsonBody, services: ServicesDep) -> dict[str, Any]:
     return {"recipe": pack(recipe(found, table)), "uv": uv(), "environments": folder}
 
 
-@router.get("/{reference}")
 def show(reference: str, services: ServicesDep) -> dict[str, Any]:
     asset = asset_of(reference, "environment")
     with absent_is_not_found():
         return _shown(services.environments.row(asset))
 
 
-@router.delete("/{reference}")
 def delete(reference: str, services: ServicesDep) -> dict[str, Any]:
     """Delete a version; jobs that use it continue and can be restarted."""
     one_version(reference, "environment")
@@ -106,14 +96,12 @@ def delete(reference: str, services: ServicesDep) -> dict[str, Any]:
     return _shown(row)
 
 
-@router.post("/{reference}/clone", status_code=201)
 def clone(reference: str, data: JsonBody, services: ServicesDep) -> dict[str, Any]:
     """Copy it under another name, or as the next version, with ``data`` overriding its keys."""
     row = services.environments.row(asset_of(reference, "environment"))
     return create({**row.spec, "name": row.name, **data}, services, [])
 
 
-@router.put("/{reference}/labels")
 def label(reference: str, data: JsonBody, services: ServicesDep) -> dict[str, Any]:
     """Add labels; each moves from the version that had it."""
     labels = labels_of(data)

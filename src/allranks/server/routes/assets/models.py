@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from fastapi import APIRouter, Response
+from starlette.responses import Response
 
 from allranks.errors import UsageError
 from allranks.server.assets.labels import Labels, labels_of
@@ -19,16 +19,13 @@ from allranks.store.assets import AssetRow
 from allranks.store.files.trees import Entry
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-router = APIRouter(prefix="/api/v1/models")
 
 
-@router.get("")
 def list_models(services: ServicesDep, name: str | None = None) -> list[dict[str, Any]]:
     """Every version of one model, or the newest of each."""
     return [shown(row) for row in listed(services.models.versions.assets.versions(name), name)]
 
 
-@router.post("", status_code=201)
 def register(data: JsonBody, services: ServicesDep, labels: Labels) -> dict[str, Any]:
     """Create a version with labels, from files of a job or from ``files`` uploaded as blobs, each
     {"path", "size", "sha256"}; 404 missing_code if blobs are missing. ``created`` is false if the
@@ -40,12 +37,10 @@ def register(data: JsonBody, services: ServicesDep, labels: Labels) -> dict[str,
     return {**_labelled(row, labels, services), "created": row.new}
 
 
-@router.get("/{reference}")
 def show(reference: str, services: ServicesDep) -> dict[str, Any]:
     return shown(_row(reference, services))
 
 
-@router.delete("/{reference}")
 def delete(reference: str, services: ServicesDep) -> dict[str, Any]:
     """Delete a version. `gc` deletes its files, unless another version has the same."""
     one_version(reference, "model")
@@ -54,13 +49,11 @@ def delete(reference: str, services: ServicesDep) -> dict[str, Any]:
     return shown(row)
 
 
-@router.put("/{reference}/labels")
 def label(reference: str, data: JsonBody, services: ServicesDep) -> dict[str, Any]:
     """Add labels; each moves from the version that had it."""
     return _labelled(_row(reference, services), labels_of(data), services)
 
 
-@router.get("/{reference}/manifest")
 def manifest(reference: str, services: ServicesDep) -> Response:
     """Every registered file; ``mtime_ns`` is that of the stored file, 0 if it is missing."""
     versions = services.models.versions

@@ -7,8 +7,8 @@ import contextlib
 import json
 from typing import Any
 
-from fastapi import APIRouter, Response
 from pydantic import BaseModel
+from starlette.responses import Response
 
 from allranks.errors import NotFound
 from allranks.plan.data.state_manifest import Entries
@@ -19,20 +19,16 @@ from allranks.server.jobs.view import submitter
 from allranks.server.timestamps import iso_time
 from allranks.store.files.state_folders import State, Version
 
-router = APIRouter(prefix="/api/v1/states")
-
 
 class Wanted(BaseModel):
     version: Count
 
 
-@router.get("")
 def list_states(services: ServicesDep, own: bool = False) -> list[dict[str, Any]]:
     """The named states, or with ``own`` those of jobs, by name."""
     return [_brief(services, each) for each in services.states.several(own)]
 
 
-@router.get("/{state}")
 def show(state: str, services: ServicesDep) -> dict[str, Any]:
     """A state with its versions, the newest first."""
     found = services.states.settled(state)
@@ -40,7 +36,6 @@ def show(state: str, services: ServicesDep) -> dict[str, Any]:
     return {**_brief(services, found), "versions": versions}
 
 
-@router.get("/{state}/manifest")
 def manifest(state: str, services: ServicesDep, version: Count | None = None) -> Response:
     """The current entries, or those of a version, in the order of creation. ``mtime_ns`` is that of
     the stored content, 0 if it is missing."""
@@ -50,7 +45,6 @@ def manifest(state: str, services: ServicesDep, version: Count | None = None) ->
     return Response(json.dumps(_files(found, entries)), media_type="application/json")
 
 
-@router.post("/{state}/restore")
 def restore(state: str, wanted: Wanted, services: ServicesDep, who: Who) -> dict[str, Any]:
     """Restore a version as the newest. For admins and the submitter of the last job that had the
     state."""
@@ -60,7 +54,6 @@ def restore(state: str, wanted: Wanted, services: ServicesDep, who: Who) -> dict
     return show(state, services)
 
 
-@router.delete("/{state}")
 def delete(state: str, services: ServicesDep, who: Who) -> dict[str, Any]:
     """Delete a state with all its versions. For admins; a job's own state also for its
     submitter."""

@@ -1,0 +1,93 @@
+"""The description of people's routes, in the format of OpenAPI."""
+
+from __future__ import annotations
+
+import inspect
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Any, get_args, get_type_hints
+
+from pydantic import BaseModel, TypeAdapter
+from starlette.responses import Response
+from starlette.routing import compile_path
+
+from allranks.server.arguments import REQUIRED, Argument, Signature, Source
+from allranks.server.people.application import Endpoint
+from allranks.version import __version__
+
+_JSON = "application/json"
+_ERROR = {"description": "An error: JSON with `error`, `message`, `where` and `hint`"}
+_REFERENCE = "#/components/schemas/{model}"
+
+# Schemas that others refer to, by name.
+Shared = dict[str, Any]
+
+
+def description(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
+    """All routes with their arguments and answers. Imports the modules of all routes."""
+    paths: dict[str, dict[str, Any]] = defaultdict(dict)
+    shared: Shared = {}
+    for each in endpoints:
+        path = compile_path(each.row.path)[1]  # without the types of its parameters
+        paths[path][each.row.method.lower()] = _operation(each, shared)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "allranks", "version": __version__},
+        "paths": paths,
+        "components": {"schemas": shared},
+    }
+
+
+def _operation(endpoint: Endpoint, shared: Shared) -> dict[str, Any]:
+    function = endpoint.signature.function
+    arguments = [*_flat(endpoint.signature)]
+    told: dict[str, Any] = {
+        "summary": function.__name__.replace("_", " "),
+        "operationId": endpoint.row.address.replace(" ", "_"),
+        "parameters": [*_parameters(endpoint.row.path, arguments, shared)],
+        "responses": {str(endpoint.row.status): _answer(function, shared), "default": _ERROR},
+    }
+    if text := inspect.getdoc(function):
+        told["description"] = text
+    for each in arguments:
+        if each.source is Source.BODY:
+            content = {_JSON: {"schema": _schema(each.type, shared)}}
+            told["requestBody"] = {"required": each.default is REQUIRED, "content": content}
+    return told
+
+
+def _flat(signature: Signature) -> Iterator[Argument]:
+    """The arguments of a function, and of those that make some of them."""
+    for each in signature.arguments:
+        if each.given is not None:
+            yield from _flat(each.given)
+        else:
+            yield each
+
+
+def _parameters(
+    path: str, arguments: Iterable[Argument], shared: Shared
+) -> Iterator[dict[str, Any]]:
+    for name in compile_path(path)[2]:
+        yield {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+    for each in arguments:
+        if each.source is Source.QUERY:
+            required, schema = each.default is REQUIRED, _schema(each.type, shared)
+            yield {"name": each.name, "in": "query", "required": required, "schema": schema}
+        elif each.source is Source.WHOLE_QUERY:
+            model: type[BaseModel] = get_args(each.type)[0]
+            for name, schema in model.model_json_schema()["properties"].items():
+                yield {"name": name, "in": "query", "required": False, "schema": schema}
+
+
+def _answer(function: Any, shared: Shared) -> dict[str, Any]:
+    found = get_type_hints(function, include_extras=True)["return"]
+    if isinstance(found, type) and issubclass(found, Response | type(None)):
+        return {"description": "Done"}
+    return {"description": "JSON", "content": {_JSON: {"schema": _schema(found, shared)}}}
+
+
+def _schema(hint: Any, shared: Shared) -> dict[str, Any]:
+    found = TypeAdapter(hint).json_schema(ref_template=_REFERENCE)
+    shared |= found.pop("$defs", {})
+    return found

@@ -1,0 +1,135 @@
+"""All of people's routes: address, least role, and the function that answers.
+
+The module of a function, below `routes`, is imported with the first request that needs it. Of two
+routes that match an address, the first one counts.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from allranks.server.auth.roles import Role
+
+PREFIX = "/api/v1"
+_R, _M, _A = Role.READER, Role.MEMBER, Role.ADMIN
+
+
+class Row(NamedTuple):
+    """``address``: method, and path below `PREFIX`. ``status``: that of an answer without error."""
+
+    address: str
+    role: Role
+    function: str
+    status: int = 200
+
+    @property
+    def method(self) -> str:
+        return self.address.partition(" ")[0]
+
+    @property
+    def path(self) -> str:
+        return PREFIX + self.address.partition(" ")[2]
+
+
+ROUTES = (
+    Row("GET /server", _R, "jobs:server"),
+    Row("POST /server/stop", _A, "jobs:stop"),
+    Row("PUT /server/front", _A, "jobs:front"),
+    Row("POST /jobs", _M, "jobs:create", 201),
+    Row("POST /jobs/list", _M, "jobs:create_list", 201),
+    Row("GET /jobs/{name}", _R, "jobs:show"),
+    Row("GET /jobs/{name}/explanation", _R, "jobs:explanation"),
+    Row("GET /jobs/{name}/plan", _R, "jobs:show_plan"),
+    Row("GET /jobs/{name}/events", _R, "jobs:events"),
+    Row("POST /jobs/{name}/cancel", _M, "jobs:cancel"),  # own jobs only: see `require_own`
+    Row("POST /jobs/{name}/preempt", _M, "jobs:preempt"),  # as above
+    Row("POST /jobs/{name}/kill", _M, "jobs:kill"),  # as above
+    Row("POST /jobs/{name}/restart", _M, "jobs:restart", 201),  # as above
+    Row("GET /jobs/{name}/wait", _R, "jobs:wait"),
+    Row("POST /jobs/{name}/stream", _R, "jobs:stream"),
+    Row("POST /blobs/missing", _M, "jobs:missing"),
+    Row("POST /blobs/discard", _M, "jobs:discard", 204),
+    Row("PUT /blobs/{digest}", _M, "jobs:blob", 204),
+    Row("GET /jobs", _R, "job_history:list_jobs"),
+    Row("GET /changes", _R, "job_history:changes"),
+    Row("GET /resolve", _R, "job_history:name_of"),
+    Row("GET /compare", _R, "job_history:compare"),
+    Row("PATCH /jobs/{name}", _M, "job_history:change"),  # own jobs only: see `require_own`
+    Row("DELETE /jobs/{name}", _M, "job_history:delete"),  # as above
+    Row("GET /jobs/{name}/files", _R, "job_files:files"),
+    Row("GET /jobs/{name}/links", _R, "job_files:links"),
+    Row("GET /jobs/{name}/files/{_:rest}", _R, "job_files:file"),
+    Row("GET /models/{reference}/files/{_:rest}", _R, "job_files:file"),
+    Row("GET /states/{state}/files/{_:rest}", _R, "job_files:file"),
+    Row("POST /jobs/{name}/bundle", _R, "job_files:bundle"),
+    Row("POST /models/{reference}/bundle", _R, "job_files:bundle"),
+    Row("POST /states/{state}/bundle", _R, "job_files:bundle"),
+    Row("GET /jobs/{name}/checksums/{_:rest}", _R, "job_files:checksum"),
+    Row("GET /models/{reference}/checksums/{_:rest}", _R, "job_files:checksum"),
+    Row("GET /states/{state}/checksums/{_:rest}", _R, "job_files:checksum"),
+    Row("GET /jobs/{name}/code", _R, "job_code:files"),
+    Row("GET /jobs/{name}/code/{_:rest}", _R, "job_code:file"),
+    Row("POST /jobs/{name}/stacks", _R, "stacks:stacks"),
+    Row("GET /jobs/{name}/metrics", _R, "metrics:metrics"),
+    Row("GET /jobs/{name}/metrics/summary", _R, "metrics:summary"),
+    Row("POST /jobs/{name}/metrics/follow", _R, "metrics:follow"),
+    Row("GET /jobs/{name}/resources", _R, "metrics:resources"),
+    Row("GET /top", _R, "metrics:top"),
+    Row("GET /computes", _R, "computes:list_computes"),
+    Row("POST /computes", _A, "computes:create", 201),
+    Row("PATCH /computes/{name}", _A, "computes:update"),
+    Row("DELETE /computes/{name}", _A, "computes:delete"),
+    Row("PUT /computes/default", _A, "computes:set_default", 204),
+    Row("PUT /computes/map", _A, "computes:stand_for", 204),
+    Row("GET /computes/{name}", _R, "computes:show"),
+    Row("GET /instances/map", _R, "instance_types:show_map"),
+    Row("PUT /instances/map", _A, "instance_types:change_map", 204),
+    Row("GET /environments", _R, "assets.environments:list_environments"),
+    Row("POST /environments", _M, "assets.environments:create", 201),
+    Row("GET /environments/map", _R, "assets.environments:show_map"),
+    Row("PUT /environments/map", _A, "assets.environments:change_map", 204),
+    Row("POST /environments/recipe", _R, "assets.environments:show_recipe"),
+    Row("GET /environments/{reference}", _R, "assets.environments:show"),
+    Row("DELETE /environments/{reference}", _A, "assets.environments:delete"),
+    Row("POST /environments/{reference}/clone", _M, "assets.environments:clone", 201),
+    Row("PUT /environments/{reference}/labels", _M, "assets.environments:label"),
+    Row("GET /components", _R, "assets.components:list_components"),
+    Row("POST /components", _M, "assets.components:create", 201),
+    Row("GET /components/{reference}", _R, "assets.components:show"),
+    Row("DELETE /components/{reference}", _A, "assets.components:delete"),
+    Row("PUT /components/{reference}/labels", _M, "assets.components:label"),
+    Row("GET /schedules", _R, "schedules:list_schedules"),
+    Row("POST /schedules", _M, "schedules:create", 201),
+    Row("GET /schedules/{name}", _R, "schedules:show"),
+    Row("POST /schedules/{name}/pause", _M, "schedules:pause"),
+    Row("POST /schedules/{name}/resume", _M, "schedules:resume"),
+    Row("DELETE /schedules/{name}", _M, "schedules:delete"),
+    Row("GET /datastores", _R, "assets.data:list_datastores"),
+    Row("POST /datastores", _A, "assets.data:create_datastore", 201),
+    Row("GET /datastores/{name}", _R, "assets.data:show_datastore"),
+    Row("DELETE /datastores/{name}", _A, "assets.data:delete_datastore"),
+    Row("GET /data", _R, "assets.data:list_data"),
+    Row("POST /data", _M, "assets.data:create_data", 201),
+    Row("GET /data/map", _R, "assets.data:show_map"),
+    Row("PUT /data/map", _A, "assets.data:change_map", 204),
+    Row("GET /data/{reference}", _R, "assets.data:show_data"),
+    Row("DELETE /data/{reference}", _A, "assets.data:delete_data"),
+    Row("PUT /data/{reference}/labels", _M, "assets.data:label_data"),
+    Row("GET /models", _R, "assets.models:list_models"),
+    Row("POST /models", _M, "assets.models:register", 201),
+    Row("GET /models/{reference}", _R, "assets.models:show"),
+    Row("DELETE /models/{reference}", _A, "assets.models:delete"),
+    Row("PUT /models/{reference}/labels", _M, "assets.models:label"),
+    Row("GET /models/{reference}/manifest", _R, "assets.models:manifest"),
+    Row("GET /states", _R, "assets.state:list_states"),
+    Row("GET /states/{state}", _R, "assets.state:show"),
+    Row("GET /states/{state}/manifest", _R, "assets.state:manifest"),
+    Row("POST /states/{state}/restore", _M, "assets.state:restore"),  # if their own job had it last
+    Row(
+        "DELETE /states/{state}", _M, "assets.state:delete"
+    ),  # of their own jobs; named states: admins
+    Row("POST /gc", _A, "gc:clear"),
+    Row("GET /tokens", _A, "tokens:list_tokens"),
+    Row("POST /tokens", _A, "tokens:create", 201),
+    Row("DELETE /tokens/{name}", _A, "tokens:revoke", 204),
+)
