@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import json
 import logging
 import os
@@ -16,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from allranks import file_locks, settings
 from allranks.errors import AllranksError, Conflict, ServerError
-from allranks.server.auth.identity import Auth
 from allranks.server.http.connection_limit import Listener, free_port
 from allranks.settings import Home
 from allranks.version import __version__
@@ -78,12 +78,16 @@ def serve(home: Home, port: int | None = None, ready_fd: int | None = None) -> N
 
 def _serve(home: Home, port: int | None, ready_fd: int | None, held: ServerLock | None) -> None:
     listening = _listen(home, port)
+    # Imported after the port is bound: requests of waiting commands queue in its backlog. What is
+    # imported stays, and garbage collections would go through it again and again: a sixth of the
+    # start, and with hundreds of agents a fifth of all work. `app` exempts it and enables them.
+    gc.disable()
+    from allranks.server.auth.identity import Auth  # lazy: see above
+
     url = f"http://127.0.0.1:{listening.getsockname()[1]}"
     Auth(home)  # creates the token before the server can be found
     _write(home, listening)
 
-    # Imported after the port is bound: requests of waiting commands queue in its backlog during
-    # the second that the imports take.
     from allranks.server.app import create_app  # lazy: see above
     from allranks.server.http.agents_listener import config  # lazy: imports uvicorn
     from allranks.server.http.sleeping_server import SleepingServer  # lazy: imports uvicorn

@@ -125,10 +125,10 @@ def create_app(
 
 
 def _spare_collector() -> None:
-    """Exempt what was imported from garbage collections, which would go through it again and again:
-    with hundreds of agents that is a fifth of all work."""
+    """Exempt what was imported from garbage collections, and enable these: see `__main__`."""
     gc_module.collect()
     gc_module.freeze()
+    gc_module.enable()
 
 
 async def _stop(services: Services, *others: ScheduleLoop | Parents | UiProxy) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from allranks.errors import Problem, SpecError
 from allranks.spec.fields.problems import nearest, placed
 from allranks.spec.job import CommandJob
-from allranks.spec.job_parts import snake
+from allranks.spec.job_type import job_type
 from allranks.spec.pipeline.job import PipelineJob
 from allranks.spec.sweep.job import SweepJob
 
@@ -19,15 +18,6 @@ TYPES: Mapping[str, type[AnyJob]] = {
     "sweep": SweepJob,
     "pipeline": PipelineJob,
 }
-_SCHEMA = re.compile(r"(command|sweep|pipeline)Job", re.IGNORECASE)
-
-
-def job_type(data: Mapping[str, Any]) -> str:
-    """The type of a job's data; `command` by default."""
-    if data.get("type") is not None:
-        return str(snake(data["type"]))
-    schema = _SCHEMA.search(str(data.get("$schema") or "").replace("_", ""))
-    return schema[1].lower() if schema else "command"
 
 
 def parse_any(

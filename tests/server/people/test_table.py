@@ -4,7 +4,7 @@ import inspect
 
 import pytest
 
-from allranks.server.people.application import Endpoint
+from allranks.server.people.endpoint import Endpoint
 from allranks.server.people.openapi import description
 from allranks.server.people.table import ROUTES
 

@@ -26,6 +26,7 @@ from allranks.server.storage import garbage_collection, inventory
 from allranks.server.storage.garbage_collection import GarbageCollection, Options, Report
 from allranks.settings import Home, make
 from allranks.store.database import open_database
+from allranks.store.files.trees import GOING
 from allranks.store.jobs.records import Records
 
 OLD = time.time() - 40 * 86400
@@ -284,7 +285,7 @@ def test_broken_off_in_the_middle_it_goes_on_the_next_time(house, monkeypatch):
         with pytest.raises(Killed):
             house.clear(jobs=True)
     (left,) = house.home.jobs.iterdir()
-    assert left.name.startswith(inventory.GOING)
+    assert left.name.startswith(GOING)
     assert [str(each.kind) for each in house.clear(dry_run=True).items] == [
         "half removed",
         "environments",

@@ -24,7 +24,7 @@ from allranks.server.assets.read_only_home import (
 from allranks.server.parents.pipeline.create import pipeline_plan
 from allranks.server.parents.sweep.create import trial_plan
 from allranks.server.submission.submit import Submission, plan
-from allranks.spec.any_job import job_type
+from allranks.spec.job_type import job_type
 
 
 def dry_run(

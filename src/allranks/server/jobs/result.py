@@ -4,60 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from allranks.plan.attempt_end import Failure
-from allranks.plan.diagnosis.causes import TABLE, Cause
-from allranks.plan.diagnosis.explain import Explanation, as_json
-from allranks.plan.distributions import topology
-from allranks.plan.lifecycle import decide, pending_reason
-from allranks.server.jobs.explain import explanation_of
+from allranks.plan.lifecycle import decide
 from allranks.settings import Home
-from allranks.statuses import VERDICTS, Blame, JobStatus, Reason, Verdict
+from allranks.statuses import VERDICTS, JobStatus, Reason
 from allranks.store.jobs.job_rows import JobRow
 from allranks.store.jobs.records import Records
-
-# Reasons where a rank itself failed.
-_BY_RANKS = (Reason.RANK_EXITED, Reason.RANK_KILLED, Reason.OUT_OF_MEMORY, Reason.PEER_FAILED)
 
 
 def result_of(row: JobRow, records: Records, home: Home) -> dict[str, Any]:
     """How the job ended, as the FINISHED event records it and ``job show`` prints it."""
     failure = decide.outcome(row.record)
-    verdict = VERDICTS[failure.reason]
+    outcome = VERDICTS[failure.reason].outcome
     code = 0 if failure.reason is Reason.DONE else failure.code
-    if verdict.outcome is JobStatus.COMPLETED:
-        return {"status": verdict.outcome, "exit_code": code, "error": None}
-    why = explanation_of(row, records, home) if verdict.outcome is JobStatus.FAILED else None
-    error = {
-        "reason": failure.reason,
-        "blame": Blame.INFRASTRUCTURE if failure.passing else verdict.blame,
-        "message": _sentence(row, failure, verdict.sentence),
-        "hint": _hint(row, failure, verdict, why),
-        "node": failure.node,
-        "rank": failure.rank,
-        **(as_json(why) if why is not None else {}),
-    }
-    return {"status": verdict.outcome, "exit_code": code, "error": error}
+    if outcome is JobStatus.COMPLETED:
+        return {"status": outcome, "exit_code": code, "error": None}
+    from allranks.server.jobs.failure import error_of  # lazy: many servers see no failure
 
-
-def _hint(row: JobRow, failure: Failure, verdict: Verdict, why: Explanation | None) -> str:
-    """The hint: the fix of the cause, then the general hint of the reason."""
-    text = verdict.hint if failure.rank is not None else verdict.hint.replace(" --rank {rank}", "")
-    general = text.format(job=row.name, rank=failure.rank)
-    if failure.reason is Reason.SETUP_FAILED and failure.hint:
-        return failure.hint
-    own = failure.hint
-    cause = why.cause if why is not None and failure.reason in _BY_RANKS else Cause.UNKNOWN
-    unclear = cause is Cause.UNKNOWN or TABLE[cause].echo
-    if not own and unclear and topology.together(row.plan.task):
-        own = pending_reason.left_early(row.record, failure.at)
-    if not own and cause is not Cause.UNKNOWN and why is not None:
-        own = why.fix
-    return f"{own}; {general}" if own else general
-
-
-def _sentence(row: JobRow, failure: Failure, sentence: str) -> str:
-    if failure.reason is Reason.NODE_LOST and failure.node is not None:
-        place = row.record.nodes[failure.node].place
-        host = f" ({place.host})" if place is not None and row.plan.server_address else ""
-        return f"node {failure.node}{host} was lost: {failure.message}"
-    return failure.message or sentence
+    error = error_of(row, failure, records, home)
+    return {"status": outcome, "exit_code": code, "error": error}

@@ -7,7 +7,6 @@ import logging
 from collections.abc import Iterable
 from pathlib import Path
 
-from allranks.agent.monitoring.attempt_reports import FEEDS
 from allranks.agent.transport import outbox
 from allranks.engines.base import GangStatus
 from allranks.plan.distributions.topology import log_name, ranks_of, world
@@ -24,6 +23,8 @@ log = logging.getLogger("allranks.salvage")
 
 def collect(home: Home, records: Records, points: Points, row: JobRow, node: int) -> None:
     """Add the events, logs and points of ``node`` that the record lacks. Idempotent."""
+    from allranks.agent.monitoring.attempt_reports import FEEDS  # lazy: few agents die
+
     folder = home.nodes / f"{row.name}.{row.record.launch}" / str(node)
     logs = Logs(home.jobs / row.name)
     for attempt in range(1, row.record.attempt + 1):

@@ -9,9 +9,7 @@ import time
 
 from allranks.server.dependencies import Services
 from allranks.server.parents.controller import Controller
-from allranks.server.parents.pipeline.controller import Pipeline
-from allranks.server.parents.sweep.controller import Sweep
-from allranks.store.jobs.job_rows import COMMAND
+from allranks.store.jobs.job_rows import COMMAND, JobRow
 
 log = logging.getLogger("allranks.parents")
 
@@ -62,12 +60,20 @@ class Parents:
         try:
             controller = self._live.setdefault(name, None)
             if controller is None:
-                row = self._services.records.get(name)
-                kind = Sweep if row.type == "sweep" else Pipeline
-                controller = self._live[name] = kind(row, self._services)
+                controller = self._controller(self._services.records.get(name))
+                self._live[name] = controller
             if not controller.advance():
                 del self._live[name]
         except Exception:
             # A full disk, a locked database: the record is unchanged, the next tick tries again.
             log.exception("%s: failed; retrying at the next tick", name)
             time.sleep(self._services.clocks.tick)
+
+    def _controller(self, row: JobRow) -> Controller:
+        if row.type == "sweep":
+            from allranks.server.parents.sweep.controller import Sweep  # lazy: few jobs are sweeps
+
+            return Sweep(row, self._services)
+        from allranks.server.parents.pipeline.controller import Pipeline  # lazy: as above
+
+        return Pipeline(row, self._services)

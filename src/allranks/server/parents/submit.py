@@ -6,7 +6,8 @@ from allranks.server.dependencies import Services
 from allranks.server.parents.pipeline.create import create_pipeline
 from allranks.server.parents.sweep.create import create_sweep, unused_parameters
 from allranks.server.submission.submit import Submission, notes
-from allranks.spec.any_job import job_type, parse_any
+from allranks.spec.any_job import parse_any
+from allranks.spec.job_type import job_type
 from allranks.spec.sweep.job import SweepJob
 from allranks.store.jobs.job_rows import JobRow
 

@@ -6,8 +6,6 @@ from typing import Any
 
 from allranks.server.dependencies import Services
 from allranks.server.jobs import view
-from allranks.server.parents.pipeline.view import pipeline
-from allranks.server.parents.sweep.view import sweep
 from allranks.store.jobs.job_rows import COMMAND, JobRow
 
 
@@ -16,6 +14,8 @@ def job(row: JobRow, services: Services, *, summary: bool = False) -> dict[str, 
     a second."""
     shown = view.job(row, services.home, services.annotations.of(row.id))
     if row.type == "pipeline":
+        from allranks.server.parents.pipeline.view import pipeline  # lazy: most jobs are none
+
         return {**shown, **pipeline(row, services)}
     best = services.records.answering(row.name)
     answer = {} if best is row else {"outputs": view.outputs(best)}
@@ -23,5 +23,7 @@ def job(row: JobRow, services: Services, *, summary: bool = False) -> dict[str, 
     shown |= {**answer, "reused": reused, "not_reused": row.notes.get("not_reused")}
     if row.type == COMMAND:
         return shown
+    from allranks.server.parents.sweep.view import sweep  # lazy: as above
+
     trials = services.records.get(reused) if reused else row
     return {**shown, **sweep(trials, services, summary=summary)}

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import compile_path
 
 from allranks.server.arguments import REQUIRED, Argument, Signature, Source
-from allranks.server.people.application import Endpoint
+from allranks.server.people.endpoint import Endpoint
 from allranks.version import __version__
 
 _JSON = "application/json"

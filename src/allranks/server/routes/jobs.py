@@ -22,22 +22,17 @@ from allranks.server.auth.roles import Who, require_own
 from allranks.server.dependencies import JsonBody, Services, ServicesDep
 from allranks.server.http.public_listener import PORT, PublicAddress
 from allranks.server.http.request_limits import Count
-from allranks.server.jobs import explain, view
+from allranks.server.jobs import view
 from allranks.server.jobs.stream import Wanted
 from allranks.server.jobs.view import submitter
 from allranks.server.parents import view as parents
-from allranks.server.parents.pipeline.view import explain_pipeline, explain_step
-from allranks.server.parents.resume import resume
-from allranks.server.parents.stream import follow_children
-from allranks.server.parents.submit import create_parent
 from allranks.server.routes.job_stream import follow, until_ended
 from allranks.server.routes.metrics import measured
 from allranks.server.routes.ui import page
 from allranks.server.submission import continuation
-from allranks.server.submission import restart as restarting
 from allranks.server.submission.submit import Submission, notes, submit, submit_all
-from allranks.spec.any_job import job_type
 from allranks.spec.job import parse
+from allranks.spec.job_type import job_type
 from allranks.statuses import TERMINAL, JobStatus
 from allranks.store.jobs.job_rows import COMMAND
 from allranks.version import __version__
@@ -90,6 +85,8 @@ def create(data: Annotated[Any, BODY], services: ServicesDep, who: Who) -> dict[
     """Submit a job. A refused job (400, 409, 422) leaves no trace."""
     made, after = Submission.load(data), None
     if job_type(made.spec) != COMMAND:
+        from allranks.server.parents.submit import create_parent  # lazy: most jobs are commands
+
         row, noted = create_parent(made, services, who.name)
         return {
             **parents.job(row, services),
@@ -147,6 +144,12 @@ def show(name: str, services: ServicesDep) -> dict[str, Any]:
 def explanation(name: str, services: ServicesDep) -> dict[str, Any]:
     """Why a job failed, in detail; of a pipeline, why each step ran or did not. Raises Conflict for
     another job that has not failed."""
+    from allranks.server.jobs import explain  # lazy: diagnosis and pipelines take long to import
+    from allranks.server.parents.pipeline.view import (  # lazy: as above
+        explain_pipeline,
+        explain_step,
+    )
+
     row = services.records.get(name)
     if row.type == "pipeline":
         return explain_pipeline(row, services)
@@ -234,6 +237,9 @@ def restart(
     """Run an ended job again as a new job, which continues from its outputs and state unless
     ``fresh``. ``data``: other code, and in ``set`` changes of the spec, each ``a.b=c``. A sweep
     continues itself; ``data`` may raise its ``limits``."""
+    from allranks.server.parents.resume import resume  # lazy: imports sweeps
+    from allranks.server.submission import restart as restarting  # lazy: imports YAML
+
     row = services.records.get(name)
     require_own(who, name, submitter(row.spec))
     overrides = data.pop("set", []) if isinstance(data, dict) else []
@@ -271,8 +277,13 @@ async def wait(
 def stream(name: str, services: ServicesDep, wanted: Wanted) -> Response:
     """The job's output and status as lines of JSON, until it ends."""
     parent = services.records.get(name).type != COMMAND
-    of_job = follow_children if parent else follow
-    lines: AsyncIterator[bytes] = of_job(services, name, wanted)
+    lines: AsyncIterator[bytes]
+    if parent:
+        from allranks.server.parents.stream import follow_children  # lazy: as in `create`
+
+        lines = follow_children(services, name, wanted)
+    else:
+        lines = follow(services, name, wanted)
     return StreamingResponse(lines, media_type="application/x-ndjson")
 
 

@@ -15,7 +15,7 @@ from allranks.server.parents.pipeline.create import pipeline_plan
 from allranks.server.parents.sweep.create import trial_plan
 from allranks.server.submission.submit import Submission, plan
 from allranks.server.timestamps import iso_time
-from allranks.spec.any_job import job_type
+from allranks.spec.job_type import job_type
 from allranks.spec.schedule import Schedule, parse_schedule
 from allranks.store.jobs.job_rows import snapshots
 from allranks.store.schedules import ScheduleRow

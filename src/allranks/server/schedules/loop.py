@@ -5,16 +5,17 @@ from __future__ import annotations
 import logging
 import threading
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from allranks.errors import AllranksError, Conflict
-from allranks.plan.schedule import Due, due, next_time
 from allranks.server.dependencies import Services
-from allranks.server.parents.submit import create_parent
-from allranks.server.schedules.create import parse
 from allranks.server.submission.submit import Submission, submit
-from allranks.spec.any_job import job_type
+from allranks.spec.job_type import job_type
 from allranks.store.jobs.job_rows import COMMAND
 from allranks.store.schedules import ScheduleRow
+
+if TYPE_CHECKING:
+    from allranks.plan.schedule import Due
 
 log = logging.getLogger("allranks.schedules")
 
@@ -71,6 +72,9 @@ class ScheduleLoop:
 
     def _take(self, row: ScheduleRow, now: datetime) -> None:
         """Submit the job of a schedule, and record the time that follows."""
+        from allranks.plan.schedule import due  # lazy: most homes have no schedules
+        from allranks.server.schedules.create import parse  # lazy: as above
+
         schedule = parse(row)
         planned = datetime.fromtimestamp(row.next_at or 0.0, UTC)
         created = datetime.fromtimestamp(row.created_at, UTC)
@@ -100,6 +104,8 @@ class ScheduleLoop:
             if job_type(spec) == COMMAND:
                 submit(made, self._services, row.created_by)
             else:
+                from allranks.server.parents.submit import create_parent  # lazy: as above
+
                 create_parent(made, self._services, row.created_by)
         except Conflict as error:
             if error.where != "name":
@@ -112,6 +118,9 @@ class ScheduleLoop:
 
 def resumed_at(row: ScheduleRow) -> float | None:
     """The next time of a schedule that is resumed now: times while it was paused do not count."""
+    from allranks.plan.schedule import next_time  # lazy: most homes have no schedules
+    from allranks.server.schedules.create import parse  # lazy: as above
+
     created = datetime.fromtimestamp(row.created_at, UTC)
     following = next_time(parse(row).trigger, datetime.now(UTC), created)
     return following.timestamp() if following else None

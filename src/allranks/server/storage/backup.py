@@ -18,11 +18,10 @@ from typing import NamedTuple
 from allranks.errors import Conflict, NotFound, UsageError
 from allranks.plan.progress import OnProgress, Progress
 from allranks.server.storage import backup_archive
-from allranks.server.storage.inventory import GOING
 from allranks.settings import Home, database, has_record
 from allranks.store import database_copy
 from allranks.store.files.state_folders import CONTENT, HEAD, NAMED, OF_JOBS, VERSIONS, State
-from allranks.store.files.trees import TEMPORARY_PREFIX
+from allranks.store.files.trees import GOING, TEMPORARY_PREFIX
 from allranks.version import __version__
 
 # MLflow's database, in its folder.

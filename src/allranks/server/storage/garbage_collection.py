@@ -22,9 +22,10 @@ from allranks import file_locks
 from allranks.agent.data import cache
 from allranks.plan.data.retention import Found, Job, Kind, goes, kept, needs
 from allranks.server.storage import inventory
-from allranks.server.storage.inventory import GOING, LOOKS, Look
+from allranks.server.storage.inventory import LOOKS, Look
 from allranks.settings import Home
 from allranks.store.files.blobs import Blobs
+from allranks.store.files.trees import GOING
 from allranks.store.jobs.records import Records
 
 

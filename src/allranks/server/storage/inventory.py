@@ -24,11 +24,9 @@ from allranks.server.assets.data_locations import referred
 from allranks.settings import Home
 from allranks.store.files.state_folders import INCOMING as PIECES
 from allranks.store.files.state_folders import NAMED, OF_JOBS
-from allranks.store.files.trees import TEMPORARY_PREFIX
+from allranks.store.files.trees import GOING, TEMPORARY_PREFIX
 from allranks.store.jobs.job_rows import Uses
 
-# The prefix of folders that are being deleted, renamed beside their old path.
-GOING = ".going-"
 _ENVIRONMENT = re.compile(r"(?P<recipe>[0-9a-f]{24})(-[0-9a-f]{8})?(?P<rest>\..*)?")
 # The depth to search for recent changes in unfinished folders.
 _DEPTH = 5

@@ -24,9 +24,8 @@ from allranks.errors import Conflict
 from allranks.plan.job.continuation import Carried, File, carryover, files_of_state
 from allranks.plan.plan import Task
 from allranks.server.dependencies import Services
-from allranks.server.storage.inventory import GOING
 from allranks.statuses import TERMINAL
-from allranks.store.files.trees import TEMPORARY_PREFIX, copy_contents
+from allranks.store.files.trees import GOING, TEMPORARY_PREFIX, copy_contents
 from allranks.store.jobs.job_rows import JobRow
 
 

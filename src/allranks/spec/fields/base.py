@@ -47,6 +47,8 @@ class Part(_Base):
         populate_by_name=True,
         validate_assignment=True,
         revalidate_instances="always",
+        # Most parts are only built into the validator of a whole job: none of their own at import.
+        defer_build=True,
     )
 
 

@@ -12,10 +12,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, get_args
 
 from allranks.errors import Problem, SpecError
-from allranks.spec.any_job import TYPES, job_type
+from allranks.spec.any_job import TYPES
 from allranks.spec.fields.problems import nearest
 from allranks.spec.job import READ_ONLY, CommandJob
 from allranks.spec.job_parts import Distribution, snake
+from allranks.spec.job_type import job_type
 from allranks.spec.shell.expressions import references
 
 # The singular, and the variables through which a script or command reads one.

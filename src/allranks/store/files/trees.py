@@ -21,6 +21,8 @@ from allranks.errors import Conflict, NotFound, UsageError
 from allranks.plan.data.model_flavor import belongs_to
 
 TEMPORARY_PREFIX = ".coming-"
+# The prefix of folders that are being deleted, renamed beside their old path.
+GOING = ".going-"
 _MANIFEST, _FILES = "manifest.json", "files"
 _PLAIN_FILES_HINT = (
     "a model consists of regular files: use another path, or replace links by copies"
