@@ -5,15 +5,18 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from allranks.engines.base import MARKER, Handle
 from allranks.engines.local.capacity import Capacity
 from allranks.engines.local.end_gang import end_gang, marked
 from allranks.engines.local.engine import LocalEngine
+from allranks.engines.local.fork_server import ForkServer
 from allranks.errors import Refused
 from allranks.plan.plan import Gang
 from allranks.statuses import GangState
@@ -46,6 +49,21 @@ def environ(pid: int) -> str:
 
 def seen(engine: LocalEngine, one: Gang):
     return engine.poll([Handle(one.key)])[one.key]
+
+
+@pytest.mark.medium
+def test_the_nursery_is_started_once_before_the_first_agent(tmp_path):
+    nursery = ForkServer(tmp_path / "warm")
+    threads = [threading.Thread(target=nursery.start) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    children = psutil.Process().children()
+    mine = [each for each in children if "allranks.agent.fork_server" in each.cmdline()]
+    nursery.close()
+    assert len(mine) == 1
+    assert not mine[0].is_running()
 
 
 @pytest.mark.parametrize(

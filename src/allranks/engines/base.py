@@ -111,6 +111,8 @@ class Kind(NamedTuple):
     machine have it; the nodes of all others reach the server through the agents' door.
     ``spot``: options of which at least one must be set for spot jobs to be treated differently;
     None if they never are. ``gpus`` returns the GPUs per node that options alone request, or None.
+    ``prepare`` starts what the first gang would wait for, while a job is submitted; idempotent,
+    thread-safe, and raises nothing.
     ``setup`` returns what an administrator applies for a namespace, if there is such a text.
     ``images``: every node runs in an image, the job's own or that of the option ``image``.
     """
@@ -124,6 +126,7 @@ class Kind(NamedTuple):
     gpus: Callable[[Mapping[str, Any]], int | None] = lambda options: None
     images: bool = False
     setup: Callable[[str], str] | None = None
+    prepare: Callable[[Any], None] | None = None
 
     @property
     def remote(self) -> bool:

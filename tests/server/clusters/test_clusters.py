@@ -37,3 +37,15 @@ def test_the_commands_of_a_hint_are_safe_to_paste(tmp_path: Path, name: str) -> 
     hint = hint_of(tmp_path, name)
     assert shlex.quote(name) in hint
     assert ("compute map" in hint) == ("=" not in name)
+
+
+def test_a_job_that_is_about_to_come_lets_its_engine_prepare(tmp_path: Path) -> None:
+    prepared: list[object] = []
+    kind = FAKE._replace(make=lambda home, options: "engine", prepare=prepared.append)
+    clusters = Clusters(Home(tmp_path), None, {"fake": kind})
+    clusters.prepare(None)
+    clusters.prepare("azureml:fake")
+    assert prepared == ["engine", "engine"]
+    for wrong in ("none-such", 7, {}):
+        clusters.prepare(wrong)  # the submission refuses it
+    Clusters(Home(tmp_path), None, {"fake": FAKE}).prepare("fake")

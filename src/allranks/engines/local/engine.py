@@ -89,6 +89,9 @@ class LocalEngine:
                 self._load(each)
         return self._known
 
+    def prepare(self) -> None:
+        self._nursery.start()
+
     def admit(self, gang: Gang) -> None:
         if gang.options:
             raise Refused(
@@ -373,6 +376,7 @@ KIND = Kind(
     _make,
     lambda home: _make(home, {}).stop_all(),
     spot=(),
+    prepare=lambda engine: engine.prepare(),
 )
 
 

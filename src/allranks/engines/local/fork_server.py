@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -9,6 +10,7 @@ import resource
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -28,6 +30,12 @@ class ForkServer:
         self._socket: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._codes: dict[int, int] = {}
+        self._starting = threading.Lock()
+
+    def start(self) -> None:
+        """Start the process now, if it can be started. Thread-safe."""
+        with contextlib.suppress(OSError):
+            self._connect()
 
     def fork(self, env: Mapping[str, str], cwd: str, lock: int, log: int) -> int:
         """Start an agent that holds ``lock`` and writes to ``log``. Return its keeper's process id.
@@ -62,8 +70,7 @@ class ForkServer:
         self._socket = self._process = None
 
     def _request(self, env: Mapping[str, str], cwd: str, lock: int, log: int) -> int:
-        if self._socket is None:
-            self._start()
+        self._connect()
         assert self._socket is not None
         message = json.dumps({"env": dict(env), "cwd": cwd}).encode()
         socket.send_fds(self._socket, [message], [lock, log])
@@ -87,6 +94,11 @@ class ForkServer:
         if "ended" in reply:
             self._codes[reply["ended"]] = reply["code"]
         return reply
+
+    def _connect(self) -> None:
+        with self._starting:
+            if self._socket is None:
+                self._start()
 
     def _start(self) -> None:
         ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -7,17 +7,18 @@ its compute is changed or deleted.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shlex
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from allranks.engines import options
 from allranks.engines.base import Kind, Target
 from allranks.engines.registry import KINDS
-from allranks.errors import Problem, SpecError
+from allranks.errors import AllranksError, Problem, SpecError
 from allranks.plan.plan import Plan
 from allranks.server.clusters.host_gpus import HostGpus
 from allranks.settings import Home
@@ -155,9 +156,16 @@ class Clusters:
                 self._engines[cluster] = made
             return self._engines[cluster]
 
-    def on_this_machine(self) -> Iterator[Cluster]:
-        """The clusters whose gangs run on this machine."""
-        return (Cluster(kind.name) for kind in self.kinds.values() if not kind.remote)
+    def prepare(self, name: Any) -> None:
+        """A job for that compute is about to be submitted: start what its gang would wait for."""
+        with contextlib.suppress(AllranksError):  # the submission reports it
+            compute = self.find(name if isinstance(name, str) else None)
+            if (prepare := self.kind(compute).prepare) is not None:
+                prepare(self.engine_of(compute))
+
+    def on_this_machine(self) -> list[Cluster]:
+        """The clusters whose gangs run on this machine: at most that of the first kind."""
+        return [] if self.kinds[self.first].remote else [Cluster(self.first)]
 
     def runs_here(self, plan: Plan) -> bool:
         return not self.kinds[plan.engine].remote

@@ -160,6 +160,7 @@ def submit(
     """Record and start a job; with ``after`` it starts from copies of that ended job's files, which
     are returned as well. ``child``: it is the child of another job. A refused job leaves no
     trace."""
+    services.clusters.prepare(submission.spec.get("compute"))
     spec, made = _planned(submission, services, by, known or services.environments)
     if after is not None:
         # Checked before anything is copied.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-import tarfile
 import threading
 from collections.abc import Iterator
 from functools import lru_cache
@@ -111,6 +110,8 @@ def _of_snapshot(blobs: Blobs, digest: str) -> str:
 
 def _members(file: IO[bytes]) -> Iterator[tuple[str, int, str]]:
     """The files of a snapshot's chunk, which has no end mark."""
+    import tarfile  # lazy: few requests read into code
+
     with tarfile.open(fileobj=file, mode="r:", ignore_zeros=True) as archive:
         for each in archive:
             content = f"-> {each.linkname}"

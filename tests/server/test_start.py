@@ -1,0 +1,41 @@
+"""What a server imports before its first answer."""
+
+import subprocess
+import sys
+
+import pytest
+
+# By what they cost: a cold `allranks run` waits for each of them.
+LIBRARIES = [
+    *("fastapi", "alembic", "cryptography", "yaml", "obstore", "jmespath", "cronsim", "jinja2"),
+    *("kubernetes", "mlflow", "optuna", "psycopg", "numpy", "httpx", "uv", "tarfile"),
+]
+OURS = [
+    *("engines.slurm", "engines.ray", "engines.kubernetes", "server.storage", "spec.yaml"),
+    *("server.parents.sweep", "server.parents.pipeline", "spec.sweep", "spec.pipeline"),
+    *("plan.diagnosis.explain", "plan.schedule", "plan.insights", "server.jobs.explain"),
+    *("server.jobs.failure", "server.people.openapi", "sdk", "cli", "agent.monitoring"),
+]
+START = "import allranks.server.__main__, allranks.server.app, allranks.server.http.sleeping_server"
+
+
+def imported(code: str) -> set[str]:
+    code += "; import sys; print(*sys.modules, sep='\\n')"
+    argv = [sys.executable, "-P", "-c", code]
+    return {*subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split()}
+
+
+@pytest.mark.medium
+def test_a_server_imports_no_routes_and_nothing_that_few_requests_need() -> None:
+    found = imported(START)
+    heavy = [*LIBRARIES, *(f"allranks.{name}" for name in OURS)]
+    assert [name for name in heavy if name in found] == []
+    routes = {name for name in found if name.startswith("allranks.server.routes.")}
+    assert routes == {"allranks.server.routes.mlflow", "allranks.server.routes.ui"}
+
+
+@pytest.mark.medium
+def test_nor_does_the_first_job() -> None:
+    found = imported(f"{START}; import allranks.server.routes.jobs")
+    heavy = [*LIBRARIES, *(f"allranks.{name}" for name in OURS)]
+    assert [name for name in heavy if name in found] == []
