@@ -45,7 +45,7 @@ SETTLED = (Reason.DONE, Reason.CANCELED, Reason.TIME_LIMIT)
 TWICE = Rules(nodes=2, max_attempts=2)
 RUNS = ("run", "serve", "going")
 HUNG = Failure(Reason.HANG, 0, 0)
-ALIVE = ("setup", "gate", *RUNS, "drain", "exited")
+ALIVE = ("setup", "gate", *RUNS, "drain", "done", "exited")
 
 
 class Say(NamedTuple):
@@ -59,7 +59,8 @@ class Say(NamedTuple):
 
 class Agent(NamedTuple):
     """What a node really does. ``off`` → setup → gate → run (→ serve) → drain → exited → bye, or
-    dead; ``going`` instead of run while it is taken away and its ranks have their grace.
+    dead; ``going`` instead of run while it is taken away and its ranks have their grace; ``done``
+    instead of drain on the only node of a job, which leaves without an order.
     ``order`` is what it fetched and has not looked at; ``lag`` how far its attempt is
     behind the job's; ``cut``: it can reach nobody, nor be reached; ``ghost``: it was cut off when
     its gang was ended, and lives on."""
@@ -343,7 +344,7 @@ class Model:
                 yield Edge(f"{name} cut off", self.tidy(job, self._put(world, i, cut=True)), False)
         if agent.cut:
             yield Edge(f"{name} heals", self.tidy(job, self._put(world, i, cut=False)))
-            if phase in ("gate", "exited", "drain"):
+            if phase in ("gate", "exited", "drain", "done"):
                 bye = self._say(
                     job, world, i, "bye", Say(Kind.BYE, agent.lag, at=self._now(job, world))
                 )
@@ -388,11 +389,9 @@ class Model:
         phase = agent.phase
         lag, now = agent.lag, self._now(job, world)
 
-        def ended(reason: Reason, label: str, fair: bool = True) -> Edge:
+        def ended(reason: Reason, label: str, fair: bool = True, to: str = "drain") -> Edge:
             say = Say(Kind.ENDED, lag, reason, now)
-            return Edge(
-                f"{name} {label}", self.tidy(job, self._say(job, world, i, "drain", say)), fair
-            )
+            return Edge(f"{name} {label}", self.tidy(job, self._say(job, world, i, to, say)), fair)
 
         def goes(to: str, kind: Kind, label: str) -> Edge:
             said = self._say(job, world, i, to, Say(kind, lag))
@@ -417,11 +416,17 @@ class Model:
             if self.services:
                 yield goes("serve", Kind.WORKED, "worked")
             else:
-                yield ended(Reason.DONE, "is done")
+                alone = self.nodes == 1
+                yield ended(Reason.DONE, "is done", to="done" if alone else "drain")
         if phase == "serve":
             yield ended(Reason.RANK_EXITED, "fails to serve", fair=False)
         if phase == "drain" and not agent.outbox and not agent.cut:
             yield goes("exited", Kind.DRAINED, "drained")
+
+        if phase == "done":  # nothing can follow: it leaves without an order
+            world = self._say(job, world, i, "bye", Say(Kind.DRAINED, lag))
+            bye = self._say(job, world, i, "bye", Say(Kind.BYE, lag, at=now))
+            yield Edge(f"{name} drained, and leaves", self.tidy(job, bye))
 
     def _obeys(self, job: Job, world: World, i: int, do: str, why: Any) -> Iterator[Edge]:
         """Orders that stand once given: to fetch one and look at it later is to fetch it later."""

@@ -8,9 +8,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from allranks.agent.transport.inbox import Inbox
-from allranks.agent.transport.link import LOOK, REDRAW, Feed, Link, ServerAddress, Tail, pause_after
+from allranks.agent.transport.link import LOOK, REDRAW, Link, ServerAddress, pause_after
 from allranks.agent.transport.outbox import Outbox, read
+from allranks.agent.transport.tails import Feed, Tail
 from allranks.events import Kind
+from allranks.statuses import Reason
 from tests.support import until
 
 
@@ -22,7 +24,9 @@ class Refusing(BaseHTTPRequestHandler):
     taken: dict[str, bytes]
     over: threading.Event
     logs: list[bytes]
+    requests: list[list[str]]
     slow = 0.0
+    room = True
 
     def do_GET(self):
         if self.over.wait(0.2):
@@ -34,12 +38,16 @@ class Refusing(BaseHTTPRequestHandler):
         if any(each["data"].get("doing") == "refused" for each in said):
             return self.answer({"error": "usage", "message": "no such text"}, 400)
         self.heard += said
+        self.requests.append([each["kind"] for each in said])
         return self.answer({"acknowledged": max(each["seq"] for each in said)})
 
     def do_PUT(self):
         feed, data = self.path.split("/")[-1].split("?")[0], self.body()
         if "/logs/" in self.path:
             time.sleep(self.slow)
+            if not self.room:
+                return self.answer({"error": "server", "message": "no room"}, 500)
+            self.requests.append(["log"])
             offset = int(self.path.rpartition("=")[2])
             self.logs.append(data)
             self.answer({"size": offset + len(data)})
@@ -48,6 +56,7 @@ class Refusing(BaseHTTPRequestHandler):
         else:
             self.taken[feed] = data
             self.answer({"size": len(data)})
+        return None
 
     def body(self):
         return self.rfile.read(int(self.headers["content-length"]))
@@ -66,7 +75,7 @@ class Refusing(BaseHTTPRequestHandler):
 @pytest.fixture
 def server():
     Refusing.heard, Refusing.taken, Refusing.over = [], {}, threading.Event()
-    Refusing.logs = []
+    Refusing.logs, Refusing.requests, Refusing.room = [], [], True
     with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as found:
         threading.Thread(target=found.serve_forever, daemon=True).start()
         yield found
@@ -166,4 +175,48 @@ def test_a_slow_server_is_asked_less_often(server, tmp_path, monkeypatch):
     assert len(Refusing.logs) <= 4  # each LOOK it would be 10 or so
     assert link.flush(patience=5.0)
     assert b"".join(Refusing.logs) == log.read_bytes()
+    outbox.close()
+
+
+def connected(server, outbox, log):
+    link = Link(ServerAddress(f"http://127.0.0.1:{server.server_port}", "t"), 0, outbox, Inbox())
+    link.follow(Tail(1, 0, log))
+    link.start()
+    return link
+
+
+@pytest.mark.medium
+def test_the_events_of_a_short_job_travel_together(server, tmp_path):
+    outbox, log = Outbox(tmp_path, 1, 0), tmp_path / "log"
+    log.write_bytes(b"said\n")
+    assert not outbox.say(Kind.HELLO, 1)
+    assert outbox.say(Kind.READY, 1)  # the gate waits for it
+    assert not outbox.say(Kind.STARTED, 1)
+    assert not outbox.say(Kind.RANK_ENDED, 1, rank=0, code=0)
+    assert outbox.say(Kind.ENDED, 1, reason=Reason.RANK_EXITED)  # the other nodes wait for it
+    assert not outbox.say(Kind.ENDED, 1, reason=Reason.DONE)
+    assert not outbox.say(Kind.DRAINED, 1)
+    assert not outbox.say(Kind.BYE, 1)
+    link = connected(server, outbox, log)
+    assert link.flush(patience=5.0)
+    kinds = ["hello", "ready", "started", "rank_ended", "ended", "ended", "drained", "bye"]
+    assert Refusing.requests == [["log"], kinds]
+    outbox.close()
+
+
+@pytest.mark.medium
+def test_drained_is_sent_after_the_logs(server, tmp_path):
+    outbox, log = Outbox(tmp_path, 1, 0), tmp_path / "log"
+    Refusing.room = False
+    log.write_bytes(b"said\n")
+    outbox.say(Kind.ENDED, 1, reason="RANK_EXITED")
+    outbox.say(Kind.DRAINED, 1)
+    outbox.say(Kind.BYE, 1)
+    link = connected(server, outbox, log)
+    link.wake()
+    assert not link.flush(patience=0.3)
+    assert Refusing.requests == [["ended"]]
+    Refusing.room = True
+    assert link.flush(patience=5.0)
+    assert Refusing.requests == [["ended"], ["log"], ["drained", "bye"]]
     outbox.close()

@@ -21,7 +21,7 @@ from allranks.agent.launch.start_ranks import Stage, with_sitecustomize
 from allranks.agent.lifecycle import collect_files, own_place
 from allranks.agent.lifecycle.attempt import Attempt, sentence
 from allranks.agent.lifecycle.phases import Preparation
-from allranks.agent.lifecycle.prepare import Work, collect, prepare
+from allranks.agent.lifecycle.prepare import Work, collect, command_of, prepare
 from allranks.agent.lifecycle.stop import Leave, Stopped
 from allranks.agent.lifecycle.upload import upload
 from allranks.agent.monitoring.attempt_reports import AttemptReports
@@ -41,7 +41,6 @@ from allranks.plan.environments.activation import is_made_for
 from allranks.plan.lifecycle.phases import Phase
 from allranks.plan.plan import Place, Task
 from allranks.settings import Clocks
-from allranks.spec.shell.expressions import fill_shell
 from allranks.statuses import Reason
 
 if TYPE_CHECKING:
@@ -94,8 +93,7 @@ class Agent:
         self._say(Kind.HELLO, pid=os.getpid())
         self._link.start()
         try:
-            while True:
-                self._one_attempt()
+            while not self._one_attempt():
                 self._attempt = self._next_attempt()
         except Leave:
             end_descendants()
@@ -109,7 +107,10 @@ class Agent:
             shutil.rmtree(self._where.folder, ignore_errors=True)
         return 0
 
-    def _one_attempt(self) -> None:
+    def _one_attempt(self) -> bool:
+        """Run one attempt. Return whether it is the last: if the only node of a job is done, the
+        job is, and the agent needs no order to leave."""
+        done = False
         folder = self._where.folder / f"attempt-{self._attempt}"
         held: list[socket.socket] = []
         room = data = warm = None
@@ -137,7 +138,7 @@ class Agent:
             self._say(Kind.READY, **place._asdict())
             order = self._wait_for_go()
             if order["do"] == "go":
-                self._run_ranks(work, folder, held, order, room, data, warm)
+                done = self._run_ranks(work, folder, held, order, room, data, warm)
             else:
                 self._ended(Reason(order["why"]), "")
         finally:
@@ -145,9 +146,11 @@ class Agent:
             for each in (room, data, warm):
                 if each is not None:
                     each.close()
-        if not self._link.flush(self._patience):
-            raise Leave
         self._say(Kind.DRAINED)
+        is_last = done and self._task.nodes == 1  # BYE travels with it
+        if not is_last and not self._link.flush(self._patience):
+            raise Leave
+        return is_last
 
     def _data(self, folder: Path) -> Transfers | None:
         """The transfers of the job's data, if any of it is in datastores."""
@@ -207,7 +210,7 @@ class Agent:
         try:
             where = warm_ranks.Where(self._where.folder, folder, work.folder)
             return warm_ranks.prepare(
-                self._task, self._command(work), env, where, self._or_stop, self._in.doing
+                self._task, command_of(self._task, work), env, where, self._or_stop, self._in.doing
             )
         except warm_start.Cold as why:
             self._cold(why)
@@ -285,7 +288,8 @@ class Agent:
         room: NodeContainer | None,
         data: Transfers | None,
         warm: WarmRanks | None,
-    ) -> None:
+    ) -> bool:
+        """Run the ranks to their end. Return whether all have done their work."""
         places = tuple(Place.load(each) for each in go["places"])
         self._network = networks(self._where.address, places)
         self._network |= mlflow_variables.variables(self._where, self._mlflow)
@@ -295,7 +299,7 @@ class Agent:
                 node=self._where.node,
                 folder=folder,
                 cwd=work.folder,
-                command=self._command(work),
+                command=command_of(self._task, work),
                 places=places,
                 held=held,
                 secret=self._secret,
@@ -331,6 +335,7 @@ class Agent:
             attempt.report_end()
         for note in reports.finish():
             self._say(Kind.NOTE, about="metrics", **note)
+        return attempt.reason is Reason.DONE
 
     def _secret(self) -> str:
         """The secret of this attempt, the same on all its nodes."""
@@ -351,11 +356,6 @@ class Agent:
         before = work.laid_out
         if note := collect_files.keep_and_describe(self._task, node, work.folder, before, until):
             self._say(Kind.NOTE, **note)
-
-    def _command(self, work: Work) -> str:
-        paths = {f"inputs.{each.name}" for each in self._task.inputs if each.text is None}
-        paths |= {f"outputs.{each.name}" for each in self._task.outputs}
-        return fill_shell(self._task.command, work.paths, paths)
 
     def _env(
         self, rank: Rank, work: Work, folder: Path, places: Sequence[Place], go: Order
@@ -381,8 +381,8 @@ class Agent:
         self._say(Kind.NOTE, message=message, **facts)
 
     def _say(self, kind: Kind, rank: int | None = None, **data: Any) -> None:
-        self._outbox.say(kind, self._attempt, rank=rank, **data)
-        self._link.wake()
+        if self._outbox.say(kind, self._attempt, rank=rank, **data):
+            self._link.wake()
 
     def _ended(self, reason: Reason, message: str, rank: int | None = None, **data: Any) -> None:
         self._say(Kind.ENDED, rank, reason=reason, message=message, **data)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import socket
 
-from allranks.agent.network import interfaces, ports
-from allranks.agent.transport.identity import AgentIdentity
+from allranks.agent.network import ports
+from allranks.agent.transport.identity import AgentIdentity, interface_to
 from allranks.plan.distributions import topology
 from allranks.plan.plan import Place, Task
 
@@ -20,6 +20,6 @@ def reserve_ports(task: Task, where: AgentIdentity) -> list[socket.socket]:
 
 def place(where: AgentIdentity, held: list[socket.socket]) -> Place:
     """Where the others find this node."""
-    interface = interfaces.interface(where.address, [])
+    interface = interface_to(where.address)
     name = "" if interface is None else interface.name
     return Place(where.address, os.uname().nodename, ports.numbers(held), name, where.cpus)

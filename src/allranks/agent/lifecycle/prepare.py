@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from allranks.agent.lifecycle.collect_files import Listing, listing
 from allranks.errors import AllranksError, NotFound
 from allranks.plan.plan import InputTask, OutputTask, Task
+from allranks.spec.shell.expressions import fill_shell
 
 # Folders of the working folder whose files belong to the job's record.
 COLLECTED = ("outputs", "logs")
@@ -56,6 +57,13 @@ def prepare(
         key = f"outputs.{output.name}"
         paths[key] = elsewhere.get(key) or _output(output)
     return Work(work, paths, began, {} if task.in_place else listing(work))
+
+
+def command_of(task: Task, work: Work) -> str:
+    """The command of the ranks, with the paths on this node."""
+    paths = {f"inputs.{each.name}" for each in task.inputs if each.text is None}
+    paths |= {f"outputs.{each.name}" for each in task.outputs}
+    return fill_shell(task.command, work.paths, paths)
 
 
 def collect(task: Task, work: Work) -> None:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from allranks.agent.monitoring.mlflow_files import MlflowFiles
 from allranks.agent.monitoring.monitor import Monitor, Sample
-from allranks.agent.transport.link import Feed, Link, Tail
+from allranks.agent.transport.link import Link
+from allranks.agent.transport.tails import Feed, Tail
 from allranks.plan.distributions.variables import LOGGED
 from allranks.plan.plan import Task
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -71,9 +72,16 @@ def with_site(base: Mapping[str, str]) -> Mapping[str, str]:
     return cluster_modules.laid_over(base, before, after)
 
 
+@lru_cache(maxsize=2)
+def interface_to(address: str, peers: tuple[str, ...] = ()) -> interfaces.Interface | None:
+    """As ``interfaces.interface``, looked up once. A node without peers asks at READY and at GO."""
+    return interfaces.interface(address, peers)
+
+
 def networks(address: str, places: Sequence[Place]) -> dict[str, str]:
     """Return the variables that select the interface and adapters for the ranks' libraries."""
-    interface = interfaces.interface(address, [place.address for place in places])
+    peers = tuple(place.address for place in places if place.address != address)
+    interface = interface_to(address, peers)
     # The variable lets a test simulate adapters.
     fabric = interfaces.fabric(Path(os.environ.get("ALLRANKS_SYS_CLASS", interfaces.SYS_CLASS)))
     same_names = len({place.interface for place in places}) == 1

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from allranks import clock
 from allranks.agent.transport.inbox import Inbox
 from allranks.agent.transport.outbox import Outbox
+from allranks.agent.transport.tails import PIECE, Feed, Tail
 from allranks.errors import AllranksError, NotFound, TooLarge, Unauthorized, Unreachable, UsageError
 from allranks.events import Event, Kind
 from allranks.http_client import MAILBOX, Client
@@ -34,8 +35,6 @@ AGAIN = 0.5
 # Minimum seconds between two pieces of a log without a line end: ranks redraw progress bars many
 # times a second.
 REDRAW = 0.5
-# Maximum bytes of a log in one request.
-PIECE = 1 << 20
 # Seconds for an answer, until the server's lease is known.
 _TIMEOUT = 15.0
 
@@ -62,48 +61,6 @@ def pause_after(seconds: float) -> float:
     return min(max(LOOK, _REST * seconds), _LONGEST_LOOK)
 
 
-class Tail:
-    """A rank's log, and how many bytes of it the server has."""
-
-    def __init__(self, attempt: int, rank: int, path: Path) -> None:
-        self.attempt, self.rank, self.path = attempt, rank, path
-        self.sent = 0
-        # Whether ``sent`` is confirmed: a restarted server may have a restored, older record.
-        self.sure = True
-        # When an unfinished line may be sent again, in time.monotonic().
-        self.due = 0.0
-
-    def rest(self) -> bytes:
-        """The next bytes to send; none if the job removed the file."""
-        try:
-            with self.path.open("rb") as file:
-                file.seek(self.sent)
-                return file.read(PIECE)
-        except OSError:
-            return b""
-
-
-class Feed(Tail):
-    """A file of points, one line per time, sent in whole lines of any length."""
-
-    def __init__(self, attempt: int, name: str, path: Path) -> None:
-        super().__init__(attempt, 0, path)
-        self.name = name
-        # The server's message if it refuses the points.
-        self.refused = ""
-
-    def rest(self) -> bytes:
-        try:
-            with self.path.open("rb") as file:
-                file.seek(self.sent)
-                piece = file.read(PIECE)
-                while piece and b"\n" not in piece and (more := file.read(PIECE)):
-                    piece += more
-        except OSError:
-            return b""
-        return piece[: piece.rfind(b"\n") + 1]
-
-
 class Link:
     """The connection to the server. ``attempt`` is the current one, or the one that was last
     ordered; ``stacks`` returns the stacks of the ranks; ``still`` is the next report on idle ranks
@@ -118,28 +75,31 @@ class Link:
         self._feeds: list[Feed] = []
         self._feed_at = 0.0
         self._last_answer = time.monotonic()
-        self._server = ""
+        self._server, self._known = "", ""
         self._refused = False
         self.stacks: Callable[[], list[dict[str, Any]]] = list
         self.still: dict[str, Any] | None = None
         # The number of the last request for stacks.
         self._stacks_request = 0
         self._timeout = _TIMEOUT
+        # The connection of the thread that sends, and before that of ``hello``.
+        self._client = door.client(_TIMEOUT)
         # Why no call has succeeded yet.
         self.trouble = ""
         # Called several times a second.
         self.tick: Callable[[], None] = lambda: None
         self._news = threading.Event()
+        self._urgent = False
         self._pause = LOOK
         self._empty = threading.Condition()
 
     def hello(self, patience: float) -> dict[str, Any] | None:
         """Return the task and the clocks; None if the server dismisses this agent, or does not
         answer for ``patience`` seconds."""
-        client = self.door.client(_TIMEOUT)
         while self.silent_for() < patience:
+            began = time.monotonic()
             try:
-                answer: dict[str, Any] = client.json("POST", f"{self._base}/hello", {})
+                answer: dict[str, Any] = self._client.json("POST", f"{self._base}/hello", {})
             except (Unauthorized, NotFound):
                 self.trouble = ""
                 return None
@@ -148,8 +108,11 @@ class Link:
                 time.sleep(AGAIN)
             else:
                 self.trouble = ""
-                client.close()
+                self._answered(began)
                 self.attempt = answer["attempt"]
+                if order := answer.get("order"):  # an older server sends none
+                    self._server, self._known = order["server"], order["id"]
+                    self._inbox.put(order)
                 return answer
         return None
 
@@ -175,19 +138,19 @@ class Link:
         self._feeds.append(feed)
 
     def wake(self) -> None:
-        """Send the outbox now."""
+        """Send the outbox now, before the logs."""
+        self._urgent = True
         self._news.set()
 
     def flush(self, patience: float) -> bool:
         """Wait until the server has everything. Return False if it does not answer for ``patience``
         seconds or dismisses this agent. Points that it refuses for that long are dropped."""
-        self._news.set()
         began = time.monotonic()
+        self._hurry()
+        self._news.set()
         with self._empty:
             while not self._is_empty():
-                self._feed_at = 0.0  # send points now, too
-                for tail in self._tails:
-                    tail.due = 0.0
+                self._hurry()
                 self._empty.wait(0.05)
                 now = time.monotonic()
                 if self._refused or now - max(self._last_answer, began) > patience:
@@ -195,6 +158,12 @@ class Link:
                 if now - began > patience:
                     self._drop_refused()
         return True
+
+    def _hurry(self) -> None:
+        """Have points and unfinished lines sent with the next look, too."""
+        self._feed_at = 0.0
+        for tail in self._tails:
+            tail.due = 0.0
 
     def fetch_code(self, digest: str, goal: Path, patience: float) -> None:
         """Download the snapshot, retrying while the server does not answer.
@@ -231,7 +200,7 @@ class Link:
                 time.sleep(AGAIN)
 
     def _listen(self) -> None:
-        client, known = self.door.client(self._timeout), ""
+        client, known = self.door.client(self._timeout), self._known
         while True:
             try:
                 query = f"attempt={self.attempt}&known={known}&stacks={self._stacks_request}"
@@ -256,7 +225,7 @@ class Link:
                 # Set here, because the next request must already be about the new attempt.
                 self.attempt = order["attempt"]
             self._inbox.put(order)
-            if order["id"] == "refused":
+            if order["do"] == "leave":  # no other order follows
                 client.close()
                 return
 
@@ -275,18 +244,21 @@ class Link:
         self._news.set()
 
     def _ship(self) -> None:
-        client = self.door.client(_TIMEOUT)
+        client = self._client
         while True:
             self._news.wait(self._pause)
             self._news.clear()
             self.tick()
             try:
-                self._send_events(client)
+                if self._urgent:
+                    self._urgent = False
+                    self._send_events(client)
                 while self._send_logs(client):
                     self._send_events(client)
                 if time.monotonic() >= self._feed_at:
                     self._feed_at = time.monotonic() + FEED
                     self._send_points(client)
+                self._send_events(client)
                 if (still := self.still) is not None:
                     client.json("PUT", f"{self._base}/still/{self.attempt}", still)
                     self.still = None if self.still is still else self.still
@@ -304,7 +276,7 @@ class Link:
     def _send_events(self, client: Client) -> None:
         """Send unacknowledged events. If the server refuses the request because of one event, send
         them one by one, and reduce the refused one."""
-        events = self._outbox.unacknowledged()
+        events = self._due(self._outbox.unacknowledged())
         if not events:
             return
         try:
@@ -317,10 +289,18 @@ class Link:
                     self._outbox.reduce(event.seq, error.message)
                     return
 
+    def _due(self, events: Sequence[Event]) -> Sequence[Event]:
+        """The events that may be sent now: DRAINED, and what follows it, only after all logs and
+        points of its attempt."""
+        for index, event in enumerate(events):
+            if event.kind is Kind.DRAINED and not self._has_all(event.attempt):
+                return events[:index]
+        return events
+
     def _send(self, client: Client, events: Sequence[Event]) -> None:
-        path = f"{self._base}/events?now={clock.now()}"
+        path, began = f"{self._base}/events?now={clock.now()}", time.monotonic()
         answer = client.json("POST", path, [event._asdict() for event in events])
-        self._last_answer = time.monotonic()
+        self._answered(began)
         self._outbox.acknowledged(answer["acknowledged"])
 
     def _send_logs(self, client: Client) -> bool:
@@ -367,10 +347,16 @@ class Link:
         except BaseException:
             file.sure = False
             raise
+        self._answered(began)
+
+    def _answered(self, began: float) -> None:
         self._last_answer = time.monotonic()
         self._pause = pause_after(self._last_answer - began)
 
+    def _has_all(self, attempt: int) -> bool:
+        """Whether the server has all logs and points up to that attempt."""
+        files = [file for file in (*self._tails, *self._feeds) if file.attempt <= attempt]
+        return all(file.sure and not file.rest() for file in files)
+
     def _is_empty(self) -> bool:
-        files = (*self._tails, *self._feeds)
-        sent = all(file.sure and not file.rest() for file in files)
-        return sent and not self._outbox.unacknowledged()
+        return not self._outbox.unacknowledged() and self._has_all(self.attempt)

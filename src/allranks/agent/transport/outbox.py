@@ -17,10 +17,15 @@ from allranks.errors import UsageError
 from allranks.events import Event, Kind
 from allranks.plan.lifecycle.validate_event import validate_event
 from allranks.plan.text import repaired
+from allranks.statuses import Reason
 
 NAME = "outbox.jsonl"
 # The data of events on which decisions depend.
 _NEEDED = ("reason", "code", "address", "host", "ports", "failed_at", "ended_at", "message")
+
+# Nobody waits for these, nor for the end of a node that is done: they are sent with the next look
+# at the logs, or by ``flush``, so that those of a short job travel together.
+_PATIENT = frozenset({Kind.HELLO, Kind.STARTED, Kind.RANK_ENDED, Kind.NOTE, Kind.DRAINED, Kind.BYE})
 
 
 class Outbox:
@@ -32,7 +37,8 @@ class Outbox:
         self._acknowledged = 0
         self._lock = threading.Lock()
 
-    def say(self, kind: Kind, attempt: int, *, rank: int | None = None, **data: Any) -> None:
+    def say(self, kind: Kind, attempt: int, *, rank: int | None = None, **data: Any) -> bool:
+        """Add an event. Return whether somebody waits for it."""
         with self._lock:
             seq = len(self._events) + 1
             data = repaired(data)  # output of ranks and file names may be any bytes
@@ -41,6 +47,7 @@ class Outbox:
             # On a full disk only the copy is lost: the server gets the event over the network.
             with contextlib.suppress(OSError):
                 self._append(event)
+        return kind not in _PATIENT and data.get("reason") != Reason.DONE
 
     def _append(self, event: Event) -> None:
         new = [event]

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -88,6 +88,8 @@ async def hello(request: Request) -> Response:
         raise Unauthorized("this launch has ended for this node", hint="leave")
     answer = {
         "attempt": job.attempt,
+        # Agents of older versions ignore it, and ask for it.
+        "order": _order(services, row, agent, job.attempt, 0),
         "task": pack(row.plan.task),
         "state": services.states.is_known(row),
         "clocks": row.plan.rules.clocks(services.clocks)._asdict(),
@@ -133,22 +135,22 @@ async def orders(request: Request) -> Response:
         asked = _stacks_for(services, row, attempt, answered)
         found = _order_id(services, row, agent, attempt)
         left = until - time.monotonic()
-        if found != known or asked or left <= 0:
-            return _order(services, row, agent, attempt, found, asked)
+        if _is_news(found, known) or asked or left <= 0:
+            return _answer(services, row, agent, attempt, asked)
 
         def concerns() -> bool:
             """Whether the news has changed what this agent has to do."""
             latest = services.records.latest(agent.job)
             return (
                 latest is None
-                or _order_id(services, latest, agent, attempt) != known
+                or _is_news(_order_id(services, latest, agent, attempt), known)
                 or _stacks_for(services, latest, attempt, answered) > 0
             )
 
         try:
             await services.wakeups.wait(agent.job, count, left, concerns)
         except asyncio.CancelledError:  # the server stops
-            return _order(services, row, agent, attempt, found, asked)
+            return _answer(services, row, agent, attempt, asked)
 
 
 def _order_id(services: Services, row: JobRow, agent: Agent, attempt: int) -> str:
@@ -158,6 +160,13 @@ def _order_id(services: Services, row: JobRow, agent: Agent, attempt: int) -> st
     return ".".join(str(order.get(word, "")) for word in words) + f".{services.heartbeats.name}"
 
 
+def _is_news(found: str, known: str) -> bool:
+    """Whether the order ``found`` tells something to an agent that knows another one. To wait does
+    not: it has done what it knows. Another server, the last word, is news."""
+    waits = found.startswith("wait.") and known.rpartition(".")[2] == found.rpartition(".")[2]
+    return found != known and not waits
+
+
 def _stacks_for(services: Services, row: JobRow, attempt: int, answered: int) -> int:
     """The number of a stack request that the agent has not answered; 0 for none."""
     number = services.stacks.number(row)
@@ -165,15 +174,19 @@ def _stacks_for(services: Services, row: JobRow, attempt: int, answered: int) ->
 
 
 def _order(
-    services: Services, row: JobRow, agent: Agent, attempt: int, name: str, asked: int
-) -> Response:
-    order = {"attempt": attempt, "id": name}
+    services: Services, row: JobRow, agent: Agent, attempt: int, asked: int
+) -> dict[str, Any]:
+    order = {"attempt": attempt, "id": _order_id(services, row, agent, attempt)}
     order |= orders_of.brief(row.record, agent.node, agent.launch, attempt)
     # After a restart of the server, the agent resends what this server lacks.
     order |= {"server": services.heartbeats.name, "heard": row.record.nodes[agent.node].seq}
-    if asked:
-        order["stacks"] = asked
-    body = json.dumps(pack(order))
+    packed: dict[str, Any] = pack(order | ({"stacks": asked} if asked else {}))
+    return packed
+
+
+def _answer(services: Services, row: JobRow, agent: Agent, attempt: int, asked: int) -> Response:
+    order = _order(services, row, agent, attempt, asked)
+    body = json.dumps(order)
     if order["do"] == "go":
         # The same for all nodes of a gang: made for each, it takes seconds for hundreds.
         job = row.record

@@ -1,0 +1,52 @@
+"""Files that grow and are sent piece by piece: the logs of ranks, and points."""
+
+from __future__ import annotations
+
+import os
+from io import FileIO
+from pathlib import Path
+
+# Maximum bytes of a log in one request.
+PIECE = 1 << 20
+
+
+class Tail:
+    """A rank's log, and how many bytes of it the server has."""
+
+    def __init__(self, attempt: int, rank: int, path: Path) -> None:
+        self.attempt, self.rank, self.path = attempt, rank, path
+        self.sent = 0
+        # Whether ``sent`` is confirmed: a restarted server may have a restored, older record.
+        self.sure = True
+        # When an unfinished line may be sent again, in time.monotonic().
+        self.due = 0.0
+
+    def rest(self) -> bytes:
+        """The next bytes to send; none if the job removed the file."""
+        try:
+            if os.stat(self.path).st_size <= self.sent:
+                return b""  # most often, and cheaper than to open it
+            with open(self.path, "rb", buffering=0) as file:
+                file.seek(self.sent)
+                return self._read(file)
+        except OSError:
+            return b""
+
+    def _read(self, file: FileIO) -> bytes:
+        return file.read(PIECE)
+
+
+class Feed(Tail):
+    """A file of points, one line per time, sent in whole lines of any length."""
+
+    def __init__(self, attempt: int, name: str, path: Path) -> None:
+        super().__init__(attempt, 0, path)
+        self.name = name
+        # The server's message if it refuses the points.
+        self.refused = ""
+
+    def _read(self, file: FileIO) -> bytes:
+        piece = file.read(PIECE)
+        while piece and b"\n" not in piece and (more := file.read(PIECE)):
+            piece += more
+        return piece[: piece.rfind(b"\n") + 1]
