@@ -23,6 +23,7 @@ from allranks.errors import AllranksError, Refused
 from allranks.events import Event, Kind
 from allranks.plan.lifecycle import decide
 from allranks.plan.lifecycle.decide import Step
+from allranks.plan.lifecycle.fold import fold
 from allranks.plan.plan import Gang
 from allranks.server.assets.state_folders import States
 from allranks.server.clusters.clusters import Cluster, Clusters
@@ -266,25 +267,37 @@ class Loop:
     def _execute(self, row: JobRow, step: Step) -> bool:
         """Perform the step's effect, then record it; False if the effect failed and is retried."""
         try:
-            event = self._perform(row, step)
+            events = self._events_of(row, step)
         except AllranksError as error:
             log.warning("%s: %s failed, retrying soon: %s", row.name, step.event, error)
             self._record_status(row, GangStatus(GangState.UNKNOWN, error.message))
             return False
         columns: dict[str, Any] = {}
-        if event.kind is Kind.FINISHED:
+        last = events[-1]
+        if last.kind is Kind.FINISHED:
             columns = {
-                "ended_at": event.at,
-                "exit_code": event.data["exit_code"],
-                "error": event.data["error"],
+                "ended_at": last.at,
+                "exit_code": last.data["exit_code"],
+                "error": last.data["error"],
             }
-        saved = self._records.apply(row, self._owner, [event], **columns)
+        saved = self._records.apply(row, self._owner, events, **columns)
         self._wakeups.notify(row.name)
-        if saved is not None and event.kind in (Kind.FINISHED, Kind.RELAUNCHED):
+        if saved is not None and last.kind in (Kind.FINISHED, Kind.RELAUNCHED):
             self._to_clean.append(row)
-        if event.kind is Kind.FINISHED and row.parent is not None:
+        if last.kind is Kind.FINISHED and row.parent is not None:
             self._on_parent(row.parent)
         return True
+
+    def _events_of(self, row: JobRow, step: Step) -> list[Event]:
+        """Perform the step. If its end is decided and due at once, as that of a job whose only
+        agent has left, both are recorded together."""
+        events = [self._perform(row, step)]
+        if step.event is Kind.CLOSING:
+            closed = row._replace(record=fold(row.record, events[0]))
+            following = decide.decide(closed.record, row.plan.rules, self._clock(row))
+            if following is not None and following.event is Kind.FINISHED:
+                events.append(self._perform(closed, following))
+        return events
 
     def _perform(self, row: JobRow, step: Step) -> Event:
         engine = self._engine
