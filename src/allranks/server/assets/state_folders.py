@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -48,12 +49,12 @@ class States:
 
     def of(self, row: JobRow) -> State:
         """The state of a job: the one it names, or its own."""
-        named = row.plan.task.state
-        return self._open(NAMED, named) if named else self._open(OF_JOBS, row.name)
+        return self._open(*_place(row))
 
     def is_known(self, row: JobRow) -> bool:
         """Whether the job's state has ever had content."""
-        return (self.of(row).folder / HEAD).exists()
+        # Without `of`: most jobs have none, and their states need no memory.
+        return os.path.exists(os.path.join(self._root, *_place(row), HEAD))
 
     def find(self, name: str) -> State:
         """The named state, or the own state of the job of that name. Raises NotFound."""
@@ -108,10 +109,9 @@ class States:
 
     def brief(self, row: JobRow) -> dict[str, Any]:
         """The job's state as `job show` shows it."""
-        state = self.of(row)
-        newest = state.newest() if self.is_known(row) else None
+        newest = self.of(row).newest() if self.is_known(row) else None
         return {
-            "name": state.folder.name,
+            "name": _place(row)[1],
             "own": not row.plan.task.state,
             "version": newest.number if newest else None,
         }
@@ -174,11 +174,12 @@ class States:
     def forget(self, row: JobRow) -> None:
         """Save the state of an ended job as a version, and release its memory."""
         try:
-            state, row = self.of(row), self._records.get(row.name)
+            row = self._records.get(row.name)
         except NotFound:
             return  # the job was deleted, with its own state
         if row.record.status not in TERMINAL or not self.is_known(row):
             return
+        state = self.of(row)
         with self._lock:
             known = self._watched.get(state.folder)
             if known is not None and known.job != row.name:
@@ -259,6 +260,12 @@ class States:
         for each in idle:
             each.unload()
         return state
+
+
+def _place(row: JobRow) -> tuple[str, str]:
+    """The kind and the name of a job's state."""
+    named = row.plan.task.state
+    return (NAMED, named) if named else (OF_JOBS, row.name)
 
 
 def _put(report: Mapping[str, Any], node: int) -> Put:
