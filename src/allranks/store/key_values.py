@@ -7,11 +7,13 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, delete, insert, select
+from sqlalchemy import Connection, Engine, bindparam, delete, insert, select
 
 from allranks.store.database import settings as _settings
 
 T = TypeVar("T")
+# Built once: each submission reads several values, and building takes longer than reading.
+_VALUE = select(_settings.c.value).where(_settings.c.key == bindparam("wanted"))
 _READ: ContextVar[dict[object, Any] | None] = ContextVar("values read", default=None)
 
 
@@ -62,8 +64,7 @@ class Settings:
 
 
 def _get(connection: Connection, key: str) -> Any:
-    query = select(_settings.c.value).where(_settings.c.key == key)
-    row = connection.execute(query).first()
+    row = connection.execute(_VALUE, {"wanted": key}).first()
     return None if row is None else row.value
 
 

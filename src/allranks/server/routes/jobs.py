@@ -102,7 +102,7 @@ def create(data: Annotated[Any, BODY], services: ServicesDep, who: Who) -> dict[
     if row.spec.get("services"):
         noted += service_notes(row.name, parse(row.spec).to_dict()["services"])
     return {
-        **parents.job(row, services),
+        **parents.created(row, services),
         "notes": noted,
         "carried": view.carried(carried),
         "page": page(row.name),
@@ -120,7 +120,7 @@ def create_list(
     kinds = services.clusters.kinds
     return [
         {
-            **parents.job(row, services),
+            **parents.created(row, services),
             "notes": notes(row.plan, kinds[row.plan.engine]),
             "carried": None,
             "page": page(row.name),

@@ -19,6 +19,10 @@ from allranks.store.database import job_annotations as _table
 _BATCH = 500
 
 
+# Built once: see `records`.
+_INSERT = _table.insert()
+
+
 class Annotation(NamedTuple):
     """``archived_at``: seconds since the epoch; None for a job that is not archived."""
 
@@ -68,9 +72,14 @@ class Annotations:
             connection.execute(change.values(archived_at=now))
 
 
+def noted(name: str, spec: Any) -> Annotation:
+    """The annotation of a new job, before anybody changes it."""
+    return Annotation(**values(name, spec))
+
+
 def add(connection: Connection, job_id: int, name: str, spec: Mapping[str, Any]) -> None:
     """Add the annotation in a new job's spec."""
-    connection.execute(_table.insert().values(job_id=job_id, **values(name, spec)))
+    connection.execute(_INSERT, {"job_id": job_id, **values(name, spec)})
 
 
 def values(name: str, spec: Any) -> dict[str, Any]:

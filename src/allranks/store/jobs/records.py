@@ -65,6 +65,7 @@ _CLAIM = update(_jobs).where(
         _jobs.c.lease_owner == bindparam("owner"),
     ),
 )
+_BY_NAME = select(_jobs.c.id).where(_jobs.c.name == bindparam("name"))
 _SAVE = update(_jobs).where(_jobs.c.id == bindparam("job_id"))
 
 
@@ -207,9 +208,8 @@ class Records:
 
     def has(self, name: str) -> bool:
         """Whether a job has that name."""
-        query = select(_jobs.c.id).where(_jobs.c.name == name)
         with self._reading.connect() as connection:
-            return connection.execute(query).first() is not None
+            return connection.execute(_BY_NAME, {"name": name}).first() is not None
 
     def names_with_prefix(self, prefix: str, most: int) -> list[str]:
         """Job names that start with ``prefix``, newest first; of children only if no other job's
@@ -235,7 +235,7 @@ class Records:
     def ever_existed(self, name: str) -> bool:
         """Whether a job has, or a deleted one had, that name."""
         with self._reading.connect() as connection:
-            row = connection.execute(select(_jobs.c.id).where(_jobs.c.name == name)).first()
+            row = connection.execute(_BY_NAME, {"name": name}).first()
             return row is not None or is_deleted(connection, name)
 
     def check_name_is_free(self, name: str) -> None:
