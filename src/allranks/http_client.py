@@ -183,7 +183,10 @@ class Client:
         return _head(self._file), self._file
 
     def _connected(self, timeout: float) -> socket.socket:
-        found = socket.create_connection(self._address, timeout)
+        host, port = self._address
+        # As bytes: for a text Python imports its codec of international names.
+        name: Any = host.encode() if host.isascii() else host
+        found = socket.create_connection((name, port), timeout)
         found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self._fingerprint:
             return _pinned(found, self._fingerprint)

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from allranks.cli.job.follow import Viewer, exit_code, verdict
 from allranks.cli.output import show
 from allranks.cli.output.progress_line import ProgressLine
 from allranks.errors import CodeTooLarge
@@ -173,6 +172,8 @@ def after_submit(
         return 0
     if job["type"] != "command":
         return _follow_parent(options, job, cancel)
+    from allranks.cli.job.follow import Viewer, exit_code, verdict  # lazy: not if detached
+
     if not quiet:
         show.talk(f"{name}: {show.size(job)}{_page(job)}")
     viewer = Viewer(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -117,5 +116,7 @@ def _bin(environ: Mapping[str, str], path: str) -> str | None:
         prefix = environ.get(name)
         if prefix and os.path.exists(os.path.join(prefix, "bin", "python")):
             return os.path.join(prefix, "bin")
+    import shutil  # lazy: 2 ms, and most shells have an environment activated
+
     found = shutil.which("python", path=path) or shutil.which("python3", path=path)
     return os.path.dirname(found) if found else None
