@@ -23,6 +23,7 @@ from sqlalchemy import Column, Table, func, select, text
 from allranks import settings
 from allranks.http_client import Client
 from allranks.store import database as db
+from allranks.store import tables
 from bench import procs
 from bench.home import Home
 from bench.report import Bar, Result, table
@@ -41,6 +42,14 @@ environment: current
 resources: {{properties: {{local: {{cpus: {cpus}}}}}}}
 """
 _ASKED, _WATCHED = 9, 15.0
+_COPIED = (
+    tables.jobs,
+    tables.job_annotations,
+    tables.events,
+    tables.series,
+    tables.points,
+    tables.feeds,
+)
 # What is asked; those of the first page have to take less than a tenth of a second.
 _FIRST = {
     "list": "jobs",
@@ -148,11 +157,14 @@ class _Copies:
         with engine.begin() as connection:
             greatest = {
                 each: connection.execute(select(func.max(each.c.id))).scalar_one() or 0
-                for each in (db.jobs, db.events, db.series)
+                for each in (tables.jobs, tables.events, tables.series)
             }
             copy = _Copy(original, first, count, greatest, engine.dialect.name == "postgresql")
-            for each in (db.jobs, db.job_annotations, db.events, db.series, db.points, db.feeds):
-                connection.exec_driver_sql(copy.statement(each, self._first))
+            for each in _COPIED:
+                statement = copy.statement(each, self._first)
+                connection.exec_driver_sql(
+                    statement.replace("%", "%%") if copy.on_postgres else statement
+                )
             db.reset_sequences(connection, [*greatest])
             if copy.on_postgres:  # which does so by itself, some time
                 connection.exec_driver_sql("ANALYZE")
@@ -175,22 +187,23 @@ class _Copy(NamedTuple):
         job = f"(SELECT id FROM jobs WHERE name = '{self.original}')"
         table = each.name
         where = f"old.job_id = {job}"
-        if each is db.jobs:
+        if each is tables.jobs:
             values |= {"id": self._id(each, "0", 1), "created_at": f"{created} + k"}
             values |= {"experiment": "'experiment-' || (k % 50)"}
             values |= {"ended_at": "old.ended_at + k % 1000"}
             where = f"old.id = {job}"
-        elif each is db.points:
-            table = f"points old JOIN {self._numbered(db.series, job)} s ON s.id = old.series_id"
-            values |= {"series_id": self._id(db.series, "s.ordinal", "s.total")}
+        elif each is tables.points:
+            numbered = self._numbered(tables.series, job)
+            table = f"points old JOIN {numbered} s ON s.id = old.series_id"
+            values |= {"series_id": self._id(tables.series, "s.ordinal", "s.total")}
             where = "1 = 1"
         else:
-            values |= {"job_id": self._id(db.jobs, "0", 1)}
+            values |= {"job_id": self._id(tables.jobs, "0", 1)}
             if each in self.greatest:
                 table = f"{self._numbered(each, job)} old"
                 values |= {"id": self._id(each, "old.ordinal", "old.total")}
                 where = "1 = 1"
-        if each is db.job_annotations:
+        if each is tables.job_annotations:
             tags = """'{"team": "t' || (k % 20) || '"}'"""
             values |= {"tags": f"CAST({tags} AS JSON)" if self.on_postgres else tags}
         if " old" not in table:

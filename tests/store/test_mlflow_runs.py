@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import delete, insert
 
-from allranks.store.database import jobs, open_database
+from allranks.store.database import open_database
 from allranks.store.mlflow_runs import MlflowRuns
+from allranks.store.tables import jobs
 
 
 @pytest.fixture

@@ -45,6 +45,7 @@ from allranks.server.people import application as people
 from allranks.server.routes.mlflow import Proxy
 from allranks.server.routes.ui import UiProxy
 from allranks.server.schedules.loop import ScheduleLoop
+from allranks.server.storage.compaction_loop import CompactionLoop
 from allranks.settings import Clocks, Home
 from allranks.settings import database as database_of
 from allranks.store.assets import Assets
@@ -105,7 +106,7 @@ def create_app(
             )
         ]
         await services.public_listener.reopen()
-        for each in (services.loops, parents, schedules):
+        for each in (services.loops, parents, schedules, services.compaction):
             each.start()
         if services.tracking is not None:
             services.tracking.mirror.start()
@@ -113,7 +114,7 @@ def create_app(
         yield
         for task in tasks:
             task.cancel()
-        await _stop(services, schedules, parents, page)
+        await _stop(services, schedules, parents, services.compaction, page)
 
     for_people = people.create_app(lifespan)
     for_people.state.services = services
@@ -131,7 +132,9 @@ def _spare_collector() -> None:
     gc_module.enable()
 
 
-async def _stop(services: Services, *others: ScheduleLoop | Parents | UiProxy) -> None:
+async def _stop(
+    services: Services, *others: ScheduleLoop | Parents | CompactionLoop | UiProxy
+) -> None:
     await asyncio.gather(services.agents_listener.close(), services.public_listener.close())
     for each in (*others, services.loops, services.tracking):
         if each is not None:
@@ -167,6 +170,7 @@ def _services(
     return Services(
         home=home,
         clocks=clocks,
+        compaction=CompactionLoop(database),
         records=records,
         children=Children(database),
         step_results=StepResults(database),

@@ -25,6 +25,7 @@ from allranks.server.loop.loops import Loops
 from allranks.server.loop.stacks import Stacks
 from allranks.server.loop.wakeups import Wakeups
 from allranks.server.mlflow.tracking import Tracking
+from allranks.server.storage.compaction_loop import CompactionLoop
 from allranks.settings import Clocks, Home
 from allranks.store.assets import Assets
 from allranks.store.computes import Computes
@@ -49,6 +50,7 @@ class Services(NamedTuple):
 
     home: Home
     clocks: Clocks
+    compaction: CompactionLoop
     records: Records
     children: Children
     step_results: StepResults

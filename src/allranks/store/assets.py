@@ -13,7 +13,7 @@ from sqlalchemy import Engine, insert, select, update
 
 from allranks.errors import Conflict, NotFound
 from allranks.spec.fields.azureml_references import Asset
-from allranks.store.database import assets as _assets
+from allranks.store.tables import assets as _assets
 
 LATEST = "latest"
 

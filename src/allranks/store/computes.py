@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from sqlalchemy import Engine, delete, insert, select, update
 
 from allranks.errors import Conflict, NotFound
-from allranks.store.database import computes as _computes
 from allranks.store.key_values import Settings
+from allranks.store.tables import computes as _computes
 
 _DEFAULT, _MAP = "compute.default", "compute.map"
 _INSTANCES = "instance.map"

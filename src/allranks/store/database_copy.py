@@ -11,14 +11,8 @@ from sqlalchemy import Engine, func, select
 from sqlalchemy.exc import DBAPIError
 
 from allranks.errors import ServerError
-from allranks.store.database import (
-    database_error,
-    jobs,
-    metadata,
-    open_database,
-    reset_sequences,
-    versions,
-)
+from allranks.store.database import database_error, open_database, reset_sequences
+from allranks.store.tables import jobs, metadata, versions
 
 # Rows in memory at a time.
 _BATCH = 5_000

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, bindparam, delete, insert, select
 
-from allranks.store.database import settings as _settings
+from allranks.store.tables import settings as _settings
 
 T = TypeVar("T")
 # Built once: each submission reads several values, and building takes longer than reading.

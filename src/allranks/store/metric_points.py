@@ -8,15 +8,17 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Engine, and_, delete, func, select, update
+from sqlalchemy import Engine, and_, delete, func, literal_column, select, update
 from sqlalchemy.engine import Connection
 
 from allranks.plan.lifecycle.validate_event import LATEST
 from allranks.plan.text import repaired
-from allranks.store.database import feeds as _feeds
+from allranks.store import point_blocks
 from allranks.store.database import insert_many
-from allranks.store.database import points as _points
-from allranks.store.database import series as _series
+from allranks.store.point_blocks import Range
+from allranks.store.tables import feeds as _feeds
+from allranks.store.tables import points as _points
+from allranks.store.tables import series as _series
 
 METRIC, RESOURCE = "metric", "resource"
 # An agent's files of points, and the kind of their series.
@@ -133,20 +135,16 @@ class Points:
         evenly spaced and with the last one."""
         end = one.length if until is None else min(until, one.length)
         stride = 1 if most is None else max(1, math.ceil((end - since) / most))
-        query = (
-            select(_points.c.step, _points.c.at, _points.c.value)
-            .where(_points.c.series_id == one.id, _points.c.number < end)
-            .order_by(_points.c.number)
-        )
-        if stride > 1:
-            query = query.where((end - 1 - _points.c.number) % stride == 0)
-        while since < end:
-            page = query.where(_points.c.number >= since, _points.c.number < since + _PAGE * stride)
+        first = since + (end - 1 - since) % stride
+        while first < end:
+            after = first + _PAGE * stride
+            wanted = Range(first, min(end, after), stride)
             # Do not hold a connection while the caller processes the points.
             with self._reading.connect() as connection:
-                rows = connection.execute(page).all()
+                rows = point_blocks.read(connection, one.id, wanted)
+                rows += _rows(connection, one.id, wanted)
             yield from (_point(*row) for row in rows)
-            since += _PAGE * stride
+            first = after
 
     def between(self, one: Series, begin: float, end: float) -> tuple[int, int]:
         """The numbers of the points of a time span, in seconds since the epoch: first, and after
@@ -156,18 +154,20 @@ class Points:
             _points.c.series_id == one.id, _points.c.at >= begin, _points.c.at <= end
         )
         with self._reading.connect() as connection:
-            first, last = connection.execute(query).one()
-        return (0, 0) if first is None else (first, last + 1)
+            of_rows = connection.execute(query).one()
+            spans = [of_rows, point_blocks.between(connection, one.id, begin, end)]
+        found = [tuple(span) for span in spans if span is not None and span[0] is not None]
+        if not found:
+            return 0, 0
+        return min(first for first, _ in found), max(last for _, last in found) + 1
 
     def newest(
         self, job_id: int, kind: str, attempt: int | None = None
     ) -> list[tuple[Series, Point]]:
         """A job's series in order, with the last point of each."""
-        mine = _of_job(job_id, kind, attempt)
-        last = and_(_points.c.series_id == _series.c.id, _points.c.number == _series.c.length - 1)
-        query = select(*_COLUMNS, _points.c.step, _points.c.at, _points.c.value)
+        query = select(*_COLUMNS, _series.c.step, _series.c.at, _series.c.value)
         with self._reading.connect() as connection:
-            rows = connection.execute(query.join(_points, last).where(mine)).all()
+            rows = connection.execute(query.where(_of_job(job_id, kind, attempt))).all()
         pairs = [(Series(*row[:-3]), _point(*row[-3:])) for row in rows]
         return sorted(pairs, key=lambda each: _order(each[0]))
 
@@ -181,10 +181,28 @@ class Points:
             .group_by(_points.c.series_id)
         )
         with self._reading.connect() as connection:
-            return {row[0]: (row[1], row[2]) for row in connection.execute(query)}
+            found = point_blocks.extremes(connection, ids)
+            for one, least, most in connection.execute(query):
+                before = found.get(one, (least, most))
+                found[one] = (min(least, before[0]), max(most, before[1]))
+        return found
 
 
 _COLUMNS = [_series.c[name] for name in Series._fields]
+# A metric has a series for each attempt and rank that told it. The one of the newest attempt and,
+# in it, of the lowest rank leads: its last point is the metric's value. Literal, for the index.
+LEADS = _series.c.leads == literal_column("1")
+
+
+def _rows(connection: Connection, series_id: int, wanted: Range) -> list[point_blocks.Row]:
+    """The wanted points that are in rows."""
+    number = _points.c.number
+    query = select(_points.c.step, _points.c.at, _points.c.value).order_by(number)
+    query = query.where(_points.c.series_id == series_id)
+    query = query.where(number >= wanted.first, number < wanted.end)
+    if wanted.stride > 1:
+        query = query.where((number - wanted.first) % wanted.stride == 0)
+    return [(step, at, value) for step, at, value in connection.execute(query)]
 
 
 def _of_job(job_id: int, kind: str, attempt: int | None) -> Any:
@@ -210,6 +228,7 @@ def delete_points(connection: Connection, job_id: int) -> None:
     """Delete all points of a job."""
     mine = select(_series.c.id).where(_series.c.job_id == job_id)
     connection.execute(delete(_points).where(_points.c.series_id.in_(mine)))
+    point_blocks.remove(connection, mine)
     connection.execute(delete(_series).where(_series.c.job_id == job_id))
     connection.execute(delete(_feeds).where(_feeds.c.job_id == job_id))
 
@@ -238,7 +257,9 @@ def _add(connection: Connection, source: Source, rows: Sequence[tuple[Key, Row]]
             for number, (step, at, value) in enumerate(points, length)
         )
         one = update(_series).where(_series.c.id == series_id)
-        connection.execute(one.values(length=length + len(points)))
+        step, at, value = points[-1]
+        last = {"step": step, "at": at, "value": value if value == value else None}
+        connection.execute(one.values(length=length + len(points), **last))
     insert_many(connection, _points, new)
 
 
@@ -253,20 +274,47 @@ def _recent_points(
         _series.c.name.in_({name for name, _ in points}),
         _series.c.rank.is_(None),
     )
+    recent = _points.c.number >= _series.c.length - _RECENT
     query = (
         select(_series.c.name, _points.c.step, _points.c.at, _points.c.value)
         .join(_series, _points.c.series_id == _series.c.id)
-        .where(series, _points.c.number >= _series.c.length - _RECENT)
-        .where(_points.c.step.in_({point.step for _, point in points}))
+        .where(series, recent, _points.c.step.in_({point.step for _, point in points}))
     )
-    return {(name, step, at, value) for name, step, at, value in connection.execute(query)}
+    found = {(name, step, at, value) for name, step, at, value in connection.execute(query)}
+    packed = select(_series.c.id, _series.c.name, _series.c.length, _series.c.packed)
+    packed = packed.where(series, _series.c.packed > 0)
+    packed = packed.where(_series.c.packed > _series.c.length - _RECENT)
+    for series_id, name, length, end in connection.execute(packed).all():
+        rows = point_blocks.read(connection, series_id, Range(max(0, length - _RECENT), end))
+        found |= {(name, *_stored(_point(*row))) for row in rows}
+    return found
 
 
 def _create_series(connection: Connection, source: Source, key: Key, kind: str) -> int:
     values = {**dict(zip(("name", "rank", "gpu"), key, strict=True)), "kind": kind, "length": 0}
     values |= {"job_id": source.job_id, "attempt": source.attempt, "node": source.node}
+    if kind == METRIC:
+        values["leads"] = int(_takes_lead(connection, source, key))
     inserted = connection.execute(_series.insert().values(**values).returning(_series.c.id))
     return int(inserted.scalar_one())
+
+
+def _takes_lead(connection: Connection, source: Source, key: Key) -> bool:
+    """Whether a new series is to lead its metric; if so the one before no longer does."""
+    name, rank, _ = key
+    place = (_series.c.attempt, _series.c.rank, _series.c.node)
+    mine = and_(_series.c.job_id == source.job_id, _series.c.name == name, LEADS)
+    before = connection.execute(select(_series.c.id, *place).where(mine)).first()
+    if before is None:
+        return True
+    if _lead_order(source.attempt, rank, source.node) >= _lead_order(*before[1:]):
+        return False
+    connection.execute(update(_series).where(_series.c.id == before.id).values(leads=0))
+    return True
+
+
+def _lead_order(attempt: int, rank: int | None, node: int) -> tuple[int, bool, int, int]:
+    return -attempt, rank is None, rank or 0, node
 
 
 def _lines(name: str, offset: int, data: bytes) -> Iterator[tuple[int, list[tuple[Key, Row]]]]:

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from sqlalchemy import Engine, delete, func, select, update
 
-from allranks.store.database import jobs as _jobs
-from allranks.store.database import mlflow_runs as _runs
+from allranks.store.tables import jobs as _jobs
+from allranks.store.tables import mlflow_runs as _runs
 
 
 class Mirrored(NamedTuple):

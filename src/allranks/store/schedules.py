@@ -9,7 +9,7 @@ from sqlalchemy import Engine, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from allranks.errors import Conflict, NotFound
-from allranks.store.database import schedules as _table
+from allranks.store.tables import schedules as _table
 
 
 class ScheduleRow(NamedTuple):

@@ -11,10 +11,11 @@ from allranks.errors import Conflict, UsageError
 from allranks.plan.job import list_filters
 from allranks.plan.job.list_filters import Query, Sort, condition, like, sort, tag
 from allranks.store import migrations
-from allranks.store.database import job_annotations, jobs, open_database
+from allranks.store.database import open_database
 from allranks.store.jobs.annotations import Annotations
 from allranks.store.jobs.records import Records
 from allranks.store.metric_points import Points, Source
+from allranks.store.tables import job_annotations, jobs
 from tests.store.jobs.test_records import plan
 
 HOSTILE = "a'b\"c.d$[0]%_\\ *é\N{SNOWMAN}"
@@ -76,9 +77,16 @@ def test_metrics_filter_and_sort(house):
     house.job("again", [(1, 0, "loss", 0.0), (2, 0, "loss", 0.5)])
     house.job("nan", [(1, 0, "loss", math.nan)])
     house.job("none")
-    assert house.names(sort=Sort("loss", metric=True)) == ["low", "again", "high", "none", "nan"]
+    assert house.names(sort=Sort("loss", metric=True)) == ["low", "again", "high", "nan", "none"]
     best = house.names(sort=Sort("loss", True, True))
     assert best == ["high", "again", "low", "none", "nan"], "without a value: last"
+    # Narrowed, another query answers.
+    since = time.time() - 60
+    assert house.names(sort=Sort("loss", True, True), since=since) == best
+    ascending = house.names(sort=Sort("loss", metric=True))
+    assert house.names(sort=Sort("loss", metric=True), since=since) == ascending
+    assert house.names(sort=Sort("loss", metric=True), limit=2) == ascending[:2]
+    assert house.names(sort=Sort("nosuch", True, True)) == house.names()
     assert house.names(metrics=(condition("loss<0.6"),)) == ["again", "low"]
     both = (condition("loss<0.6"), condition("loss >= 0.5"))
     assert house.names(metrics=both) == ["again"]
@@ -171,20 +179,16 @@ def test_ten_thousand_jobs_stay_quick(house):
             for n in range(1, 10_000)
         ]
         connection.execute(job_annotations.insert(), noted)
-        from allranks.store.database import points, series
+        from allranks.store.tables import series
 
         made = [
             {"job_id": first.id + n, "kind": "metric", "name": name, "attempt": 1, "node": 0}
             | {"rank": 0, "length": 10, "id": 1000 + 3 * n + i}
+            | {"leads": 1, "value": n / 10 + i, "step": 9, "at": 1.0}
             for n in range(1, 10_000)
             for i, name in enumerate(("loss", "acc", "lr"))
         ]
         connection.execute(series.insert(), made)
-        last = [
-            {"series_id": each["id"], "number": 9, "step": 9, "at": 1.0, "value": i / 10}
-            for i, each in enumerate(made)
-        ]
-        connection.execute(points.insert(), last)
     for wanted in (
         Query(),
         Query(name="run 99*"),

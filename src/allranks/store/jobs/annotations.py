@@ -13,7 +13,7 @@ from sqlalchemy import Engine, select, update
 from sqlalchemy.engine import Connection
 
 from allranks import clock
-from allranks.store.database import job_annotations as _table
+from allranks.store.tables import job_annotations as _table
 
 # Ids in one query: databases have a limit.
 _BATCH = 500

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Engine, func, or_, select
 
 from allranks.statuses import JobStatus
-from allranks.store.database import jobs as _jobs
+from allranks.store.tables import jobs as _jobs
 
 # Ids in one query: databases have a limit.
 _BATCH = 500

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Row
+from sqlalchemy import delete, select
 from sqlalchemy.engine import Connection
 
 from allranks.events import Event, Kind
 from allranks.plan.plan import pack
-from allranks.store.database import events as _events
+from allranks.store.jobs import event_blocks
+from allranks.store.tables import events as _events
 
 
 class StoredEvent(NamedTuple):
@@ -29,7 +30,18 @@ def insert_events(connection: Connection, job_id: int, events: Sequence[Event]) 
         connection.execute(_INSERT, [{**row, "data": pack(row["data"])} for row in rows])
 
 
-def read_event(row: Row[Any]) -> Event:
-    return Event(
-        Kind(row.kind), row.at, row.launch, row.attempt, row.node, row.rank, row.seq, row.data
-    )
+def read_events(connection: Connection, job_id: int, after: int) -> list[StoredEvent]:
+    """A job's events with an id above ``after``, in order."""
+    query = select(_events).where(_events.c.job_id == job_id, _events.c.id > after)
+    rows = connection.execute(query.order_by(_events.c.id)).mappings()
+    found: list[Mapping[str, Any]] = [*event_blocks.read(connection, job_id, after), *rows]
+    return [StoredEvent(row["id"], _event(row)) for row in found]
+
+
+def delete_events(connection: Connection, job_id: int) -> None:
+    event_blocks.remove(connection, job_id)
+    connection.execute(delete(_events).where(_events.c.job_id == job_id))
+
+
+def _event(row: Mapping[str, Any]) -> Event:
+    return Event(**{name: row[name] for name in Event._fields} | {"kind": Kind(row["kind"])})

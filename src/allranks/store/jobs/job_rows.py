@@ -15,7 +15,7 @@ from allranks.plan.lifecycle import decide
 from allranks.plan.lifecycle.decide import Job, Node
 from allranks.plan.plan import Gang, Plan, Rules, Task, pack
 from allranks.statuses import TERMINAL
-from allranks.store.database import jobs as _jobs
+from allranks.store.tables import jobs as _jobs
 
 # Keys of a plan's task that refer to code, environments and data.
 TASK_KEYS = ("code", "in_place", "recipe", "inputs")

@@ -15,11 +15,11 @@ from allranks.plan.lifecycle import decide
 from allranks.plan.lifecycle.fold import fold
 from allranks.plan.plan import Plan, pack
 from allranks.statuses import JobStatus
-from allranks.store.database import deleted_jobs as _deleted
-from allranks.store.database import jobs as _jobs
 from allranks.store.jobs.annotations import add as annotate
 from allranks.store.jobs.event_rows import insert_events
 from allranks.store.jobs.job_rows import COMMAND, Child, JobRow
+from allranks.store.tables import deleted_jobs as _deleted
+from allranks.store.tables import jobs as _jobs
 
 DELETED = "was deleted; names are not reused"
 _IS_DELETED = select(_deleted.c.name).where(_deleted.c.name == bindparam("name"))

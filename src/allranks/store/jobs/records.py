@@ -18,12 +18,13 @@ from allranks.plan.lifecycle.fold import fold
 from allranks.plan.plan import Plan
 from allranks.statuses import TERMINAL
 from allranks.store import metric_points
-from allranks.store.database import deleted_jobs as _deleted
-from allranks.store.database import events as _events
-from allranks.store.database import job_annotations as _annotations
-from allranks.store.database import jobs as _jobs
 from allranks.store.jobs import job_search
-from allranks.store.jobs.event_rows import StoredEvent, insert_events, read_event
+from allranks.store.jobs.event_rows import (
+    StoredEvent,
+    delete_events,
+    insert_events,
+    read_events,
+)
 from allranks.store.jobs.job_rows import (
     COMMAND,
     OF_THE_END,
@@ -40,6 +41,9 @@ from allranks.store.jobs.job_rows import (
 )
 from allranks.store.jobs.latest import Latest
 from allranks.store.jobs.new_job import DELETED, NewJob, insert_job, is_deleted, name_taken
+from allranks.store.tables import deleted_jobs as _deleted
+from allranks.store.tables import job_annotations as _annotations
+from allranks.store.tables import jobs as _jobs
 
 # Ids in one query: databases have a limit.
 _BATCH = 500
@@ -200,7 +204,7 @@ class Records:
             job_id = connection.execute(select(_jobs.c.id).where(ended)).scalar_one_or_none()
             if job_id is None:
                 return
-            connection.execute(delete(_events).where(_events.c.job_id == job_id))
+            delete_events(connection, job_id)
             metric_points.delete_points(connection, job_id)
             connection.execute(_deleted.insert().values(name=name, deleted_at=clock.now()))
             connection.execute(delete(_jobs).where(_jobs.c.id == job_id))
@@ -247,14 +251,9 @@ class Records:
 
     def events(self, name: str, after: int = 0) -> list[StoredEvent]:
         """The job's events with an id above ``after``, in order."""
-        query = (
-            select(_events)
-            .join(_jobs, _jobs.c.id == _events.c.job_id)
-            .where(_jobs.c.name == name, _events.c.id > after)
-            .order_by(_events.c.id)
-        )
         with self._reading.connect() as connection:
-            return [StoredEvent(row.id, read_event(row)) for row in connection.execute(query)]
+            found = connection.execute(select(_jobs.c.id).where(_jobs.c.name == name)).first()
+            return [] if found is None else read_events(connection, found.id, after)
 
     def claim(self, job_id: int, owner: str, seconds: float) -> bool:
         """Lease the job to ``owner`` for some seconds, unless another holds the lease."""

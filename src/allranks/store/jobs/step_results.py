@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from sqlalchemy import Engine, select
 from sqlalchemy.exc import IntegrityError
 
-from allranks.store.database import jobs as _jobs
-from allranks.store.database import step_results as _table
+from allranks.store.tables import jobs as _jobs
+from allranks.store.tables import step_results as _table
 
 
 class StepResult(NamedTuple):

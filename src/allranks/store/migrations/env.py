@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from allranks.store.database import metadata
+from allranks.store.tables import metadata
 
 context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
 with context.begin_transaction():

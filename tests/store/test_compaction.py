@@ -1,0 +1,180 @@
+"""Ended jobs in compact form: every reader gives the same answers before and after."""
+
+import json
+import math
+import sqlite3
+import threading
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import func, select
+
+from allranks.events import Event, Kind
+from allranks.plan.lifecycle.validate_event import LATEST
+from allranks.store import compaction, database_copy, point_blocks, tables
+from allranks.store.database import open_database
+from allranks.store.jobs.records import Records
+from allranks.store.metric_points import METRIC, RESOURCE, Point, Points, Source
+from tests.store.jobs.test_records import plan
+
+NUMBER = st.floats(allow_nan=True) | st.sampled_from([0.0, -0.0, 1e-320, 0.1])
+TIME = st.floats(0, LATEST) | st.floats(1.7e9, 1.7e9 + 9)
+ROWS = st.lists(st.tuples(st.integers(-(2**63), 2**63 - 1), TIME, NUMBER), min_size=1, max_size=40)
+
+
+@pytest.fixture
+def database(where):
+    engine = open_database(where)
+    yield engine
+    engine.dispose()
+
+
+def ended(database, name="j"):
+    records = Records(database)
+    row = records.create({}, plan(name), ended=True)
+    return records, row
+
+
+def compact(database, quiet=-1.0):
+    return compaction.compact(database, quiet, threading.Event())
+
+
+def counted(database, table):
+    with database.connect() as connection:
+        return connection.execute(select(func.count()).select_from(table)).scalar_one()
+
+
+def exact(points):
+    """As text, of which NaN equals NaN and -0.0 does not equal 0.0."""
+    return [(p.step, repr(p.at), repr(p.value)) for p in points]
+
+
+def answers(points, job, since, most, span):
+    found = points.series(job, METRIC)
+    newest = [(each, *exact([point])) for each, point in points.newest(job, METRIC)]
+    told = [found, points.extremes(found), newest]
+    for one in found:
+        told += [exact(points.read(one)), exact(points.read(one, since, most))]
+        first, end = points.between(one, *span)
+        told += [(first, end), exact(points.read(one, first, most, end))]
+    return told
+
+
+@pytest.mark.medium
+@given(
+    rows=ROWS,
+    more=ROWS,
+    since=st.integers(0, 30),
+    most=st.integers(1, 9),
+    span=st.tuples(TIME, TIME),
+)
+@settings(max_examples=12, deadline=None, suppress_health_check=[*HealthCheck])
+def test_points_come_back_to_the_bit(tmp_path_factory, rows, more, since, most, span):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(point_blocks, "LENGTH", 7)
+        patch.setattr(point_blocks, "_BATCH", 2)
+        database = open_database(tmp_path_factory.mktemp("p") / "a.db")
+        points, (_, job) = Points(database), ended(database)
+        offset, source = 0, Source(job.id, 1, 0, "metrics")
+        for several in (rows, more):
+            listed = [["l", 0, *row] for row in several] + [["m", 1, *several[0]]]
+            data = json.dumps({"points": listed}).encode() + b"\n"
+            offset = points.add_from_agent(source, offset, data)
+            before = answers(points, job.id, since, most, sorted(span))
+            assert compact(database) > len(several)
+            assert counted(database, tables.points) == 0
+            assert answers(points, job.id, since, most, sorted(span)) == before
+            assert compact(database) == 0
+        # SQLite stores -0.0 as 0.0.
+        whole = [(step, repr(at), repr(value + 0.0)) for step, at, value in rows + more]
+        assert exact(points.read(points.series(job.id, METRIC)[0])) == whole
+        database.dispose()
+
+
+def test_points_on_both_databases(database):
+    points, (records, job) = Points(database), ended(database)
+    several = [(n, 1e9 + n, math.nan if n == 3 else n / 7) for n in range(9_000)]
+    data = json.dumps({"points": [["l", 0, *each] for each in several]}).encode() + b"\n"
+    points.add_from_agent(Source(job.id, 1, 0, "metrics"), 0, data)
+    load = json.dumps({"at": 5.0, "points": [["cpu", None, None, 50.0]]}).encode() + b"\n"
+    points.add_from_agent(Source(job.id, 1, 0, "resources"), 0, load)
+    span = (1e9 + 4_000, 1e9 + 8_500.5)
+    before = answers(points, job.id, 100, 50, span)
+    compact(database)
+    assert counted(database, tables.points) == 0
+    assert answers(points, job.id, 100, 50, span) == before
+    (cpu,) = points.series(job.id, RESOURCE)
+    assert [tuple(p) for p in points.read(cpu)] == [(0, 5.0, 50.0)]
+    records.delete_job("j")
+    assert counted(database, tables.point_blocks) == 0
+    assert counted(database, tables.event_blocks) == 0
+
+
+def test_a_metric_sent_again_is_there_once(database):
+    """Also if what was stored is packed."""
+    points, (_, job) = Points(database), ended(database)
+    sent = [("l", Point(step, 1.0, value)) for step, value in ((1, 0.5), (2, math.nan))]
+    points.add_metrics(job.id, 1, sent)
+    compact(database)
+    points.add_metrics(job.id, 1, [*sent, ("l", Point(3, 1.0, 7.0))])
+    (one,) = points.series(job.id, METRIC)
+    assert [p.step for p in points.read(one)] == [1, 2, 3]
+
+
+def test_events_keep_their_order_and_ids(database):
+    records, _ = ended(database)
+    other = records.create({}, plan("other"))
+    said = {"text": "é\ud800", "n": [1, None, 0.1]} if database.name == "sqlite" else {"n": 0.1}
+    records.append("j", [Event(Kind.CANCEL_ASKED, 2.5, data=said) for _ in range(3)])
+    for _ in range(2):
+        before = records.events("j")
+        some = before[2].id
+        assert compact(database) > 0
+        assert records.events("j") == before
+        assert records.events("j", some) == [each for each in before if each.id > some]
+        assert records.events("j", before[-1].id) == []
+        records.append("j", [Event(Kind.CANCEL_ASKED, 3.0), Event(Kind.CANCEL_ASKED, 4.0)])
+        assert [each.event.at for each in records.events("j", before[-1].id)] == [3.0, 4.0]
+    assert [each.event.kind for each in records.events("other")] == [Kind.CREATED]
+    assert other.record.status == records.get("other").record.status
+
+
+def test_what_is_live_or_has_just_ended_stays(database):
+    records, job = ended(database)
+    live = records.create({}, plan("live"))
+    points = Points(database)
+    for each in (job, live):
+        points.add_metrics(each.id, 1, [("l", Point(1, 1.0, 1.0)), ("l", Point(2, 1.0, 1.0))])
+    assert compact(database, quiet=60.0) == 0
+    assert compact(database) == 2 + len(records.events("j")) - 1
+    assert counted(database, tables.points) == 2
+
+
+def test_it_stops_between_two_transactions(database):
+    for name in ("a", "b"):
+        _, job = ended(database, name)
+        Points(database).add_metrics(job.id, 1, [("l", Point(1, 1.0, 1.0))])
+    over = threading.Event()
+    over.set()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compaction, "_ROWS", 1)
+        assert compaction.compact(database, -1.0, over) == 1, "an event of the first"
+        patch.undo()
+    assert compact(database) == 3
+
+
+def test_a_backup_has_blocks_too(database, where, tmp_path):
+    points, (records, job) = Points(database), ended(database)
+    points.add_metrics(job.id, 1, [("l", Point(1, 1.0, 1.0))])
+    before = records.events("j")
+    compact(database)
+    database_copy.take(where, tmp_path / "copy.db")
+    with sqlite3.connect(tmp_path / "copy.db") as copied:
+        assert copied.execute("SELECT count(*) FROM points").fetchone() == (0,)
+    copy = open_database(tmp_path / "copy.db")
+    assert Records(copy).events("j") == before
+    assert [tuple(p) for p in Points(copy).read(points.series(job.id, METRIC)[0])] == [
+        (1, 1.0, 1.0)
+    ]
+    copy.dispose()
