@@ -67,3 +67,16 @@ def test_an_older_version_does_not_replace_a_newer_one(where):
     assert records._latest.keep(old) == new
     assert names(records) == []
     engine.dispose()
+
+
+def test_who_has_read_a_job_before_it_was_deleted_does_not_bring_it_back(where):
+    engine = open_database(where)
+    records = Records(engine)
+    records.create({}, plan("a"))
+    read = ended(records, "a")
+    known = latest.Latest(list)
+    known.keep(read)
+    known.forget("a")
+    assert known.keep(read) is read
+    assert known.get("a") is None
+    engine.dispose()

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from allranks.agent.monitoring.logged_lines import LoggedLines
 from allranks.agent.monitoring.mlflow_files import MlflowFiles
 from allranks.agent.monitoring.monitor import Monitor, Sample
 from allranks.agent.transport.link import Link
@@ -33,6 +34,7 @@ class AttemptReports:
         self._metrics: Metrics | None = None
         self._mlflow: MlflowFiles | None = None
         self._idle: IdleRanks | None = None
+        self._logged = LoggedLines(folder / LOGGED)
 
     def begin(
         self,
@@ -74,6 +76,7 @@ class AttemptReports:
         return MlflowFiles(folder, self._folder / FEEDS["logged"])
 
     def _sampled(self, sample: Sample) -> None:
+        self._logged.look()
         if self._mlflow is not None:
             self._mlflow.look()
         if self._idle is not None:
@@ -92,7 +95,9 @@ class AttemptReports:
 
     def finish(self) -> list[dict[str, Any]]:
         """Read the rest of the metrics. Return notes for the record, each with a ``message``."""
-        return [] if self._metrics is None else self._metrics.finish()
+        self._logged.look(last=True)
+        found = [] if self._metrics is None else self._metrics.finish()
+        return [*found, *self._logged.notes()]
 
 
 class _Inside:

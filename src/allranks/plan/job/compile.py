@@ -77,9 +77,11 @@ class CompileContext(NamedTuple):
 def compile(spec: CommandJob, context: CompileContext) -> Plan:
     """The plan of a job. The same spec and context always give the same plan and digest.
 
-    Raises SpecError for what the contract knows and this version cannot do yet.
+    Raises SpecError for what the contract knows and this version cannot do yet, and for words that
+    Linux does not take.
     """
     _refuse_unbuilt(spec)
+    _refuse_too_long(spec)
     resources = spec.resources
     nodes = resources.instance_count
     options = dict(context.options)
@@ -207,6 +209,27 @@ def _refuse_unbuilt(spec: CommandJob) -> None:
     if spec.hang_timeout and kind == "ray":
         # Its own processes are never idle, and what its ranks' tasks do is not seen.
         problems.append(_unbuilt("hang_timeout", "`hang_timeout` of a Ray job"))
+    if problems:
+        raise SpecError(problems)
+
+
+# Linux takes no word of 128 KiB or more; a command is one word of a shell. The rest is for what
+# stands around it there, such as the names of inputs.
+_LONGEST = (128 << 10) - 1_000
+
+
+def _refuse_too_long(spec: CommandJob) -> None:
+    hint = "write it to a script in the code folder, and run that"
+    told = [("command", "the command", spec.command, hint)]
+    hint = "write it to a file in the code folder, and pass that file's name"
+    for name, value in spec.environment_variables.items():
+        where = f"environment_variables.{name}"
+        told.append((where, f"the variable {name}", f"{name}={value}", hint))
+    problems = [
+        Problem(f"{what} has {size:,} bytes, and Linux takes {_LONGEST:,}", where, hint=hint)
+        for where, what, text, hint in told
+        if (size := len(text.encode(errors="replace"))) > _LONGEST
+    ]
     if problems:
         raise SpecError(problems)
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from allranks.statuses import TERMINAL
 from allranks.store.jobs.job_rows import JobRow
 
-# Ended jobs that are kept, besides all live ones.
-_ENDED = 512
+# Ended jobs that are kept, besides all live ones; and names of deleted ones.
+_ENDED, _DELETED = 512, 10_000
 
 
 class Latest:
@@ -22,6 +22,9 @@ class Latest:
         # The names of ended jobs in the order of their end, and those of live ones by id.
         self._ended: dict[str, None] = {}
         self._live: dict[int, str] | None = None
+        # Who has read one of these before it was deleted must not bring it back. Names are not
+        # reused.
+        self._deleted: dict[str, None] = {}
         self._lock = threading.RLock()
 
     def get(self, name: str) -> JobRow | None:
@@ -41,6 +44,8 @@ class Latest:
         """Keep a job that was read or written; the newest version of it, because a thread that has
         read an older one must not replace that."""
         with self._lock:
+            if row.name in self._deleted:
+                return row
             kept = self._rows.get(row.name)
             if kept is not None and kept.version >= row.version:
                 row = kept
@@ -63,6 +68,9 @@ class Latest:
         with self._lock:
             row = self._rows.pop(name, None)
             self._ended.pop(name, None)
+            self._deleted[name] = None
+            if len(self._deleted) > _DELETED:
+                del self._deleted[next(iter(self._deleted))]
             if row is not None and self._live is not None:
                 self._live.pop(row.id, None)
 
