@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -24,6 +25,7 @@ from allranks import settings
 from allranks.http_client import Client
 from allranks.store import database as db
 from allranks.store import tables
+from allranks.store.compaction import compact
 from bench import procs
 from bench.home import Home
 from bench.report import Bar, Result, table
@@ -88,6 +90,8 @@ def run(given: argparse.Namespace) -> Result:
             copies.make(BAD, given.ended // 20)
             found |= {f"{what}, {part}": value for what, value in _whole_home(home).items()}
         found["bytes of the database a job"] = (copies.bytes() - before) / given.ended
+        found["to compact them, s"] = procs.timed(copies.compact)
+        found["bytes of the database a job, compact"] = (copies.bytes() - before) / given.ended
         found |= _asked(home) | _idle(home, "idle")
         print(table(("before any is queued", ""), _rows(found)), flush=True)
         _queued(home, copies, given.waiting)
@@ -145,9 +149,18 @@ class _Copies:
             if isinstance(self._where, str):
                 size = connection.execute(text("SELECT pg_database_size(current_database())"))
                 return float(size.scalar_one())
-            pages = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
-            size = connection.execute(text(pages))
+            pages = "SELECT (page_count - freelist_count) * page_size FROM pragma_page_count, "
+            size = connection.execute(text(f"{pages} pragma_freelist_count, pragma_page_size"))
             return float(size.scalar_one())
+
+    def compact(self) -> None:
+        """As the server does it a minute after their end, without its pauses."""
+        engine = db.open_database(self._where)
+        compact(engine, -1000.0, threading.Event(), pause=0.0)  # copies end later
+        if engine.dialect.name == "postgresql":  # it keeps space for new rows otherwise
+            with engine.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
+                connection.exec_driver_sql("VACUUM FULL ANALYZE")
+        engine.dispose()
 
     def make(self, original: str, count: int) -> None:
         engine = db.open_database(self._where)

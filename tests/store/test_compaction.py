@@ -111,6 +111,14 @@ def test_points_on_both_databases(database):
     assert counted(database, tables.event_blocks) == 0
 
 
+def test_a_block_is_small():
+    """Rows take 30 bytes a point, and 75 in PostgreSQL."""
+    rows = [(10 * n, 1.7e9 + 0.53 * n, round(2 / (1 + n / 500), 4)) for n in range(4096)]
+    data = point_blocks.pack(rows)
+    assert point_blocks.unpack(data) == rows
+    assert len(data) < 10 * len(rows)
+
+
 def test_a_metric_sent_again_is_there_once(database):
     """Also if what was stored is packed."""
     points, (_, job) = Points(database), ended(database)

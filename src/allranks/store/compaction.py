@@ -6,6 +6,7 @@ for one another.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -38,16 +39,17 @@ class _Loose(NamedTuple):
     first: int = 0
 
 
-def compact(engine: Engine, quiet: float, over: threading.Event) -> int:
+def compact(engine: Engine, quiet: float, over: threading.Event, pause: float = _PAUSE) -> int:
     """Pack what is loose of the jobs that ended ``quiet`` seconds ago, until ``over`` is set.
-    Returns the number of rows that were packed."""
+    ``pause``: the time between transactions, in their durations. Returns the number of rows that
+    were packed."""
     packed = 0
     reading, before = engine.execution_options(read_only=True), clock.now() - quiet
     for portion in _portions(chain(_events_of(reading, before), _points_of(reading, before))):
         began = time.monotonic()
         with engine.begin() as connection:
             packed += _pack(connection, portion)
-        if over.wait(_PAUSE * (time.monotonic() - began)):
+        if over.wait(pause * (time.monotonic() - began)):
             break
     return packed
 
@@ -101,7 +103,7 @@ def _portions(loose: Iterable[_Loose]) -> Iterator[list[_Loose]]:
 
 def _pack(connection: Connection, portion: list[_Loose]) -> int:
     """Jobs may have been deleted, or opened again, since they were found."""
-    still = _ended(connection, {each.job_id for each in portion}, clock.now())
+    still = _ended(connection, {each.job_id for each in portion}, math.inf)
     mine = [each for each in portion if each.job_id in still]
     for each in mine:
         if each.series_id is None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,7 +16,7 @@ def list_files(source: Path) -> tuple[list[FileEntry], bool]:
     """List the files below a folder, or the file at ``source``. The second value tells whether
     ``source`` is a file. Raises OSError."""
     if source.is_file():
-        return [_entry(source, source.name)], True
+        return [_entry(str(source), source.name, source.stat())], True
     entries = []
     # Visit each real folder once: links may form a cycle.
     visited = {os.path.realpath(source)}
@@ -22,10 +24,14 @@ def list_files(source: Path) -> tuple[list[FileEntry], bool]:
         real = {name: os.path.realpath(os.path.join(folder, name)) for name in folders}
         folders[:] = [name for name in folders if real[name] not in visited]
         visited |= {real[name] for name in folders}
+        # Without pathlib, which takes three times as long: there may be 100,000 small files.
+        below = os.path.relpath(folder, source)
+        prefix = "" if below == "." else f"{below}/"
         for name in names:
-            path = Path(folder, name)
-            if path.is_file():
-                entries.append(_entry(path, str(path.relative_to(source))))
+            path = os.path.join(folder, name)
+            status = _status(path)
+            if status is not None and stat.S_ISREG(status.st_mode):
+                entries.append(_entry(path, prefix + name, status))
     return entries, False
 
 
@@ -36,7 +42,7 @@ def copy_files(entries: Sequence[FileEntry], goal: Path, report: Report) -> dict
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
         shutil.copy2(item.key, path)
-        if _entry(Path(item.key), item.name) != item:
+        if _entry(item.key, item.name, os.stat(item.key)) != item:
             raise Changed(item.name)
         os.chmod(path, 0o444)
         report(item.size, True)
@@ -48,7 +54,7 @@ def read_range(item: FileEntry, start: int, end: int) -> memoryview:
     try:
         with open(item.key, "rb") as file:
             data = memoryview(os.pread(file.fileno(), end - start, start))
-        if _entry(Path(item.key), item.name) != item or len(data) != end - start:
+        if _entry(item.key, item.name, os.stat(item.key)) != item or len(data) != end - start:
             raise Changed(item.name)
     except FileNotFoundError:
         raise Changed(item.name) from None
@@ -59,7 +65,16 @@ def _raise(error: OSError) -> None:
     raise error
 
 
-def _entry(path: Path, name: str) -> FileEntry:
-    stat = path.stat()
-    tag = f"{stat.st_mtime_ns}.{stat.st_ino}"
-    return FileEntry(name, str(path), stat.st_size, tag, stat.st_mtime)
+def _status(path: str) -> os.stat_result | None:
+    """None for a link that leads nowhere."""
+    try:
+        return os.stat(path)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            return None
+        raise
+
+
+def _entry(path: str, name: str, status: os.stat_result) -> FileEntry:
+    tag = f"{status.st_mtime_ns}.{status.st_ino}"
+    return FileEntry(name, path, status.st_size, tag, status.st_mtime)
