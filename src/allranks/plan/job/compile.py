@@ -77,8 +77,7 @@ class CompileContext(NamedTuple):
 def compile(spec: CommandJob, context: CompileContext) -> Plan:
     """The plan of a job. The same spec and context always give the same plan and digest.
 
-    Raises SpecError for what the contract knows and this version cannot do yet, and for words that
-    Linux does not take.
+    Raises SpecError for what this version cannot do yet, and for words too long for Linux.
     """
     _refuse_unbuilt(spec)
     _refuse_too_long(spec)
