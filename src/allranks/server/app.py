@@ -32,6 +32,7 @@ from allranks.server.http.public_listener import PublicListener
 from allranks.server.jobs.register_model import Models
 from allranks.server.loop import mailbox
 from allranks.server.loop.agent_variables import AgentVariables
+from allranks.server.loop.compaction_loop import CompactionLoop
 from allranks.server.loop.event_batches import EventBatches
 from allranks.server.loop.hangs import Hangs
 from allranks.server.loop.heartbeats import Heartbeats
@@ -45,7 +46,6 @@ from allranks.server.people import application as people
 from allranks.server.routes.mlflow import Proxy
 from allranks.server.routes.ui import UiProxy
 from allranks.server.schedules.loop import ScheduleLoop
-from allranks.server.storage.compaction_loop import CompactionLoop
 from allranks.settings import Clocks, Home
 from allranks.settings import database as database_of
 from allranks.store.assets import Assets

@@ -18,6 +18,7 @@ from allranks.server.http.agents_listener import AgentsListener
 from allranks.server.http.host_header_check import HostNames
 from allranks.server.http.public_listener import PublicListener
 from allranks.server.jobs.register_model import Models
+from allranks.server.loop.compaction_loop import CompactionLoop
 from allranks.server.loop.event_batches import EventBatches
 from allranks.server.loop.hangs import Hangs
 from allranks.server.loop.heartbeats import Heartbeats
@@ -25,7 +26,6 @@ from allranks.server.loop.loops import Loops
 from allranks.server.loop.stacks import Stacks
 from allranks.server.loop.wakeups import Wakeups
 from allranks.server.mlflow.tracking import Tracking
-from allranks.server.storage.compaction_loop import CompactionLoop
 from allranks.settings import Clocks, Home
 from allranks.store.assets import Assets
 from allranks.store.computes import Computes

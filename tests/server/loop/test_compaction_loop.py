@@ -1,6 +1,6 @@
 """The thread that compacts ended jobs: it goes on after a failure, and ends."""
 
-from allranks.server.storage.compaction_loop import CompactionLoop
+from allranks.server.loop.compaction_loop import CompactionLoop
 from allranks.store.database import open_database
 from allranks.store.jobs.records import Records
 from allranks.store.metric_points import METRIC, Point, Points
