@@ -117,16 +117,21 @@ def compare(node: Node, command: str, files: dict[str, str], tmp_path: Path) -> 
     cwd = tmp_path / "work"
     lay_out(cwd, files)
     output, ended = node.cold(command, cwd)
-    cold_files = sorted(str(each) for each in cwd.rglob("*") if "__pycache__" not in str(each))
+    cold_files = written(cwd)
     shutil.rmtree(cwd)
     (tmp_path / "work.log").unlink()
     lay_out(cwd, files)
     warm_output, warm_ended = node.warm(command, cwd)
     assert steady(warm_output) == steady(output)
     assert (warm_ended.code, warm_ended.signal) == (ended.code, ended.signal)
-    warm_files = sorted(str(each) for each in cwd.rglob("*") if "__pycache__" not in str(each))
-    assert warm_files == cold_files
+    assert written(cwd) == cold_files
     return steady(output)
+
+
+def written(cwd: Path) -> dict[str, str]:
+    """The files below a folder, with the text of those that scripts wrote as text."""
+    found = (each for each in sorted(cwd.rglob("*")) if "__pycache__" not in str(each))
+    return {str(each): each.read_text() if each.suffix == ".txt" else "" for each in found}
 
 
 def steady(output: bytes) -> str:
@@ -299,6 +304,38 @@ def test_what_modules_print_is_printed_by_each_rank(fresh: tuple[Node, Path]):
         "import sys; print('e', file=sys.stderr); x = 1"
     )
     assert run(fresh) == run(fresh) == "e\n1\n"
+
+
+_TELLS = """
+import ctypes
+libc = ctypes.CDLL(None)
+libc.strdup.restype = ctypes.c_void_p
+text = ctypes.c_void_p(libc.strdup(b"told at the end"))
+getattr(libc, "__cxa_atexit")(libc.puts, text, None)
+"""
+_ENDS = "class Ends:\n  def __del__(self): print('end')\nmod.ends = Ends()"
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize(
+    ("more", "output"),
+    [("", ""), (_ENDS, "end\ntold at the end\n"), ("import _lsprof", "told at the end\n")],
+    ids=["nothing", "a finalizer", "a library"],
+)
+def test_libraries_end_only_if_somebody_can_see_it(
+    fresh: tuple[Node, Path], more: str, output: str
+):
+    (fresh[1].parent / "lib" / "mod.py").write_text(_TELLS)
+    (fresh[1] / "s.py").write_text(f"import mod\n{more}")
+    assert run(fresh) == output
+
+
+@pytest.mark.medium
+def test_a_file_of_a_module_keeps_what_the_script_wrote(fresh: tuple[Node, Path]):
+    (fresh[1].parent / "lib" / "mod.py").write_text("x = open(f'{__file__}.txt', 'w')")
+    (fresh[1] / "s.py").write_text("import mod; mod.x.write('text')")
+    run(fresh)
+    assert (fresh[1].parent / "lib" / "mod.py.txt").read_text() == "text"
 
 
 @pytest.mark.medium

@@ -253,3 +253,31 @@ _add(
     "stack", "import inspect\ndef f(): return [x.function for x in inspect.stack()][:2]\nprint(f())"
 )
 _add("large output", "for i in range(20000): print(i, 'x' * 50)")
+
+
+# What the imported modules hold at the end: objects with finalizers end as in a new Python.
+_ENDS = "class Ends:\n  def __init__(self, where): self.where = where\n  def __del__(self): print('end', self.where)\n"
+for _where, _put in {
+    "a module": "import argparse; argparse.kept = Ends('module')",
+    "a class": "import argparse; argparse.Namespace.kept = Ends('class')",
+    "an object": "import logging; logging.root.kept = Ends('logger')",
+    "a list": "import warnings; warnings.filters.append(Ends('list'))",
+    "an early module": "import os, sys; os.environ.kept = Ends('os'); sys.kept = Ends('sys')",
+    "replaced names": "import argparse; argparse.open = Ends('x'); argparse.Namespace = Ends('y'); argparse._ = Ends('z')",
+    "two packages": "import numpy, logging; numpy.random.a = Ends('numpy'); logging.b = Ends('logging')",
+    "a name that is gone": "import argparse, sys; argparse.kept = Ends('gone'); del sys.modules['argparse']",
+}.items():
+    _add(f"finalizer in {_where}", _ENDS + _put)
+_add(
+    "generator in a module",
+    "import argparse\ndef g():\n  try: yield\n  finally: print('closed')\nargparse.kept = g(); next(argparse.kept)",
+)
+_add(
+    "finalizer sees modules",
+    "import argparse\nclass Ends:\n  def __del__(self):\n    import argparse; print(argparse.Namespace(), argparse.open)\nargparse.open = open\nx = Ends()",
+)
+for _where in ("argparse", "argparse.Namespace"):
+    _add(
+        f"file in {_where}",
+        f"import argparse; {_where}.kept = open('o.txt', 'w'); {_where}.kept.write('text')",
+    )

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Iterable
 
+from .ending import Ending
 from .forkable import Refused, expect_forkable, printed_by
 from .job_server import JobServer
 from .later_imports import related
@@ -49,6 +50,7 @@ class Server:
         self._write_pid()
         self._listener = listen(f"{self.base}.sock")
         self._wakeup = Wakeup()
+        self._ending = Ending()
         try:
             self.printed = self._printed_by_importing([*self.modules, *self._learned()])
             expect_forkable()
@@ -88,6 +90,7 @@ class Server:
                     pid = self._fork_job_server(connection)
                     if pid == 0:
                         return JobServer(self, connection).serve()
+                del connection  # a successor would take it for one of the modules' own
                 if self._refused == "stale":
                     return None
 
@@ -135,6 +138,7 @@ class Server:
             if isinstance(file, str) and not file.startswith(self._attempt):
                 self._stamps.setdefault(file, _stamp(file))
         gc.collect()
+        self._ending.settle()
         gc.freeze()
 
     # ------------------------------------------------------------ what modules import later
@@ -186,10 +190,7 @@ class Server:
             expect_forkable()
         except BaseException:
             os._exit(0)
-        learned = [name for name in [*self._learned(), *names] if name in sys.modules]
-        with open(f"{self.base}.json.new", "w", encoding="utf-8") as file:
-            json.dump([*dict.fromkeys(learned)], file)
-        os.replace(f"{self.base}.json.new", f"{self.base}.json")
+        self._remember(names)
         self._settle()
         self._write_pid()
         LIBC.prctl(SET_PDEATHSIG, 0, 0, 0, 0)
@@ -197,6 +198,12 @@ class Server:
             os._exit(0)
         os.write(write, b"+")
         os.close(write)
+
+    def _remember(self, names: list[str]) -> None:
+        learned = [name for name in [*self._learned(), *names] if name in sys.modules]
+        with open(f"{self.base}.json.new", "w", encoding="utf-8") as file:
+            json.dump([*dict.fromkeys(learned)], file)
+        os.replace(f"{self.base}.json.new", f"{self.base}.json")
 
 
 def _stamp(path: str) -> tuple[int, int] | None:
