@@ -54,8 +54,11 @@ def test_what_cannot_start_warm_starts_cold_and_says_why(shared):
     assert (nothing.returncode, nothing.stdout) == (0, "1\n")
     why = "note: ranks start cold: ModuleNotFoundError: No module named 'nothing_there'"
     assert why in nothing.stderr
-    shell = shared("run", "--warm", "json", "--", "bash", "-c", "echo $RANK; exit 3")
+    words = ("--name", "warm-not", "-p", 2, "--max-attempts", 2, "--warm", "json")
+    shell = shared("run", *words, "--", "bash", "-c", "echo $RANK; exit 3")
     assert shell.returncode == 3
+    notes = [e for e in events(shared, "warm-not", "note") if e["data"].get("about") == "warm"]
+    assert len(notes) == 1  # not for each rank and attempt
     assert (
         "ranks start cold: the command does not start with `python` but with `bash`" in shell.stderr
     )
@@ -87,6 +90,31 @@ def test_a_sweep_starts_its_trials_warm(shared, code):
     )
     assert done.returncode == 0, done.stderr
     assert [e["data"]["warm"] for e in events(shared, "warm-trials_1", "started")] == [1]
+
+
+def test_a_pipeline_starts_its_steps_warm(shared, code):
+    step = {"type": "command", "command": "python -c 'print(1)'", "warm": ["json"]}
+    job = {"type": "pipeline", "name": "warm-steps", "jobs": {"one": step, "two": step}}
+    (code / "pipeline.yml").write_text(json.dumps(job))
+    done = shared("job", "create", "-f", "pipeline.yml", "--stream")
+    assert done.returncode == 0, done.stderr
+    steps = [job["name"] for job in answer(shared, "job", "list", "--parent", "warm-steps")]
+    assert len(steps) == 2
+    for each in steps:
+        assert [e["data"]["warm"] for e in events(shared, each, "started")] == [1]
+
+
+def test_a_job_whose_modules_do_not_get_imported_can_be_canceled(shared, code):
+    (code / "hangs.py").write_text("import time; time.sleep(1000)")
+    words = ("--name", "warm-hangs", "--env", f"PYTHONPATH={code}", "--warm", "hangs", "--detach")
+    assert shared("run", *words, "--", "python", "-c", "1").returncode == 0
+    until(lambda: any("imports hangs" in str(e) for e in events(shared, "warm-hangs", "note")))
+    assert shared("job", "cancel", "warm-hangs").returncode == 0
+    until(lambda: answer(shared, "job", "show", "warm-hangs")["status"] == "Canceled")
+    limited = ("--timeout", 1, "--env", f"PYTHONPATH={code}", "--warm", "hangs")
+    done = shared("run", *limited, "--", "python", "-c", "1")
+    why = "ranks start cold: importing takes longer than 1 seconds, the job's timeout"
+    assert (done.returncode, why in done.stderr) == (0, True)
 
 
 def test_canceling_ends_warm_ranks(shared, code):

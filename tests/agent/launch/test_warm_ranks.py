@@ -1,11 +1,13 @@
 """Ranks that start warm behave as those that start cold."""
 
 import contextlib
+import json
 import os
 import re
 import select
 import shutil
 import signal
+import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
@@ -13,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from allranks.agent import programs
 from allranks.agent.launch import warm_ranks
 from allranks.agent.launch.start_ranks import with_sitecustomize
 from allranks.agent.launch.warm_ranks import Where
@@ -299,6 +302,52 @@ def test_modules_that_cannot_be_forked_are_refused(fresh: tuple[Node, Path], sou
 
 
 @pytest.mark.medium
+@pytest.mark.parametrize("timeout", [0.5, None])
+def test_an_import_that_does_not_end_is_given_up(
+    fresh: tuple[Node, Path], timeout: float | None, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(warm_ranks, "_IMPORTING", 1)
+    node, work = fresh
+    (work.parent / "lib" / "mod.py").write_text("import time; time.sleep(1000)")
+    task = Task("j", "e", "python s.py", warm=("mod",), timeout=timeout)
+    where = Where(node.agent, node.attempt, work)
+    env = node.whole(work, PYTHONPATH=str(work.parent / "lib"))
+    with pytest.raises(Cold) as caught:
+        warm_ranks.prepare(task, task.command, env, where, node.wait, node.said.append)
+    limit = "1 seconds" if timeout is None else "0.5 seconds, the job's timeout"
+    assert str(caught.value) == f"importing takes longer than {limit}"
+    (work.parent / "lib" / "mod.py").write_text("x = 'mended'")
+    assert run(fresh) == "mended\n"
+
+
+@pytest.mark.medium
+def test_a_module_that_forks_leaves_nothing_behind(fresh: tuple[Node, Path]):
+    """The fork has a copy of the server's lock, and would go on as a server."""
+    pid = fresh[1].parent / "pid"
+    forks = f"import os, time\nif not os.fork(): open('{pid}', 'w').write(str(os.getpid()))"
+    assert refusal(fresh, f"{forks}; time.sleep(1000)") == "importing them starts a process"
+    until(lambda: not warm_ranks._lives(int(pid.read_text())))
+    refusal(fresh, forks)
+    (fresh[1].parent / "lib" / "mod.py").write_text("x = 'mended'")
+    until(lambda: not warm_servers.pids(fresh[0].agent / "warm"))
+    assert run(fresh) == "mended\n"
+
+
+@pytest.mark.medium
+def test_a_server_ends_whose_agent_has_gone_while_it_imports(fresh: tuple[Node, Path]):
+    node, work = fresh
+    (work.parent / "lib" / "mod.py").write_text("import time; time.sleep(1000)")
+    about = {"modules": ["mod"], "folder": str(work), "key": "k", "idle": 1, "most": 1}
+    argv = [
+        sys.executable,
+        programs.path_of("warm_server.py"),
+        json.dumps({**about, "attempt": "a"}),
+    ]
+    env = node.whole(work, PYTHONPATH=str(work.parent / "lib"))
+    assert subprocess.run(argv, env=env).returncode == -signal.SIGALRM
+
+
+@pytest.mark.medium
 def test_what_modules_print_is_printed_by_each_rank(fresh: tuple[Node, Path]):
     (fresh[1].parent / "lib" / "mod.py").write_text(
         "import sys; print('e', file=sys.stderr); x = 1"
@@ -389,6 +438,30 @@ def test_a_rank_ends_with_a_killed_job_server(fresh: tuple[Node, Path]):
         os.kill(int(process.log.read_text()), signal.SIGKILL)
         _, ended = _finish(running, process)
     assert (ended.code, ended.signal) == (137, "SIGKILL")
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("more", ["", "import os; os.fork() or os.setsid()\n"])
+def test_a_killed_job_server_leaves_nothing(fresh: tuple[Node, Path], more: str):
+    """Neither a program in a session of its own, nor a fork."""
+    node, work = fresh
+    (work / "s.py").write_text(
+        f"{more}import os, subprocess, time\n"
+        "sleeps = subprocess.Popen(['sleep', '1000'], start_new_session=True).pid\n"
+        "print(os.getpid(), os.getppid(), sleeps, flush=True); time.sleep(1000)"
+    )
+    path = {"PYTHONPATH": str(work.parent / "lib")}
+    ranks, running = node.open("python s.py", work, **path), Running()
+    process, lines = Process("rank 0", work.with_suffix(".log"), 0), 2 if more else 1
+    with contextlib.closing(ranks):
+        ranks.start(running, process, "python s.py", work, node.whole(work, **path))
+        until(lambda: process.log.read_text().count("\n") == lines)
+        said = [[*map(int, line.split())] for line in process.log.read_text().splitlines()]
+        parents, mine = {each[1] for each in said}, {each[0] for each in said}
+        (job_server,) = parents - mine
+        os.kill(job_server, signal.SIGKILL)
+        left = {pid for each in said for pid in each} - {job_server}
+        until(lambda: not any(map(warm_ranks._lives, left)))
 
 
 @pytest.mark.medium

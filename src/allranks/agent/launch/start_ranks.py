@@ -59,7 +59,7 @@ class Stage(NamedTuple):
     env: Callable[[Rank], dict[str, str]]
     room: NodeContainer | None = None
     warm: WarmRanks | None = None
-    note: Callable[[Cold], None] = lambda why: None
+    note: Callable[[str], None] = lambda why: None
 
     def rank(self, rank: Rank) -> Process:
         log = self.folder / f"rank-{rank.rank}.log"
@@ -117,7 +117,7 @@ def _start_rank(stage: Stage, running: Running, rank: Process, env: Mapping[str,
             stage.warm.start(running, rank, stage.command, stage.cwd, env)
             return True
         except Cold as why:
-            stage.note(why)
+            stage.note(str(why))
     needs_path = stage.task.distribution == "deepspeed"
     command = _inside_path(stage, stage.command) if needs_path else stage.command
     running.start(rank, [SHELL, "-c", command], stage.cwd, env)

@@ -13,6 +13,7 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import socket
 import subprocess
 import zipfile
@@ -35,14 +36,15 @@ from allranks.version import __version__
 
 Say = Callable[[str], None]
 
-# Seconds for a started server to listen, and for a connected one to answer while it imports.
-_LISTENING, _IMPORTING = 30.0, 600.0
+# Seconds for a started server to listen, and for a connected one to import. A job's timeout may be
+# shorter.
+_LISTENING, _IMPORTING = 30.0, 600
 # Seconds without a job after which a server ends. On a cluster it ends with the launch.
 IDLE, NEVER = 900.0, 1e9
 # Said by a server whose modules have changed on disk.
 STALE = "stale"
-# Seconds between two looks for the socket of a server that starts.
-_PACE = 0.01
+# Seconds between two looks for the socket of a server that starts, and between two starts.
+_PACE, _AGAIN = 0.01, 0.5
 # Room in the server's command line for the words of ranks, see `_show_words` there.
 _ROOM = 2048
 
@@ -163,7 +165,8 @@ def prepare(
     )
     # A layer lies in the folder of its attempt and is otherwise the same in the next one.
     key = hashlib.sha256(identity.replace(own, "").encode()).hexdigest()[:24]
-    servers = _Servers(where.agent, os.environ, wait, say)
+    most = _IMPORTING if task.timeout is None else min(_IMPORTING, task.timeout)
+    servers = _Servers(where.agent, os.environ, wait, say, most)
     about = {"modules": task.warm, "key": key, "attempt": own}
     with _cold_if_it_fails("the warm server cannot be used"):
         connection, reply = servers.connect(about, [python, *call.options], variables)
@@ -175,11 +178,13 @@ def prepare(
 class _Servers:
     """The warm servers that this agent may use."""
 
-    def __init__(self, folder: Path, environ: Mapping[str, str], wait: Wait, say: Say) -> None:
+    def __init__(
+        self, folder: Path, environ: Mapping[str, str], wait: Wait, say: Say, most: float
+    ) -> None:
         shared = environ.get("ALLRANKS_WARM")
         self._folder = Path(shared) if shared else folder / "warm"
         self._starter = self._folder / "start.sock" if shared else None
-        self._wait, self._say = wait, say
+        self._wait, self._say, self._most = wait, say, most
 
     def connect(
         self, about: Mapping[str, Any], python: list[str], env: Mapping[str, str]
@@ -187,18 +192,19 @@ class _Servers:
         """A connection to a server, started if there is none, and its first answer. ``about`` are
         parameters of the server."""
         idle, key = IDLE if self._starter else NEVER, about["key"]
-        request = {**about, "folder": str(self._folder), "idle": idle}
+        request = {**about, "folder": str(self._folder), "idle": idle, "most": _IMPORTING + 1}
         program = programs.path_of("warm_server.py")
         argv = [*python, program, json.dumps(request) + " " * _ROOM]
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         path, pid = self._folder / f"{key}.sock", None
-        until = clock() + _LISTENING
+        started, until = -_AGAIN, clock() + _LISTENING
         while True:
             connection = connect(str(path))
             if connection is not None:
                 with contextlib.ExitStack() as unless_used:
                     unless_used.callback(connection.close)
-                    reply = _first_reply(connection, self._wait)
+                    with _ended_unless_ready(path.with_suffix(".lock")):
+                        reply = _first_reply(connection, self._wait, self._most)
                     if reply is None and pid is not None:
                         raise Cold("the process that imports the modules has died")
                     if reply is not None and reply.get("refused") != STALE:
@@ -209,8 +215,10 @@ class _Servers:
                         unless_used.pop_all()
                         return connection, accepted
                 pid = None
-            elif pid is None or not _lives(pid):
-                self._say(f"imports {', '.join(about['modules'])} once, for later ranks, too")
+            elif (pid is None or not _lives(pid)) and clock() - started > _AGAIN:
+                if pid is None:
+                    self._say(f"imports {', '.join(about['modules'])} once, for later ranks, too")
+                started = clock()
                 pid = self._start(argv, env, self._folder / f"{key}.log")
             if clock() > until:
                 raise Cold("the warm server does not start", hint=f"see {path.with_suffix('.log')}")
@@ -239,17 +247,30 @@ class _Servers:
         return server.pid
 
 
-def _first_reply(connection: socket.socket, wait: Wait) -> dict[str, Any] | None:
+def _first_reply(connection: socket.socket, wait: Wait, most: float) -> dict[str, Any] | None:
     """What the server says once it has imported; None if it has ended."""
-    wait(connection.fileno(), _IMPORTING)
+    wait(connection.fileno(), most)
     try:
         message = connection.recv(MESSAGE, socket.MSG_DONTWAIT)
     except BlockingIOError:
-        raise Cold(f"importing takes longer than {_IMPORTING:.0f} seconds") from None
+        of_job = ", the job's timeout" if most < _IMPORTING else ""
+        raise Cold(f"importing takes longer than {most:g} seconds{of_job}") from None
     except ConnectionError:
         return None
     reply: dict[str, Any] | None = json.loads(message) if message else None
     return reply
+
+
+@contextlib.contextmanager
+def _ended_unless_ready(lock: Path) -> Iterator[None]:
+    """Kill the server, which still imports, if this job gives up: the next one shall not wait for
+    an import that may never end."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError, ValueError):
+            os.kill(int(lock.read_text()), signal.SIGKILL)
+        raise
 
 
 def _accepted(reply: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +67,8 @@ class Agent:
         self._in = Preparation(partial(self._say, Kind.NOTE))
         self._link.tick = self._in.look
         self._tensorflow: tuple[int, int] | None = None
+        # Once for all ranks and attempts.
+        self._cold = cache(lambda why: self._note(f"ranks start cold: {why}", {"about": "warm"}))
 
     def run(self) -> int:
         signal.signal(signal.SIGTERM, lambda *_: self._inbox.take(Reason.PREEMPTED))
@@ -213,11 +215,8 @@ class Agent:
                 self._task, command_of(self._task, work), env, where, self._or_stop, self._in.doing
             )
         except warm_start.Cold as why:
-            self._cold(why)
+            self._cold(str(why))
             return None
-
-    def _cold(self, why: warm_start.Cold) -> None:
-        self._note(f"ranks start cold: {why}", {"about": "warm"})
 
     def _or_stop(
         self,

@@ -167,8 +167,8 @@ def _notes(job: dict[str, Any]) -> list[str]:
         told = [
             event["data"]
             for event in events
-            if event["attempt"] == job["attempts"]
-            and event["data"].get("about") in ("metrics", "warm")
+            if (event["data"].get("about"), event["attempt"]) == ("metrics", job["attempts"])
+            or event["data"].get("about") == "warm"  # an agent says it once for all attempts
         ]
         found = _found(job, client) if any("missed" in each for each in told) else set()
     # Each node reports this separately; ignore it if the pattern matched on another node.

@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import os
 import signal
+from collections.abc import Collection
 
 # From <linux/prctl.h>.
 SET_PDEATHSIG, SET_CHILD_SUBREAPER, _SET_MM, _SET_MM_ARG_END = 1, 36, 35, 9
@@ -59,8 +60,8 @@ def pidfd_open(pid: int) -> int:
     return fd
 
 
-def below(root: int) -> list[int]:
-    """All descendants of a process."""
+def below(root: int, spared: Collection[int] = ()) -> list[int]:
+    """All descendants of a process, except those spared and what is below them."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -69,7 +70,8 @@ def below(root: int) -> list[int]:
                     parent = int(file.read().rpartition(b")")[2].split()[1])
             except (OSError, IndexError):
                 continue  # it has ended
-            children.setdefault(parent, []).append(int(name))
+            if int(name) not in spared:
+                children.setdefault(parent, []).append(int(name))
     found, look = [], [root]
     while look:
         more = children.get(look.pop(), [])

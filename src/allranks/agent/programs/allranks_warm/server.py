@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import gc
 import importlib
 import json
 import os
 import select
+import signal
 import socket
 import sys
 import time
@@ -17,7 +19,7 @@ from .ending import Ending
 from .forkable import Refused, expect_forkable, printed_by
 from .job_server import JobServer
 from .later_imports import related
-from .processes import LIBC, SET_PDEATHSIG, Wakeup, end_with
+from .processes import LIBC, SET_CHILD_SUBREAPER, SET_PDEATHSIG, Wakeup, below, end_with
 from .script import Script
 from .wire import listen, send
 
@@ -29,9 +31,9 @@ class Server:
     """Serves until it is idle. ``serve`` returns in each rank with what that runs."""
 
     def __init__(
-        self, modules: list[str], folder: str, key: str, idle: float, attempt: str
+        self, modules: list[str], folder: str, key: str, idle: float, most: int, attempt: str
     ) -> None:
-        self.modules, self.idle = modules, idle
+        self.modules, self.idle, self._most = modules, idle, most
         self._attempt = f"{attempt}/"
         self.base = os.path.join(folder, key)
         self.printed = b""
@@ -51,6 +53,7 @@ class Server:
         self._listener = listen(f"{self.base}.sock")
         self._wakeup = Wakeup()
         self._ending = Ending()
+        LIBC.prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         try:
             self.printed = self._printed_by_importing([*self.modules, *self._learned()])
             expect_forkable()
@@ -67,12 +70,13 @@ class Server:
             left = since + (_REFUSING if self._refused else self.idle) - time.monotonic()
             if left <= 0 and not self._children:
                 os.unlink(f"{self.base}.sock")
+                self._end_others()  # what the imports started, and may hold our lock
                 return None
             look = [self._listener.fileno(), self._wakeup.fd]
             look += [self._successor] if self._successor >= 0 else []
             ready, _, _ = select.select(look, [], [], max(1.0, left) if self._children else left)
             if self._wakeup.fd in ready:
-                self._children.difference_update(pid for pid, _ in self._wakeup.ended())
+                self._reap()
                 since = time.monotonic()
                 self._learn()
             if self._successor in ready:
@@ -93,6 +97,23 @@ class Server:
                 del connection  # a successor would take it for one of the modules' own
                 if self._refused == "stale":
                     return None
+
+    def _reap(self) -> None:
+        """Reap children. A killed job server leaves its orphans to us."""
+        ended = dict(self._wakeup.ended())
+        killed = any(ended[pid] for pid in self._children & ended.keys())
+        self._children.difference_update(ended)
+        if killed:
+            self._end_others()
+
+    def _end_others(self) -> None:
+        """SIGKILL all descendants but job servers, a successor, and what is below them."""
+        while others := below(os.getpid(), self._children):
+            for pid in others:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+            select.select([self._wakeup.fd], [], [], 0.1)
+            self._children.difference_update(pid for pid, _ in self._wakeup.ended())
 
     def _fork_job_server(self, connection: socket.socket) -> int:
         """Return its process id: 0 in the job server itself, -1 if it is refused."""
@@ -120,7 +141,14 @@ class Server:
         os.pwrite(self._lock, b"%d" % os.getpid(), 0)
 
     def _printed_by_importing(self, names: Iterable[str]) -> bytes:
-        return printed_by(self._import, names, f"{self.base}.printed")
+        me = os.getpid()
+        signal.alarm(self._most)  # ends a server whose imports do not end
+        try:
+            return printed_by(self._import, names, f"{self.base}.printed")
+        finally:
+            if os.getpid() != me:
+                os._exit(0)  # a process that an import forked
+            signal.alarm(0)
 
     def _import(self, names: Iterable[str]) -> None:
         for name in names:
@@ -180,6 +208,7 @@ class Server:
         return [name for name in dict.fromkeys(found) if name not in sys.modules]
 
     def _succeed(self, names: list[str], write: int, before: int) -> None:
+        LIBC.prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # a fork is none
         self._wakeup.close()
         self._wakeup = Wakeup()
         self._children.clear()
