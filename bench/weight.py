@@ -105,8 +105,8 @@ def _memory(home: Home, idle: float) -> tuple[dict[str, float], float]:
 
 
 def _running_agents(home: Home) -> dict[str, int]:
-    """The agent, parent of the rank that sleeps; its keeper above it; and above that the nursery,
-    which the engine keeps to fork agents from."""
+    """The agent, parent of the rank that sleeps; its keeper above it; and above that the fork
+    server, which the engine keeps to fork agents from."""
     until = time.monotonic() + 30
     while time.monotonic() < until:
         for pid in procs.naming(str(home.folder)):
@@ -115,7 +115,7 @@ def _running_agents(home: Home) -> dict[str, int]:
             if sleeps and "allranks.agent" in procs.command_line(agent):
                 time.sleep(1.0)
                 keeper = procs.parent(agent)
-                return {"agent": agent, "its keeper": keeper, "nursery": procs.parent(keeper)}
+                return {"agent": agent, "its keeper": keeper, "fork server": procs.parent(keeper)}
         time.sleep(0.05)
     raise RuntimeError("no agent with a running rank was found within 30 s")
 

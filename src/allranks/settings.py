@@ -14,6 +14,10 @@ from typing import NamedTuple
 
 from allranks.errors import ServerError, UsageError
 
+# Set for the local engine's fork server. /proc shows its environment for all that it forks, not
+# their own.
+FORK_SERVER = "ALLRANKS_FORK_SERVER"
+
 
 class Home(NamedTuple):
     """The folder ``ALLRANKS_HOME`` and the fixed places inside it."""

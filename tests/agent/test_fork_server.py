@@ -11,7 +11,7 @@ def test_it_ends_quietly_when_its_engine_is_killed_before_it_reads_an_answer(tmp
     with its:
         # What lies unread when the other end closes: the kernel then says "connection reset".
         its.send(b"unread")
-        nursery = subprocess.Popen(
+        server = subprocess.Popen(
             [sys.executable, "-P", "-m", "allranks.agent.fork_server"],
             stdin=its.fileno(),
             env={**os.environ, "ALLRANKS_WARM": str(tmp_path / "warm")},
@@ -19,5 +19,5 @@ def test_it_ends_quietly_when_its_engine_is_killed_before_it_reads_an_answer(tmp
             text=True,
         )
     ours.close()
-    assert nursery.communicate(timeout=60) == (None, "")
-    assert nursery.returncode == 0
+    assert server.communicate(timeout=60) == (None, "")
+    assert server.returncode == 0

@@ -22,7 +22,7 @@ from allranks.plan.plan import Gang
 from allranks.statuses import GangState
 from tests.support import until
 
-# These gangs' processes carry the marker themselves; none was forked by the nursery.
+# These gangs' processes carry the marker themselves; none was forked by the fork server.
 NOWHERE = Path("/nowhere")
 MACHINE = Capacity(nodes=4, gpus=2, cpus=2.0, memory=1 << 30)
 
@@ -52,16 +52,16 @@ def seen(engine: LocalEngine, one: Gang):
 
 
 @pytest.mark.medium
-def test_the_nursery_is_started_once_before_the_first_agent(tmp_path):
-    nursery = ForkServer(tmp_path / "warm")
-    threads = [threading.Thread(target=nursery.start) for _ in range(4)]
+def test_the_fork_server_is_started_once_before_the_first_agent(tmp_path):
+    server = ForkServer(tmp_path / "warm")
+    threads = [threading.Thread(target=server.start) for _ in range(4)]
     for each in threads:
         each.start()
     for each in threads:
         each.join()
     children = psutil.Process().children()
     mine = [each for each in children if "allranks.agent.fork_server" in each.cmdline()]
-    nursery.close()
+    server.close()
     assert len(mine) == 1
     assert not mine[0].is_running()
 

@@ -1,4 +1,4 @@
-"""The nursery: a process that has imported the agent and forks one for each request.
+"""The fork server: a process that has imported the agent and forks one for each request.
 
 Imports are most of an agent's start (0.1 s). Requests come through a socket on standard input; each
 reply, and each exit of a child, is one message. It ends with the engine that started it; the agents
@@ -24,9 +24,8 @@ from typing import Any
 from allranks import file_locks
 from allranks.agent import __main__ as agent
 from allranks.agent.programs.allranks_warm import wire
+from allranks.settings import FORK_SERVER
 
-# Set for the nursery, and so what /proc shows for all that it forks.
-NURSED = "ALLRANKS_NURSERY"
 # The most servers of imported modules. Each holds hundreds of megabytes, and each value of a
 # variable that modules read while they are imported needs one.
 _MOST = 4
@@ -46,8 +45,8 @@ def main() -> int:
     read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(write)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    starter, agents = _listen(Path(os.environ["ALLRANKS_WARM"])), set[int]()
-    others = [] if starter is None else [starter.fileno()]
+    listener, agents = _listen(Path(os.environ["ALLRANKS_WARM"])), set[int]()
+    others = [] if listener is None else [listener.fileno()]
     idle: float | None = _IDLE
     # A killed engine breaks the connection, or resets it if it had not read everything.
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
@@ -61,8 +60,8 @@ def main() -> int:
             if read in ready:
                 os.read(read, 4096)
                 _report_exits(requests, agents)
-            if starter is not None and starter.fileno() in ready:
-                _start_server(starter)
+            if listener is not None and listener.fileno() in ready:
+                _start_server(listener)
             if requests.fileno() in ready:
                 message, fds, _, _ = socket.recv_fds(requests, 1 << 20, 2)
                 if not message:
@@ -86,10 +85,10 @@ def _listen(folder: Path) -> socket.socket | None:
         return None
 
 
-def _start_server(starter: socket.socket) -> None:
+def _start_server(listener: socket.socket) -> None:
     """Start a server for an agent, in a session of its own, and answer with its process id."""
     errors = (OSError, ValueError, KeyError, TypeError, subprocess.SubprocessError)
-    with contextlib.suppress(*errors), starter.accept()[0] as connection:
+    with contextlib.suppress(*errors), listener.accept()[0] as connection:
         connection.settimeout(1.0)
         request = json.loads(connection.recv(1 << 20))
         _end_unused(Path(os.environ["ALLRANKS_WARM"]))
@@ -97,8 +96,8 @@ def _start_server(starter: socket.socket) -> None:
             server = subprocess.Popen(
                 request["argv"],
                 cwd="/",
-                # With the mark of the nursery: see engines/local/end_gang.py.
-                env={**request["env"], NURSED: "1"},
+                # Marked: see engines/local/end_gang.py.
+                env={**request["env"], FORK_SERVER: "1"},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

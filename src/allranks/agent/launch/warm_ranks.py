@@ -183,7 +183,7 @@ class _Servers:
     ) -> None:
         shared = environ.get("ALLRANKS_WARM")
         self._folder = Path(shared) if shared else folder / "warm"
-        self._starter = self._folder / "start.sock" if shared else None
+        self._fork_server = self._folder / "start.sock" if shared else None
         self._wait, self._say, self._most = wait, say, most
 
     def connect(
@@ -191,7 +191,7 @@ class _Servers:
     ) -> tuple[socket.socket, dict[str, Any]]:
         """A connection to a server, started if there is none, and its first answer. ``about`` are
         parameters of the server."""
-        idle, key = IDLE if self._starter else NEVER, about["key"]
+        idle, key = IDLE if self._fork_server else NEVER, about["key"]
         request = {**about, "folder": str(self._folder), "idle": idle, "most": _IMPORTING + 1}
         program = programs.path_of("warm_server.py")
         argv = [*python, program, json.dumps(request) + " " * _ROOM]
@@ -209,7 +209,7 @@ class _Servers:
                         raise Cold("the process that imports the modules has died")
                     if reply is not None and reply.get("refused") != STALE:
                         accepted = _accepted(reply)
-                        if self._starter is None:
+                        if self._fork_server is None:
                             # The one that was started may have been succeeded by another.
                             keeper.SPARED.add(accepted["server"])
                         unless_used.pop_all()
@@ -226,11 +226,14 @@ class _Servers:
 
     def _start(self, argv: list[str], env: Mapping[str, str], log: Path) -> int:
         """Start a server, outside of the job if possible. Return its process id."""
-        if self._starter is not None and (starter := connect(str(self._starter))) is not None:
-            with starter, contextlib.suppress(OSError, ValueError):
+        if (
+            self._fork_server is not None
+            and (connection := connect(str(self._fork_server))) is not None
+        ):
+            with connection, contextlib.suppress(OSError, ValueError):
                 request = {"argv": argv, "env": dict(env), "log": str(log)}
-                send(starter, request)
-                return int(json.loads(starter.recv(MESSAGE))["pid"])
+                send(connection, request)
+                return int(json.loads(connection.recv(MESSAGE))["pid"])
         with log.open("ab") as output:
             server = subprocess.Popen(
                 argv,

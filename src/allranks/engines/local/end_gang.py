@@ -2,7 +2,7 @@
 
 A rank may start children in other sessions, and its agent and keeper may be killed at the same
 time. Orphans then belong to init, and only their environment identifies them. An agent forked by
-the nursery shows the nursery's environment; it is identified by the gang's lock file it holds.
+the fork server shows its environment; it is identified by the gang's lock file it holds.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import time
 from pathlib import Path
 
 from allranks.engines.base import MARKER
-from allranks.engines.local.fork_server import NURSED
+from allranks.settings import FORK_SERVER
 
 
 def marked(mark: str, folder: Path) -> list[int]:
     """Return the living processes that carry ``mark`` or hold a lock in ``folder``."""
-    entry, nursed = f"{MARKER}={mark}".encode(), f"{NURSED}=1".encode()
+    entry, forked = f"{MARKER}={mark}".encode(), f"{FORK_SERVER}=1".encode()
     pids = []
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) == os.getpid():
@@ -27,7 +27,7 @@ def marked(mark: str, folder: Path) -> list[int]:
         # OSError: it has ended, or belongs to another user. Zombies have no environment.
         with contextlib.suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
             environ = file.read().split(b"\0")
-            if entry in environ or (nursed in environ and _holds(name, folder)):
+            if entry in environ or (forked in environ and _holds(name, folder)):
                 pids.append(int(name))
     return pids
 

@@ -37,7 +37,7 @@ _HANDED_ON = re.compile(
     r"(?:PATH|HOME|LANG|XDG_RUNTIME_DIR|DOCKER_HOST|ALLRANKS_SYS_CLASS)$|APPTAINER_"
 )
 
-# Processes started without the nursery, until they are reaped. They outlive the engine object.
+# Processes started without the fork server, until they are reaped. They outlive the engine object.
 _CHILDREN: dict[int, subprocess.Popen[bytes]] = {}
 
 
@@ -78,7 +78,7 @@ class LocalEngine:
         self._known: dict[str, _Gang] | None = None
         # Servers of imported modules, which outlive jobs: see agent/launch/warm_ranks.py.
         self._warm = nodes.parent / "warm"
-        self._nursery = ForkServer(self._warm)
+        self._fork_server = ForkServer(self._warm)
 
     @property
     def _gangs(self) -> dict[str, _Gang]:
@@ -90,7 +90,7 @@ class LocalEngine:
         return self._known
 
     def prepare(self) -> None:
-        self._nursery.start()
+        self._fork_server.start()
 
     def admit(self, gang: Gang) -> None:
         if gang.options:
@@ -141,7 +141,7 @@ class LocalEngine:
         ):
             end_gang(self.mark(handle.key), self._folder / handle.key)
         for pid in pids:
-            self._nursery.forget(pid)
+            self._fork_server.forget(pid)
             if pid in _CHILDREN:
                 child = _CHILDREN.pop(pid)
                 child.kill()  # during its exec it has no environment, so the search misses it
@@ -324,7 +324,7 @@ class LocalEngine:
     ) -> int:
         """Start it with only ``env`` as environment, holding ``lock``. Return its process id."""
         if tuple(argv) == fork_server.ARGV:
-            return self._nursery.fork(env, cwd, lock, log)
+            return self._fork_server.fork(env, cwd, lock, log)
         child = subprocess.Popen(
             argv,
             cwd=cwd,
@@ -340,7 +340,7 @@ class LocalEngine:
 
     def _code(self, pid: int) -> int | None:
         child = _CHILDREN.get(pid)
-        return self._nursery.code(pid) if child is None else child.poll()
+        return self._fork_server.code(pid) if child is None else child.poll()
 
     def _load(self, folder: Path) -> None:
         try:

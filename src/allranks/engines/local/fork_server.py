@@ -1,4 +1,4 @@
-"""The engine's side of the nursery: fork agents and collect their exit codes."""
+"""The engine's side of `agent/fork_server.py`: fork agents and collect their exit codes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-# Set for the nursery. /proc shows the same environment for the agents it forks, not their own.
-NURSED = "ALLRANKS_NURSERY"
+from allranks.settings import FORK_SERVER
+
 # How many files processes of the user may open.
 _FILES = resource.getrlimit(resource.RLIMIT_NOFILE)
 ARGV = (sys.executable, "-P", "-m", "allranks.agent")
@@ -62,7 +62,7 @@ class ForkServer:
         self._codes.pop(pid, None)
 
     def close(self) -> None:
-        """End the nursery; the agents it forked keep running."""
+        """End the fork server; the agents it forked keep running."""
         if self._socket is not None:
             self._socket.close()
         if self._process is not None:
@@ -106,7 +106,7 @@ class ForkServer:
             self._process = subprocess.Popen(
                 [*ARGV[:-1], "allranks.agent.fork_server"],
                 stdin=its.fileno(),
-                env={**os.environ, NURSED: "1", "ALLRANKS_WARM": str(self._warm)},
+                env={**os.environ, FORK_SERVER: "1", "ALLRANKS_WARM": str(self._warm)},
                 start_new_session=True,
             )
         # This server may have raised its own limit; a rank's does not depend on that.
