@@ -416,6 +416,16 @@ def test_a_variable_that_modules_read_gets_a_server_of_its_own(fresh: tuple[Node
 
 
 @pytest.mark.medium
+def test_modules_that_ask_torch_for_gpus_do_not_initialize_cuda(fresh: tuple[Node, Path]):
+    """By a variable that only the server has, unless the user sets it."""
+    name = "PYTORCH_NVML_BASED_CUDA_CHECK"
+    (fresh[1].parent / "lib" / "mod.py").write_text(f"import os; x = os.environ['{name}']")
+    (fresh[1] / "s.py").write_text(f"import mod, os; print(mod.x, os.environ.get('{name}'))")
+    assert run(fresh) == "1 None\n"
+    assert run(fresh, f"{name}=0 python s.py") == "0 0\n"
+
+
+@pytest.mark.medium
 def test_nothing_is_left_when_the_attempt_ends(fresh: tuple[Node, Path]):
     (fresh[1] / "s.py").write_text(
         "import os, subprocess, sys\n"

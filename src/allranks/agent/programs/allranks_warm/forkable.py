@@ -53,7 +53,8 @@ def expect_forkable() -> None:
         threads -= sum(_pool(path) - 1 for path in mapped if "openblas" in os.path.basename(path))
         if threads > 1:
             raise Refused("importing them starts threads")
-    devices = re.compile(r"/dev/(nvidia\d+|kfd|dri/renderD\d+)")
+    # NVIDIA's driver opens nvidia-uvm as CUDA is initialized; NVML, which allows a fork, does not.
+    devices = re.compile(r"/dev/(nvidia\d+|nvidia-uvm|kfd|dri/renderD\d+)")
     if any(devices.match(path) for path in mapped | _open_files()):
         raise Refused("importing them initializes a GPU")
     with contextlib.suppress(ChildProcessError):

@@ -54,6 +54,8 @@ class Server:
         self._wakeup = Wakeup()
         self._ending = Ending()
         LIBC.prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        # torch.cuda.is_available() then asks NVML: CUDA, once initialized, does not survive a fork.
+        os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
         try:
             self.printed = self._printed_by_importing([*self.modules, *self._learned()])
             expect_forkable()
