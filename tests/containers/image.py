@@ -18,17 +18,18 @@ _LEFT_OUT = {"test", "site-packages", "__pycache__", "idlelib", "tkinter", "lib2
 PYTHON = os.path.join(sys.base_prefix, "bin")
 
 
-def write(goal: Path) -> None:
-    """The root file system, as a tar."""
+def write(goal: Path, python: bool = True) -> None:
+    """The root file system, as a tar; without ``python`` only the libraries that this one needs,
+    because it does not find those beside itself when it is copied."""
     found: set[str] = set()
     for program in PROGRAMS:
         _add(found, shutil.which(program) or program)
-    _add(found, os.path.join(PYTHON, "python3"))
-    _add_libraries(found, find_uv_bin())
-    for folder, below, files in os.walk(sysconfig.get_path("stdlib")):
-        below[:] = [name for name in below if name not in _LEFT_OUT and "config-" not in name]
-        for name in files:
-            _add(found, os.path.join(folder, name), ".so" in name)
+    if python:
+        _add_python(found)
+    else:
+        modules = Path(sysconfig.get_path("stdlib"), "lib-dynload").glob("*.so")
+        for path in (Path(PYTHON, "python3"), *modules):
+            _add_libraries(found, str(path))
     with tarfile.open(goal, "w") as tar:
         # By the folders' real paths: to a tar, /lib64 and /usr/lib64 are two.
         for path in sorted({_in_real_folder(each) for each in found}):
@@ -36,7 +37,9 @@ def write(goal: Path) -> None:
         links = {
             name: f"usr/{name}" for name in ("bin", "lib", "lib64") if os.path.islink(f"/{name}")
         }
-        for name, to in {**links, f"{PYTHON[1:]}/python": "python3"}.items():
+        if python:
+            links[f"{PYTHON[1:]}/python"] = "python3"
+        for name, to in links.items():
             if f"/{name}" not in found:
                 entry = tarfile.TarInfo(name)
                 entry.type, entry.linkname = tarfile.SYMTYPE, to
@@ -44,6 +47,15 @@ def write(goal: Path) -> None:
         entry = tarfile.TarInfo("tmp")
         entry.type, entry.mode = tarfile.DIRTYPE, 0o1777
         tar.addfile(entry)
+
+
+def _add_python(found: set[str]) -> None:
+    _add(found, os.path.join(PYTHON, "python3"))
+    _add_libraries(found, find_uv_bin())
+    for folder, below, files in os.walk(sysconfig.get_path("stdlib")):
+        below[:] = [name for name in below if name not in _LEFT_OUT and "config-" not in name]
+        for name in files:
+            _add(found, os.path.join(folder, name), ".so" in name)
 
 
 def _add(found: set[str], path: str, loads: bool = True) -> None:

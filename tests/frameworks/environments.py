@@ -55,16 +55,22 @@ def environment(name: str) -> Path:
     given = os.environ.get(f"ALLRANKS_TEST_ENV_{name.upper()}")
     if given:
         return Path(given)
-    kept = Path(os.environ.get("ALLRANKS_TEST_ENVIRONMENTS", _place()))
-    kept.mkdir(parents=True, exist_ok=True)
-    text = repr((STEPS[name], sys.version, str(kept)))
-    folder = kept / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
-    with (kept / f"{name}.lock").open("w") as lock:
+    place = kept()
+    text = repr((STEPS[name], sys.version, str(place)))
+    folder = place / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    with (place / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "complete").exists():
             _make(name, folder)
             (folder / "complete").touch()
     return folder
+
+
+def kept() -> Path:
+    """The folder of all environments."""
+    place = Path(os.environ.get("ALLRANKS_TEST_ENVIRONMENTS", _place()))
+    place.mkdir(parents=True, exist_ok=True)
+    return place
 
 
 def _place() -> Path:

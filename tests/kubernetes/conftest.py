@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import secrets
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.frameworks.environments import kept
 from tests.kubernetes import bed
-from tests.support import until
+from tests.support import Allranks, processes_of, until
 
 
 @pytest.fixture(scope="session")
@@ -44,3 +47,34 @@ def namespace(kubernetes: bed.Kubernetes) -> Iterator[str]:
             kubernetes.patch(path, {"metadata": {"finalizers": None}})
     until(lambda: not kubernetes.get(pods)["items"], seconds=60)
     kubernetes.delete(f"api/v1/namespaces/{name}")
+
+
+def apply(kubernetes: bed.Kubernetes, objects: Sequence[Mapping[str, Any]]) -> None:
+    """Create objects in their order, as `kubectl apply` does; a namespace may be there already."""
+    for each in objects:
+        group, kind = each["apiVersion"], f"{each['kind'].lower()}s"
+        space = each["metadata"].get("namespace")
+        root = "api/v1" if group == "v1" else f"apis/{group}"
+        if kind != "namespaces":
+            kubernetes.create(f"{root}{f'/namespaces/{space}' if space else ''}/{kind}", each)
+
+
+@pytest.fixture
+def there(
+    kubernetes: bed.Kubernetes, namespace: str, allranks: Allranks, home: Path, tmp_path: Path
+) -> Iterator[Allranks]:
+    """The command line with `there`, a compute of three nodes."""
+    make = ["compute", "create", "there", "--type", "kubernetes", "--namespace", namespace]
+    make += ["--kubeconfig", str(kubernetes.kubeconfig), "--image", "localhost/trainer:1"]
+    make += ["--home-volume", "host", "--cpus", "1.2"]
+    # Programs and libraries of this machine, and what a test makes: as on a shared disk.
+    for folder in dict.fromkeys(("/usr", sys.prefix, str(kept()))):
+        make += ["--volumes", f"host:{folder}={folder}:ro"]
+    make += ["--volumes", f"host:{tmp_path}={tmp_path}"]
+    done = allranks(*make)
+    assert done.returncode == 0, done.stderr
+    yield allranks
+    allranks("server", "stop", "--all")
+    # Agents on a node that was cut off wait for their server, until their kubelet ends them.
+    kubernetes.nodes("heal")
+    until(lambda: not processes_of(home), 90)

@@ -8,14 +8,13 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.kubernetes.bed import Kubernetes
-from tests.support import Allranks, processes_of, until
+from tests.support import Allranks, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.kubernetes, pytest.mark.timeout(600)]
 
@@ -31,24 +30,6 @@ while step < int(sys.argv[1]):
     kept.write_text(str(step))
     print("step", step, flush=True)
 """
-
-
-@pytest.fixture
-def there(
-    kubernetes: Kubernetes, namespace: str, allranks: Allranks, home: Path
-) -> Iterator[Allranks]:
-    """The command line with `there`, a compute of three nodes."""
-    make = ["compute", "create", "there", "--type", "kubernetes", "--namespace", namespace]
-    make += ["--kubeconfig", str(kubernetes.kubeconfig), "--image", "localhost/trainer:1"]
-    make += ["--home-volume", "host", "--cpus", "1.2"]
-    make += ["--volumes", "host:/usr=/usr:ro", "--volumes", f"host:{sys.prefix}={sys.prefix}:ro"]
-    done = allranks(*make)
-    assert done.returncode == 0, done.stderr
-    yield allranks
-    allranks("server", "stop", "--all")
-    # Agents on a node that was cut off wait for their server, until their kubelet ends them.
-    kubernetes.nodes("heal")
-    until(lambda: not processes_of(home), 90)
 
 
 def shown(allranks: Allranks, name: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
-# What an agent imports. Besides these it needs only Python and, to measure GPUs, pynvml.
+# What an agent imports of ours.
 _PARTS = (
     "*.py",
     "agent/**/*.py",
@@ -18,7 +18,8 @@ _PARTS = (
     "snapshot/files.py",
     "spec/**/*.py",
 )
-_GPUS = "pynvml"
+# And of others, each plain Python: `packaging` compares versions of packages, pynvml measures GPUs.
+_OTHERS = ("packaging", "pynvml")
 
 
 def files() -> Iterator[tuple[str, bytes]]:
@@ -26,9 +27,18 @@ def files() -> Iterator[tuple[str, bytes]]:
     root = Path(__file__).parents[1]
     for path in sorted({path for part in _PARTS for path in root.glob(part)}):
         yield f"allranks/{path.relative_to(root).as_posix()}", path.read_bytes()
-    spec = importlib.util.find_spec(_GPUS)
-    if spec is not None and spec.origin is not None:
-        yield f"{_GPUS}.py", Path(spec.origin).read_bytes()
+    for name in _OTHERS:
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.origin is not None:
+            yield from _module(name, Path(spec.origin))
+
+
+def _module(name: str, origin: Path) -> Iterator[tuple[str, bytes]]:
+    if origin.name != "__init__.py":
+        yield f"{name}.py", origin.read_bytes()
+        return
+    for path in sorted(origin.parent.glob("*.py")):
+        yield f"{name}/{path.name}", path.read_bytes()
 
 
 def archive(goal: Path) -> None:

@@ -67,6 +67,20 @@ def test_what_ends_a_container_has_a_reason(reason: str):
     assert "exit code 137): last words" in gone.why
 
 
+@pytest.mark.parametrize(
+    ("words", "meaning"),
+    [
+        ("exec /bin/bash: exec format error", "for another architecture"),
+        ("/bin/bash: line 7: exec: python3: not found", "set `python`, or bring one by"),
+        ("/bin/bash: line 7: exec: /opt/python3.12: not found", "set `python`, or bring one by"),
+    ],
+)
+def test_last_words_that_few_understand_are_explained(words: str, meaning: str):
+    gone = seen(*[ended(ended=("Error", words, 1))] * 3, job=JOB._replace(end="x"))
+    assert f"{words} (the image " in gone.why
+    assert meaning in gone.why
+
+
 def test_what_came_from_outside_counts_before_the_exit_codes_that_follow():
     failed = ended(ended=("Error", "", 1))
     preempted = ended(disruption="PreemptionByScheduler", ended=("Error", "", 143))

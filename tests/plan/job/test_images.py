@@ -6,6 +6,7 @@ import pytest
 
 from allranks.errors import SpecError
 from allranks.plan.job.compile import CompileContext, compile
+from allranks.plan.job.images import portable
 from allranks.plan.plan import Plan
 from allranks.spec.job import parse
 
@@ -46,3 +47,14 @@ def test_a_dockerfile_is_refused():
     (problem,) = caught.value.problems
     assert problem.where == "environment.build"
     assert "push" in str(problem.hint)
+
+
+def test_files_of_the_submitters_machine_are_not_looked_for_in_an_image():
+    tools = {
+        "SSL_CERT_FILE": "/etc/ssl/certs/ca-certificates.crt",
+        "PIP_FIND_LINKS": "file:///opt/wheels",
+        "PIP_CONFIG_FILE": "~/pip.conf",
+        "UV_INDEX_URL": "https://pypi.example.com/simple",
+        "PIP_DEFAULT_TIMEOUT": "180",
+    }
+    assert [*portable(tools)] == ["UV_INDEX_URL", "PIP_DEFAULT_TIMEOUT"]

@@ -20,6 +20,8 @@ HOLD_LIMIT = "allranks/hold-limit"
 INDEX = "batch.kubernetes.io/job-completion-index"
 QUEUE = "kueue.x-k8s.io/queue-name"
 CONTAINER = "node"
+# Else what a program printed last before it failed is not in the pod's status.
+_LAST_WORDS = {"terminationMessagePolicy": "FallbackToLogsOnError"}
 _PYTHON = "/allranks/python"
 # A pod leaves one of these in the gang's folder when it starts.
 PLACED = "placed-"
@@ -190,6 +192,7 @@ def _pod(gang: Gang, names: Names, disk: Disk) -> dict[str, Any]:
                 "image": str(options["agent_image"]),
                 "command": [f"{folder}/bin/python3", "-c", _COPY, folder, _PYTHON],
                 "volumeMounts": [{"name": "python", "mountPath": _PYTHON}],
+                **_LAST_WORDS,
             }
         ]
     spec["containers"] = [_container(gang, names, disk, python, volumes)]
@@ -236,8 +239,7 @@ def _container(
         "envFrom": [{"secretRef": {"name": names.name}}],
         "resources": {"requests": wanted, "limits": limits},
         "volumeMounts": mounts,
-        # Else what a script printed last before it failed is not in the pod's status.
-        "terminationMessagePolicy": "FallbackToLogsOnError",
+        **_LAST_WORDS,
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from allranks.engines.base import GangStatus
@@ -40,6 +41,14 @@ CONTAINERS: Mapping[str, tuple[Reason, str]] = {
     "ContainerStatusUnknown": (Reason.NODE_LOST, "its node lost its container"),
     "Error": (Reason.SETUP_FAILED, "an agent failed"),
 }
+# What the last words of a container mean that ended before its agent could say anything.
+_MEANINGS = (
+    (r"exec format error", "the image is for another architecture than that of the node"),
+    (
+        r"exec: (?:\S+: )?\S*python[\d.]*: not found",
+        "the image has no such Python for the agent: set `python`, or bring one by `agent_image`",
+    ),
+)
 _DEADLINE = "DeadlineExceeded"
 # What no waiting mends: the image or the pod's configuration has to be changed.
 _WAITS = {
@@ -133,6 +142,8 @@ def _why(pods: Sequence[PodView]) -> tuple[Reason | None, str]:
 def _of(pod: PodView, text: str) -> str:
     last = [line.strip() for line in (pod.ended[1] or pod.message).splitlines() if line.strip()]
     detail = f": {last[-1][:300]}" if last else ""
+    meanings = (meaning for words, meaning in _MEANINGS if re.search(words, detail))
+    detail += "".join(f" ({meaning})" for meaning in meanings)
     where = f" on {pod.host}" if pod.host else ""
     return f"node {pod.node}{where}: {text}{detail}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from allranks.errors import Problem, SpecError
@@ -101,3 +101,9 @@ def memory_of(value: Any, where: str) -> int | None:
         raise SpecError(
             Problem(f"{value!r} is not an amount of memory", where, hint=hint)
         ) from None
+
+
+def portable(tools: Mapping[str, str]) -> dict[str, str]:
+    """The settings of uv and pip without those that name files of the submitter's machine: in an
+    image there is another, or none. A missing file of certificates fails each download."""
+    return {name: text for name, text in tools.items() if not text.startswith(("/", "~", "file:"))}

@@ -13,6 +13,7 @@ from allranks.errors import MissingCode, Problem, SpecError
 from allranks.plan.environments import recipe
 from allranks.plan.job.compile import CompileContext, compile
 from allranks.plan.job.continuation import Carried
+from allranks.plan.job.images import portable
 from allranks.plan.plan import Plan
 from allranks.server.assets.data_locations import Find, places, referred
 from allranks.server.assets.datastores import Datastores
@@ -111,6 +112,7 @@ def plan(
         refuse_taken(spec, datastores.versions)
     except SpecError as error:
         lie, problems = {}, [*problems, *error.problems]
+    images = clusters.kind(compute).images
     made = _compiled(
         spec,
         CompileContext(
@@ -129,14 +131,14 @@ def plan(
             table=table,
             environments=str(home.environments),
             uv=uv(),
-            tools=submission.tools,
+            tools=portable(submission.tools) if images else submission.tools,
             cache=str(home.cache),
             tier="spot" if compute.tier == "low_priority" else "",
             gpus=None if problems else choice(spec, compute, options, clusters),
             continues=submission.continues,
             previous=submission.previous,
             look=submission.look,
-            images=clusters.kind(compute).images,
+            images=images,
         ),
         problems,
     )
