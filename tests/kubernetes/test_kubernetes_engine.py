@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from allranks.engines.base import MARKER, GangStatus, Handle
 from allranks.engines.kubernetes.engine import KubernetesEngine
-from allranks.engines.kubernetes.setup import rights
 from allranks.errors import EngineError, Refused
 from allranks.plan.plan import Gang
 from allranks.statuses import GangState, Reason
@@ -214,70 +212,6 @@ def test_a_pod_of_higher_priority_takes_the_place(case: Case, kubernetes: Kubern
         kubernetes.delete(f"{classes}/{name}")
 
 
-# ------------------------------------------------------------ rights
-
-
-def account(kubernetes: Kubernetes, space: str, folder: Path) -> dict[str, Any]:
-    """Options for the service account of the manifest that `compute render` prints."""
-    for each in yaml.safe_load_all(rights(space)):
-        group = each["apiVersion"]
-        within = f"/namespaces/{space}" if each["metadata"].get("namespace") else ""
-        plural = f"{each['kind'].lower()}s"
-        if plural != "namespaces":
-            root = "api/v1" if group == "v1" else f"apis/{group}"
-            kubernetes.create(f"{root}{within}/{plural}", each)
-    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    path = f"api/v1/namespaces/{space}/serviceaccounts/allranks/token"
-    config = yaml.safe_load(kubernetes.kubeconfig.read_text())
-    config["users"][0]["user"] = {"token": kubernetes.create(path, asked)["status"]["token"]}
-    file = folder / "account.yaml"
-    file.write_text(yaml.safe_dump(config))
-    return {"kubeconfig": str(file), "namespace": space}
-
-
-def test_the_printed_role_is_enough_and_each_right_that_is_missing_is_named(
-    case: Case, kubernetes: Kubernetes, tmp_path: Path
-):
-    space = case.engine._api.namespace
-    options = account(kubernetes, space, tmp_path)
-    path = f"apis/rbac.authorization.k8s.io/v1/namespaces/{space}/roles/allranks"
-    role = kubernetes.get(path)["rules"]
-    try:
-        folder = tmp_path / "engines" / "kubernetes"
-        engine = KubernetesEngine(tmp_path, folder, tmp_path / "nodes", options)
-        until(lambda: passes(engine, options), SECONDS)
-        assert len(engine.hosts(options)) == 3
-        engine.submit(case.gang)
-        until(lambda: case.state(engine=engine) is GangState.UP, SECONDS)
-        engine.stop(Handle(case.gang.key))
-        until(lambda: case.state(engine=engine) is GangState.GONE, SECONDS)
-        for number, rule in enumerate(role):
-            for verb in rule["verbs"]:
-                less = [dict(each) for each in role]
-                less[number]["verbs"] = [each for each in rule["verbs"] if each != verb]
-                if not less[number]["verbs"]:
-                    del less[number]
-                kubernetes.patch(path, {"rules": less})
-                named = f"rights are missing: {verb} {rule['resources'][0]}"
-                until(lambda named=named: named in str(refusal(engine, options)), SECONDS)  # type: ignore[misc]
-    finally:
-        nodes = f"allranks-nodes-{space}"
-        for kind in ("clusterrolebindings", "clusterroles"):
-            kubernetes.delete(f"apis/rbac.authorization.k8s.io/v1/{kind}/{nodes}")
-
-
-def refusal(engine: KubernetesEngine, options: dict[str, Any]) -> str:
-    try:
-        engine.check({**NEEDS, **options})
-    except Refused as error:
-        return error.message
-    return ""
-
-
-def passes(engine: KubernetesEngine, options: dict[str, Any]) -> bool:
-    return refusal(engine, options) == ""
-
-
 # ------------------------------------------------------------ why it waits, and why it ended
 
 
@@ -294,6 +228,54 @@ def test_the_schedulers_words(case: Case):
         node_selector=["disk=ssd"],
         autoscaling=True,
     )
+
+
+@pytest.mark.parametrize(
+    ("reason", "source", "message"),
+    [
+        (
+            "TriggeredScaleUp",
+            "cluster-autoscaler",
+            "pod triggered scale-up: [{a 1->2 (max: 5)}]",
+        ),
+        ("NotTriggerScaleUp", "cluster-autoscaler", "pod didn't trigger scale-up: 1 max reached"),
+        ("Nominated", "karpenter", "Pod should schedule on: nodeclaim/default-x7k2p"),
+        ("FailedScheduling", "karpenter", "Failed to schedule pod, no instance type satisfied"),
+    ],
+)
+def test_what_an_autoscaler_says(
+    case: Case,
+    kubernetes: Kubernetes,
+    monkeypatch: pytest.MonkeyPatch,
+    reason: str,
+    source: str,
+    message: str,
+):
+    """There is none in this cluster: its events are created as it would create them."""
+    monkeypatch.setattr("allranks.engines.kubernetes.engine._WARNINGS", 1.0)
+    selector = {"node_selector": ["disk=ssd"], "autoscaling": True}
+    waits(case, "didn't match Pod's node affinity/selector", **selector)
+    space = case.engine._api.namespace
+    pod = kubernetes.get(f"api/v1/namespaces/{space}/pods")["items"][0]["metadata"]["name"]
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    kubernetes.create(
+        f"api/v1/namespaces/{space}/events",
+        {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": f"{pod}.1"},
+            "involvedObject": {"kind": "Pod", "name": pod, "namespace": space},
+            "reason": reason,
+            "type": "Normal",
+            "message": message,
+            "source": {"component": source},
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+        },
+    )
+    until(lambda: seen(case).why.endswith(f"; the autoscaler: {message}"), SECONDS)
+    assert "node affinity/selector" in seen(case).why
+    assert seen(case).state is GangState.QUEUED
 
 
 def test_an_image_that_does_not_exist(case: Case):

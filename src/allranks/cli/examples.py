@@ -68,7 +68,11 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "compute show": ("gpu", "gpu --json"),
     "compute update": ("gpu --time 2-00:00:00", "gpu --max-instances 8"),
     "compute delete": ("gpu", "gpu --json"),
-    "compute render": ("kubernetes --json", "kubernetes --namespace team-a"),
+    "compute render": (
+        "kubernetes --json",
+        "kubernetes --namespace team-a",
+        "kubernetes --server --image registry.example.com/allranks:1",
+    ),
     "compute wait": ("gpu", "gpu --min-nodes 4 --timeout 600"),
     "compute set-default": ("gpu", "gpu --json"),
     "compute map": ("", "gpu-cluster=gpu cpu-cluster=gpu"),

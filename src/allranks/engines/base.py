@@ -114,6 +114,7 @@ class Kind(NamedTuple):
     ``prepare`` starts what the first gang would wait for, while a job is submitted; idempotent,
     thread-safe, and raises nothing.
     ``setup`` returns what an administrator applies for a namespace, if there is such a text.
+    ``server`` returns what runs the server itself inside the cluster, if there is such a text.
     ``images``: every node runs in an image, the job's own or that of the option ``image``.
     """
 
@@ -127,6 +128,7 @@ class Kind(NamedTuple):
     images: bool = False
     setup: Callable[[str], str] | None = None
     prepare: Callable[[Any], None] | None = None
+    server: Callable[[str, Mapping[str, str]], str] | None = None
 
     @property
     def remote(self) -> bool:

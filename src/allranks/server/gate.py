@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from starlette.datastructures import Headers
+from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
 from allranks.errors import AllranksError, Unauthorized
@@ -23,6 +24,9 @@ log = logging.getLogger("allranks.gate")
 
 App = Callable[..., Any]
 
+# Answers without a token, as long as this process answers at all.
+HEALTH = "/healthz"
+_HEALTHY = PlainTextResponse("ok\n")
 # Browsers must not render files that jobs have written as pages of this server.
 _HEADERS = [
     (b"x-content-type-options", b"nosniff"),
@@ -58,6 +62,8 @@ class Gate:
         if f"{scope['path']}/".startswith(f"{UI}/") or scope["path"] == "/":
             return self._ui  # as MLflow
         self._services.host_names.check(headers)
+        if scope["path"] == HEALTH:
+            return _HEALTHY
         if scope["path"].startswith(agents.PREFIX):
             return self._agents
         try:

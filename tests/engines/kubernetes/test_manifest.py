@@ -15,6 +15,7 @@ import yaml
 
 from allranks.engines.kubernetes.engine import KubernetesEngine
 from allranks.engines.kubernetes.manifest import Disk, Names, job
+from allranks.engines.kubernetes.server_manifest import Wanted, server
 from allranks.engines.kubernetes.strategic_merge import merged
 from allranks.errors import Refused
 from allranks.plan.plan import Gang
@@ -100,6 +101,30 @@ def test_the_manifest_is_the_golden_one(name: str, tmp_path: Path):
 @pytest.mark.parametrize("name", GANGS)
 def test_three_versions_of_kubernetes_accept_it(name: str, version: str, tmp_path: Path):
     for each in yaml.safe_load_all(rendered(name, tmp_path)):
+        kubernetes_validate.validate(each, version, strict=True)
+
+
+SERVERS = {
+    "server": Wanted("registry.example.com/allranks:1"),
+    "server-postgresql": Wanted(
+        "registry.example.com/allranks:1", "1Ti", "nfs", "database", "allranks.example.com"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_the_servers_manifest_is_the_golden_one(name: str):
+    golden, text = MANIFESTS / f"{name}.yaml", server("ml", SERVERS[name])
+    if os.environ.get("UPDATE_GOLDEN"):
+        golden.write_text(text)
+    assert text == golden.read_text()
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("version", ["1.29", "1.33", "1.37"])
+@pytest.mark.parametrize("name", SERVERS)
+def test_three_versions_of_kubernetes_accept_the_server(name: str, version: str):
+    for each in yaml.safe_load_all(server("ml", SERVERS[name])):
         kubernetes_validate.validate(each, version, strict=True)
 
 

@@ -126,6 +126,16 @@ def test_it_waits_in_the_schedulers_words():
     assert not held(JOB, pods())
 
 
+def test_what_an_autoscaler_says_follows_the_schedulers_words():
+    words = "0/3 nodes are available: 3 Insufficient cpu."
+    waits = {"phase": "Pending", "started": False, "host": "", "unscheduled": words}
+    said = "pod triggered scale-up: [{pool 1->2 (max: 5)}]"
+    found = seen({}, {}, waits, event=said)
+    assert found.why == f"Kubernetes: {words[:-1]}; the autoscaler: {said}"
+    assert seen({}, {}, {**waits, "unscheduled": ""}, event=said).why == f"Kubernetes: {said}"
+    assert seen(event=said) == GangStatus(GangState.UP)
+
+
 def test_it_waits_for_its_image_in_the_kubelets_words():
     waits = {"started": False, "phase": "Pending", "waiting": ("ImagePullBackOff", "not found")}
     assert seen({}, waits) == GangStatus(

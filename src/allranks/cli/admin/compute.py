@@ -57,10 +57,18 @@ def create(options: argparse.Namespace) -> int:
 def render_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("type", metavar="TYPE", help="type of the compute")
     parser.add_argument("--namespace", metavar="N", default="allranks", help="namespace (allranks)")
+    add = parser.add_argument_group("the server inside the cluster").add_argument
+    add("--server", action="store_true", help="also what runs the server, with its volume")
+    add("--image", metavar="IMAGE", help="image with allranks, for the server")
+    add("--storage", metavar="SIZE", help="size of its volume (100Gi)")
+    add("--storage-class", metavar="NAME", help="class of the volume: many nodes write (default)")
+    database = "Secret with the URL of a PostgreSQL in `url` (SQLite on the volume)"
+    add("--database", metavar="SECRET", help=database)
+    add("--host", metavar="NAME", help="name for people, such as that of an ingress")
 
 
 def render(options: argparse.Namespace) -> int:
-    """Print what an administrator of the cluster applies once: its least rights."""
+    """Print what an administrator of the cluster applies once: its least rights, and the server."""
     from allranks.engines.registry import KINDS  # lazy: loads every engine
 
     kind = KINDS.get(options.type)
@@ -68,7 +76,16 @@ def render(options: argparse.Namespace) -> int:
         names = ", ".join(name for name, each in KINDS.items() if each.setup)
         message = f"computes of type {options.type!r} need nothing in the cluster"
         raise UsageError(message, where="TYPE", hint=f"types that do: {names}")
-    text = kind.setup(options.namespace)
+    wanted = given(options, "image", "storage", "storage_class", "database", "host")
+    if options.server and kind.server is not None:
+        if "image" not in wanted:
+            hint = "--image IMAGE, with `pip install 'allranks[kubernetes]'` and `allranks` on PATH"
+            raise UsageError("the server needs an image", where="--image", hint=hint)
+        text = kind.server(options.namespace, wanted)
+    elif wanted:
+        raise UsageError(f"--{next(iter(wanted)).replace('_', '-')} needs --server", hint="add it")
+    else:
+        text = kind.setup(options.namespace)
     if options.json:
         show.as_json({"manifest": text})
     else:
@@ -306,7 +323,10 @@ def _unset(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _add_shell_variables(data: dict[str, Any]) -> None:
-    """Store this shell's variables of the cluster: the server may run in another shell."""
+    """Store this shell's variables of the cluster: the server may run in another shell. A server on
+    another machine has files of its own."""
+    if os.environ.get("ALLRANKS_SERVER"):
+        return
     from allranks.engines.registry import KINDS  # lazy: loads every engine
 
     kind = KINDS.get(str(data.get("type")))

@@ -108,7 +108,9 @@ def _public_line(home: Home) -> str:
     except (OSError, ValueError):
         return ""
     tls = "TLS" if public.get("tls") else "no TLS"
-    return f"\npublic    {public.get('host')}, port {public.get('port')}, {tls}"
+    fingerprint = _fingerprint(home)
+    line = f"\nits key   {fingerprint}" if fingerprint else ""
+    return f"\npublic    {public.get('host')}, port {public.get('port')}, {tls}{line}"
 
 
 def stop_options(parser: argparse.ArgumentParser) -> None:
@@ -226,4 +228,20 @@ def _status(home: Home, server: find_server.Running) -> dict[str, Any]:
         "version": server.version if server.alive else None,
         "home": str(home.root),
         "running": server.alive,
+        "fingerprint": _fingerprint(home),
     }
+
+
+def _fingerprint(home: Home) -> str | None:
+    """Of the home's own certificate, if that is what other machines see."""
+    import hashlib  # lazy: few ask
+    import ssl  # lazy: as above
+
+    try:
+        public = json.loads(home.front.read_text())
+        text = home.certificate.read_text()
+    except (OSError, ValueError):
+        return None
+    if not public.get("tls") or public.get("certificate"):
+        return None
+    return hashlib.sha256(ssl.PEM_cert_to_DER_cert(text[text.index(ssl.PEM_HEADER) :])).hexdigest()

@@ -23,6 +23,16 @@ RIGHTS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("", "services"): ("create",),
     ("", "events"): ("list",),
 }
+# Reasons of an autoscaler's events about pods: of the cluster autoscaler, of Karpenter.
+AUTOSCALERS = {"TriggeredScaleUp", "NotTriggerScaleUp", "Nominated", "FailedScheduling"}
+# Events that no question is about, and that are most of a namespace's: the scheduler's words, which
+# are also in the pods' status, among them.
+_UNWANTED = (
+    ("source", "kubelet"),
+    ("source", "default-scheduler"),
+    ("reason", "SuccessfulCreate"),
+    ("reason", "Completed"),
+)
 _UNITS = {
     "": 1.0,
     "m": 1e-3,
@@ -70,16 +80,25 @@ def check_rights(api: Api) -> None:
     if missing:
         raise Refused(
             f"in the namespace {api.namespace} these rights are missing: {', '.join(missing)}",
-            hint="ask for the role that docs/how-to/clusters.md lists, or use another namespace",
+            hint="`allranks compute render kubernetes --namespace "
+            f"{api.namespace}` prints the role that an administrator applies; or use another "
+            "namespace",
         )
 
 
 def warnings(api: Api) -> dict[str, str]:
-    """The newest warning about each Job, such as a quota in the way."""
-    selector = "involvedObject.kind=Job,type=Warning"
+    """The newest warning about each Job, such as a quota in the way; and what an autoscaler said
+    last about each pod. By the object's name."""
+    selector = ",".join(f"{field}!={value}" for field, value in _UNWANTED)
     found: dict[str, tuple[str, str]] = {}
     for event in api.get(api.path("events"), fieldSelector=selector)["items"]:
-        name = event["involvedObject"]["name"]
+        about = event["involvedObject"]
+        name = about["name"]
+        if not (
+            (about["kind"], event.get("type")) == ("Job", "Warning")
+            or (about["kind"] == "Pod" and event.get("reason") in AUTOSCALERS)
+        ):
+            continue
         at = str(event.get("lastTimestamp") or event.get("eventTime") or "")
         if at >= found.get(name, ("",))[0]:
             found[name] = (at, str(event.get("message") or ""))

@@ -19,7 +19,7 @@ from typing import Any
 from allranks.engines import agent_bundle
 from allranks.engines.base import GangStatus, Handle, Host, Kind
 from allranks.engines.home_mark import HomeMark
-from allranks.engines.kubernetes import cluster, manifest
+from allranks.engines.kubernetes import cluster, manifest, server_manifest
 from allranks.engines.kubernetes.api import Api, Denied
 from allranks.engines.kubernetes.cache import Cache
 from allranks.engines.kubernetes.manifest import HOME, PLACED, Disk, Names
@@ -36,7 +36,8 @@ log = logging.getLogger("allranks.kubernetes")
 
 # Seconds that a poll waits for the first answer of the cluster.
 _FIRST = 5.0
-# Seconds between two questions for warnings about Jobs without pods: if there is one, if not yet.
+# Seconds between two questions for events of Jobs without pods and pods without nodes; and of a
+# Job without pods of which there is none yet.
 _WARNINGS, _NEW_WARNINGS = 30.0, 5.0
 
 
@@ -205,18 +206,23 @@ class KubernetesEngine:
             self._api.good(answer, "delete a pod of a lost node")
 
     def _warning(self, job: JobView | None, pods: Sequence[PodView]) -> str:
-        """A warning about a Job whose pods the cluster does not create, such as a quota. One
-        request for all Jobs."""
-        if job is None or job.suspended or job.end or len(pods) >= job.nodes:
+        """What the cluster says of a Job whose pods it does not create, because of a quota for
+        example; or its autoscaler of a pod without a node. One request for all Jobs."""
+        if job is None or job.suspended or job.end:
+            return ""
+        missing = len(pods) < job.nodes
+        names = [job.name] if missing else [p.name for p in pods if not p.host and not p.over]
+        if not names:
             return ""
         at, found = self._warnings
-        if time.monotonic() - at > (_WARNINGS if job.name in found else _NEW_WARNINGS):
+        pace = _NEW_WARNINGS if missing and job.name not in found else _WARNINGS
+        if time.monotonic() - at > pace:
             try:
                 found = cluster.warnings(self._api)
             except AllranksError:
                 found = {}
             self._warnings = (time.monotonic(), found)
-        return found.get(job.name, "")
+        return next((found[name] for name in names if name in found), "")
 
     # ------------------------------------------------------------ names and files
 
@@ -308,6 +314,10 @@ def _make(home: Home, options: Mapping[str, Any]) -> KubernetesEngine:
     return KubernetesEngine(home.root, home.engines / KubernetesEngine.name, home.nodes, options)
 
 
+def _server(namespace: str, wanted: Mapping[str, str]) -> str:
+    return server_manifest.server(namespace, server_manifest.Wanted(**wanted))
+
+
 KIND = Kind(
     KubernetesEngine.name,
     "a Kubernetes cluster; each node is a pod of an Indexed Job",
@@ -316,4 +326,5 @@ KIND = Kind(
     spot=("spot_tolerations", "spot_node_selector"),
     images=True,
     setup=rights,
+    server=_server,
 )

@@ -18,10 +18,10 @@ def rights(namespace: str) -> str:
     """
     from allranks.engines.kubernetes.yaml_text import documents  # lazy: YAML takes 60 ms
 
-    return documents(_objects(namespace))
+    return documents(rights_objects(namespace))
 
 
-def _objects(namespace: str) -> list[dict[str, Any]]:
+def rights_objects(namespace: str) -> list[dict[str, Any]]:
     account = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}
     group = "rbac.authorization.k8s.io"
     within = {"name": ACCOUNT, "namespace": namespace}

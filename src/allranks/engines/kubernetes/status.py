@@ -61,7 +61,8 @@ def status(
     job: JobView | None, pods: Sequence[PodView], known: bool = False, event: str = ""
 ) -> GangStatus:
     """The status of a gang. ``job`` is None if there is none: then ``known`` says whether it was
-    seen before. ``event`` is a warning of the cluster about the Job, used while pods are missing.
+    seen before. ``event`` is a warning of the cluster about the Job while pods are missing, and
+    what its autoscaler said while they have no nodes.
     """
     living = [pod for pod in pods if not pod.over]
     lost = tuple(sorted({pod.node for pod in pods if _is_lost(pod)}))
@@ -107,6 +108,8 @@ def _waiting(job: JobView, living: Sequence[PodView], event: str) -> GangStatus:
         message = next((pod.unscheduled for pod in missing if pod.unscheduled), "")
         if len(living) < job.nodes:
             message = event or message
+        elif event:
+            message = f"{message.rstrip('.')}; the autoscaler: {event}" if message else event
         return GangStatus(GangState.QUEUED, message and _say(message))
     for pod in living:
         if pod.waiting[0]:

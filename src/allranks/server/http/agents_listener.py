@@ -34,6 +34,10 @@ log = logging.getLogger("allranks.door")
 
 App = Callable[..., Any]
 
+# Before the name of a server whose address changes, such as that of a Service of Kubernetes: agents
+# resolve it whenever they connect, and the server listens on all its addresses.
+NAMED = "dns:"
+
 _YEARS = 50
 # Seconds between attempts to listen on an address.
 _RETRY = 5.0
@@ -64,6 +68,7 @@ class AgentsListener:
         return hashlib.sha256(ssl.PEM_cert_to_DER_cert(pem)).hexdigest()
 
     def url(self, address: str) -> str:
+        address = address.removeprefix(NAMED)
         host = f"[{address}]" if ":" in address else address
         return f"https://{host}:{self._port()}"
 
@@ -114,6 +119,8 @@ class AgentsListener:
     def _listen(self, address: str) -> socket.socket:
         port = self._port()
         raise_file_limit(_MOST)
+        if address.startswith(NAMED):
+            address = "0.0.0.0"
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         try:
             return Listener(family, (address, port))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import socket
 from urllib.parse import urlsplit
 
@@ -14,11 +15,12 @@ _REMEMBERED = 100
 
 
 class HostNames:
-    """The names of this server: addresses, `localhost`, its host name, and others added to
-    ``more``."""
+    """The names of this server: addresses, `localhost`, its host name, those of
+    ALLRANKS_HOST_NAMES, and others added to ``more``."""
 
     def __init__(self) -> None:
-        self.more = {"localhost", socket.gethostname().lower()}
+        given = os.environ.get("ALLRANKS_HOST_NAMES", "").lower().replace(",", " ").split()
+        self.more = {"localhost", socket.gethostname().lower(), *given}
         # Values of Host that were good: names are only added to ``more``.
         self._good: set[str] = set()
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ipaddress
 import itertools
+import os
+import re
 import socket
 from typing import Annotated, Any
 
@@ -15,12 +17,14 @@ from allranks.engines.base import Host
 from allranks.errors import AllranksError, Conflict, Problem, SpecError
 from allranks.server.arguments import BODY
 from allranks.server.dependencies import JsonBody, Services, ServicesDep
+from allranks.server.http.agents_listener import NAMED
 from allranks.server.jobs import view
 from allranks.server.loop import mailbox
 from allranks.spec.compute import Compute, parse
 
 # The most hosts of a cluster that are resolved to find a route to it.
 _TRIED = 20
+_NAME = re.compile(rf"{NAMED}[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 
 
 class Default(BaseModel):
@@ -136,10 +140,11 @@ async def _checked(compute: Compute, services: Services) -> Compute:
     await run_in_threadpool(engine.check, options)
     if not kind.remote:
         return compute
-    if compute.server_address is None:
+    given = compute.server_address or os.environ.get("ALLRANKS_SERVER_ADDRESS")
+    if given is None:
         address = await run_in_threadpool(_route, compute, services)
     else:
-        address = await run_in_threadpool(_numeric, compute.server_address)
+        address = await run_in_threadpool(_numeric, given)
     if address != mailbox.ADDRESS:
         await services.agents_listener.open(address)
     return compute.model_copy(update={"server_address": address})
@@ -161,8 +166,8 @@ def _route(compute: Compute, services: Services) -> str:
 
 
 def _numeric(address: str) -> str:
-    """The numeric address, since agents do not resolve names. Raises SpecError."""
-    if address == mailbox.ADDRESS:
+    """The numeric address, unless agents are to resolve its name. Raises SpecError."""
+    if address == mailbox.ADDRESS or _NAME.fullmatch(address):
         return address
     try:
         found = _resolved(address)
@@ -171,7 +176,10 @@ def _numeric(address: str) -> str:
         wild, found = True, ""
     if wild:
         message = f"{address!r} is not an address of this machine that nodes can call"
-        hint = f"use one that `ip address` shows, such as 10.0.0.5; or {mailbox.ADDRESS}"
+        hint = (
+            f"use one that `ip address` shows, such as 10.0.0.5; {NAMED}NAME, if only its name "
+            f"stays the same; or {mailbox.ADDRESS}"
+        )
         raise SpecError(Problem(message, "server_address", hint=hint))
     return found
 

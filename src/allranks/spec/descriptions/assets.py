@@ -19,8 +19,8 @@ ASSETS: Mapping[str, Mapping[str, str]] = {
         "max_instances": "The most nodes that a job may have.",
         "gpus_per_node": "The number of GPUs of each node for jobs that do not say one.",
         "idle_time_before_scale_down": "Seconds. Kept and shown: the cluster decides itself.",
-        "server_address": "The address of this server for the nodes, or `mailbox` for messages by "
-        "files on a shared disk.",
+        "server_address": "The address of this server for the nodes; `dns:NAME` if only its name "
+        "stays the same; or `mailbox` for messages by files on a shared disk.",
         "options": "The engine's options. In a file they stand at the top, beside the other keys.",
     },
     "AmlCompute": {"type": "A cluster in Azure. Its name may stand for a compute that exists."},
