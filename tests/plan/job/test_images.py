@@ -57,4 +57,5 @@ def test_files_of_the_submitters_machine_are_not_looked_for_in_an_image():
         "UV_INDEX_URL": "https://pypi.example.com/simple",
         "PIP_DEFAULT_TIMEOUT": "180",
     }
-    assert [*portable(tools)] == ["UV_INDEX_URL", "PIP_DEFAULT_TIMEOUT"]
+    assert [*portable(tools, images=True)] == ["UV_INDEX_URL", "PIP_DEFAULT_TIMEOUT"]
+    assert portable(tools, images=False) == tools

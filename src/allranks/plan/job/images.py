@@ -103,7 +103,9 @@ def memory_of(value: Any, where: str) -> int | None:
         ) from None
 
 
-def portable(tools: Mapping[str, str]) -> dict[str, str]:
-    """The settings of uv and pip without those that name files of the submitter's machine: in an
-    image there is another, or none. A missing file of certificates fails each download."""
+def portable(tools: Mapping[str, str], images: bool) -> Mapping[str, str]:
+    """The settings of uv and pip; in images without those that name files of the submitter's
+    machine, which are not there. A missing file of certificates fails each download."""
+    if not images:
+        return tools
     return {name: text for name, text in tools.items() if not text.startswith(("/", "~", "file:"))}

@@ -112,7 +112,6 @@ def plan(
         refuse_taken(spec, datastores.versions)
     except SpecError as error:
         lie, problems = {}, [*problems, *error.problems]
-    images = clusters.kind(compute).images
     made = _compiled(
         spec,
         CompileContext(
@@ -131,14 +130,14 @@ def plan(
             table=table,
             environments=str(home.environments),
             uv=uv(),
-            tools=portable(submission.tools) if images else submission.tools,
+            tools=portable(submission.tools, clusters.kind(compute).images),
             cache=str(home.cache),
             tier="spot" if compute.tier == "low_priority" else "",
             gpus=None if problems else choice(spec, compute, options, clusters),
             continues=submission.continues,
             previous=submission.previous,
             look=submission.look,
-            images=images,
+            images=clusters.kind(compute).images,
         ),
         problems,
     )
