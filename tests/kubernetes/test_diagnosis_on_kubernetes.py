@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,17 @@ time.sleep(600)
     assert "rank 1 on node 1" in said, said
     assert "train.py:4" in said, said
     assert "TypeError: 'NoneType' object is not subscriptable" in said, said
+
+
+def test_a_server_that_pods_do_not_reach_is_told_by_the_doctor(there: Allranks, code: Path):
+    assert there("compute", "update", "there", "--server-address", "127.0.0.1").returncode == 0
+    (code / "job.yml").write_text("command: echo hi\ncompute: there\n")
+    began = time.monotonic()
+    done = there("doctor", "--job", "job.yml", "--timeout", 20)
+    assert time.monotonic() - began < 25
+    assert done.returncode == 1, done.stdout
+    assert "node 0 does not answer: no agent has connected" in done.stdout
+    assert "--server-address" in done.stdout
 
 
 def test_a_resume_is_rehearsed_in_its_pods(there: Allranks, code: Path):

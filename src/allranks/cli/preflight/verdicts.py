@@ -54,6 +54,10 @@ _SILENT = {
     "RUNNING": "its Python did not answer",
     "LOST": "the agent was lost",
 }
+_DOOR = (
+    "if the nodes have started, let them call this server at the address that `allranks compute "
+    "show` names, or set another: --server-address"
+)
 _WAITING = ("NotStarted", "Queued", "Provisioning")
 
 
@@ -96,6 +100,8 @@ def _answers(question: Question, told: ProbeAnswers, facts: Facts) -> Iterator[F
             if why == _SILENT["SETUP"] and not question.current:
                 later = "the first job builds its environment; try again after that"
                 yield Finding("gang", NOTE, said, later, one)
+            elif why == _SILENT["ABSENT"]:
+                yield Finding("gang", BAD, said, f"{_DOOR}; {hint}", one)
             else:
                 yield Finding("gang", BAD, said, hint, one)
 
