@@ -23,6 +23,8 @@ from bench.rounds import Contender, alternate
 NODES = 3
 # What either may take longer than the cluster's own way, in seconds.
 MORE = 1.0
+# How long a job may take, in seconds.
+_PATIENCE = 60.0
 
 _RAY = """
 import sys, time
@@ -68,11 +70,16 @@ def options(parser: argparse.ArgumentParser) -> None:
     what = "a Python with that Ray, for its SDK (that of the peers)"
     add("--ray-python", metavar="PATH", help=what)
     add("--ray-token-file", metavar="FILE", help="its token")
+    add("--kubernetes", metavar="KUBECONFIG", help="a Kubernetes of three nodes, with `kubectl`")
+    add("--kubernetes-image", metavar="IMAGE", help="an image there with bash and Python 3.11")
+    what = "where its pods find this machine's temporary folder (host)"
+    add("--kubernetes-volume", metavar="VOLUME", default="host", help=what)
 
 
 def run(given: argparse.Namespace) -> Result:
-    if not (given.slurm or given.ray):
-        return nothing("clusters", "everything: name a cluster with --slurm or --ray")
+    if not (given.slurm or given.ray or given.kubernetes):
+        hint = "everything: name a cluster with --slurm, --ray or --kubernetes"
+        return nothing("clusters", hint)
     samples: dict[str, list[float]] = {}
     orders, bars, data = [], [], {}
     with Home() as home:
@@ -125,7 +132,43 @@ def _clusters(given: argparse.Namespace, home: Home) -> Mapping[str, list[Conten
             Contender(name="Ray's job SDK, 3 actors", once=partial(sdk, f"{python} {script}")),
             Contender(name="Ray's job SDK, a shell's echo", once=partial(sdk, "echo line")),
         ]
+    if given.kubernetes:
+        make = ("compute", "create", "k", "--type", "kubernetes", "--cpus", "0.5")
+        where = ("--kubeconfig", given.kubernetes, "--image", given.kubernetes_image)
+        home.allranks(*make, *where, "--home-volume", given.kubernetes_volume)
+        job = partial(_kubectl, given.kubernetes, given.kubernetes_image)
+        found["Kubernetes"] = [
+            Contender(name="allranks run -c KUBERNETES -n 3", once=partial(_ours, home, "k")),
+            Contender(name="kubectl create, logs -f, 3 pods", once=job),
+        ]
     return found
+
+
+def _kubectl(config: str, image: str) -> float:
+    """The same Job by hand: created, and the log of the first pod followed."""
+    kubectl = ["kubectl", "--kubeconfig", config]
+    name = f"bench-{time.time_ns()}"
+    wants = {"resources": {"requests": {"cpu": "500m"}}, "command": ["bash", "-c", "echo line"]}
+    pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": image, **wants}]}
+    spec = {"completions": NODES, "parallelism": NODES, "completionMode": "Indexed"}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}}
+    text = json.dumps({**job, "spec": {**spec, "template": {"spec": pod}}})
+    began = time.perf_counter()
+    subprocess.run([*kubectl, "create", "-f", "-"], input=text, text=True, check=True, stdout=-3)
+    line = ""
+    # `logs` refuses while there is no pod, and while its container is being created.
+    while "line" not in line:
+        if time.perf_counter() - began > _PATIENCE:
+            raise RuntimeError(f"no line of the job {name} within {_PATIENCE} s")
+        follow = [*kubectl, "logs", "-f", f"job/{name}", "--pod-running-timeout=60s"]
+        with subprocess.Popen(follow, stdout=subprocess.PIPE, stderr=-3, text=True) as running:
+            assert running.stdout is not None
+            line = running.stdout.readline()
+    seconds = time.perf_counter() - began
+    wait = ["wait", "--for=condition=complete", f"job/{name}", "--timeout=60s"]
+    subprocess.run([*kubectl, *wait], check=True, stdout=-3)
+    subprocess.run([*kubectl, "delete", "job", name], check=True, stdout=-3)
+    return seconds
 
 
 def _ours(home: Home, compute: str) -> float:
