@@ -163,6 +163,17 @@ def test_a_node_without_power_is_lost_and_the_gang_can_be_stopped(
     kubernetes.nodes("heal", "node-2")
 
 
+def test_a_node_that_dies_while_its_pod_starts_is_lost(case: Case, kubernetes: Kubernetes):
+    """Its pod stays Pending in the cluster's eyes, for five minutes or for ever."""
+    kubernetes.nodes("kill-kubelet", "node-2")
+    script = "import time; time.sleep(300)"
+    case.engine.submit(says(case, script, options={**NEEDS, "autoscaling": True}))
+    until(lambda: len(seen(case).lost) == 1, SECONDS)
+    assert seen(case).state is GangState.UP
+    case.engine.stop(Handle(case.gang.key))
+    until(lambda: seen(case).state is GangState.GONE, SECONDS)
+
+
 def test_a_paused_api_server_is_unknown(case: Case, kubernetes: Kubernetes, monkeypatch: Any):
     monkeypatch.setattr("allranks.engines.kubernetes.api._TIMEOUT", (0.5, 0.5))
     case.engine.submit(case.gang)

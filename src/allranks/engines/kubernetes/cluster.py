@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 from allranks.engines.base import Host
@@ -116,6 +116,22 @@ def hosts(api: Api, given: Mapping[str, Any]) -> list[Host]:
     gpus = str(given.get("gpu_resource") or options.GPUS)
     used = _used(api, gpus)
     return [_host(node, gpus, used) for node in nodes if _selects(selector, node)]
+
+
+def down(api: Api, names: Set[str]) -> frozenset[str]:
+    """Those of the nodes that the cluster has not heard of for a while, or no longer has. None
+    without the right to list nodes."""
+    one = {"fieldSelector": f"metadata.name={next(iter(names))}"} if len(names) == 1 else {}
+    answer = api.request("GET", "/api/v1/nodes", None, **one)
+    if answer.status >= 400:
+        return frozenset()
+    heard = {node["metadata"]["name"] for node in answer.body["items"] if _ready(node) != "Unknown"}
+    return frozenset(names - heard)
+
+
+def _ready(node: Object) -> str:
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    return next((str(each["status"]) for each in conditions if each["type"] == "Ready"), "")
 
 
 def shortage(api: Api, gang: Gang) -> str:

@@ -39,6 +39,8 @@ _FIRST = 5.0
 # Seconds between two questions for events of Jobs without pods and pods without nodes; and of a
 # Job without pods of which there is none yet.
 _WARNINGS, _NEW_WARNINGS = 30.0, 5.0
+# Seconds that a pod may take to start before its node is looked at, and between two looks.
+_STARTING, _LOOKS = 15.0, 10.0
 
 
 class KubernetesEngine:
@@ -56,6 +58,9 @@ class KubernetesEngine:
         self._again: dict[str, float] = {}
         self._seen: set[str] = set()
         self._warnings: tuple[float, Mapping[str, str]] = (0.0, {})
+        # Since when a pod with a node has not started, and which of such nodes are down.
+        self._starting: dict[str, float] = {}
+        self._down: tuple[float, frozenset[str]] = (0.0, frozenset())
 
     # ------------------------------------------------------------ a gang
 
@@ -118,12 +123,12 @@ class KubernetesEngine:
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, GangStatus]:
         if not handles:
             return {}
-        jobs, pods = self._jobs.read(_FIRST), self._pods.read(_FIRST)
+        jobs, pods = self._jobs.read(_FIRST), self._read_pods(_FIRST)
         trouble = self._jobs.trouble or self._pods.trouble
         if trouble:
             return {each.key: GangStatus(GangState.UNKNOWN, trouble) for each in handles}
         by_gang: dict[str, list[PodView]] = {}
-        for pod in pods.values():
+        for pod in pods:
             by_gang.setdefault(pod.gang, []).append(pod)
         found = {}
         for handle in handles:
@@ -146,7 +151,7 @@ class KubernetesEngine:
             self._api.good(answer, "delete the job")
         if answer.body.get("kind") != "Job":
             self._jobs.discard(names.name)
-        for pod in self._pods.read(0.0).values():
+        for pod in self._read_pods(0.0):
             if pod.gang == names.name and pod.silent:
                 # The kubelet that should confirm its end is gone; its agent has been told to leave.
                 self._delete_now(pod.name)
@@ -189,6 +194,26 @@ class KubernetesEngine:
                 self._held.pop(key, None)
         except AllranksError as error:
             log.warning("%s: cannot release its nodes: %s", key, error)
+
+    def _read_pods(self, patience: float) -> list[PodView]:
+        """The pods. One that does not start because its node is down is as silent as if it had: the
+        cluster changes nothing in it."""
+        pods, now = [*self._pods.read(patience).values()], time.monotonic()
+        starting = {p.name: p.host for p in pods if p.host and not p.started and not p.over}
+        self._starting = {name: self._starting.get(name, now) for name in starting}
+        late = {name for name, since in self._starting.items() if now - since > _STARTING}
+        if late and now - self._down[0] > _LOOKS:
+            try:
+                down = cluster.down(self._api, {starting[name] for name in late})
+            except AllranksError:
+                down = self._down[1]
+            self._down = (now, down)
+        return [
+            pod._replace(silent=True, started=True)
+            if pod.name in late and pod.host in self._down[1]
+            else pod
+            for pod in pods
+        ]
 
     def _clear(self, key: str) -> None:
         for each in (self._nodes / key).glob(f"{PLACED}*"):
