@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import importlib.util
 import io
+import secrets
 import tarfile
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,6 +33,31 @@ def files() -> Iterator[tuple[str, bytes]]:
     spec = importlib.util.find_spec(_GPUS)
     if spec is not None and spec.origin is not None:
         yield f"{_GPUS}.py", Path(spec.origin).read_bytes()
+
+
+@functools.cache
+def zipped() -> bytes:
+    """Return a reproducible zip of ``files``."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name, content in files():
+            archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
+    return packed.getvalue()
+
+
+@functools.cache
+def digest() -> str:
+    """Return the SHA-256 of ``zipped``."""
+    return hashlib.sha256(zipped()).hexdigest()
+
+
+def keep(folder: Path) -> None:
+    """Keep the zip for nodes that fetch it, also from a later version of this server."""
+    goal = folder / f"agent-{digest()}.zip"
+    if not goal.exists():
+        beside = goal.with_name(f"{goal.name}.{secrets.token_hex(4)}")
+        beside.write_bytes(zipped())
+        beside.replace(goal)
 
 
 def archive(goal: Path) -> None:

@@ -115,6 +115,7 @@ class Kind(NamedTuple):
     thread-safe, and raises nothing.
     ``setup`` returns what an administrator applies for a namespace, if there is such a text.
     ``images``: every node runs in an image, the job's own or that of the option ``image``.
+    ``own_disks``: whether with these options no node shares the disk of the server's home.
     """
 
     name: str
@@ -127,6 +128,7 @@ class Kind(NamedTuple):
     images: bool = False
     setup: Callable[[str], str] | None = None
     prepare: Callable[[Any], None] | None = None
+    own_disks: Callable[[Mapping[str, Any]], bool] = lambda options: False
 
     @property
     def remote(self) -> bool:

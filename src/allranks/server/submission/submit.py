@@ -93,9 +93,7 @@ def plan(
 ) -> Plan:
     """The plan of a submission. Has no effects, but may query the cluster for its GPUs. ``find``
     looks up other jobs; without it, or if it returns None, their outputs are assumed to exist.
-
-    Raises SpecError for an invalid job, Refused for one that never fits the compute.
-    """
+    Raises SpecError for an invalid job, Refused for one that never fits the compute."""
     spec = parse(submission.spec)
     if spec.name is None:
         raise SpecError(Problem("a job needs a name", "name", hint="the CLI generates one"))
@@ -137,6 +135,7 @@ def plan(
             previous=submission.previous,
             look=submission.look,
             images=clusters.kind(compute).images,
+            own_disks=clusters.kind(compute).own_disks(options),
         ),
         problems,
     )
