@@ -10,9 +10,11 @@ import secrets
 import tarfile
 import zipfile
 from collections.abc import Iterator
+from importlib import resources
 from pathlib import Path
 
-# What an agent imports. Besides these it needs only Python and, to measure GPUs, pynvml.
+# What an agent imports. Besides these it needs only Python; the packages, to make environments and
+# to know which files are ignored; and pynvml, to measure GPUs.
 _PARTS = (
     "*.py",
     "agent/**/*.py",
@@ -22,6 +24,7 @@ _PARTS = (
     "snapshot/files.py",
     "spec/**/*.py",
 )
+_PACKAGES = ("packaging", "pathspec")
 _GPUS = "pynvml"
 
 
@@ -30,6 +33,10 @@ def files() -> Iterator[tuple[str, bytes]]:
     root = Path(__file__).parents[1]
     for path in sorted({path for part in _PARTS for path in root.glob(part)}):
         yield f"allranks/{path.relative_to(root).as_posix()}", path.read_bytes()
+    for name in _PACKAGES:
+        package = Path(str(resources.files(name)))
+        for path in sorted(package.rglob("*.py")):
+            yield f"{name}/{path.relative_to(package).as_posix()}", path.read_bytes()
     spec = importlib.util.find_spec(_GPUS)
     if spec is not None and spec.origin is not None:
         yield f"{_GPUS}.py", Path(spec.origin).read_bytes()

@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 
 from allranks.engines.base import Kind
 from allranks.engines.registry import KINDS
-from allranks.server.agents import routes, start_routes, state_routes
+from allranks.server.agents import input_routes, routes, start_routes, state_routes
 from allranks.server.assets import components, datastores
 from allranks.server.assets.components import Components
 from allranks.server.assets.datastores import Datastores
@@ -84,7 +84,8 @@ def create_app(
 ) -> App:
     """The server's ASGI application, with people's routes, the agents' routes and MLflow. Its
     lifespan runs the loops and listeners."""
-    for_agents = routes.create_app([*state_routes.routes(), *start_routes.routes()])
+    more = (state_routes, start_routes, input_routes)
+    for_agents = routes.create_app([route for each in more for route in each.routes()])
     services = _services(home, clocks, url, kinds, for_agents)
     for_agents.state.services = services
     parents, schedules = Parents(services), ScheduleLoop(services)

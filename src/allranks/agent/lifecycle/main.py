@@ -20,7 +20,7 @@ from allranks.agent.launch import mlflow_variables
 from allranks.agent.launch.start_ranks import Stage, with_sitecustomize
 from allranks.agent.lifecycle import collect_files, own_disk, own_place
 from allranks.agent.lifecycle.attempt import Attempt, sentence
-from allranks.agent.lifecycle.own_disk import AgentCalls, JobFiles
+from allranks.agent.lifecycle.own_disk import AgentCalls, OwnDisk
 from allranks.agent.lifecycle.phases import Preparation
 from allranks.agent.lifecycle.prepare import Work, collect, command_of, prepare
 from allranks.agent.lifecycle.stop import Leave, Stopped
@@ -91,7 +91,7 @@ class Agent:
         place, pace, alone = (self._where, self._link.door), self._clocks.look, task.nodes == 1
         self._state = State(state_folder(self._where), *place, alone, pace, has_state, note)
         calls = AgentCalls(self._clocks.grace, self._order, self._wait_a_while, self._note)
-        self._files = JobFiles(task, *place, pace, answer.get("files", True), calls)
+        self._files = OwnDisk(task, *place, pace, answer.get("files", True), calls)
         self._attempt = self._link.attempt
         self._say(Kind.HELLO, pid=os.getpid())
         self._link.start()
@@ -119,12 +119,12 @@ class Agent:
         room = data = warm = None
         try:
             code = self._in(Phase.CODE, self._fetch_code, folder)
+            wait = partial(self._or_stop, None)
+            self._in(Phase.DATA, self._files.begin, self._attempt, wait, self._in.doing)
             data = self._data(folder)
             data_paths = {} if data is None else self._in(Phase.DATA, self._data_paths, data)
             elsewhere = self._state.paths | data_paths
-            wait = partial(self._or_stop, None)
-            for begin in (self._state.begin, self._files.begin):
-                self._in(Phase.STATE, begin, self._attempt, wait, self._in.doing)
+            self._in(Phase.STATE, self._state.begin, self._attempt, wait, self._in.doing)
             collect_files.set_aside(self._task, self._where.node, self._attempt)
             work = prepare(self._task, folder, code, time.time(), elsewhere)
             self._in(Phase.ENVIRONMENT, self._environment, folder)

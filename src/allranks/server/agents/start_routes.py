@@ -1,10 +1,12 @@
-"""The routes of nodes whose agent has not started: its code, and whether all of the gang are there.
+"""The routes that bring nodes to their start: the agent's code, whether all of the gang are there,
+and the program that makes environments.
 
 Nodes that share a disk with the server need neither.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from pathlib import Path
@@ -33,6 +35,18 @@ async def bundle(request: Request) -> Response:
     return FileResponse(path, media_type="application/zip")
 
 
+async def uv(request: Request) -> Response:
+    """The server's uv, for a node of the same machine type that has none."""
+    services, agent = who(request)
+    task = (await row_of(services, agent)).plan.task
+    machine = request.path_params["machine"]
+    if not task.sends_files or not task.uv or not Path(task.uv).is_file():
+        raise NotFound("the job needs no uv of this server", hint="leave it out")
+    if machine != os.uname().machine:
+        raise NotFound(f"the server's uv does not run on {machine}", hint="add uv to the image")
+    return FileResponse(task.uv, media_type="application/octet-stream")
+
+
 async def start(request: Request) -> Response:
     """Whether the agents of the gang may start: all its nodes are there, or one has started. The
     answer is delayed until they may, for some seconds."""
@@ -58,5 +72,6 @@ async def start(request: Request) -> Response:
 def routes() -> list[Route]:
     return [
         Route(PREFIX + "/{node:int}/bundle/{digest}", bundle),
+        Route(PREFIX + "/{node:int}/uv/{machine}", uv),
         Route(PREFIX + "/{node:int}/start", start),
     ]

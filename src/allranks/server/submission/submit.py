@@ -105,7 +105,7 @@ def plan(
     except SpecError as error:
         of, problems = recipe.Resolved(), [*problems, *error.problems]
     try:
-        lie = places(spec, datastores, home, find)
+        lie = places(spec, datastores, home, find, clusters.kind(compute).own_disks(options))
         refuse_taken(spec, datastores.versions)
     except SpecError as error:
         lie, problems = {}, [*problems, *error.problems]
