@@ -68,6 +68,9 @@ class NodeFiles:
         if int(report["attempt"]) != row.record.attempt:
             raise Conflict("another attempt writes the job's files", hint="leave")
         puts = [_put(each, node) for each in report["puts"]]
+        for path, _, entry in puts:
+            if entry and entry.what == "file" and not state.content(entry.sha256).exists():
+                raise MissingCode(f"the content of {path!r} is missing", hint="upload it first")
         entries, placed = state.entries(), list[Put]()
         for put in puts:
             was = entries.get(put.path)
@@ -177,8 +180,6 @@ def _link(content: Path, above: int, name: str, entry: Entry) -> None:
     """Link a content, or copy it where that is not possible."""
     try:
         os.link(content, name, dst_dir_fd=above)
-    except FileNotFoundError:
-        raise MissingCode("the content is missing", hint="upload it first") from None
     except OSError:  # too many links to it, or a file system without links
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         with content.open("rb") as source, open(os.open(name, flags, dir_fd=above), "wb") as copy:
