@@ -180,6 +180,27 @@ def test_a_job_whose_files_cannot_be_sent_has_failed(server: Served, nodes: Node
     assert "not all files of the job reached the server" in error["message"]
 
 
+@pytest.mark.slow
+def test_a_failed_and_a_canceled_attempt_leave_their_files(server: Served, nodes: Nodes):
+    command = (
+        "if [ -e outputs/first ]; then echo 2 > outputs/second; echo 2 > of-2; sleep 600; fi; "
+        "echo 1 > outputs/first; echo 1 > of-1; exit 3"
+    )
+    submit(server, command, 1, retry={"max_attempts": 2})
+    record = server.home.jobs / "j"
+    nodes.start(0)
+    # Sent while it runs.
+    until(lambda: (record / "artifacts/outputs/second").exists(), 40)
+    assert (record / "artifacts/outputs/first").read_text() == "1\n"
+    assert (record / "attempts/1/work/of-1").read_text() == "1\n"
+    assert server.people.post("/api/v1/jobs/j/cancel").status_code < 300
+    assert nodes.end() == [0]
+    until(lambda: job_of(server)["ended_at"])
+    assert job_of(server)["status"] == "Canceled"
+    assert (record / "artifacts/work/of-2").read_text() == "2\n"
+    assert (record / "attempts/1/work/of-1").read_text() == "1\n"
+
+
 @pytest.mark.medium
 def test_a_wrong_token_or_bundle_starts_nothing(server: Served, nodes: Nodes):
     submit(server, "true", 1)

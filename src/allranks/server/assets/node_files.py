@@ -58,7 +58,7 @@ class NodeFiles:
 
     def are_known(self, row: JobRow) -> bool:
         """Whether an earlier launch has sent files."""
-        return any(self._folder(row).glob(f"*/{HEAD}"))
+        return row.plan.task.sends_files and any(self._folder(row).glob(f"*/{HEAD}"))
 
     def sync(
         self, row: JobRow, state: State, node: int, report: Mapping[str, Any]
