@@ -10,11 +10,9 @@ import secrets
 import tarfile
 import zipfile
 from collections.abc import Iterator
-from importlib import resources
 from pathlib import Path
 
-# What an agent imports. Besides these it needs only Python; the packages, to make environments and
-# to know which files are ignored; and pynvml, to measure GPUs.
+# What an agent imports of ours.
 _PARTS = (
     "*.py",
     "agent/**/*.py",
@@ -24,8 +22,9 @@ _PARTS = (
     "snapshot/files.py",
     "spec/**/*.py",
 )
-_PACKAGES = ("packaging", "pathspec")
-_GPUS = "pynvml"
+# And of others, each plain Python: `packaging` compares versions of packages, `pathspec` reads the
+# rules of what is ignored, pynvml measures GPUs.
+_OTHERS = ("packaging", "pathspec", "pynvml")
 
 
 def files() -> Iterator[tuple[str, bytes]]:
@@ -33,13 +32,18 @@ def files() -> Iterator[tuple[str, bytes]]:
     root = Path(__file__).parents[1]
     for path in sorted({path for part in _PARTS for path in root.glob(part)}):
         yield f"allranks/{path.relative_to(root).as_posix()}", path.read_bytes()
-    for name in _PACKAGES:
-        package = Path(str(resources.files(name)))
-        for path in sorted(package.rglob("*.py")):
-            yield f"{name}/{path.relative_to(package).as_posix()}", path.read_bytes()
-    spec = importlib.util.find_spec(_GPUS)
-    if spec is not None and spec.origin is not None:
-        yield f"{_GPUS}.py", Path(spec.origin).read_bytes()
+    for name in _OTHERS:
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.origin is not None:
+            yield from _module(name, Path(spec.origin))
+
+
+def _module(name: str, origin: Path) -> Iterator[tuple[str, bytes]]:
+    if origin.name != "__init__.py":
+        yield f"{name}.py", origin.read_bytes()
+        return
+    for path in sorted(origin.parent.rglob("*.py")):
+        yield f"{name}/{path.relative_to(origin.parent).as_posix()}", path.read_bytes()
 
 
 @functools.cache

@@ -25,7 +25,9 @@ _TIMEOUT = 30.0
 
 def on_node(task: Task, where: AgentIdentity) -> Task:
     """The task with this node's paths instead of those of the server's home. An input that does not
-    lie on the node is downloaded."""
+    lie on the node is downloaded, and so is uv, to any node that has none."""
+    if task.uv and not os.access(task.uv, os.X_OK) and shutil.which("uv") is None:
+        task = task._replace(uv=str(_uv(where)))
     if not task.sends_files:
         return task
     beneath, record = f"{task.record}/", str(job_files(where).root / own(where.node))
@@ -41,9 +43,7 @@ def on_node(task: Task, where: AgentIdentity) -> Task:
         else each
         for each in task.inputs
     )
-    has_uv = shutil.which("uv") or os.access(task.uv, os.X_OK)
     return task._replace(
-        uv=task.uv if has_uv or not task.uv else str(_uv(where)),
         record=record,
         inputs=inputs,
         outputs=outputs,
@@ -70,8 +70,8 @@ class AgentCalls(NamedTuple):
 
 
 class OwnDisk:
-    """Gets what a node with a disk of its own needs, and sends the job's files that it writes; does
-    nothing on other nodes. ``known``: whether the server has files of an earlier launch."""
+    """Gets what a node with a disk of its own needs, and sends the job's files that it writes. To
+    other nodes it brings uv alone. ``known``: whether the server has files of an earlier launch."""
 
     def __init__(
         self,

@@ -40,7 +40,7 @@ async def uv(request: Request) -> Response:
     services, agent = who(request)
     task = (await row_of(services, agent)).plan.task
     machine = request.path_params["machine"]
-    if not task.sends_files or not task.uv or not Path(task.uv).is_file():
+    if not task.uv or not Path(task.uv).is_file():
         raise NotFound("the job needs no uv of this server", hint="leave it out")
     if machine != os.uname().machine:
         raise NotFound(f"the server's uv does not run on {machine}", hint="add uv to the image")
