@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import importlib.util
 import io
+import secrets
 import tarfile
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,8 +22,9 @@ _PARTS = (
     "snapshot/files.py",
     "spec/**/*.py",
 )
-# And of others, each plain Python: `packaging` compares versions of packages, pynvml measures GPUs.
-_OTHERS = ("packaging", "pynvml")
+# And of others, each plain Python: `packaging` compares versions of packages, `pathspec` reads the
+# rules of what is ignored, pynvml measures GPUs.
+_OTHERS = ("packaging", "pathspec", "pynvml")
 
 
 def files() -> Iterator[tuple[str, bytes]]:
@@ -37,8 +42,33 @@ def _module(name: str, origin: Path) -> Iterator[tuple[str, bytes]]:
     if origin.name != "__init__.py":
         yield f"{name}.py", origin.read_bytes()
         return
-    for path in sorted(origin.parent.glob("*.py")):
-        yield f"{name}/{path.name}", path.read_bytes()
+    for path in sorted(origin.parent.rglob("*.py")):
+        yield f"{name}/{path.relative_to(origin.parent).as_posix()}", path.read_bytes()
+
+
+@functools.cache
+def zipped() -> bytes:
+    """Return a reproducible zip of ``files``."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name, content in files():
+            archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
+    return packed.getvalue()
+
+
+@functools.cache
+def digest() -> str:
+    """Return the SHA-256 of ``zipped``."""
+    return hashlib.sha256(zipped()).hexdigest()
+
+
+def keep(folder: Path) -> None:
+    """Keep the zip for nodes that fetch it, also from a later version of this server."""
+    goal = folder / f"agent-{digest()}.zip"
+    if not goal.exists():
+        beside = goal.with_name(f"{goal.name}.{secrets.token_hex(4)}")
+        beside.write_bytes(zipped())
+        beside.replace(goal)
 
 
 def archive(goal: Path) -> None:

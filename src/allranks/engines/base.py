@@ -116,6 +116,7 @@ class Kind(NamedTuple):
     ``setup`` returns what an administrator applies for a namespace, if there is such a text.
     ``server`` returns what runs the server itself inside the cluster, if there is such a text.
     ``images``: every node runs in an image, the job's own or that of the option ``image``.
+    ``own_disks``: whether with these options no node shares the disk of the server's home.
     """
 
     name: str
@@ -129,6 +130,7 @@ class Kind(NamedTuple):
     setup: Callable[[str], str] | None = None
     prepare: Callable[[Any], None] | None = None
     server: Callable[[str, Mapping[str, str]], str] | None = None
+    own_disks: Callable[[Mapping[str, Any]], bool] = lambda options: False
 
     @property
     def remote(self) -> bool:

@@ -127,7 +127,9 @@ class Task(NamedTuple):
     ``command`` still has its ``${{…}}``, because only a node knows the paths of its inputs.
     ``base`` is the clean environment of a rank, ``variables`` are the user's, which override ours;
     ``options`` are those of the distribution (which MPI, which port).
-    ``record`` is the job's folder on a disk that the node shares with the server.
+    ``record`` is the job's folder on a disk that the node shares with the server; or, with
+    ``sends_files``, on the server's: the node keeps the job's files in a folder of its own and
+    sends them. ``environments`` and ``cache`` are then empty, and the node's own as well.
     ``container``: ranks run in it, with ``base`` on top of the image's environment.
     ``environment`` is the name and version of the environment, if it has one. ``recipe``: ranks get
     that environment; it is stored below ``environments`` and built, if missing, by the program
@@ -178,6 +180,7 @@ class Task(NamedTuple):
     parent: str = ""
     parameters: Mapping[str, str] = {}
     warm: tuple[str, ...] = ()
+    sends_files: bool = False
 
     @property
     def moves_data(self) -> bool:

@@ -13,13 +13,14 @@ from starlette.applications import Starlette
 
 from allranks.engines.base import Kind
 from allranks.engines.registry import KINDS
-from allranks.server.agents import routes, state_routes
+from allranks.server.agents import input_routes, routes, start_routes, state_routes
 from allranks.server.assets import components, datastores
 from allranks.server.assets.components import Components
 from allranks.server.assets.datastores import Datastores
 from allranks.server.assets.environments import KIND, Environments
 from allranks.server.assets.model_versions import KIND as MODEL
 from allranks.server.assets.model_versions import ModelVersions
+from allranks.server.assets.node_files import NodeFiles
 from allranks.server.assets.state_folders import States
 from allranks.server.auth.identity import Auth
 from allranks.server.auth.tokens import Tokens
@@ -84,7 +85,8 @@ def create_app(
 ) -> App:
     """The server's ASGI application, with people's routes, the agents' routes and MLflow. Its
     lifespan runs the loops and listeners."""
-    for_agents = routes.create_app(state_routes.routes())
+    more = (state_routes, start_routes, input_routes)
+    for_agents = routes.create_app([route for each in more for route in each.routes()])
     services = _services(home, clocks, url, kinds, for_agents)
     for_agents.state.services = services
     parents, schedules = Parents(services), ScheduleLoop(services)
@@ -163,9 +165,9 @@ def _services(
     heartbeats = Heartbeats(clocks.lease)
     agents_listener = AgentsListener(home, for_agents, heartbeats.reset)
     stacks, states = Stacks(home, wakeups), States(home, records)
-    hangs = Hangs(stacks)
+    hangs, node_files = Hangs(stacks), NodeFiles(home, records)
     variables = AgentVariables(home, auth, agents_listener, clocks, url)
-    at_work = (wakeups, heartbeats, clocks, data, hangs, states)
+    at_work = (wakeups, heartbeats, clocks, data, hangs, states, node_files)
     loops = Loops(Shared(home, records, points, clusters, variables, *at_work))
     return Services(
         home=home,
@@ -189,6 +191,7 @@ def _services(
         wakeups=wakeups,
         heartbeats=heartbeats,
         states=states,
+        node_files=node_files,
         stacks=stacks,
         annotations=Annotations(database),
         schedules=Schedules(database),

@@ -11,6 +11,7 @@ from allranks.server.arguments import BODY, Given
 from allranks.server.assets.components import Components
 from allranks.server.assets.datastores import Datastores
 from allranks.server.assets.environments import Environments
+from allranks.server.assets.node_files import NodeFiles
 from allranks.server.assets.state_folders import States
 from allranks.server.auth.identity import Auth
 from allranks.server.clusters.clusters import Clusters
@@ -69,6 +70,7 @@ class Services(NamedTuple):
     wakeups: Wakeups
     heartbeats: Heartbeats
     states: States
+    node_files: NodeFiles
     stacks: Stacks
     annotations: Annotations
     schedules: Schedules

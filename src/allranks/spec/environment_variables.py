@@ -194,6 +194,8 @@ INTERNAL = frozenset(
     {
         "ALLRANKS_AGENT_",
         "ALLRANKS_AGENT_ADDRESS",
+        "ALLRANKS_AGENT_BUNDLE",
+        "ALLRANKS_AGENT_CACHE",
         "ALLRANKS_AGENT_CODE",
         "ALLRANKS_AGENT_CPUS",
         "ALLRANKS_AGENT_DIR",

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allranks.agent.state import state_folder as state
-from allranks.agent.state.state_folder import State
+from allranks.agent.state.state_folder import State, state_folder
 from allranks.agent.state.sync import Sync
 from allranks.agent.state.transfer import PIECE, StateClient
 from allranks.agent.state.tree import Tree
@@ -516,7 +516,7 @@ def finish(node):
 def agents_state(node, said):
     server, number = node.wire._client, node.wire._base.split("/")[3]
     where = types.SimpleNamespace(folder=node.root / "agent", node=int(number))
-    state = State(where, server, 2, 1.0, True, said.append)
+    state = State(state_folder(where), where, server, False, 1.0, True, said.append)
     state._sync, state._wire = node.sync, node.wire
     return state
 

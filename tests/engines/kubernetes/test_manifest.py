@@ -13,15 +13,17 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from allranks.engines import agent_bundle
 from allranks.engines.kubernetes.engine import KubernetesEngine
-from allranks.engines.kubernetes.manifest import Disk, Names, job
+from allranks.engines.kubernetes.manifest import Names, job
 from allranks.engines.kubernetes.server_manifest import Wanted, server
+from allranks.engines.kubernetes.start import Shared
 from allranks.engines.kubernetes.strategic_merge import merged
 from allranks.errors import Refused
 from allranks.plan.plan import Gang
 
 MANIFESTS = Path(__file__).parent / "manifests"
-DISK = Disk("/home/ann/.allranks", "/home/ann/.allranks/nodes/fox.1", "/home/ann/code")
+DISK = Shared("/home/ann/.allranks", "/home/ann/.allranks/nodes/fox.1", "/home/ann/code")
 NAMES = Names("fox.1", "0123456789ab")
 AGENT = ("python", "-P", "-m", "allranks.agent")
 ENV = {"ALLRANKS_AGENT_TOKEN": "s3cret", "ALLRANKS_AGENT_URL": "https://10.0.0.5:40000"}
@@ -72,6 +74,9 @@ GANGS = {
             "topology_spread": ["kubernetes.io/hostname"],
         },
     ),
+    "own disks": Gang(
+        "fox.1", 2, AGENT, ENV, options={"image": "x:1", "cache_volume": "host:/var/cache/allranks"}
+    ),
     "queue": Gang("fox.1", 3, AGENT, ENV, options={**LEAST, "queue": "team-a"}),
 }
 
@@ -81,7 +86,9 @@ def rendered(name: str, tmp_path: Path) -> str:
         Path("/home/ann/.allranks"), tmp_path, Path("/home/ann/.allranks/nodes"), {}
     )
     text = engine.render(GANGS[name])
-    # The code's folder is named by its content, and so is the gang by a home that is not there.
+    # The code is named by its content.
+    if name == "own disks":
+        return text.replace(agent_bundle.digest(), "BUNDLE")
     code = next(line for line in text.splitlines() if "agent-" in line).split()[-1]
     return text.replace(code, "/CODE")
 

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 from allranks.agent.environments import installed_frameworks
 from allranks.agent.launch import mlflow_variables
 from allranks.agent.launch.start_ranks import Stage, with_sitecustomize
-from allranks.agent.lifecycle import collect_files, own_place
+from allranks.agent.lifecycle import collect_files, own_disk, own_place
 from allranks.agent.lifecycle.attempt import Attempt, sentence
+from allranks.agent.lifecycle.own_disk import AgentCalls, OwnDisk
 from allranks.agent.lifecycle.phases import Preparation
 from allranks.agent.lifecycle.prepare import Work, collect, command_of, prepare
 from allranks.agent.lifecycle.stop import Leave, Stopped
@@ -27,7 +28,7 @@ from allranks.agent.lifecycle.upload import upload
 from allranks.agent.monitoring.attempt_reports import AttemptReports
 from allranks.agent.network import ports
 from allranks.agent.processes.keeper import end_descendants
-from allranks.agent.state.state_folder import State
+from allranks.agent.state.state_folder import State, state_folder
 from allranks.agent.transport.identity import AgentIdentity, networks, with_site
 from allranks.agent.transport.inbox import Inbox
 from allranks.agent.transport.link import Link, ServerAddress
@@ -80,7 +81,7 @@ class Agent:
             if self._link.trouble:
                 print(f"allranks agent: {self._link.trouble}", file=sys.stderr)
             return 1 if self._link.trouble else 0
-        task = Task.load(answer["task"])
+        task = own_disk.on_node(Task.load(answer["task"]), self._where)
         # Modules and prologue change paths of the node, which do not exist in an image.
         self._task = task if task.container else task._replace(base=with_site(task.base))
         self._original_task = self._task
@@ -89,8 +90,10 @@ class Agent:
         self._patience = self._clocks.patience
         self._link.set_lease(self._clocks.lease)
         has_state, note = answer.get("state", True), partial(self._note, facts={"about": "state"})
-        pace = self._clocks.look
-        self._state = State(self._where, self._link.door, task.nodes, pace, has_state, note)
+        place, pace, alone = (self._where, self._link.door), self._clocks.look, task.nodes == 1
+        self._state = State(state_folder(self._where), *place, alone, pace, has_state, note)
+        calls = AgentCalls(self._clocks.grace, self._order, self._wait_a_while, self._note)
+        self._files = OwnDisk(task, *place, pace, answer.get("files", True), calls)
         self._attempt = self._link.attempt
         self._say(Kind.HELLO, pid=os.getpid())
         self._link.start()
@@ -118,10 +121,11 @@ class Agent:
         room = data = warm = None
         try:
             code = self._in(Phase.CODE, self._fetch_code, folder)
+            wait = partial(self._or_stop, None)
+            self._in(Phase.DATA, self._files.begin, self._attempt, wait, self._in.doing)
             data = self._data(folder)
             data_paths = {} if data is None else self._in(Phase.DATA, self._data_paths, data)
             elsewhere = self._state.paths | data_paths
-            wait = partial(self._or_stop, None)
             self._in(Phase.STATE, self._state.begin, self._attempt, wait, self._in.doing)
             collect_files.set_aside(self._task, self._where.node, self._attempt)
             work = prepare(self._task, folder, code, time.time(), elsewhere)
@@ -133,8 +137,8 @@ class Agent:
             self._ended(error.why, "")
         except (AllranksError, OSError) as error:
             hint = getattr(error, "hint", None) or ""
-            passing = is_passing(error)
-            self._ended(Reason.SETUP_FAILED, sentence(error), hint=hint, passing=passing)
+            self._ended(Reason.SETUP_FAILED, sentence(error), hint=hint, passing=is_passing(error))
+            self._files.finish()  # the log of a failed build
         else:
             place = own_place.place(self._where, held)
             self._say(Kind.READY, **place._asdict())
@@ -314,6 +318,7 @@ class Agent:
         )
         reports = AttemptReports(self._task, self._attempt, folder, self._link)
         self._state.start()
+        self._files.start()
         limit = None
         if self._where.memory is not None:
             from allranks.agent.monitoring.memory_limit import MemoryLimit  # lazy: rare
@@ -321,8 +326,8 @@ class Agent:
             limit = MemoryLimit(self._where.memory, attempt.exceed)
         attempt.run(partial(reports.begin, roots=attempt.pids, limit=limit))
         reports.over()
-        if self._where.node == 0:
-            self._collect(work)
+        if trouble := collect(self._task, self._where.node, work):
+            self._say(Kind.NOTE, message=trouble)
         done = attempt.reason is Reason.DONE
         if not done:  # report a failure at once, because the other nodes wait for it
             attempt.report_end()
@@ -330,6 +335,7 @@ class Agent:
         self._keep(work)  # after the state, which the next attempt needs: time may be short
         if data is not None:
             upload(data, attempt, self._order, self._or_stop, self._note, self._clocks.grace)
+        self._files.finish(attempt)
         if done:
             attempt.report_end()
         for note in reports.finish():
@@ -341,13 +347,6 @@ class Agent:
         from allranks.agent.programs import remote_shell  # lazy: OpenSSL, and few jobs need it
 
         return remote_shell.secret(self._where.token, self._attempt)
-
-    def _collect(self, work: Work) -> None:
-        """Copy an in-place job's outputs to the record."""
-        try:
-            collect(self._task, work)
-        except OSError as error:
-            self._say(Kind.NOTE, message=f"some outputs could not be collected: {sentence(error)}")
 
     def _keep(self, work: Work) -> None:
         """Move new files of the working folder to the record."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from allranks.agent.lifecycle.attempt import sentence
 from allranks.agent.lifecycle.collect_files import Listing, listing
 from allranks.errors import AllranksError, NotFound
 from allranks.plan.plan import InputTask, OutputTask, Task
@@ -66,16 +67,22 @@ def command_of(task: Task, work: Work) -> str:
     return fill_shell(task.command, work.paths, paths)
 
 
-def collect(task: Task, work: Work) -> None:
-    """Copy what an in-place job wrote to ``./outputs`` and ``./logs`` to its record."""
-    if not task.in_place:
-        return  # they are links into the record
-    for name in COLLECTED:
-        for path in (work.folder / name).rglob("*"):
-            if path.is_file() and path.stat().st_mtime >= work.began:
-                goal = Path(task.record, "artifacts", name, path.relative_to(work.folder / name))
-                goal.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(path, goal)
+def collect(task: Task, node: int, work: Work) -> str:
+    """Copy what an in-place job wrote to ``./outputs`` and ``./logs`` to its record: the first node
+    does, where all share them. Return why some could not be copied, or ''."""
+    if not task.in_place or (node > 0 and not task.sends_files):
+        return ""  # they are links into the record
+    try:
+        for name in COLLECTED:
+            for path in (work.folder / name).rglob("*"):
+                if path.is_file() and path.stat().st_mtime >= work.began:
+                    within = path.relative_to(work.folder / name)
+                    goal = Path(task.record, "artifacts", name, within)
+                    goal.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy2(path, goal)
+    except OSError as error:
+        return f"some outputs could not be collected: {sentence(error)}"
+    return ""
 
 
 def _unpack(code: Path, work: Path) -> None:

@@ -13,6 +13,8 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
 
 from allranks.agent.state.sync import Note, Sync
 from allranks.agent.state.transfer import StateClient
@@ -20,6 +22,7 @@ from allranks.agent.state.tree import ChangedMeanwhile, Tree
 from allranks.agent.transport.identity import AgentIdentity
 from allranks.agent.transport.link import ServerAddress
 from allranks.errors import AllranksError, ServerError, Unauthorized, Unreachable
+from allranks.plan.data import node_files
 from allranks.plan.data.state_manifest import SHARED, own
 
 # The pause between rounds, in multiples of the CPU time of the last one; and the longest interval
@@ -33,31 +36,60 @@ class _Stopped(Exception):
     """The current transfer is to stop."""
 
 
+class Folder(NamedTuple):
+    """A folder that a node and the server each have a copy of. ``parts`` of it are synchronized,
+    by the server's ``route``. ``name``: what messages call it. ``sends``: only this node changes
+    it."""
+
+    root: Path
+    parts: tuple[str, ...]
+    route: str
+    name: str
+    sends: bool
+
+
+def state_folder(where: AgentIdentity) -> Folder:
+    """The folder with a part of all nodes and one of this node."""
+    parts = (SHARED, own(where.node))
+    return Folder(where.folder / "state", parts, "state", "the state folder", False)
+
+
+def job_files(where: AgentIdentity) -> Folder:
+    """The folder with the files of the job's record that this node writes."""
+    parts = node_files.parts(where.node)
+    return Folder(where.folder / "record", parts, "record", "the job's files", True)
+
+
 class State:
-    """The state folder of one of ``nodes`` nodes. ``pace``: seconds between rounds. ``known``:
-    whether the server may have a state already. ``note`` receives messages for the record."""
+    """The ``folder`` of a node. ``alone``: no other node changes it. ``pace``: seconds between
+    rounds. ``known``: whether the server may have files of it already. ``note`` receives messages
+    for the record."""
 
     def __init__(
         self,
+        folder: Folder,
         where: AgentIdentity,
         door: ServerAddress,
-        nodes: int,
+        alone: bool,
         pace: float,
         known: bool,
         note: Note,
     ) -> None:
-        folder, mine = where.folder / "state", own(where.node)
-        self.paths = {
-            "state_dir": str(folder / SHARED),
-            "instance_state_dir": str(folder / mine),
-        }
-        self._client = StateClient(door, where.node, lambda: None)
-        self._tree = Tree(folder, (SHARED, mine))
-        self._sync = Sync(self._tree, self._client, where.node, note)
-        self._alone, self._pace, self._known, self._note = nodes == 1, pace, known, note
+        self._client = StateClient(door, where.node, lambda: None, folder.route)
+        self._tree = Tree(folder.root, folder.parts)
+        self._sync = Sync(self._tree, self._client, where.node, note, folder.name, folder.sends)
+        self._alone, self._pace, self._known, self._note = alone, pace, known, note
+        self._name = folder.name
         self._thread: threading.Thread | None = None
         self._stopped = threading.Event()
         self._last_error, self._change_count, self._full_since = "", 0, 0.0
+
+    @property
+    def paths(self) -> dict[str, str]:
+        """The paths of a state folder's parts, by what commands call them."""
+        names = ("state_dir", "instance_state_dir")
+        folders = (str(self._tree.root / part) for part in self._tree.parts)
+        return dict(zip(names, folders, strict=True))
 
     def begin(
         self, attempt: int, wait: Callable[[float], None], doing: Callable[[str], None]
@@ -70,7 +102,7 @@ class State:
         if not self._known and attempt == 1:
             return
         self._client.go_on = lambda: wait(0.0)
-        doing("fetches the state folder")
+        doing(f"fetches {self._name}")
         while True:
             try:
                 if summary := self._sync.fetch_all():
@@ -92,10 +124,10 @@ class State:
         grace: float,
         order: Callable[[], Mapping[str, object]],
         wait: Callable[[float], None],
-    ) -> None:
+    ) -> str:
         """Stop the thread and save the rest after the ranks have ended. If the job is ``done``,
         this takes as long as needed until ``order`` changes; otherwise, or while a disk is full, at
-        most ``grace`` seconds."""
+        most ``grace`` seconds. Return why not everything is saved; '' if it is."""
         self._stopped.set()
         self._full_since = 0.0
         first_order, until = order(), math.inf if done else time.monotonic() + grace
@@ -119,7 +151,9 @@ class State:
                 go_on(0.5)
         except _Stopped:
             reason = self._last_error or "no time left"
-            self._note(f"the last changes of the state folder are not saved: {reason}")
+            self._note(f"the last changes of {self._name} are not saved: {reason}")
+            return reason
+        return ""
 
     def close(self) -> None:
         self._client.close()
@@ -166,7 +200,7 @@ class State:
         """Note an error once, unless it passes by itself, as an unreachable server does."""
         message = _error_text(error)
         if message != self._last_error and not isinstance(error, Unreachable | ChangedMeanwhile):
-            self._note(f"the state folder cannot be saved at the moment: {message}")
+            self._note(f"{self._name} cannot be saved at the moment: {message}")
         self._last_error = message
 
     def _check_stopped(self) -> None:

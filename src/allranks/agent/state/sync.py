@@ -9,10 +9,10 @@ from __future__ import annotations
 import errno
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import NamedTuple
 
-from allranks.agent.state.transfer import SMALL, Damaged, LocalChange, StateClient
+from allranks.agent.state.transfer import SMALL, Damaged, LocalChange, StateClient, batches
 from allranks.agent.state.tree import ChangedMeanwhile, FileState, Scan, Tree
 from allranks.errors import AllranksError, MissingCode
 from allranks.plan.amounts import size_text
@@ -22,8 +22,6 @@ from allranks.plan.data.state_manifest import Entry, Here, Todo, todo
 # Seconds after which an unchanged file counts as complete although it is open for writing: some
 # programs never close their files.
 _REST_SECONDS = 30.0
-# Bytes and number of changes that are uploaded before they are committed.
-_BATCH_SIZE, _BATCH_COUNT = 64 << 20, 1000
 # Bytes of small files kept in memory between hashing and sending.
 _MEMORY_SIZE = 32 << 20
 # Rounds with incomplete files after which closed files count as complete, because some scripts
@@ -54,10 +52,20 @@ class Work(NamedTuple):
 
 class Sync:
     """Synchronizes ``tree`` through ``wire``. ``note`` receives each message for the record
-    once."""
+    once. ``name``: what messages call the folder. ``sends``: nobody else changes it, so what lies
+    here holds over what the server has, even if that was restored from a backup."""
 
-    def __init__(self, tree: Tree, wire: StateClient, node: int, note: Note) -> None:
+    def __init__(
+        self,
+        tree: Tree,
+        wire: StateClient,
+        node: int,
+        note: Note,
+        name: str = "the state folder",
+        sends: bool = False,
+    ) -> None:
         self.attempt = 1
+        self._name, self._sends = name, sends
         self._tree, self._client, self._node, self._note = tree, wire, node, note
         self._revision = 0
         self._head: dict[str, Entry] = {}
@@ -103,9 +111,9 @@ class Sync:
             took = time.monotonic() - began
             size = sum(each.entry.size for each in self._synced.values())
             amount = f"{len(self._synced)} entries, {size_text(size)}"
-            return f"fetched the state folder: {amount}, in {took:.1f} s" if fetched else ""
+            return f"fetched {self._name}: {amount}, in {took:.1f} s" if fetched else ""
         raise AllranksError(
-            "cannot fetch the state folder: all its versions are damaged",
+            f"cannot fetch {self._name}: all its versions are damaged",
             hint="check the disk of the server's home; allranks state list JOB shows the versions",
         )
 
@@ -156,6 +164,8 @@ class Sync:
                 here = Here.SAME
             mtime_ns = files[path].mtime_ns if path in files else 0
             action = todo(head, synced.entry if synced else None, here, mtime_ns)
+            if self._sends and here is not Here.ABSENT and action is not Todo.NOTHING:
+                action = Todo.SEND
             if action is Todo.FORGET:
                 del self._synced[path]
             elif action is Todo.SEND and not end and self._unsendable.get(path) == files[path]:
@@ -213,7 +223,7 @@ class Sync:
                 torn.add(path)
                 continue
             except OSError as error:
-                self._note_once(f"cannot read {path!r} of the state folder: {error.strerror}")
+                self._note_once(f"cannot read {path!r} of {self._name}: {error.strerror}")
                 if isinstance(error, PermissionError):
                     self._unsendable[path] = seen[path]
                 continue
@@ -247,7 +257,7 @@ class Sync:
     def _send(self, changes: Sequence[LocalChange], deleted: Sequence[str]) -> int:
         """Send changes in order, in batches, and deletions last. Returns how many were accepted."""
         sent = 0
-        for batch in _batches(changes):
+        for batch in batches(changes):
             uploaded = self._client.upload(self._tree, batch)
             # Later files wait for one that was written to meanwhile.
             first = next((n for n, each in enumerate(batch) if each not in uploaded), len(batch))
@@ -337,7 +347,7 @@ class Sync:
                     continue  # the next round tries again, once the obstacle is removed
                 if strict or error.errno in (errno.ENOSPC, errno.EDQUOT):
                     raise
-                self._note_once(f"cannot write {path!r} of the state folder: {error.strerror}")
+                self._note_once(f"cannot write {path!r} of {self._name}: {error.strerror}")
                 continue
             self._synced[path] = Synced(entry, file)
             done += 1
@@ -351,7 +361,7 @@ class Sync:
                 continue
             except OSError as error:
                 if error.errno != errno.ENOTEMPTY:
-                    self._note_once(f"cannot remove {path!r} of the state folder: {error.strerror}")
+                    self._note_once(f"cannot remove {path!r} of {self._name}: {error.strerror}")
             # A folder with new files stays, and counts as new itself.
             self._synced.pop(path, None)
 
@@ -363,7 +373,7 @@ class Sync:
             more = f" (and {len(paths) - 1} more)" if len(paths) > 1 else ""
             self._note_once(f"{paths[0]!r} {reason}: not saved{more}")
         for path, reason in scan.unreadable.items():
-            self._note_once(f"cannot read {path!r} of the state folder: {reason}")
+            self._note_once(f"cannot read {path!r} of {self._name}: {reason}")
 
     def _note_once(self, message: str) -> None:
         if message not in self._noted:
@@ -377,15 +387,3 @@ _LISTS = {
     Todo.FETCH: "fetch",
     Todo.REMOVE: "remove",
 }
-
-
-def _batches(changes: Iterable[LocalChange]) -> Iterable[list[LocalChange]]:
-    batch, size = list[LocalChange](), 0
-    for each in changes:
-        batch.append(each)
-        size += each.entry.size
-        if size > _BATCH_SIZE or len(batch) >= _BATCH_COUNT or each.entry.size > SMALL:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch

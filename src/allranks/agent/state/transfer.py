@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +16,8 @@ from allranks.plan.data.state_manifest import Entry
 
 # Files up to SMALL bytes share requests of about PIECE bytes; larger ones are sent in such pieces.
 SMALL, PIECE = 1 << 20, 4 << 20
+# Bytes and number of changes that are uploaded before they are committed.
+_BATCH_SIZE, _BATCH_COUNT = 64 << 20, 1000
 # Seconds to wait for a response: the disk of the server's home may be busy.
 _TIMEOUT = 60.0
 
@@ -39,12 +41,15 @@ class Damaged(Exception):
 
 
 class StateClient:
-    """Client of the server's state routes for one node; not thread-safe. ``go_on`` is called
-    between pieces, and may raise to stop. Every method may raise AllranksError."""
+    """Client of the server's routes for one synchronized folder of a node, ``route``; not
+    thread-safe. ``go_on`` is called between pieces, and may raise to stop. Every method may raise
+    AllranksError."""
 
-    def __init__(self, door: ServerAddress, node: int, go_on: Callable[[], None]) -> None:
+    def __init__(
+        self, door: ServerAddress, node: int, go_on: Callable[[], None], route: str = "state"
+    ) -> None:
         self._client = door.client(_TIMEOUT)
-        self._base = f"/agent/v1/{node}/state"
+        self._base = f"/agent/v1/{node}/{route}"
         self.go_on = go_on
 
     def close(self) -> None:
@@ -221,3 +226,16 @@ def _bundles(hashes: Sequence[str], sizes: Mapping[str, int]) -> Iterator[dict[s
             bundle, size = {}, 0
     if bundle:
         yield bundle
+
+
+def batches(changes: Iterable[LocalChange]) -> Iterator[list[LocalChange]]:
+    """The changes in groups that are uploaded before they are committed."""
+    batch, size = list[LocalChange](), 0
+    for each in changes:
+        batch.append(each)
+        size += each.entry.size
+        if size > _BATCH_SIZE or len(batch) >= _BATCH_COUNT or each.entry.size > SMALL:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch

@@ -20,7 +20,8 @@ class AgentIdentity(NamedTuple):
 
     ``address`` defaults to the one this node reaches the server from, ``cpus`` to those this
     process may run on. ``end``: when the engine's time limit ends, in seconds since the epoch.
-    ``memory``: bytes that the job may hold on this node, if the agent has to enforce that."""
+    ``memory``: bytes that the job may hold on this node, if the agent has to enforce that.
+    ``cache``: a folder of this node that outlives the agent, by default the agent's own."""
 
     url: str
     token: str
@@ -32,6 +33,7 @@ class AgentIdentity(NamedTuple):
     cpus: int
     end: float | None = None
     memory: int | None = None
+    cache: Path | None = None
 
     @staticmethod
     def from_environ(environ: dict[str, str]) -> AgentIdentity:
@@ -49,6 +51,7 @@ class AgentIdentity(NamedTuple):
             int(environ.get(prefix + "CPUS") or len(os.sched_getaffinity(0))),
             float(environ[prefix + "END"]) if environ.get(prefix + "END") else None,
             int(environ[prefix + "MEMORY"]) if environ.get(prefix + "MEMORY") else None,
+            Path(environ.get(prefix + "CACHE") or Path(environ[prefix + "DIR"], "cache")),
         )
 
 

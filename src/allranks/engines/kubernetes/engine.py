@@ -22,9 +22,10 @@ from allranks.engines.home_mark import HomeMark
 from allranks.engines.kubernetes import cluster, manifest, server_manifest
 from allranks.engines.kubernetes.api import Api, Denied
 from allranks.engines.kubernetes.cache import Cache
-from allranks.engines.kubernetes.manifest import HOME, PLACED, Disk, Names
-from allranks.engines.kubernetes.options import OPTIONS, source
+from allranks.engines.kubernetes.manifest import HOME, Names
+from allranks.engines.kubernetes.options import OPTIONS
 from allranks.engines.kubernetes.setup import rights
+from allranks.engines.kubernetes.start import PLACED, Fetched, Shared, Start
 from allranks.engines.kubernetes.status import held, status
 from allranks.engines.kubernetes.views import JobView, PodView, job_view, pod_view
 from allranks.errors import AllranksError, EngineError, Refused
@@ -45,7 +46,7 @@ _STARTING, _LOOKS = 15.0, 10.0
 
 class KubernetesEngine:
     """Agents in pods. ``folder`` is the engine's own in the home ``root``, ``nodes`` that of the
-    agents: both on the volume that pods share with the server."""
+    agents, if the pods share a volume with the server."""
 
     name = "kubernetes"
     pace = 0.5
@@ -66,7 +67,7 @@ class KubernetesEngine:
 
     def admit(self, gang: Gang) -> None:
         # Raises Refused for invalid options.
-        manifest.job(gang, Names(gang.key, "…"), self._disk(gang.key))
+        manifest.job(gang, Names(gang.key, "…"), self._start(gang))
         _require(gang.options)
         try:
             shortage = cluster.shortage(self._api, gang)
@@ -84,9 +85,9 @@ class KubernetesEngine:
         from allranks.engines.kubernetes.yaml_text import documents  # lazy: YAML takes 60 ms
 
         mark = HomeMark(self._folder).shown()
-        names, disk = Names(gang.key, mark), self._disk(gang.key)
+        names, start = Names(gang.key, mark), self._start(gang)
         objects = [
-            manifest.job(gang, names, disk),
+            manifest.job(gang, names, start),
             manifest.secret(names, dict.fromkeys(gang.env, "…")),
             manifest.service(names),
         ]
@@ -108,7 +109,7 @@ class KubernetesEngine:
         if found.status == 404:
             self.admit(gang)
             self._lay_out(gang)
-            made = manifest.job(gang, names, self._disk(gang.key))
+            made = manifest.job(gang, names, self._start(gang))
             job = self._api.create("jobs", made, fieldValidation="Strict")
         else:
             job = self._api.good(found, "read the job").body
@@ -166,7 +167,7 @@ class KubernetesEngine:
         cluster.check_version(api)
         cluster.check_rights(api)
         gang = Gang("check.1", 1, ("python3", "-c", "pass"), options=options)
-        made = manifest.job(gang, Names("check.1", "check"), self._disk("check.1"))
+        made = manifest.job(gang, Names("check.1", "check"), self._start(gang))
         answer = api.request("POST", api.path("jobs"), made, dryRun="All", fieldValidation="Strict")
         api.good(answer, "check a job")
 
@@ -258,11 +259,18 @@ class KubernetesEngine:
         """Return the marker that a gang's processes carry."""
         return f"{self._mark}.{key}"
 
-    def _disk(self, key: str) -> Disk:
-        return Disk(str(self._root), str(self._nodes / key), str(self._folder / _bundle()))
+    def _start(self, gang: Gang) -> Start:
+        if _own_disks(gang.options):
+            return Fetched(agent_bundle.digest())
+        nodes, code = str(self._nodes / gang.key), str(self._folder / _bundle())
+        return Shared(str(self._root), nodes, code)
 
     def _lay_out(self, gang: Gang) -> None:
-        """Write the agent's code and the agents' folders to the shared volume."""
+        """Keep the agent's code for pods that fetch it; or write it and the agents' folders to the
+        shared volume."""
+        if _own_disks(gang.options):
+            agent_bundle.keep(self._folder.parent)
+            return
         for node in range(gang.nodes):
             (self._nodes / gang.key / str(node)).mkdir(parents=True, exist_ok=True, mode=0o700)
         goal = self._folder / _bundle()
@@ -317,22 +325,18 @@ def _bundle() -> str:
 
 
 def _require(options: Mapping[str, Any]) -> None:
-    """Raise Refused without what every pod needs."""
+    """Raise Refused without an image, which every pod needs."""
     if not options.get("image"):
         raise Refused(
             "no image for the pods is set",
             where="image",
             hint="set one with your framework and Python 3.11 or newer: --image IMAGE",
         )
-    if not options.get("home_volume"):
-        raise Refused(
-            "the pods have no volume with ALLRANKS_HOME, where a job's files go",
-            where="home_volume",
-            hint="--home-volume pvc:CLAIM, nfs:SERVER:/EXPORT, or host if each node has that "
-            "folder at the same path",
-        )
-    if options["home_volume"] != "host":
-        source("home_volume", str(options["home_volume"]))
+
+
+def _own_disks(options: Mapping[str, Any]) -> bool:
+    """Whether the pods share no volume with the server."""
+    return not options.get("home_volume")
 
 
 def _make(home: Home, options: Mapping[str, Any]) -> KubernetesEngine:
@@ -352,4 +356,5 @@ KIND = Kind(
     images=True,
     setup=rights,
     server=_server,
+    own_disks=_own_disks,
 )

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from allranks.engines.base import MARKER
 from allranks.engines.kubernetes import options as option
+from allranks.engines.kubernetes.start import Start
 from allranks.engines.kubernetes.strategic_merge import merged
 from allranks.errors import Refused
 from allranks.plan import amounts
@@ -23,23 +24,10 @@ CONTAINER = "node"
 # Else what a program printed last before it failed is not in the pod's status.
 _LAST_WORDS = {"terminationMessagePolicy": "FallbackToLogsOnError"}
 _PYTHON = "/allranks/python"
-# A pod leaves one of these in the gang's folder when it starts.
-PLACED = "placed-"
 # Seconds that an agent has beyond its ranks' grace, to send its last data.
 _TO_END = 10
 _GRACE = 30
 
-# The agents start when all pods run: until then a gang that does not fit can release its nodes
-# without a trace. The shell is process 1, which without a handler would ignore SIGTERM. The two
-# lists of variables give the ranks the environment of the image.
-_START = f"""\
-umask 077
-trap 'exit 143' TERM
-cd "$ALLRANKS_AGENT_DIR" || exit 1
-: >"../{PLACED}$ALLRANKS_AGENT_NODE"
-while set -- "$PWD/../{PLACED}"*; [ "$#" -lt "$ALLRANKS_AGENT_PODS" ]; do sleep 0.1; done
-env -0 >after && : >before && export ALLRANKS_AGENT_SITE="$ALLRANKS_AGENT_DIR"
-PYTHONPATH="$ALLRANKS_AGENT_CODE" exec "$ALLRANKS_AGENT_PYTHON" ARGUMENTS"""
 # By that Python itself: its image may have no shell.
 _COPY = "import shutil, sys; shutil.copytree(*sys.argv[1:], symlinks=True, dirs_exist_ok=True)"
 
@@ -62,16 +50,7 @@ class Names(NamedTuple):
         return {"app.kubernetes.io/managed-by": "allranks", HOME: self.mark, GANG: self.name}
 
 
-class Disk(NamedTuple):
-    """Paths on the volume that the pods share with the server: ``home`` is its mount point,
-    ``folder`` the gang's, ``code`` the agent's code."""
-
-    home: str
-    folder: str
-    code: str
-
-
-def job(gang: Gang, names: Names, disk: Disk) -> dict[str, Any]:
+def job(gang: Gang, names: Names, start: Start) -> dict[str, Any]:
     """The Job of a gang. Raises Refused for options that cannot be."""
     options = gang.options
     labels = {**names.labels, **option.pairs("labels", options.get("labels"))}
@@ -104,7 +83,7 @@ def job(gang: Gang, names: Names, disk: Disk) -> dict[str, Any]:
             },
             "template": {
                 "metadata": {"labels": labels, "annotations": annotations},
-                "spec": _pod(gang, names, disk),
+                "spec": _pod(gang, names, start),
             },
         },
     }
@@ -168,9 +147,9 @@ def _owned(names: Names, owner: Mapping[str, Any] | None) -> dict[str, Any]:
     return found
 
 
-def _pod(gang: Gang, names: Names, disk: Disk) -> dict[str, Any]:
+def _pod(gang: Gang, names: Names, start: Start) -> dict[str, Any]:
     options = gang.options
-    volumes = _volumes(gang, disk)
+    volumes = _volumes(gang, start)
     copied = bool(options.get("agent_image"))
     python = f"{_PYTHON}/bin/python3" if copied else str(options.get("python") or "python3")
     spec: dict[str, Any] = {
@@ -195,7 +174,7 @@ def _pod(gang: Gang, names: Names, disk: Disk) -> dict[str, Any]:
                 **_LAST_WORDS,
             }
         ]
-    spec["containers"] = [_container(gang, names, disk, python, volumes)]
+    spec["containers"] = [_container(gang, names, start, python, volumes)]
     spec["volumes"] = [{"name": name, **volume.source} for name, volume in volumes.items()]
     return spec
 
@@ -203,7 +182,7 @@ def _pod(gang: Gang, names: Names, disk: Disk) -> dict[str, Any]:
 def _container(
     gang: Gang,
     names: Names,
-    disk: Disk,
+    start: Start,
     python: str,
     volumes: Mapping[str, option.Volume],
 ) -> dict[str, Any]:
@@ -216,7 +195,7 @@ def _container(
     return {
         "name": CONTAINER,
         "image": str(gang.options.get("image") or ""),
-        "command": ["/bin/bash", "-c", _start(gang)],
+        "command": start.command(gang, python),
         "env": [
             {
                 "name": "ALLRANKS_AGENT_NODE",
@@ -227,14 +206,8 @@ def _container(
                 "name": "ALLRANKS_AGENT_CPUS",
                 "valueFrom": {"resourceFieldRef": {"resource": "requests.cpu"}},
             },
-            {
-                "name": "ALLRANKS_AGENT_DIR",
-                "value": f"{disk.folder}/$(ALLRANKS_AGENT_NODE)",
-            },
-            {"name": "ALLRANKS_AGENT_PYTHON", "value": python},
-            {"name": "ALLRANKS_AGENT_PODS", "value": str(gang.nodes)},
             {"name": MARKER, "value": f"{names.mark}.{names.key}"},
-            {"name": "ALLRANKS_AGENT_CODE", "value": disk.code},
+            *start.variables(gang, python),
         ],
         "envFrom": [{"secretRef": {"name": names.name}}],
         "resources": {"requests": wanted, "limits": limits},
@@ -243,27 +216,14 @@ def _container(
     }
 
 
-def _start(gang: Gang) -> str:
-    quoted = " ".join("'" + each.replace("'", "'\\''") + "'" for each in gang.argv[1:])
-    return _START.replace("ARGUMENTS", quoted)
-
-
 def _field(path: str) -> dict[str, Any]:
     return {"fieldRef": {"fieldPath": path}}
 
 
-def _volumes(gang: Gang, disk: Disk) -> dict[str, option.Volume]:
-    """All volumes by name, the server's home first."""
+def _volumes(gang: Gang, start: Start) -> dict[str, option.Volume]:
+    """All volumes by name, those that the agent starts from first."""
     options = gang.options
-    found = {}
-    if options.get("home_volume"):
-        spec = str(options["home_volume"])
-        where = (
-            {"hostPath": {"path": disk.home}}
-            if spec == "host"
-            else option.source("home_volume", spec)
-        )
-        found["home"] = option.Volume(where, disk.home)
+    found = start.volumes(options)
     given = [option.volume(each) for each in options.get("volumes") or ()]
     found |= {f"volume-{n}": each for n, each in enumerate(given)}
     if options.get("shm_size"):

@@ -24,7 +24,12 @@ OPTIONS = (
     Option(
         "home_volume",
         "volume with ALLRANKS_HOME, mounted at the same path: pvc:CLAIM, nfs:SERVER:/EXPORT, "
-        "or host for the same folder of each node",
+        "or host for the same folder of each node (none: pods get and send files over the network)",
+    ),
+    Option(
+        "cache_volume",
+        "without home_volume: volume that keeps environments and downloaded data for later pods: "
+        "pvc:CLAIM, nfs:SERVER:/EXPORT or host:/FOLDER (none: each pod makes them)",
     ),
     Option("image", "image of the pods"),
     Option("python", "Python 3.11 or newer of that image, for the agent", default="python3"),

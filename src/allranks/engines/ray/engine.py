@@ -240,7 +240,7 @@ def bundle(gang: Gang) -> dict[str, float]:
 def package() -> tuple[str, bytes]:
     """Return the zip that Ray's job works in: its name, derived from its content, and its bytes."""
     driver = Path(ray_driver.__file__).read_bytes()
-    content = _zipped({DRIVER: driver, ray_driver.CODE: _zipped(dict(agent_bundle.files()))})
+    content = _zipped({DRIVER: driver, ray_driver.CODE: agent_bundle.zipped()})
     return f"allranks-{hashlib.sha256(content).hexdigest()[:24]}.zip", content
 
 

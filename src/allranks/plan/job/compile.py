@@ -46,7 +46,7 @@ class CompileContext(NamedTuple):
     ``tier`` is the compute's for jobs that name none; ``gpus`` is how many each node gets, None: as
     many as the job asks for; ``continues`` is the job that is run again, ``previous`` why that one
     ended; ``look``: how often its state is looked at, see ``Rules``; ``images``: the engine runs
-    every node in an image."""
+    every node in an image; ``own_disks``: no node shares the disk of the server's home."""
 
     name: str
     record: str
@@ -72,6 +72,7 @@ class CompileContext(NamedTuple):
     previous: str = ""
     look: float | None = None
     images: bool = False
+    own_disks: bool = False
 
 
 def compile(spec: CommandJob, context: CompileContext) -> Plan:
@@ -166,6 +167,7 @@ def _task(spec: CommandJob, context: CompileContext, around: Mapping[str, Any]) 
         parameters={name: parameter_text(value) for name, value in spec.search_space.items()},
         continues=context.continues,
         previous=context.previous,
+        sends_files=context.own_disks,
         **around,
     )
     return task._replace(**_makers(context)) if task.moves_data else task
@@ -189,12 +191,14 @@ def _metric(name: str, metric: Metric | str) -> MetricTask:
 def _cache(options: dict[str, Any], context: CompileContext) -> dict[str, Any]:
     """Where data from elsewhere is kept, taken out of the options."""
     folder, limit = options.pop("cache", None), options.pop("cache_limit", None)
-    return {"cache": folder or context.cache, "cache_limit": memory_of(limit, "cache_limit")}
+    folder = folder or ("" if context.own_disks else context.cache)
+    return {"cache": folder, "cache_limit": memory_of(limit, "cache_limit")}
 
 
 def _makers(context: CompileContext) -> dict[str, Any]:
     """What nodes make environments with: those of jobs, and one of ours that moves data."""
-    return {"environments": context.environments, "uv": context.uv, "tools": context.tools}
+    folder = "" if context.own_disks else context.environments
+    return {"environments": folder, "uv": context.uv, "tools": context.tools}
 
 
 def _refuse_unbuilt(spec: CommandJob) -> None:

@@ -92,6 +92,7 @@ async def hello(request: Request) -> Response:
         "order": _order(services, row, agent, job.attempt, 0),
         "task": pack(row.plan.task),
         "state": services.states.is_known(row),
+        "files": services.node_files.are_known(row),
         "clocks": row.plan.rules.clocks(services.clocks)._asdict(),
         "mlflow": services.tracking.rank_variables(row, services.auth)
         if services.tracking

@@ -1,4 +1,5 @@
-"""The agents' routes for state folders: upload and download the state of their own job only."""
+"""The agents' routes for state folders, and for the files of jobs on nodes with disks of their own:
+upload and download those of their own job only."""
 
 from __future__ import annotations
 
@@ -11,21 +12,23 @@ from starlette.routing import Route
 
 from allranks.errors import NotFound, UsageError
 from allranks.server.agents.routes import PREFIX, number_of, readable, row_of, who
-from allranks.server.dependencies import Services
+from allranks.server.assets.node_files import NodeFiles
+from allranks.server.assets.state_folders import States
 from allranks.server.http.request_text import parse
 from allranks.store.files.state_folders import State
 from allranks.store.jobs.job_rows import JobRow
 
 # The most bytes of contents in one answer, which is assembled in memory.
 _MOST = 8 << 20
+_RECORD = "record"
 
 
 async def sync(request: Request) -> Response:
     """Commit a node's changes as one step; answers with the current state."""
-    services, row, state, node = await _context(request)
+    folders, row, state, node = await _context(request)
     changes = parse(await request.body(), names=True)
     with readable():
-        answer = await run_in_threadpool(services.states.sync, row, state, node, changes)
+        answer = await run_in_threadpool(folders.sync, row, state, node, changes)
     # Not JSONResponse: json.dumps escapes names that are not UTF-8 without loss.
     return Response(json.dumps(answer), media_type="application/json")
 
@@ -90,7 +93,11 @@ async def damaged(request: Request) -> Response:
 
 
 def routes() -> list[Route]:
-    at, content = PREFIX + "/{node:int}/state", "/contents/{sha256}"
+    return [*_routes("state"), *_routes(_RECORD)]
+
+
+def _routes(kind: str) -> list[Route]:
+    at, content = PREFIX + f"/{{node:int}}/{kind}", "/contents/{sha256}"
     return [
         Route(at + "/sync", sync, methods=["POST"]),
         Route(at + "/missing", missing, methods=["POST"]),
@@ -102,10 +109,11 @@ def routes() -> list[Route]:
     ]
 
 
-async def _context(request: Request) -> tuple[Services, JobRow, State, int]:
+async def _context(request: Request) -> tuple[States | NodeFiles, JobRow, State, int]:
     services, agent = who(request)
     row = await row_of(services, agent)
-    return services, row, services.states.allowed(row, agent.launch, agent.node), agent.node
+    folders = services.node_files if request.url.path.split("/")[4] == _RECORD else services.states
+    return folders, row, folders.allowed(row, agent.launch, agent.node), agent.node
 
 
 async def _wanted(request: Request) -> list[str]:

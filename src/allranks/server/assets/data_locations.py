@@ -27,12 +27,17 @@ Find = Callable[[str], JobRow | None]
 
 
 def places(
-    spec: CommandJob, known: Datastores, home: Home, find: Find | None = None
+    spec: CommandJob,
+    known: Datastores,
+    home: Home,
+    find: Find | None = None,
+    own_disks: bool = False,
 ) -> Mapping[str, Located]:
     """The location of each input and output with a path, by `inputs.NAME` and `outputs.NAME`.
 
-    Without ``find`` (a dry run) outputs of other jobs are assumed at their default place. Raises
-    SpecError with every location that is missing or not ready.
+    Without ``find`` (a dry run) outputs of other jobs are assumed at their default place.
+    ``own_disks``: no node shares the disk of the home. Raises SpecError with every location that is
+    missing or not ready.
     """
     located, problems = {}, []
     for key, path, model in _wanted(spec):
@@ -43,6 +48,8 @@ def places(
                 located[key] = known.locate(path, where, model=model)
                 if key.startswith("outputs."):
                     _require_writable(located[key], path)
+                    if own_disks:
+                        _require_elsewhere(located[key], path, home)
             else:
                 located[key] = _place(of, home, find)
         except SpecError as error:
@@ -73,6 +80,17 @@ def _require_writable(place: Located, path: str) -> None:
     if place.uri and addresses.address(place.uri).store.kind == "https":
         hint = f"use a bucket or a container: {addresses.SCHEMES.rpartition(' and ')[0]}"
         raise SpecError(Problem(f"{path!r} is a web site, which accepts no uploads", hint=hint))
+
+
+def _require_elsewhere(place: Located, path: str, home: Home) -> None:
+    """Raise SpecError for an output that nodes with disks of their own cannot write."""
+    if place.path and Path(place.path).is_relative_to(home.root):
+        hint = (
+            "leave `path` out, and the output goes to the job's record; or use a datastore in an "
+        )
+        hint += "object store; or a compute whose nodes share the disk"
+        message = f"the nodes cannot write to {path!r}, because they do not share the server's disk"
+        raise SpecError(Problem(message, hint=hint))
 
 
 def _wanted(spec: CommandJob) -> Iterator[tuple[str, str, bool]]:

@@ -121,11 +121,7 @@ class States:
     def allowed(self, row: JobRow, launch: int, node: int) -> State:
         """The state that a node of the job may write. Raises Unauthorized for lost nodes and ended
         launches, whose late requests must change nothing."""
-        job = row.record
-        if job.status in TERMINAL or launch != job.launch or not node < len(job.nodes):
-            raise Unauthorized("this launch has ended for this node", hint="leave")
-        if job.nodes[node].left or job.nodes[node].state is NodeState.LOST:
-            raise Unauthorized("this node was lost or has left", hint="leave")
+        require_live(row, launch, node)
         return self.of(row)
 
     def sync(
@@ -136,7 +132,7 @@ class States:
         if attempt != row.record.attempt:
             raise Conflict("another attempt uses the state", hint="leave")
         self._begin(row, state, attempt)
-        made = state.commit([_put(each, node) for each in report["puts"]])
+        made = state.commit([put_of(each, node) for each in report["puts"]])
         due = self._note(row, state, node, bool(report["same"]), bool(report["over"]))
         answer = {"revision": made.after, "done": made.done, "entries": None, "due": due}
         if made.before != report["after"]:
@@ -268,7 +264,16 @@ def _place(row: JobRow) -> tuple[str, str]:
     return (NAMED, named) if named else (OF_JOBS, row.name)
 
 
-def _put(report: Mapping[str, Any], node: int) -> Put:
+def require_live(row: JobRow, launch: int, node: int) -> None:
+    """Raise Unauthorized for lost nodes and ended launches."""
+    job = row.record
+    if job.status in TERMINAL or launch != job.launch or not node < len(job.nodes):
+        raise Unauthorized("this launch has ended for this node", hint="leave")
+    if job.nodes[node].left or job.nodes[node].state is NodeState.LOST:
+        raise Unauthorized("this node was lost or has left", hint="leave")
+
+
+def put_of(report: Mapping[str, Any], node: int) -> Put:
     """A node's change. Raises UsageError for paths it may not write and malformed entries."""
     path, given, hint = report["path"], report["entry"], "leave it out"
     if not state_manifest.is_path(path, node):

@@ -76,6 +76,12 @@ class Heartbeats:
         last = self._last_call.get(_Agent(row.name, row.record.launch, node))
         return {} if last is None else {"heard": clock.now() - (time.monotonic() - last[1])}
 
+    def have_called(self, row: JobRow, seconds: float) -> bool:
+        """Whether all agents of a job have called within the last ``seconds``."""
+        name, launch, since = row.name, row.record.launch, time.monotonic() - seconds
+        calls = (self._last_call.get(_Agent(name, launch, n)) for n in range(len(row.record.nodes)))
+        return all(each is not None and each[1] > since for each in calls)
+
     def forget(self, row: JobRow) -> None:
         for node in range(len(row.record.nodes)):
             self._last_call.pop(_Agent(row.name, row.record.launch, node), None)

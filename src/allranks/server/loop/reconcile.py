@@ -25,6 +25,7 @@ from allranks.plan.lifecycle import decide
 from allranks.plan.lifecycle.decide import Step
 from allranks.plan.lifecycle.fold import fold
 from allranks.plan.plan import Gang
+from allranks.server.assets.node_files import NodeFiles
 from allranks.server.assets.state_folders import States
 from allranks.server.clusters.clusters import Cluster, Clusters
 from allranks.server.jobs.output_assets import register
@@ -68,6 +69,7 @@ class Shared(NamedTuple):
     data: Assets
     hangs: Hangs
     states: States
+    node_files: NodeFiles
 
 
 class Loop:
@@ -353,6 +355,7 @@ class Loop:
         self._heartbeats.forget(row)
         self._hangs.forget(row)
         self._states.forget(row)
+        self._shared.node_files.forget(row)
 
     def _remove_leftovers(self) -> None:
         """Clean up gangs that a killed server left."""

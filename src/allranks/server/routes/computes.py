@@ -7,13 +7,14 @@ import itertools
 import os
 import re
 import socket
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
 from allranks.agent.network import interfaces
-from allranks.engines.base import Host
+from allranks.engines.base import Host, Kind
 from allranks.errors import AllranksError, Conflict, Problem, SpecError
 from allranks.server.arguments import BODY
 from allranks.server.dependencies import JsonBody, Services, ServicesDep
@@ -145,7 +146,9 @@ async def _checked(compute: Compute, services: Services) -> Compute:
         address = await run_in_threadpool(_route, compute, services)
     else:
         address = await run_in_threadpool(_numeric, given)
-    if address != mailbox.ADDRESS:
+    if address == mailbox.ADDRESS:
+        _require_shared_disk(kind, options)
+    else:
         await services.agents_listener.open(address)
     return compute.model_copy(update={"server_address": address})
 
@@ -163,6 +166,15 @@ def _route(compute: Compute, services: Services) -> str:
             return found[-1]
     # Loopback suffices if the only host is this machine.
     return found[0] if found else mailbox.ADDRESS
+
+
+def _require_shared_disk(kind: Kind, options: Mapping[str, Any]) -> None:
+    """Raise SpecError for a mailbox that no node can read."""
+    if kind.own_disks(options):
+        message = "a mailbox is a folder of the server's home, and the nodes do not share its disk"
+        hint = "use an address of this machine that they can call (`ip address` shows them), or a "
+        hint += "volume with the home"
+        raise SpecError(Problem(message, "server_address", hint=hint))
 
 
 def _numeric(address: str) -> str:

@@ -94,9 +94,7 @@ def plan(
 ) -> Plan:
     """The plan of a submission. Has no effects, but may query the cluster for its GPUs. ``find``
     looks up other jobs; without it, or if it returns None, their outputs are assumed to exist.
-
-    Raises SpecError for an invalid job, Refused for one that never fits the compute.
-    """
+    Raises SpecError for an invalid job, Refused for one that never fits the compute."""
     spec = parse(submission.spec)
     if spec.name is None:
         raise SpecError(Problem("a job needs a name", "name", hint="the CLI generates one"))
@@ -108,7 +106,7 @@ def plan(
     except SpecError as error:
         of, problems = recipe.Resolved(), [*problems, *error.problems]
     try:
-        lie = places(spec, datastores, home, find)
+        lie = places(spec, datastores, home, find, clusters.kind(compute).own_disks(options))
         refuse_taken(spec, datastores.versions)
     except SpecError as error:
         lie, problems = {}, [*problems, *error.problems]
@@ -138,6 +136,7 @@ def plan(
             previous=submission.previous,
             look=submission.look,
             images=clusters.kind(compute).images,
+            own_disks=clusters.kind(compute).own_disks(options),
         ),
         problems,
     )

@@ -1,0 +1,162 @@
+"""A node that does not share the disk of the server's home: its own folders for the job's files,
+which it gets from the server and sends to it."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from allranks.agent.lifecycle.attempt import Attempt
+from allranks.agent.state.state_folder import State, job_files
+from allranks.agent.transport.identity import AgentIdentity
+from allranks.agent.transport.link import ServerAddress
+from allranks.errors import NotFound, Unreachable
+from allranks.plan.data.state_manifest import own
+from allranks.plan.plan import InputTask, Task
+from allranks.statuses import Reason
+
+# Seconds for an answer.
+_TIMEOUT = 30.0
+
+
+def on_node(task: Task, where: AgentIdentity) -> Task:
+    """The task with this node's paths instead of those of the server's home. An input that does not
+    lie on the node is downloaded, and so is uv, to any node that has none."""
+    if task.uv and not os.access(task.uv, os.X_OK) and shutil.which("uv") is None:
+        task = task._replace(uv=str(_uv(where)))
+    if not task.sends_files:
+        return task
+    beneath, record = f"{task.record}/", str(job_files(where).root / own(where.node))
+    outputs = tuple(
+        each._replace(path=posixpath.join(record, each.path.removeprefix(beneath)))
+        if each.path.startswith(beneath)
+        else each
+        for each in task.outputs
+    )
+    inputs = tuple(
+        each._replace(source=str(_input(where, each)))
+        if each.source and not os.path.exists(each.source)
+        else each
+        for each in task.inputs
+    )
+    return task._replace(
+        record=record,
+        inputs=inputs,
+        outputs=outputs,
+        environments=task.environments or f"{where.cache}/environments",
+        cache=task.cache or f"{where.cache}/data",
+    )
+
+
+def _uv(where: AgentIdentity) -> Path:
+    return where.folder / "uv"
+
+
+def _input(where: AgentIdentity, each: InputTask) -> Path:
+    return where.folder / "inputs" / each.name / posixpath.basename((each.source or "").rstrip("/"))
+
+
+class AgentCalls(NamedTuple):
+    """What ends sending early, see ``State.finish``; and what records a message with its facts."""
+
+    grace: float
+    order: Callable[[], Mapping[str, object]]
+    wait: Callable[[float], None]
+    note: Callable[[str, Mapping[str, str]], None]
+
+
+class OwnDisk:
+    """Gets what a node with a disk of its own needs, and sends the job's files that it writes. To
+    other nodes it brings uv alone. ``known``: whether the server has files of an earlier launch."""
+
+    def __init__(
+        self,
+        task: Task,
+        where: AgentIdentity,
+        door: ServerAddress,
+        pace: float,
+        known: bool,
+        calls: AgentCalls,
+    ) -> None:
+        self._state: State | None = None
+        self._uv = _uv(where) if task.uv == str(_uv(where)) else None
+        self._where, self._door, self._calls = where, door, calls
+        self._inputs = {
+            each.name: _input(where, each)
+            for each in task.inputs
+            if task.sends_files and each.source == str(_input(where, each))
+        }
+        if task.sends_files:
+            self._state = State(job_files(where), where, door, True, pace, known, self._note)
+
+    def begin(
+        self, attempt: int, wait: Callable[[float], None], doing: Callable[[str], None]
+    ) -> None:
+        """Fetch what this node of the job wrote in earlier launches; inputs; and uv, if the job
+        needs it and the node has none. Raises AllranksError, OSError, and what ``wait`` raises."""
+        if self._uv is not None and not self._uv.exists():
+            doing("fetches uv")
+            self._fetch_uv(self._uv, wait)
+        if missing := {name: goal for name, goal in self._inputs.items() if not goal.exists()}:
+            self._download(missing, wait, doing)
+        if self._state is not None:
+            self._state.begin(attempt, wait, doing)
+
+    def _download(
+        self,
+        inputs: Mapping[str, Path],
+        wait: Callable[[float], None],
+        doing: Callable[[str], None],
+    ) -> None:
+        from allranks.agent.data.from_server import Download  # lazy: few jobs need it
+
+        download = Download(self._door, self._where.node, wait, doing)
+        try:
+            for name, goal in inputs.items():
+                self._calls.note(download.fetch(name, goal), {"about": "files"})
+        finally:
+            download.close()
+
+    def _fetch_uv(self, goal: Path, wait: Callable[[float], None]) -> None:
+        beside, machine = goal.with_suffix(".part"), os.uname().machine
+        path = f"/agent/v1/{self._where.node}/uv/{machine}"
+        while True:
+            try:
+                with self._door.client(_TIMEOUT) as client, beside.open("wb") as file:
+                    for piece in client.download(path):
+                        file.write(piece)
+                        wait(0.0)
+                beside.chmod(0o755)
+                beside.rename(goal)
+                return
+            except NotFound:
+                return  # building says that there is no uv
+            except Unreachable:
+                wait(0.5)
+
+    def start(self) -> None:
+        """Start to send what is complete."""
+        if self._state is not None:
+            self._state.start()
+
+    def finish(self, attempt: Attempt | None = None) -> None:
+        """Send the rest. A successful ``attempt`` whose files cannot be sent has failed."""
+        if self._state is None:
+            return
+        done = attempt is not None and attempt.reason is Reason.DONE
+        why = self._state.finish(done, *self._calls[:3])
+        if attempt is not None and done and why:
+            stopped = self._calls.order()
+            if stopped["do"] == "stop" and stopped["why"] != Reason.DONE:
+                attempt.overrule(Reason(str(stopped["why"])))
+            else:
+                hint = "check the disk of the server's home and its log, and run the job again"
+                message = f"not all files of the job reached the server: {why}"
+                attempt.overrule(Reason.OUTPUTS_LOST, message, hint)
+
+    def _note(self, message: str) -> None:
+        self._calls.note(message, {"about": "files"})

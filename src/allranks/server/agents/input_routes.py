@@ -1,0 +1,128 @@
+"""The agents' routes for inputs that lie in the server's home, for nodes with disks of their own.
+
+Only what people may read by other routes is served: files of jobs and models, and datastores that
+are folders here. A link counts only if it stays inside the input.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from allranks.agent.data import local_files
+from allranks.errors import Conflict, NotFound, Unauthorized, UsageError
+from allranks.plan.data.state_manifest import is_path
+from allranks.server.agents.routes import PREFIX, readable, row_of, who
+from allranks.server.dependencies import Services
+from allranks.server.http.request_text import parse
+from allranks.statuses import TERMINAL
+
+# The most bytes in one answer, which is assembled in memory.
+_MOST = 8 << 20
+
+
+async def listing(request: Request) -> Response:
+    """The files of an input with name, size and ``mtime_ns``; whether it is a single file; and how
+    many were left out because they lie elsewhere."""
+    source = await _source(request)
+    found = await run_in_threadpool(_listed, source)
+    # Not JSONResponse: json.dumps escapes names that are not UTF-8 without loss.
+    return Response(json.dumps(found), media_type="application/json")
+
+
+async def pieces(request: Request) -> Response:
+    """The bytes of pieces, [[name, size of the file, mtime_ns, offset, size], …], one after the
+    other."""
+    source = await _source(request)
+    wanted = parse(await request.body(), names=True)
+    with readable():
+        data = await run_in_threadpool(_read, source, wanted)
+    return Response(data, media_type="application/octet-stream")
+
+
+def routes() -> list[Route]:
+    path = PREFIX + "/{node:int}/input/{name}"
+    return [Route(path, listing), Route(path, pieces, methods=["POST"])]
+
+
+async def _source(request: Request) -> Path:
+    """Where the input of that name lies, without links. Raises NotFound and Unauthorized."""
+    services, agent = who(request)
+    row, name = await row_of(services, agent), request.path_params["name"]
+    if row.record.status in TERMINAL or agent.launch != row.record.launch:
+        raise Unauthorized("this launch is over", hint="leave")
+    inputs = row.plan.task.inputs if row.plan.task.sends_files else ()
+    source = next((each.source for each in inputs if each.name == name), None)
+    if source:
+        real = Path(os.path.realpath(source))
+        if real.exists() and any(real.is_relative_to(root) for root in _roots(services)):
+            return real
+    raise NotFound(
+        f"the input {name} lies neither on the nodes nor in a datastore of the server",
+        where=source or None,
+        hint="put it in a datastore, in an output of a job, or on a volume of the nodes",
+    )
+
+
+def _roots(services: Services) -> Iterator[Path]:
+    home = services.home
+    folders = [str(home.jobs), str(home.models)]
+    folders += [
+        each.path or "" for each in services.datastores.all().values() if each.type == "file"
+    ]
+    for each in folders:
+        real = os.path.realpath(each) if each else "/"
+        if real != "/":
+            yield Path(real)
+
+
+def _listed(source: Path) -> dict[str, object]:
+    entries, is_file = local_files.list_files(source)
+    files, left_out = [], 0
+    for each in entries:
+        if _is_inside(source, each.key):
+            status = os.stat(each.key)
+            files.append([each.name, status.st_size, status.st_mtime_ns])
+        else:
+            left_out += 1
+    return {"files": files, "is_file": is_file, "left_out": left_out}
+
+
+def _is_inside(source: Path, path: str) -> bool:
+    return Path(os.path.realpath(path)).is_relative_to(source)
+
+
+def _read(source: Path, wanted: object) -> bytes:
+    if not isinstance(wanted, list):
+        raise UsageError("pieces must be a list", hint="send one")
+    found, left = list[bytes](), _MOST
+    for name, length, mtime_ns, offset, size in wanted:
+        if not all(type(each) is int and each >= 0 for each in (length, offset, size)):
+            raise UsageError("sizes must be numbers", hint="take those of the list")
+        left -= size
+        if left < 0 or not is_path(f"input/{name}"):
+            raise UsageError("these pieces are not available", hint=f"at most {_MOST} bytes")
+        path = source if source.is_file() else source / name
+        if not _is_inside(source, str(path)):
+            raise NotFound(f"the input has no file {name!r}", hint="list it again")
+        found.append(_piece(path, length, mtime_ns, offset, size))
+    return b"".join(found)
+
+
+def _piece(path: Path, length: int, mtime_ns: int, offset: int, size: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            data = os.pread(file.fileno(), size, offset)
+    except OSError:
+        status, data = None, b""
+    if status is None or (status.st_size, status.st_mtime_ns) != (length, mtime_ns):
+        raise Conflict("the input changed while it was downloaded", hint="run the job again")
+    return data

@@ -1,0 +1,215 @@
+"""The files of jobs whose nodes do not share the disk of the home: received from each node, and
+placed in the job's record when they are complete.
+
+A node's files are synchronized as its state is. Until the job ends, the server keeps each node's
+latest files by content, so that the next launch of the node finds them; the record has hard links.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import secrets
+import shutil
+import stat
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from allranks.errors import Conflict, MissingCode, NotFound, UsageError
+from allranks.plan.data import state_manifest
+from allranks.plan.data.node_files import may_write
+from allranks.plan.data.state_manifest import Entry, own
+from allranks.server.assets.state_folders import put_of, require_live
+from allranks.settings import Home
+from allranks.statuses import TERMINAL
+from allranks.store.files.state_folders import HEAD, Put, State
+from allranks.store.jobs.job_rows import JobRow
+from allranks.store.jobs.records import Records
+
+log = logging.getLogger("allranks.files")
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# Another node's file or folder of that name is in the way.
+_IN_THE_WAY = (errno.EISDIR, errno.ELOOP, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST)
+
+
+class NodeFiles:
+    """The files that nodes of live jobs have sent. Thread-safe. Beside the working folders, where
+    those of ended jobs are collected as garbage."""
+
+    def __init__(self, home: Home, records: Records) -> None:
+        self._nodes, self._jobs, self._records = home.nodes, home.jobs, records
+        self._states: dict[Path, State] = {}
+        self._lock = threading.Lock()
+
+    def allowed(self, row: JobRow, launch: int, node: int) -> State:
+        """The files that a node of the job may write. Raises Unauthorized for lost nodes and ended
+        launches, and UsageError for nodes that share the disk."""
+        require_live(row, launch, node)
+        if not row.plan.task.sends_files:
+            raise UsageError("the nodes of this job share the server's disk", hint="leave it out")
+        with self._lock:
+            folder = self._folder(row) / str(node)
+            return self._states.setdefault(folder, State(folder))
+
+    def are_known(self, row: JobRow) -> bool:
+        """Whether an earlier launch has sent files."""
+        return row.plan.task.sends_files and any(self._folder(row).glob(f"*/{HEAD}"))
+
+    def sync(
+        self, row: JobRow, state: State, node: int, report: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Place a node's changes in the record, then commit them: a server that is killed in
+        between gets them again. Those that another node's file prevents are left out."""
+        if int(report["attempt"]) != row.record.attempt:
+            raise Conflict("another attempt writes the job's files", hint="leave")
+        puts = [_put(each, node) for each in report["puts"]]
+        for path, _, entry in puts:
+            if entry and entry.what == "file" and not state.content(entry.sha256).exists():
+                raise MissingCode(f"the content of {path!r} is missing", hint="upload it first")
+        entries, placed = state.entries(), list[Put]()
+        for put in puts:
+            was = entries.get(put.path)
+            if (was.seq if was else 0) == put.base and self._place(row, state, put, was):
+                placed.append(put)
+        made = state.commit(placed)
+        answer = {"revision": made.after, "done": made.done, "entries": None, "due": False}
+        if made.before != report["after"]:
+            answer["entries"] = state_manifest.pack(made.entries)
+        return answer
+
+    def forget(self, row: JobRow) -> None:
+        """Release what was kept for the next launch, if the job has ended."""
+        if not row.plan.task.sends_files:
+            return
+        with contextlib.suppress(NotFound):  # it was deleted
+            if self._records.get(row.name).record.status not in TERMINAL:
+                return
+        folder = self._folder(row)
+        with self._lock:
+            for each in [each for each in self._states if each.parent == folder]:
+                del self._states[each]
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def _folder(self, row: JobRow) -> Path:
+        return self._nodes / f"{row.name}.files"
+
+    def _place(self, row: JobRow, state: State, put: Put, was: Entry | None) -> bool:
+        """Do a change in the record; False if that is not possible."""
+        path = _within(put.path)
+        try:
+            with _parent(self._jobs / row.name, path, make=put.entry is not None) as (above, name):
+                if put.entry is None:
+                    _remove(above, name, was, state)
+                else:
+                    if was is not None and was.what != put.entry.what:
+                        _remove(above, name, was, state)
+                    _put_there(above, name, put.entry, state)
+        except FileNotFoundError:
+            return put.entry is None
+        except OSError as error:
+            if error.errno not in _IN_THE_WAY:
+                raise
+            log.warning("%s: %r of %s is in the way of another node's", row.name, path, put.path)
+            return False
+        return True
+
+
+def _put(report: Mapping[str, Any], node: int) -> Put:
+    """A node's change. Raises UsageError for paths it may not write."""
+    put = put_of(report, node)
+    if put.path.split("/")[0] != own(node) or not may_write(_within(put.path), node):
+        raise UsageError(
+            f"{put.path[:255]!r} is not a path that this node may write", hint="leave it out"
+        )
+    return put
+
+
+def _within(path: str) -> str:
+    """The path in the record of a path in the node's part."""
+    return path.partition("/")[2]
+
+
+@contextlib.contextmanager
+def _parent(root: Path, path: str, make: bool) -> Iterator[tuple[int, str]]:
+    """A descriptor of the path's parent folder, and the name in it. No link is followed: nodes put
+    links where they like."""
+    *folders, name = path.split("/")
+    if make:
+        root.mkdir(exist_ok=True, mode=0o700)
+    at = os.open(root, _FOLDER)
+    try:
+        for folder in folders:
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(folder, dir_fd=at)
+            below = os.open(folder, _FOLDER, dir_fd=at)
+            os.close(at)
+            at = below
+        yield at, name
+    finally:
+        os.close(at)
+
+
+def _put_there(above: int, name: str, entry: Entry, state: State) -> None:
+    if entry.what == "folder":
+        try:
+            os.mkdir(name, dir_fd=above)
+        except FileExistsError:
+            if not stat.S_ISDIR(os.lstat(name, dir_fd=above).st_mode):
+                raise
+        return
+    beside = f".{secrets.token_hex(8)}.part"
+    try:
+        if entry.what == "link":
+            os.symlink(entry.target, beside, dir_fd=above)
+        else:
+            _link(state.content(entry.sha256), above, beside, entry)
+        os.rename(beside, name, src_dir_fd=above, dst_dir_fd=above)
+    finally:
+        # Also after a rename of two links to one file, which does nothing.
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(beside, dir_fd=above)
+
+
+def _link(content: Path, above: int, name: str, entry: Entry) -> None:
+    """Link a content, or copy it where that is not possible."""
+    try:
+        os.link(content, name, dst_dir_fd=above)
+    except OSError:  # too many links to it, or a file system without links
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        with content.open("rb") as source, open(os.open(name, flags, dir_fd=above), "wb") as copy:
+            shutil.copyfileobj(source, copy, 1 << 20)
+    os.chmod(name, entry.mode & 0o777 | 0o600, dir_fd=above)
+    os.utime(name, ns=(entry.mtime_ns, entry.mtime_ns), dir_fd=above, follow_symlinks=False)
+
+
+def _remove(above: int, name: str, was: Entry | None, state: State) -> None:
+    """Remove what this node placed; what another node placed there since stays."""
+    if was is None:
+        return
+    try:
+        found = os.lstat(name, dir_fd=above)
+    except FileNotFoundError:
+        return
+    if was.what == "folder":
+        with contextlib.suppress(OSError):
+            os.rmdir(name, dir_fd=above)
+    elif was.what == "link":
+        if stat.S_ISLNK(found.st_mode) and os.readlink(name, dir_fd=above) == was.target:
+            os.unlink(name, dir_fd=above)
+    elif _is_content(found, was, state):
+        os.unlink(name, dir_fd=above)
+
+
+def _is_content(found: os.stat_result, was: Entry, state: State) -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        content = state.content(was.sha256).stat()
+        if (content.st_dev, content.st_ino) == (found.st_dev, found.st_ino):
+            return True
+    # A copy.
+    return (found.st_size, found.st_mtime_ns) == (was.size, was.mtime_ns)

@@ -1,0 +1,449 @@
+"""Nodes that share no disk with the server: real agents, and requests that no agent sends."""
+
+from __future__ import annotations
+
+import hashlib
+import http.server
+import json
+import os
+import ssl
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from allranks.engines import agent_bundle, agent_fetch
+from allranks.server.http.agents_listener import write
+from allranks.settings import Home
+from tests.server.serving import FAKE, Served, held_to, served
+from tests.support import until
+
+OWN = FAKE._replace(own_disks=lambda options: True)
+PROGRAM = Path(agent_fetch.__file__).read_text()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Served]:
+    with served(tmp_path / "ho'me", OWN) as found:
+        yield found
+
+
+# In a mount namespace of its own, where an empty disk hides the server's home.
+APART = (
+    "unshare",
+    "--map-root-user",
+    "--mount",
+    "sh",
+    "-c",
+    'mount -t tmpfs none "$0" && exec "$@"',
+)
+
+
+def can_hide() -> bool:
+    """Whether this user may have mount namespaces."""
+    done = subprocess.run([*APART, "/mnt", "true"], capture_output=True)
+    return done.returncode == 0
+
+
+class Nodes:
+    """The agents of the launch of a job, each fetched into a folder of its own, from where nobody
+    sees the server's home."""
+
+    def __init__(self, server: Served, root: Path, job: str, launch: int = 1) -> None:
+        agent_bundle.keep(server.home.engines)
+        self._server, self._root, self._job, self._launch = server, root, job, launch
+        self.running: dict[int, subprocess.Popen[bytes]] = {}
+
+    def folder(self, node: int) -> Path:
+        return self._root / f"launch {self._launch}" / str(node) / "node"
+
+    def start(self, node: int, **more: str) -> None:
+        mine = {
+            "URL": self._server.url,
+            "TOKEN": self._server.auth.agent_token(self._job, self._launch),
+            "LAUNCH": str(self._launch),
+            "NODE": str(node),
+            "DIR": str(self.folder(node)),
+            "ADDRESS": "127.0.0.1",
+            "BUNDLE": agent_bundle.digest(),
+            "PATIENCE": "20",
+            **more,
+        }
+        kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+        self._root.mkdir(exist_ok=True)
+        with (self._root / f"said-{node}").open("wb") as said:
+            self.running[node] = subprocess.Popen(
+                [
+                    *(*APART, self._server.home.root),
+                    *(sys.executable, "-I", "-c", PROGRAM, "-P", "-m", "allranks.agent"),
+                ],
+                env={**kept, **{f"ALLRANKS_AGENT_{key}": value for key, value in mine.items()}},
+                stderr=said,
+            )
+
+    def said(self, node: int) -> str:
+        """What the last agent of the node printed."""
+        return (self._root / f"said-{node}").read_text()
+
+    def end(self, seconds: float = 60) -> list[int]:
+        """Exit codes, once all have ended."""
+        return [self.running[node].wait(seconds) for node in sorted(self.running)]
+
+    def kill(self) -> None:
+        for each in self.running.values():
+            each.kill()
+            each.wait()
+
+
+@pytest.fixture
+def nodes(server: Served, tmp_path: Path) -> Iterator[Nodes]:
+    if not can_hide():
+        pytest.skip("this user may not have mount namespaces")
+    found = Nodes(server, tmp_path / "nodes", "j")
+    yield found
+    found.kill()
+
+
+def job_of(server: Served, name: str = "j") -> dict[str, Any]:
+    found: dict[str, Any] = server.people.get(f"/api/v1/jobs/{name}").json()
+    return found
+
+
+def submit(server: Served, command: str, nodes: int = 2, **more: Any) -> None:
+    spec = {"command": command, "resources": {"instance_count": nodes}, **more}
+    body = {
+        "spec": {"name": "j", "environment": "current", **spec},
+        "base": {"PATH": "/usr/bin:/bin"},
+    }
+    told = server.people.post("/api/v1/jobs", json=body)
+    assert told.status_code == 201, told.text
+    until(lambda: job_of(server)["status"] == "Provisioning")
+
+
+# ------------------------------------------------------------ real agents
+
+
+@pytest.mark.slow
+def test_nodes_get_all_from_the_server_and_send_all_to_it(server: Served, nodes: Nodes):
+    data = server.home.data / "set"
+    (data / "deep").mkdir(parents=True)
+    (data / "large").write_bytes(os.urandom(9_000_001))
+    (data / "deep" / "empty").touch()
+    (data / "out").symlink_to(server.home.token)
+    command = (
+        "n=$ALLRANKS_NODE_RANK; cd ${{inputs.d}}; ls -A . deep; cd - >/dev/null; "
+        "cp ${{inputs.d}}/large ${{outputs.o}}/large-$n; ln -s large-$n ${{outputs.o}}/link-$n; "
+        "mkdir outputs/empty; echo $n > outputs/of-$n; echo work > new; pwd"
+    )
+    of_store = {"d": {"path": "azureml://datastores/default/paths/set"}}
+    submit(server, command, inputs=of_store, outputs={"o": {}}, distribution={"type": "pytorch"})
+    nodes.start(0)
+    # Alone it leaves no trace: the gang could be suspended.
+    until(lambda: (nodes.folder(0).parent / "code" / "allranks").is_dir())
+    assert job_of(server)["status"] == "Provisioning"
+    nodes.start(1)
+    assert nodes.end() == [0, 0]
+    until(lambda: job_of(server)["ended_at"])
+    assert job_of(server)["error"] is None
+    record = server.home.jobs / "j"
+    for node in range(2):
+        sent = record / "named-outputs" / "o" / f"large-{node}"
+        assert sent.read_bytes() == (data / "large").read_bytes()
+        assert os.readlink(sent.with_name(f"link-{node}")) == f"large-{node}"
+        assert (record / f"artifacts/outputs/of-{node}").read_text() == f"{node}\n"
+        assert (record / f"artifacts/work/node-{node}/new").read_text() == "work\n"
+        log = (record / f"attempts/1/user_logs/std_log_process_{node}.txt").read_text()
+        assert log.splitlines()[:6] == [".:", "deep", "large", "", "deep:", "empty"]
+        assert str(nodes.folder(node)) in log
+    assert (record / "artifacts/outputs/empty").is_dir()
+    # What was kept for another launch is gone, and nothing lies beside the record's own files.
+    until(lambda: not (server.home.nodes / "j.files").exists())
+    assert not list(record.rglob(".*"))
+
+
+@pytest.mark.slow
+def test_a_job_whose_files_cannot_be_sent_has_failed(server: Served, nodes: Nodes):
+    (server.home.jobs / "j" / "named-outputs" / "o").mkdir(parents=True)
+    submit(server, "sleep 1; echo x > ${{outputs.o}}/f", 1, outputs={"o": {}})
+    blocked = server.home.nodes / "j.files"
+    blocked.write_text("a file where the folder should be")
+    nodes.start(0)
+    nodes.end()
+    until(lambda: job_of(server)["ended_at"])
+    error = job_of(server)["error"]
+    assert error["reason"] == "OUTPUTS_LOST"
+    assert "not all files of the job reached the server" in error["message"]
+
+
+@pytest.mark.slow
+def test_a_failed_and_a_canceled_attempt_leave_their_files(server: Served, nodes: Nodes):
+    command = (
+        "if [ -e outputs/first ]; then echo 2 > outputs/second; echo 2 > of-2; sleep 600; fi; "
+        "echo 1 > outputs/first; echo 1 > of-1; exit 3"
+    )
+    submit(server, command, 1, retry={"max_attempts": 2})
+    record = server.home.jobs / "j"
+    nodes.start(0)
+    # Sent while it runs.
+    until(lambda: (record / "artifacts/outputs/second").exists(), 40)
+    assert (record / "artifacts/outputs/first").read_text() == "1\n"
+    assert (record / "attempts/1/work/of-1").read_text() == "1\n"
+    assert server.people.post("/api/v1/jobs/j/cancel").status_code < 300
+    assert nodes.end() == [0]
+    until(lambda: job_of(server)["ended_at"])
+    assert job_of(server)["status"] == "Canceled"
+    assert (record / "artifacts/work/of-2").read_text() == "2\n"
+    assert (record / "attempts/1/work/of-1").read_text() == "1\n"
+
+
+@pytest.mark.medium
+def test_a_wrong_token_or_bundle_starts_nothing(server: Served, nodes: Nodes):
+    submit(server, "true", 1)
+    nodes.start(0, TOKEN="1:j:forged")
+    assert nodes.end() == [0]
+    assert "dismisses" in nodes.said(0)
+    nodes.start(0, BUNDLE="0" * 64)
+    assert nodes.end() == [0]
+    other = b"not what was named"
+    (server.home.engines / f"agent-{'1' * 64}.zip").write_bytes(other)
+    nodes.start(0, BUNDLE="1" * 64)
+    assert nodes.end() == [1]
+    assert "is damaged" in nodes.said(0)
+    assert job_of(server)["status"] == "Provisioning"
+
+
+@pytest.mark.medium
+def test_a_server_with_another_certificate_is_told_nothing(
+    server: Served, nodes: Nodes, tmp_path: Path
+):
+    from allranks.server.http.agents_listener import _new_certificate
+
+    requests: list[str] = []
+
+    class Stranger(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            requests.append(self.path)
+
+    submit(server, "true", 1)
+    write(tmp_path / "stranger.pem", _new_certificate())
+    stranger = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Stranger)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "stranger.pem")
+    stranger.socket = context.wrap_socket(stranger.socket, server_side=True)
+    thread = threading.Thread(target=stranger.serve_forever)
+    thread.start()
+    try:
+        url = f"https://127.0.0.1:{stranger.server_address[1]}"
+        nodes.start(0, URL=url, FINGERPRINT="0" * 64, PATIENCE="0.1")
+        assert nodes.end() == [1]
+    finally:
+        stranger.shutdown()
+        thread.join()
+        stranger.server_close()
+    assert "certificate does not match" in nodes.said(0)
+    assert requests == []
+
+
+# ------------------------------------------------------------ requests that no agent sends
+
+
+class Client:
+    """A node of the job, as it talks to the server."""
+
+    def __init__(self, server: Served, node: int = 0, job: str = "j", launch: int = 1) -> None:
+        self._head = server.as_(server.auth.agent_token(job, launch))
+        self._server, self.node = server, node
+
+    def send(self, method: str, path: str, **more: Any) -> httpx.Response:
+        url = f"/agent/v1/{self.node}/{path}"
+        told = self._server.people.request(method, url, headers=self._head, **more)
+        held_to(told)
+        return told
+
+    def put(self, path: str, data: bytes = b"x", **entry: Any) -> httpx.Response:
+        """Send a file's content and name, or another ``entry``."""
+        sha256 = hashlib.sha256(data).hexdigest()
+        self.content(data)
+        made = ["file", sha256, len(data), 1, 0o644, "", 0]
+        return self.sync([{"path": path, "base": 0, "entry": entry.get("entry", made)}])
+
+    def content(self, data: bytes, offset: int = 0, end: int | None = None) -> httpx.Response:
+        sha256 = hashlib.sha256(data).hexdigest()
+        query = f"offset={offset}&size={len(data)}"
+        return self.send("PUT", f"record/contents/{sha256}?{query}", content=data[offset:end])
+
+    def sync(self, puts: list[Any], **more: Any) -> httpx.Response:
+        body = {"attempt": 1, "after": 0, "puts": puts, "same": False, "over": False, **more}
+        return self.send("POST", "record/sync", content=json.dumps(body))
+
+
+def tree(home: Home) -> set[str]:
+    """All that jobs have in the home."""
+    return {str(path.relative_to(home.jobs)) for path in home.jobs.rglob("*")}
+
+
+HOSTILE = [
+    "node-0/../../other/x",
+    "node-0/artifacts/outputs/../../../x",
+    "node-0/artifacts/outputs/./x",
+    "node-0/artifacts/outputs//x",
+    "/etc/x",
+    "node-0//etc/x",
+    "node-1/artifacts/outputs/x",
+    "shared/artifacts/outputs/x",
+    "artifacts/outputs/x",
+    "node-0/artifacts/user_logs/std_log.txt",
+    "node-0/artifacts/system_logs/uncommitted.diff",
+    "node-0/x",
+    "node-0/artifacts/outputs",
+    "node-0/artifacts/outputs/a\0b",
+    "node-0/artifacts/outputs/" + "x" * 5000,
+    "",
+    7,
+    None,
+]
+
+
+def test_a_node_writes_nowhere_but_where_its_ranks_do(server: Served):
+    submit(server, "true")
+    before, node = tree(server.home), Client(server)
+    for path in HOSTILE:
+        assert node.put(path).status_code == 400, path  # type: ignore[arg-type]
+    for target in ("/etc/passwd", "../../../../token", "x/../../../../../y", ""):
+        entry = ["link", "", 0, 1, 0, target, 0]
+        assert node.put("node-0/artifacts/outputs/l", entry=entry).status_code == 400, target
+    for entry in (["pipe", "", 0, 1, 0, "", 0], ["file", "../../x", 1, 1, 0, "", 0], [], 3):
+        assert node.put("node-0/artifacts/outputs/l", entry=entry).status_code >= 400
+    assert tree(server.home) == before
+
+
+def test_nobody_but_the_jobs_own_living_nodes_writes(server: Served):
+    submit(server, "true")
+    before = tree(server.home)
+    path = "node-0/artifacts/outputs/x"
+    assert Client(server, launch=2).put(path).status_code == 401
+    assert Client(server, node=2).put("node-2/artifacts/outputs/x").status_code == 401
+    assert Client(server, job="other").put(path).status_code in (401, 404)
+    head = server.as_(server.auth.rank_token("j", 1))
+    body = {"attempt": 1, "after": 0, "puts": [], "same": False, "over": False}
+    told = server.people.post("/agent/v1/0/record/sync", headers=head, json=body)
+    assert told.status_code == 401
+    assert Client(server).sync([], attempt=2).status_code == 409
+    assert tree(server.home) == before
+
+
+def test_a_link_of_one_node_leads_no_file_of_another_astray(server: Served, tmp_path: Path):
+    submit(server, "true")
+    link = ["link", "", 0, 1, 0, "../../artifacts", 0]
+    assert Client(server).put("node-0/artifacts/outputs/l", entry=link).json()["done"]
+    told = Client(server, 1).put("node-1/artifacts/outputs/l/system_logs")
+    # Not done: the agent reports it.
+    assert told.json()["done"] == {}
+    outputs = server.home.jobs / "j" / "artifacts" / "outputs"
+    assert [path.name for path in outputs.iterdir()] == ["l"]
+    # Nor does a file replace what another node has as a folder.
+    folder = ["folder", "", 0, 0, 0, "", 0]
+    assert Client(server).put("node-0/artifacts/outputs/f", entry=folder).json()["done"]
+    assert Client(server, 1).put("node-1/artifacts/outputs/f").json()["done"] == {}
+    assert (outputs / "f").is_dir()
+
+
+def test_a_file_appears_whole_or_not_at_all(server: Served):
+    submit(server, "true")
+    node, data = Client(server), os.urandom(1000)
+    path = "node-0/artifacts/outputs/large"
+    file = server.home.jobs / "j" / "artifacts" / "outputs" / "large"
+    assert node.content(data, 0, 400).json() == {"have": 400}
+    entry = ["file", hashlib.sha256(data).hexdigest(), 1000, 1, 0o640, "", 0]
+    assert node.sync([{"path": path, "base": 0, "entry": entry}]).status_code >= 400
+    assert not file.exists()
+    # A connection that was cut: the sender asks, and continues.
+    sha256 = hashlib.sha256(data).hexdigest()
+    assert node.send("POST", "record/missing", json=[sha256]).json() == {sha256: 400}
+    assert node.content(data, 500).json() == {"have": 400}
+    assert node.content(data, 400).json() == {"have": 1000}
+    assert node.sync([{"path": path, "base": 0, "entry": entry}]).json()["done"] == {path: 1}
+    assert file.read_bytes() == data
+    # The wrong bytes are refused, and a removed file goes.
+    wrong = {"offset": 0, "size": 5}
+    assert node.send("PUT", f"record/contents/{'0' * 64}", params=wrong, content=b"wrong").is_error
+    assert node.sync([{"path": path, "base": 1, "entry": None}]).json()["done"] == {path: 0}
+    assert not file.exists()
+
+
+def test_what_another_node_wrote_since_is_not_removed(server: Served):
+    submit(server, "true")
+    file = server.home.jobs / "j" / "artifacts" / "outputs" / "same"
+    assert Client(server).put("node-0/artifacts/outputs/same", b"zero").json()["done"]
+    assert Client(server, 1).put("node-1/artifacts/outputs/same", b"one").json()["done"]
+    assert file.read_bytes() == b"one"
+    gone = {"path": "node-0/artifacts/outputs/same", "base": 1, "entry": None}
+    assert Client(server).sync([gone]).json()["done"]
+    assert file.read_bytes() == b"one"
+
+
+def test_inputs_are_served_from_stores_alone_and_never_through_links(
+    server: Served, tmp_path: Path
+):
+    data = server.home.data / "set"
+    data.mkdir(parents=True)
+    (data / "a").write_bytes(b"0123456789")
+    (data / "out").symlink_to(server.home.token)
+    (data / "in").symlink_to("a")
+    (data / "folder").symlink_to(server.home.root)
+    (tmp_path / "elsewhere").write_text("mine")
+    inputs = {
+        "d": {"path": "azureml://datastores/default/paths/set"},
+        "e": {"path": str(tmp_path / "elsewhere")},
+        "t": {"path": str(server.home.token)},
+    }
+    submit(server, "true ${{inputs.d}} ${{inputs.e}} ${{inputs.t}}", inputs=inputs)
+    node = Client(server)
+    listed = node.send("GET", "input/d").json()
+    assert sorted(each[0] for each in listed["files"]) == ["a", "in"]
+    assert not listed["is_file"]
+    of = {each[0]: each for each in listed["files"]}
+    pieces = [[*of["a"], 2, 3], [*of["in"], 0, 1]]
+    assert node.send("POST", "input/d", json=pieces).content == b"2340"
+    for name in ("out", "folder/token", "../../token", "/etc/passwd", "a/../a", "", 3):
+        assert node.send("POST", "input/d", json=[[name, 10, 1, 0, 5]]).is_error, name
+    changed = [[of["a"][0], 10, 1, 0, 5]]
+    assert node.send("POST", "input/d", json=changed).status_code == 409
+    for bad in ([[*of["a"], 0, 9 << 20]], [[*of["a"], -1, 3]], [[*of["a"]]], [3], {}, "x"):
+        assert node.send("POST", "input/d", json=bad).status_code == 400, bad
+    for name in ("e", "t", "nothing", "..", "%2e%2e"):
+        assert node.send("GET", f"input/{name}").status_code == 404, name
+    assert Client(server, launch=2).send("GET", "input/d").status_code == 401
+
+
+def test_an_output_in_the_servers_own_store_is_refused_at_once(server: Served):
+    spec = {"name": "j", "command": "true ${{outputs.o}}", "environment": "current"}
+    spec["outputs"] = {"o": {"path": "azureml://datastores/default/paths/x"}}  # type: ignore[assignment]
+    told = server.people.post("/api/v1/jobs", json={"spec": spec, "in_place": "/"})
+    assert told.status_code == 422
+    assert "do not share the server's disk" in told.text
+
+
+def test_nodes_that_share_the_disk_have_no_use_of_these_routes(tmp_path: Path):
+    with served(tmp_path / "home") as server:
+        data = server.home.data / "set"
+        data.mkdir(parents=True)
+        where = {"d": {"path": "azureml://datastores/default/paths/set"}}
+        server.submit("j", spec={"inputs": where, "command": "true ${{inputs.d}}"})
+        assert Client(server).put("node-0/artifacts/outputs/x").status_code == 400
+        assert Client(server).send("GET", "input/d").status_code == 404
+        assert Client(server).send("GET", f"uv/{os.uname().machine}").status_code == 404
+
+
+def test_only_bundles_are_served_as_such(server: Served):
+    submit(server, "true")
+    for digest in ("..%2Ftoken", "0" * 64, "A" * 64, "%00", ".."):
+        assert Client(server).send("GET", f"bundle/{digest}").status_code in (400, 404), digest
+    head = server.as_("nonsense")
+    path = f"/agent/v1/0/bundle/{agent_bundle.digest()}"
+    assert server.people.get(path, headers=head).status_code == 401
