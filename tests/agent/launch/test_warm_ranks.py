@@ -320,6 +320,50 @@ def test_an_import_that_does_not_end_is_given_up(
     assert run(fresh) == "mended\n"
 
 
+class Canceled(Exception):
+    pass
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize(("timeout", "raised"), [(0.3, Cold), (None, Canceled)])
+def test_a_job_that_gives_up_leaves_the_server_of_another(
+    fresh: tuple[Node, Path], timeout: float | None, raised: type[Exception]
+):
+    """The first job starts the server; the second joins while it imports, and again later."""
+    node, work = fresh
+    gate = work.parent / "gate"
+    waits = f"import os, time\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.01)\n"
+    (work.parent / "lib" / "mod.py").write_text(f"{waits}x = os.getpid()")
+    env = node.whole(work, PYTHONPATH=str(work.parent / "lib"))
+    wait = node.wait
+
+    def cancel(fd: int | None = None, seconds: float | None = None) -> None:
+        if raised is Canceled:
+            raise Canceled
+        wait(fd, seconds)
+
+    def give_up() -> None:
+        task = Task("j", "e", "python s.py", warm=("mod",), timeout=timeout)
+        where = Where(node.agent, node.attempt, work)
+        with pytest.raises(raised):
+            warm_ranks.prepare(task, task.command, env, where, cancel, node.said.append)
+
+    def wait_after_the_other(fd: int | None = None, seconds: float | None = None) -> None:
+        if fd is not None and not gate.exists():
+            give_up()
+            gate.touch()
+        wait(fd, seconds)
+
+    node.wait = wait_after_the_other  # type: ignore[method-assign]
+    server = run(fresh)
+    (pid,) = warm_servers.pids(node.agent / "warm")
+    assert server == f"{pid}\n"
+    if raised is Canceled:
+        give_up()
+        assert run(fresh) == server
+    assert len(node.said) == 1
+
+
 @pytest.mark.medium
 def test_a_module_that_forks_leaves_nothing_behind(fresh: tuple[Node, Path]):
     """The fork has a copy of the server's lock, and would go on as a server."""

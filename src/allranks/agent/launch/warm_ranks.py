@@ -203,8 +203,11 @@ class _Servers:
             if connection is not None:
                 with contextlib.ExitStack() as unless_used:
                     unless_used.callback(connection.close)
-                    with _ended_unless_ready(path.with_suffix(".lock")):
+                    try:
                         reply = _first_reply(connection, self._wait, self._most)
+                    except Cold:
+                        self._end_import(path.with_suffix(".lock"), pid)
+                        raise
                     if reply is None and pid is not None:
                         raise Cold("the process that imports the modules has died")
                     if reply is not None and reply.get("refused") != STALE:
@@ -249,9 +252,18 @@ class _Servers:
         server.returncode = 0  # the keeper's functions reap it
         return server.pid
 
+    def _end_import(self, lock: Path, started: int | None) -> None:
+        """Kill a server that has not answered in time, so that the next job imports anew. One that
+        another job started may only be too slow for this job's timeout."""
+        with contextlib.suppress(OSError, ValueError):
+            server = int(lock.read_text())
+            if server == started or self._most == _IMPORTING:
+                os.kill(server, signal.SIGKILL)
+
 
 def _first_reply(connection: socket.socket, wait: Wait, most: float) -> dict[str, Any] | None:
-    """What the server says once it has imported; None if it has ended."""
+    """What the server says once it has imported; None if it has ended. Raises Cold after ``most``
+    seconds."""
     wait(connection.fileno(), most)
     try:
         message = connection.recv(MESSAGE, socket.MSG_DONTWAIT)
@@ -262,18 +274,6 @@ def _first_reply(connection: socket.socket, wait: Wait, most: float) -> dict[str
         return None
     reply: dict[str, Any] | None = json.loads(message) if message else None
     return reply
-
-
-@contextlib.contextmanager
-def _ended_unless_ready(lock: Path) -> Iterator[None]:
-    """Kill the server, which still imports, if this job gives up: the next one shall not wait for
-    an import that may never end."""
-    try:
-        yield
-    except BaseException:
-        with contextlib.suppress(OSError, ValueError):
-            os.kill(int(lock.read_text()), signal.SIGKILL)
-        raise
 
 
 def _accepted(reply: dict[str, Any]) -> dict[str, Any]:
