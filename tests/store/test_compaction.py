@@ -36,8 +36,8 @@ def ended(database, name="j"):
     return records, row
 
 
-def compact(database, quiet=-1.0):
-    return compaction.compact(database, quiet, threading.Event())
+def compact(database, min_age=-1.0):
+    return compaction.compact(database, min_age, threading.Event())
 
 
 def counted(database, table):
@@ -154,7 +154,7 @@ def test_what_is_live_or_has_just_ended_stays(database):
     points = Points(database)
     for each in (job, live):
         points.add_metrics(each.id, 1, [("l", Point(1, 1.0, 1.0)), ("l", Point(2, 1.0, 1.0))])
-    assert compact(database, quiet=60.0) == 0
+    assert compact(database, min_age=60.0) == 0
     assert compact(database) == 2 + len(records.events("j")) - 1
     assert counted(database, tables.points) == 2
 
@@ -163,13 +163,54 @@ def test_it_stops_between_two_transactions(database):
     for name in ("a", "b"):
         _, job = ended(database, name)
         Points(database).add_metrics(job.id, 1, [("l", Point(1, 1.0, 1.0))])
-    over = threading.Event()
-    over.set()
+    stop = threading.Event()
+    stop.set()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compaction, "_ROWS", 1)
-        assert compaction.compact(database, -1.0, over) == 1, "an event of the first"
+        assert compaction.compact(database, -1.0, stop) == 1, "an event of the first"
         patch.undo()
     assert compact(database) == 3
+
+
+def test_a_series_that_lacks_points_stops_no_other(database, caplog):
+    points, (_, first), (_, second) = Points(database), ended(database, "a"), ended(database, "b")
+    for job in (first, second):
+        points.add_metrics(job.id, 1, [("l", Point(step, 1.0, 1.0)) for step in (1, 2)])
+    (lacking,), (whole,) = points.series(first.id, METRIC), points.series(second.id, METRIC)
+    lost = (tables.points.c.series_id == lacking.id, tables.points.c.number == 0)
+    with database.begin() as connection:
+        connection.execute(tables.points.delete().where(*lost))
+    compaction._warn_once.cache_clear()
+    assert compact(database) == 2 + 2, "an event of each job, and the points of the second"
+    assert compact(database) == 0
+    assert [p.step for p in points.read(whole)] == [1, 2]
+    assert [p.step for p in points.read(lacking)] == [2]
+    (warning,) = caplog.messages
+    assert f"series {lacking.id} (job id {first.id})" in warning
+
+
+def test_a_new_job_with_the_ids_of_a_deleted_one_is_packed_from_its_start(database):
+    """SQLite gives ids again."""
+    records, job = ended(database)
+    points, sent = Points(database), [("l", Point(step, 1.0, step / 7)) for step in range(5)]
+    points.add_metrics(job.id, 1, sent)
+
+    class Replaced(threading.Event):
+        def wait(self, timeout=None):
+            if counted(database, tables.point_blocks) == 1:
+                records.delete_job("j")
+                points.add_metrics(ended(database, "new")[1].id, 1, sent)
+            return False
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(point_blocks, "LENGTH", 2)
+        patch.setattr(compaction, "_BLOCKS", 1)
+        compaction.compact(database, -1.0, Replaced())
+        assert counted(database, tables.point_blocks) == 0
+        (one,) = points.series(records.get("new").id, METRIC)
+        for _ in range(2):
+            assert [(p.step, p.value) for p in points.read(one)] == [(n, n / 7) for n in range(5)]
+            compact(database)
 
 
 def test_a_backup_has_blocks_too(database, where, tmp_path):

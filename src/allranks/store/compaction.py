@@ -1,4 +1,4 @@
-"""Store what ended jobs have told in a compact form: their points and events as compressed blocks.
+"""Pack the points and events of ended jobs, which are rows, into compressed blocks.
 
 Readers give the same answers before and after. Each transaction is short, because all writers wait
 for one another.
@@ -6,10 +6,12 @@ for one another.
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from itertools import chain
 from typing import NamedTuple
 
@@ -24,59 +26,71 @@ from allranks.store.tables import jobs as _jobs
 from allranks.store.tables import points as _points
 from allranks.store.tables import series as _series
 
+log = logging.getLogger("allranks.compaction")
+
 # Jobs in one query: databases have a limit. And what a transaction packs at most: blocks, or rows.
 _BATCH, _BLOCKS, _ROWS = 500, 50, 4_000
 # Pauses after a transaction, as a multiple of the time it took: others write, too.
 _PAUSE = 3.0
 
 
-class _Loose(NamedTuple):
-    """Points (of a series, from number ``first``) or events of a job that are ``rows``."""
+class UnpackedEvents(NamedTuple):
+    """Events of a job that are ``rows``."""
 
     job_id: int
     rows: int
-    series_id: int | None = None
-    first: int = 0
 
 
-def compact(engine: Engine, quiet: float, over: threading.Event, pause: float = _PAUSE) -> int:
-    """Pack what is loose of the jobs that ended ``quiet`` seconds ago, until ``over`` is set.
-    ``pause``: the time between transactions, in their durations. Returns the number of rows that
-    were packed."""
+class UnpackedPoints(NamedTuple):
+    """Points of a series of a job that are ``rows``, from number ``first``: at most one block."""
+
+    job_id: int
+    rows: int
+    series_id: int
+    first: int
+
+
+Unpacked = UnpackedEvents | UnpackedPoints
+
+
+def compact(engine: Engine, min_age: float, stop: threading.Event, pause: float = _PAUSE) -> int:
+    """Pack the points and events of jobs that ended at least ``min_age`` seconds ago, until
+    ``stop`` is set. ``pause``: the time between two transactions, as a multiple of the first.
+    Returns the number of rows that were packed."""
     packed = 0
-    reading, before = engine.execution_options(read_only=True), clock.now() - quiet
-    for portion in _portions(chain(_events_of(reading, before), _points_of(reading, before))):
+    reading, before = engine.execution_options(read_only=True), clock.now() - min_age
+    for batch in _batches(chain(_events_of(reading, before), _points_of(reading, before))):
         began = time.monotonic()
         with engine.begin() as connection:
-            packed += _pack(connection, portion)
-        if over.wait(pause * (time.monotonic() - began)):
+            packed += _pack(connection, batch)
+        if stop.wait(pause * (time.monotonic() - began)):
             break
     return packed
 
 
-def _events_of(reading: Engine, before: float) -> Iterator[_Loose]:
+def _events_of(reading: Engine, before: float) -> Iterator[Unpacked]:
     job, rows = _events.c.job_id, func.count()
     query = select(job, rows - event_blocks.STAY).group_by(job)
     query = query.having(rows > event_blocks.STAY)
     with reading.connect() as connection:
-        found = [_Loose(*row) for row in connection.execute(query)]
+        found = [UnpackedEvents(*row) for row in connection.execute(query)]
     return _of_ended(reading, found, before)
 
 
-def _points_of(reading: Engine, before: float) -> Iterator[_Loose]:
+def _points_of(reading: Engine, before: float) -> Iterator[Unpacked]:
     columns = (_series.c.job_id, _series.c.id, _series.c.packed, _series.c.length)
     # As the index has it.
     query = select(*columns).where(literal_column("series.packed < series.length"))
     with reading.connect() as connection:
         found = [
-            _Loose(job_id, min(point_blocks.LENGTH, length - first), series_id, first)
+            UnpackedPoints(job_id, min(point_blocks.LENGTH, length - first), series_id, first)
             for job_id, series_id, packed, length in connection.execute(query)
             for first in range(packed, length, point_blocks.LENGTH)
         ]
     return _of_ended(reading, found, before)
 
 
-def _of_ended(reading: Engine, found: list[_Loose], before: float) -> Iterator[_Loose]:
+def _of_ended(reading: Engine, found: Sequence[Unpacked], before: float) -> Iterator[Unpacked]:
     for start in range(0, len(found), _BATCH):
         some = found[start : start + _BATCH]
         with reading.connect() as connection:
@@ -89,37 +103,55 @@ def _ended(connection: Connection, ids: Iterable[int], before: float) -> set[int
     return {*connection.execute(query.where(_jobs.c.ended_at < before)).scalars()}
 
 
-def _portions(loose: Iterable[_Loose]) -> Iterator[list[_Loose]]:
+def _batches(found: Iterable[Unpacked]) -> Iterator[list[Unpacked]]:
     """What is packed in one transaction."""
-    portion: list[_Loose] = []
-    for each in loose:
-        portion.append(each)
-        if len(portion) == _BLOCKS or sum(one.rows for one in portion) >= _ROWS:
-            yield portion
-            portion = []
-    if portion:
-        yield portion
+    batch: list[Unpacked] = []
+    for each in found:
+        batch.append(each)
+        if len(batch) == _BLOCKS or sum(one.rows for one in batch) >= _ROWS:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
 
 
-def _pack(connection: Connection, portion: list[_Loose]) -> int:
-    """Jobs may have been deleted, or opened again, since they were found."""
-    still = _ended(connection, {each.job_id for each in portion}, math.inf)
-    mine = [each for each in portion if each.job_id in still]
-    for each in mine:
-        if each.series_id is None:
+def _pack(connection: Connection, batch: list[Unpacked]) -> int:
+    """Return the number of rows. Jobs may have been deleted, or opened again, since they were
+    found."""
+    ended = _ended(connection, {each.job_id for each in batch}, math.inf)
+    packed = 0
+    for each in batch:
+        if each.job_id not in ended:
+            continue
+        if isinstance(each, UnpackedEvents):
             event_blocks.pack(connection, each.job_id)
+            packed += each.rows
         else:
-            _pack_points(connection, each.series_id, each.first, each.rows)
-    return sum(each.rows for each in mine)
+            packed += _pack_points(connection, each)
+    return packed
 
 
-def _pack_points(connection: Connection, series_id: int, first: int, count: int) -> None:
+def _pack_points(connection: Connection, found: UnpackedPoints) -> int:
+    job_id, count, series_id, first = found
+    # Another series may have this id now: SQLite gives those of deleted ones again.
+    same = (_series.c.id == series_id, _series.c.job_id == job_id, _series.c.packed == first)
+    length = connection.execute(select(_series.c.length).where(*same)).scalar()
+    if length is None or length < first + count:
+        return 0
     number = _points.c.number
     these = (_points.c.series_id == series_id, number >= first, number < first + count)
     query = select(_points.c.step, _points.c.at, _points.c.value).where(*these).order_by(number)
     rows = [(step, at, value) for step, at, value in connection.execute(query)]
-    assert len(rows) == count, (series_id, first)
+    if len(rows) != count:
+        _warn_once(series_id, job_id, f"{len(rows)} of {count} points from number {first}")
+        return 0
     point_blocks.add(connection, series_id, first, rows)
     connection.execute(delete(_points).where(*these))
     one = update(_series).where(_series.c.id == series_id)
     connection.execute(one.values(packed=first + count))
+    return count
+
+
+@cache  # each pass finds it again
+def _warn_once(series_id: int, job_id: int, there: str) -> None:
+    log.warning("series %d (job id %d) is not compacted: it has %s", series_id, job_id, there)

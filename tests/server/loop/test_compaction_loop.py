@@ -11,7 +11,7 @@ from tests.support import until
 def test_it_packs_what_has_ended_and_stops(tmp_path):
     database = open_database(tmp_path / "a.db")
     points, job = Points(database), Records(database).create({}, plan("j"), ended=True)
-    loop = CompactionLoop(database, pace=0.01, quiet=-1.0)
+    loop = CompactionLoop(database, pace=0.01, min_age=-1.0)
     with database.begin() as connection:
         connection.exec_driver_sql("ALTER TABLE series RENAME TO away")
     loop.start()
