@@ -8,7 +8,7 @@ import threading
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import func, select
+from sqlalchemy import event, func, select
 
 from allranks.events import Event, Kind
 from allranks.plan.lifecycle.validate_event import LATEST
@@ -227,3 +227,23 @@ def test_a_backup_has_blocks_too(database, where, tmp_path):
         (1, 1.0, 1.0)
     ]
     copy.dispose()
+
+
+def test_few_rows_with_large_data_are_in_memory_while_a_database_is_copied(tmp_path):
+    """A full block of points takes 39 KB."""
+    source, goal = open_database(tmp_path / "a.db"), open_database(tmp_path / "b.db")
+    block = {"length": 1, "earliest": 0.0, "latest": 0.0, "data": b"x"}
+    with source.begin() as connection:
+        connection.execute(
+            tables.point_blocks.insert(),
+            [{**block, "series_id": 1, "first": n} for n in range(250)],
+        )
+    rows = []
+
+    @event.listens_for(goal, "before_cursor_execute")
+    def count(_connection, _cursor, statement, parameters, _context, executemany):
+        if statement.startswith("INSERT INTO point_blocks"):
+            rows.append(len(parameters) if executemany else 1)
+
+    database_copy._copy_rows(source, goal)
+    assert rows == [100, 100, 50]

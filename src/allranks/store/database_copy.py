@@ -7,15 +7,15 @@ import sqlite3
 from pathlib import Path
 from typing import NamedTuple
 
-from sqlalchemy import Engine, func, select
+from sqlalchemy import Engine, LargeBinary, func, select
 from sqlalchemy.exc import DBAPIError
 
 from allranks.errors import ServerError
 from allranks.store.database import database_error, open_database, reset_sequences
 from allranks.store.tables import jobs, metadata, versions
 
-# Rows in memory at a time.
-_BATCH = 5_000
+# Rows in memory at a time; a full block of points takes 39 KB.
+_BATCH, _BATCH_OF_BLOCKS = 5_000, 100
 
 _DAMAGED = "use an older backup; for a home in use, run allranks doctor"
 
@@ -62,7 +62,9 @@ def _copy_rows(source: Engine, goal: Engine) -> None:
             for table in reversed(tables):
                 writing.execute(table.delete())
             for table in tables:
-                rows = reading.execute(select(table), execution_options={"yield_per": _BATCH})
+                large = any(isinstance(column.type, LargeBinary) for column in table.columns)
+                options = {"yield_per": _BATCH_OF_BLOCKS if large else _BATCH}
+                rows = reading.execute(select(table), execution_options=options)
                 for batch in rows.mappings().partitions():
                     writing.execute(table.insert(), [dict(row) for row in batch])
             reset_sequences(writing, tables)

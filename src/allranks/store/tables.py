@@ -199,7 +199,7 @@ points = Table(
     sqlite_with_rowid=False,
 )
 
-# Points and events of ended jobs, compressed: see `blocks`. ``first`` is the number of the first
+# Points of ended jobs, compressed: see `store/point_blocks.py`. ``first`` is the number of the first
 # point; ``earliest`` to ``greatest`` are extremes of their times and finite values.
 point_blocks = Table(
     "point_blocks",
@@ -214,7 +214,8 @@ point_blocks = Table(
     Column("data", LargeBinary, nullable=False),
 )
 
-# ``last``: the id of the last event in it.
+# Events of ended jobs, compressed: see `store/jobs/event_blocks.py`. ``last`` is the id of the last
+# event in it.
 event_blocks = Table(
     "event_blocks",
     metadata,

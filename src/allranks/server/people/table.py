@@ -124,10 +124,10 @@ ROUTES = (
     Row("GET /states", _R, "assets.state:list_states"),
     Row("GET /states/{state}", _R, "assets.state:show"),
     Row("GET /states/{state}/manifest", _R, "assets.state:manifest"),
-    Row("POST /states/{state}/restore", _M, "assets.state:restore"),  # if their own job had it last
-    Row(
-        "DELETE /states/{state}", _M, "assets.state:delete"
-    ),  # of their own jobs; named states: admins
+    # If their own job had it last.
+    Row("POST /states/{state}/restore", _M, "assets.state:restore"),
+    # Of their own jobs; named states: admins.
+    Row("DELETE /states/{state}", _M, "assets.state:delete"),
     Row("POST /gc", _A, "gc:clear"),
     Row("GET /tokens", _A, "tokens:list_tokens"),
     Row("POST /tokens", _A, "tokens:create", 201),

@@ -1,4 +1,4 @@
-"""Events of an ended job as one compressed block, a quarter of their size as rows."""
+"""Events of an ended job as one compressed block, half of their size as rows."""
 
 from __future__ import annotations
 

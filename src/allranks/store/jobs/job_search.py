@@ -57,9 +57,9 @@ def search(connection: Connection, filters: Query) -> list[int]:
 
 
 def _is_narrow(filters: Query) -> bool:
-    """Whether few jobs may match, of which an index of all values finds most in vain."""
-    alike = ("sort", "limit", "metrics", "archived", "children")
-    return filters._replace(**{key: Query._field_defaults[key] for key in alike}) != Query()
+    """Whether few jobs may match: walking the index by value would skip nearly all its entries."""
+    times, places = (filters.since, filters.until), (filters.experiment, filters.parent)
+    return any((filters.status, filters.name, filters.tags, filters.uses, *times, *places))
 
 
 def _by_value(connection: Connection, query: Select[int], filters: Query) -> list[int]:
