@@ -199,8 +199,8 @@ points = Table(
     sqlite_with_rowid=False,
 )
 
-# Points of ended jobs, compressed: see `store/point_blocks.py`. ``first`` is the number of the first
-# point; ``earliest`` to ``greatest`` are extremes of their times and finite values.
+# Points of ended jobs, compressed: see `store/point_blocks.py`. ``first`` is the number of the
+# first point; ``earliest`` to ``greatest`` are extremes of their times and finite values.
 point_blocks = Table(
     "point_blocks",
     metadata,

@@ -13,8 +13,8 @@ from allranks.server.people.table import ROUTES
 def test_every_function_of_the_table_is_there_and_its_arguments_can_be_read() -> None:
     assert len({row.address for row in ROUTES}) == len(ROUTES)
     for row in ROUTES:
-        arguments = {each.name: each for each in Endpoint(row).signature.arguments}
-        assert not inspect.isclass(Endpoint(row).signature.function), row
+        arguments = {each.name: each for each in Endpoint(row).signature().arguments}
+        assert not inspect.isclass(Endpoint(row).signature().function), row
         assert arguments, row
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from allranks.cli.assets.versions import definition, given
 from allranks.cli.output import show
 from allranks.engines.options import COMMON, Option, Type
+from allranks.engines.registry import KINDS
 from allranks.errors import UsageError
 from allranks.plan.amounts import counted
 from allranks.sdk.connection import find_server
@@ -23,8 +24,6 @@ _POLL_SECONDS = 1.0
 
 
 def create_options(parser: argparse.ArgumentParser) -> None:
-    from allranks.engines.registry import KINDS  # lazy: loads every engine
-
     parser.add_argument("name", nargs="?", metavar="NAME", help="its name (the file's)")
     add = parser.add_argument
     add("-f", "--file", metavar="FILE", help="a compute's YAML; - is stdin")
@@ -69,8 +68,6 @@ def render_options(parser: argparse.ArgumentParser) -> None:
 
 def render(options: argparse.Namespace) -> int:
     """Print what an administrator of the cluster applies once: its least rights, and the server."""
-    from allranks.engines.registry import KINDS  # lazy: loads every engine
-
     kind = KINDS.get(options.type)
     if kind is None or kind.setup is None:
         names = ", ".join(name for name, each in KINDS.items() if each.setup)
@@ -269,8 +266,6 @@ _KEYS = {
 
 def _key_options(parser: argparse.ArgumentParser) -> None:
     """Add the flags of create and update: a compute's keys, then the engines' options."""
-    from allranks.engines.registry import KINDS  # lazy: loads every engine
-
     for key, (metavar, text) in _KEYS.items():
         parser.add_argument(f"--{key.replace('_', '-')}", metavar=metavar, help=text)
     named: dict[str, list[tuple[str, Option]]] = {each.name: [("", each)] for each in COMMON}
@@ -327,8 +322,6 @@ def _add_shell_variables(data: dict[str, Any]) -> None:
     another machine has files of its own."""
     if os.environ.get("ALLRANKS_SERVER"):
         return
-    from allranks.engines.registry import KINDS  # lazy: loads every engine
-
     kind = KINDS.get(str(data.get("type")))
     for option in kind.options if kind is not None else ():
         value = os.environ.get(option.variable or "")
@@ -338,8 +331,6 @@ def _add_shell_variables(data: dict[str, Any]) -> None:
 
 def _make_paths_absolute(data: dict[str, Any], folder: Path) -> None:
     """Resolve engine options that are paths: the server runs in another folder."""
-    from allranks.engines.registry import KINDS  # lazy: loads every engine
-
     paths = {o.name for kind in KINDS.values() for o in kind.options if o.type is Type.PATH}
     own = data.get("options")
     for each in (data, own if isinstance(own, dict) else {}):

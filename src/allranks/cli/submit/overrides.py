@@ -19,6 +19,6 @@ def engines(overrides: Sequence[str]) -> Sequence[str]:
     """The names of the engines, if an override may contain one."""
     if not any(each.strip().startswith("resources") for each in overrides):
         return ()
-    from allranks.engines.registry import KINDS  # lazy: loads every engine
+    from allranks.engines.registry import KINDS  # lazy: few overrides need it
 
     return [*KINDS]

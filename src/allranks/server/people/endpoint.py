@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from importlib import import_module
 from inspect import iscoroutinefunction
 
@@ -39,22 +38,26 @@ class Endpoint:
 
     def __init__(self, row: Row) -> None:
         self.row = row
+        self._signature: Signature | None = None
 
-    @cached_property
     def signature(self) -> Signature:
-        """The function, whose module is imported now."""
-        module, _, name = self.row.function.partition(":")
-        return signature(getattr(import_module(f"{_FUNCTIONS}.{module}"), name), self.row.path)
+        """The function with its arguments. The first call imports its module."""
+        if self._signature is None:
+            module, _, name = self.row.function.partition(":")
+            function = getattr(import_module(f"{_FUNCTIONS}.{module}"), name)
+            self._signature = signature(function, self.row.path)
+        return self._signature
 
     async def answer(self, request: Request) -> Response:
         require_role(person(request), self.row.role)
-        if "signature" not in vars(self):
-            await run_in_threadpool(getattr, self, "signature")
-        body = await request.body() if self.signature.takes_body else b""
-        if iscoroutinefunction(self.signature.function):
-            found = await self.signature.call(request, body)
+        called = self._signature
+        if called is None:  # in a thread: the import must not block the event loop
+            called = await run_in_threadpool(self.signature)
+        body = await request.body() if called.takes_body else b""
+        if iscoroutinefunction(called.function):
+            found = await called.call(request, body)
         else:
-            found = await run_in_threadpool(self.signature.call, request, body)
+            found = await run_in_threadpool(called.call, request, body)
         if isinstance(found, Response):
             return found
         return Answer(found, self.row.status) if self.row.status != 204 else Response(None, 204)

@@ -39,8 +39,8 @@ def description(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
 
 
 def _operation(endpoint: Endpoint, shared: Shared) -> dict[str, Any]:
-    function = endpoint.signature.function
-    arguments = [*_flat(endpoint.signature)]
+    function = endpoint.signature().function
+    arguments = [*_flat(endpoint.signature())]
     told: dict[str, Any] = {
         "summary": function.__name__.replace("_", " "),
         "operationId": endpoint.row.address.replace(" ", "_"),

@@ -58,8 +58,8 @@ def search(connection: Connection, filters: Query) -> list[int]:
 
 def _is_narrow(filters: Query) -> bool:
     """Whether few jobs may match: walking the index by value would skip nearly all its entries."""
-    times, places = (filters.since, filters.until), (filters.experiment, filters.parent)
-    return any((filters.status, filters.name, filters.tags, filters.uses, *times, *places))
+    narrowing = (filters.status, filters.experiment, filters.name, filters.tags, filters.since)
+    return any((*narrowing, filters.until, filters.parent, filters.uses))
 
 
 def _by_value(connection: Connection, query: Select[int], filters: Query) -> list[int]:
