@@ -190,8 +190,8 @@ class Task(NamedTuple):
 
     @staticmethod
     def load(data: Mapping[str, Any]) -> Task:
-        """Read what ``pack`` wrote."""
-        fields = dict(data)
+        """Read what ``pack`` wrote, in this version or in a newer one."""
+        fields = {name: data[name] for name in Task._fields if name in data}
         fields["inputs"] = tuple(InputTask(**each) for each in fields["inputs"])
         fields["outputs"] = tuple(OutputTask(**each) for each in fields["outputs"])
         # Tasks of older versions lack it.
@@ -258,10 +258,15 @@ class Place(NamedTuple):
         return Place(**{name: fields[name] for name in Place._fields if name in fields})
 
 
+# Left out unless set: older agents accept no fields that they do not know.
+_IF_SET = frozenset({"sends_files"})
+
+
 def pack(value: Any) -> Any:
     """Plan types, enums and containers as plain JSON data."""
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return {name: pack(each) for name, each in zip(value._fields, value, strict=True)}
+        fields = zip(value._fields, value, strict=True)
+        return {name: pack(each) for name, each in fields if each or name not in _IF_SET}
     if isinstance(value, Mapping):
         return {str(key): pack(each) for key, each in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
