@@ -61,11 +61,11 @@ class Served(NamedTuple):
 
 
 @contextlib.contextmanager
-def served(folder: Path, kind: Kind = FAKE, **clocks: float) -> Iterator[Served]:
-    """A server of a new home in that folder, with that engine."""
+def served(folder: Path, kind: Kind = FAKE, port: int = 0, **clocks: float) -> Iterator[Served]:
+    """A server of the home in that folder, which may be new, with that engine."""
     home = Home(folder)
     settings.make(home)
-    listening = Listener(socket.AF_INET, ("127.0.0.1", 0))
+    listening = Listener(socket.AF_INET, ("127.0.0.1", port))
     url = f"http://127.0.0.1:{listening.getsockname()[1]}"
     app = create_app(
         home, Clocks(**{"lease": 600.0, "hello": 600.0, **clocks}), url, {"fake": kind}

@@ -6,6 +6,7 @@ import hashlib
 import http.server
 import json
 import os
+import shutil
 import ssl
 import subprocess
 import sys
@@ -17,10 +18,13 @@ from typing import Any
 import httpx
 import pytest
 
+from allranks.agent.state import state_folder
+from allranks.agent.transport.identity import AgentIdentity
+from allranks.agent.transport.link import ServerAddress
 from allranks.engines import agent_bundle, agent_fetch
 from allranks.server.http.agents_listener import write
 from allranks.settings import Home
-from tests.server.serving import FAKE, Served, held_to, served
+from tests.server.serving import FAKE, Served, Target, held_to, served
 from tests.support import until
 
 OWN = FAKE._replace(own_disks=lambda options: True)
@@ -247,6 +251,69 @@ def test_a_server_with_another_certificate_is_told_nothing(
         stranger.server_close()
     assert "certificate does not match" in nodes.said(0)
     assert requests == []
+
+
+@pytest.mark.slow
+def test_a_restarted_server_has_the_files_for_the_next_launch(tmp_path: Path):
+    if not can_hide():
+        pytest.skip("this user may not have mount namespaces")
+    home = tmp_path / "home"
+    command = (
+        "if [ -e outputs/first ]; then cp outputs/first outputs/second; exit 0; fi; "
+        "echo 1 > outputs/first; sleep 600"
+    )
+    with served(home, OWN) as server:
+        submit(server, command, 1, retry={"max_attempts": 2})
+        first = Nodes(server, tmp_path / "nodes", "j")
+        first.start(0)
+        outputs = server.home.jobs / "j" / "artifacts" / "outputs"
+        until(lambda: (outputs / "first").exists())
+        first.kill()
+        leftover = server.home.nodes / "other.files"
+        leftover.mkdir()
+    with served(home, OWN, lease=1.0) as server:
+        until(lambda: not leftover.exists())
+        until(lambda: job_of(server)["launches"] == 2)
+        second = Nodes(server, tmp_path / "nodes", "j", 2)
+        second.start(0)
+        assert second.end() == [0]
+        until(lambda: job_of(server)["ended_at"])
+        assert job_of(server)["status"] == "Completed"
+        assert (outputs / "second").read_text() == "1\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("change", [True, False])
+def test_what_a_restored_server_lacks_is_sent_at_the_end(
+    tmp_path: Path, change: bool, request: pytest.FixtureRequest
+):
+    """A backup has neither the files of a job nor what is kept for the next launch."""
+    engine = Target(Home(tmp_path), None)
+    kind = OWN._replace(make=lambda home, options: engine)
+    with served(tmp_path / "home", kind) as server:
+        submit(server, "true", 1)
+        token, port = server.auth.agent_token("j", 1), int(server.url.rpartition(":")[2])
+        where = AgentIdentity(server.url, token, "", 1, 0, tmp_path / "node", "127.0.0.1", 1)
+        door = ServerAddress(server.url, token)
+        state = state_folder.State(
+            state_folder.job_files(where), where, door, True, 0.01, False, lambda _: None
+        )
+        request.addfinalizer(state.close)
+        state.begin(1, lambda _: None, lambda _: None)
+        mine = tmp_path / "node/record/node-0/artifacts/outputs"
+        for name in ("first", "last"):
+            (mine / name).write_text("early")
+        assert state.finish(True, 10, dict, lambda _: None) == ""
+        outputs = server.home.jobs / "j/artifacts/outputs"
+        assert (outputs / "last").read_text() == "early"
+    shutil.rmtree(server.home.nodes / "j.files")
+    shutil.rmtree(outputs)
+    if change:
+        (mine / "last").write_text("late")
+    with served(tmp_path / "home", kind, port):
+        assert state.finish(True, 10, dict, lambda _: None) == ""
+        assert (outputs / "first").read_text() == "early"
+        assert (outputs / "last").read_text() == ("late" if change else "early")
 
 
 # ------------------------------------------------------------ requests that no agent sends

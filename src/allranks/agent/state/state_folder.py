@@ -163,9 +163,7 @@ class State:
         try:
             while self._sync.sync_once(end=True):
                 self._client.go_on()
-            if not self._sync.is_empty:
-                self._sync.complete()
-            return True
+            return self._sync.is_empty or self._sync.complete()
         except (AllranksError, OSError, ChangedMeanwhile) as error:
             self._last_error = _error_text(error)
             self._change_count += isinstance(error, ChangedMeanwhile)

@@ -80,6 +80,8 @@ class Sync:
         # When each file that is open for writing was first seen so.
         self._open_since: dict[str, float] = {}
         self._noted: set[str] = set()
+        # Whether the server had other entries than expected, as after it was restored from a backup.
+        self._surprised = False
         # Whether the server has changes that are not part of a version yet.
         self.due = False
 
@@ -121,6 +123,7 @@ class Sync:
         """Run one round. Returns whether there was anything to do. ``ask``: contact the server even
         without local changes; ``end``: all local files are complete. Raises AllranksError, OSError,
         ChangedMeanwhile."""
+        self._surprised = False
         scan = self._tree.scan()
         self._note_unsupported(scan)
         work = self._work(scan, end)
@@ -142,11 +145,15 @@ class Sync:
         self._waited = self._waited + 1 if work.later or torn else 0
         if torn and end:
             raise ChangedMeanwhile
-        return bool(sent or fetched or (work.remove and not end) or work.later)
+        if end:
+            return bool(sent or self._surprised)
+        return bool(sent or fetched or work.remove or work.later)
 
-    def complete(self) -> None:
-        """Report to the server that no more changes follow. Raises AllranksError."""
+    def complete(self) -> bool:
+        """Report to the server that no more changes follow. False if another round is needed,
+        because it lacks something. Raises AllranksError."""
         self._exchange([], same=True, over=True)
+        return not self._surprised
 
     # ------------------------------------------------------------ decisions
 
@@ -296,6 +303,8 @@ class Sync:
         done, by_path = answer["done"], {each.path: each for each in changes}
         if answer["entries"] is not None:
             self._head = state_manifest.load(answer["entries"])
+            # Another node's changes of a state are none.
+            self._surprised |= self._sends or len(done) < len(puts)
         if done or answer["entries"] is not None:
             self._unsendable.clear()
         for path, seq in done.items():

@@ -37,6 +37,11 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _IN_THE_WAY = (errno.EISDIR, errno.ELOOP, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST)
 
 
+def files_of(job: str) -> str:
+    """The name of the folder with the files of a job's nodes."""
+    return f"{job}.files"
+
+
 class NodeFiles:
     """The files that nodes of live jobs have sent. Thread-safe. Beside the working folders, where
     those of ended jobs are collected as garbage."""
@@ -96,7 +101,7 @@ class NodeFiles:
         shutil.rmtree(folder, ignore_errors=True)
 
     def _folder(self, row: JobRow) -> Path:
-        return self._nodes / f"{row.name}.files"
+        return self._nodes / files_of(row.name)
 
     def _place(self, row: JobRow, state: State, put: Put, was: Entry | None) -> bool:
         """Do a change in the record; False if that is not possible."""

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from allranks.errors import AllranksError
+from allranks.server.assets.node_files import files_of
 from allranks.server.clusters.clusters import Cluster
 from allranks.server.loop.reconcile import Loop, Shared
 from allranks.store.jobs.job_rows import COMMAND
@@ -33,10 +34,10 @@ class Loops:
     def start(self) -> None:
         """Resume every live job, and clean up gangs of this machine that no live job owns."""
         live = self._records.live()
-        keys = {row.key for row in live}
+        kept = {name for row in live for name in (row.key, files_of(row.name))}
         # Listed before any loop can start a new gang.
         names = (folder.name for folder in self._shared.home.nodes.iterdir())
-        leftovers = [name for name in names if name not in keys]
+        leftovers = [name for name in names if name not in kept]
         for cluster in self._clusters.on_this_machine():
             self._loop_for(cluster, leftovers)
         for row in live:
