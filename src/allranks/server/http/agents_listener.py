@@ -18,7 +18,7 @@ import os
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,8 @@ App = Callable[..., Any]
 # Before the name of a server whose address changes, such as that of a Service of Kubernetes: agents
 # resolve it whenever they connect, and the server listens on all its addresses.
 NAMED = "dns:"
+# The address that stands for all others of IPv4.
+_ALL = "0.0.0.0"
 
 _YEARS = 50
 # Seconds between attempts to listen on an address.
@@ -55,7 +57,9 @@ class AgentsListener:
 
     def __init__(self, home: Home, app: App, opened: Callable[[], None]) -> None:
         self._home, self._app, self._opened = home, app, opened
+        # By the address that each is bound to.
         self._open: dict[str, tuple[Server, asyncio.Task[None]]] = {}
+        self._opening = asyncio.Lock()
         self._making = threading.Lock()
         # Addresses that it should listen on but cannot, with the reason.
         self.trouble: dict[str, str] = {}
@@ -74,18 +78,39 @@ class AgentsListener:
 
     async def open(self, address: str) -> None:
         """Listen on the address, unless it does already. Raises ServerError."""
-        if address in self._open and not self._open[address][1].done():
-            return
         try:
-            made = self._config()
-            listening = self._listen(address)
+            async with self._opening:
+                await self._bind(_ALL if address.startswith(NAMED) else address)
         except AllranksError as error:
             self.trouble[address] = error.message
             raise
-        server = Server(made)
-        self._open[address] = (server, asyncio.create_task(server.serve(sockets=[listening])))
         if self.trouble.pop(address, None):
             self._opened()
+
+    async def _bind(self, bound: str) -> None:
+        """Listen on that address of this machine, or on all. One of them cannot be bound while all
+        are, nor the other way round."""
+        if self._is_open(bound) or (":" not in bound and self._is_open(_ALL)):
+            return
+        made = self._config()
+        covered = [each for each in self._open if bound == _ALL and ":" not in each]
+        await self._close(covered)
+        try:
+            listening = self._listen(bound)
+        except ServerError:  # they are opened again with the next attempts
+            self.trouble.update(dict.fromkeys(covered, "not open yet"))
+            raise
+        server = Server(made)
+        self._open[bound] = (server, asyncio.create_task(server.serve(sockets=[listening])))
+
+    def _is_open(self, bound: str) -> bool:
+        return bound in self._open and not self._open[bound][1].done()
+
+    async def _close(self, addresses: Iterable[str]) -> None:
+        closing = [self._open.pop(each) for each in [*addresses]]
+        for server, _ in closing:
+            server.should_exit = True
+        await asyncio.gather(*(task for _, task in closing), return_exceptions=True)
 
     async def keep_open(self, addresses: set[str]) -> None:
         """Listen on all addresses, retrying every few seconds: an interface may come up after this
@@ -101,9 +126,7 @@ class AgentsListener:
             await asyncio.sleep(_RETRY)
 
     async def close(self) -> None:
-        for server, _ in self._open.values():
-            server.should_exit = True
-        await asyncio.gather(*(task for _, task in self._open.values()), return_exceptions=True)
+        await self._close(self._open)
 
     def _config(self) -> uvicorn.Config:
         try:
@@ -119,8 +142,6 @@ class AgentsListener:
     def _listen(self, address: str) -> socket.socket:
         port = self._port()
         raise_file_limit(_MOST)
-        if address.startswith(NAMED):
-            address = "0.0.0.0"
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         try:
             return Listener(family, (address, port))
