@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import http.server
 import json
@@ -137,10 +138,12 @@ def test_nodes_get_all_from_the_server_and_send_all_to_it(server: Served, nodes:
     data = server.home.data / "set"
     (data / "deep").mkdir(parents=True)
     (data / "large").write_bytes(os.urandom(9_000_001))
-    (data / "deep" / "empty").touch()
+    (data / "deep" / "empty").touch(0o755)
+    (data / "large").chmod(0o755)
     (data / "out").symlink_to(server.home.token)
     command = (
-        "n=$ALLRANKS_NODE_RANK; cd ${{inputs.d}}; ls -A . deep; cd - >/dev/null; "
+        "n=$ALLRANKS_NODE_RANK; cd ${{inputs.d}}; ls -A . deep; "
+        "[ -x deep/empty ] && [ -x large ] && cd - >/dev/null; "
         "cp ${{inputs.d}}/large ${{outputs.o}}/large-$n; ln -s large-$n ${{outputs.o}}/link-$n; "
         "mkdir outputs/empty; echo $n > outputs/of-$n; echo work > new; pwd"
     )
@@ -443,6 +446,53 @@ def test_a_file_appears_whole_or_not_at_all(server: Served):
     assert not file.exists()
 
 
+def test_files_with_the_same_content_have_their_own_mode_and_time(server: Served):
+    submit(server, "true")
+    node, data = Client(server), b"#!/bin/sh\n"
+    outputs = server.home.jobs / "j" / "artifacts" / "outputs"
+    node.content(data)
+    of = {"run.sh": (1_000, 0o755), "copy": (2_000, 0o644), "again": (1_000, 0o755)}
+    sha256, bases = hashlib.sha256(data).hexdigest(), dict[str, int]()
+    for name, (time, mode) in of.items():
+        entry = ["file", sha256, len(data), time, mode, "", 0]
+        path = f"node-0/artifacts/outputs/{name}"
+        bases |= node.sync([{"path": path, "base": 0, "entry": entry}]).json()["done"]
+    for name, (time, mode) in of.items():
+        status = (outputs / name).stat()
+        assert (status.st_mtime_ns, status.st_mode & 0o777) == (time, mode), name
+        assert (outputs / name).read_bytes() == data
+    # A copy is removed as its original is.
+    for path, base in bases.items():
+        gone = {"path": path, "base": base, "entry": None}
+        assert node.sync([gone]).json()["done"]
+    assert not [*outputs.iterdir()]
+
+
+def test_a_record_on_another_disk_and_what_a_killed_server_leaves(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+):
+    submit(server, "true")
+    node, outputs = Client(server), server.home.jobs / "j" / "artifacts" / "outputs"
+    rename, made = os.rename, list[str]()
+
+    def other_disk(source: Any, goal: Any, **how: Any) -> None:
+        if "src_dir_fd" not in how and "dst_dir_fd" in how and not str(source).startswith("/proc"):
+            made.append(str(source))
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        rename(source, goal, **how)
+
+    monkeypatch.setattr(os, "rename", other_disk)
+    link = ["link", "", 0, 1, 0, "x", 0]
+    assert node.put("node-0/artifacts/outputs/l", entry=link).json()["done"]
+    assert node.put("node-0/artifacts/outputs/x", b"data").json()["done"]
+    assert os.readlink(outputs / "l") == "x"
+    assert (outputs / "x").read_bytes() == b"data"
+    assert sorted(each.name for each in outputs.iterdir()) == ["l", "x"]
+    # Where a killed server leaves it, it goes with the job.
+    assert all(each.startswith(f"{server.home.nodes}/j.files/") for each in made)
+    assert not list((server.home.nodes / "j.files").rglob("*.part"))
+
+
 def test_what_another_node_wrote_since_is_not_removed(server: Served):
     submit(server, "true")
     file = server.home.jobs / "j" / "artifacts" / "outputs" / "same"
@@ -474,7 +524,7 @@ def test_inputs_are_served_from_stores_alone_and_never_through_links(
     listed = node.send("GET", "input/d").json()
     assert sorted(each[0] for each in listed["files"]) == ["a", "in"]
     assert not listed["is_file"]
-    of = {each[0]: each for each in listed["files"]}
+    of = {each[0]: each[:3] for each in listed["files"]}
     pieces = [[*of["a"], 2, 3], [*of["in"], 0, 1]]
     assert node.send("POST", "input/d", json=pieces).content == b"2340"
     for name in ("out", "folder/token", "../../token", "/etc/passwd", "a/../a", "", 3):

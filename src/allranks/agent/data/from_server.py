@@ -27,6 +27,7 @@ class _File(NamedTuple):
     name: str
     size: int
     mtime_ns: int
+    mode: int
 
 
 class _Piece(NamedTuple):
@@ -67,7 +68,7 @@ class Download:
             beside.mkdir()
         total, done, said = sum(file.size for file in files), 0, time.monotonic()
         for pieces in _requests(files):
-            self._fetch(name, pieces, beside if listed["is_file"] else None, beside)
+            self._fetch(name, pieces, beside, listed["is_file"])
             done += sum(piece.size for piece in pieces)
             if time.monotonic() > said + _SAY:
                 said = time.monotonic()
@@ -78,16 +79,14 @@ class Download:
         amount = f"{counted(len(files), 'file')}, {size_text(total)}"
         return f"downloaded the input {name}: {amount}{without}"
 
-    def _fetch(
-        self, name: str, pieces: Sequence[_Piece], single: Path | None, folder: Path
-    ) -> None:
-        """Write pieces to the ``single`` file, or to files below ``folder``."""
-        wanted = [[*piece.file, piece.offset, piece.size] for piece in pieces]
+    def _fetch(self, name: str, pieces: Sequence[_Piece], goal: Path, is_file: bool) -> None:
+        """Write pieces to the file ``goal``, or to files below that folder."""
+        wanted = [[*piece.file[:3], piece.offset, piece.size] for piece in pieces]
         data = memoryview(self._call("POST", name, json.dumps(wanted).encode()))
         if len(data) != sum(piece.size for piece in pieces):
             raise _changed(name)
         for file, offset, size in pieces:
-            path = single or folder / file.name
+            path = goal if is_file else goal / file.name
             if not offset:
                 path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("r+b" if offset else "wb") as out:
@@ -95,6 +94,7 @@ class Download:
                 out.write(data[:size])
             data = data[size:]
             if offset + size == file.size:
+                path.chmod(file.mode & 0o777 | 0o600)
                 os.utime(path, ns=(file.mtime_ns, file.mtime_ns))
 
     def _call(self, method: str, name: str, body: bytes) -> Any:

@@ -80,7 +80,7 @@ class Sync:
         # When each file that is open for writing was first seen so.
         self._open_since: dict[str, float] = {}
         self._noted: set[str] = set()
-        # Whether the server had other entries than expected, as after it was restored from a backup.
+        # Whether the server had other entries than expected: it was restored from a backup.
         self._surprised = False
         # Whether the server has changes that are not part of a version yet.
         self.due = False

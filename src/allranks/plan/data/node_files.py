@@ -15,8 +15,8 @@ WRITTEN = (
     "unbrought",
 )
 _FREE = re.compile(
-    r"(artifacts/(outputs|logs|model|data|tensorboard|work)|named-outputs|attempts/\d{1,6}/work)/."
-    r"|artifacts/work$|attempts/\d{1,6}(/work)?$",
+    r"(artifacts/(outputs|logs|model|data|tensorboard|work)|named-outputs|attempts/[0-9]{1,6}/work)/."
+    r"|artifacts/work\Z|attempts/[0-9]{1,6}(/work)?\Z",
     re.DOTALL,
 )
 

@@ -6,8 +6,10 @@ are folders here. A link counts only if it stays inside the input.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,7 +31,7 @@ _MOST = 8 << 20
 
 
 async def listing(request: Request) -> Response:
-    """The files of an input with name, size and ``mtime_ns``; whether it is a single file; and how
+    """The files of an input with name, size, ``mtime_ns`` and mode; whether it is one file; and how
     many were left out because they lie elsewhere."""
     source = await _source(request)
     found = await run_in_threadpool(_listed, source)
@@ -87,11 +89,13 @@ def _listed(source: Path) -> dict[str, object]:
     entries, is_file = local_files.list_files(source)
     files, left_out = [], 0
     for each in entries:
-        if _is_inside(source, each.key):
-            status = os.stat(each.key)
-            files.append([each.name, status.st_size, status.st_mtime_ns])
-        else:
+        if not _is_inside(source, each.key):
             left_out += 1
+            continue
+        with contextlib.suppress(FileNotFoundError):  # it was removed meanwhile
+            status = os.stat(each.key)
+            mode = stat.S_IMODE(status.st_mode)
+            files.append([each.name, status.st_size, status.st_mtime_ns, mode])
     return {"files": files, "is_file": is_file, "left_out": left_out}
 
 
@@ -119,8 +123,8 @@ def _read(source: Path, wanted: object) -> bytes:
 def _piece(path: Path, length: int, mtime_ns: int, offset: int, size: int) -> bytes:
     try:
         with path.open("rb") as file:
-            status = os.fstat(file.fileno())
             data = os.pread(file.fileno(), size, offset)
+            status = os.fstat(file.fileno())  # after reading: a write meanwhile is seen
     except OSError:
         status, data = None, b""
     if status is None or (status.st_size, status.st_mtime_ns) != (length, mtime_ns):

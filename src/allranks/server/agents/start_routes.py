@@ -19,8 +19,8 @@ from allranks.errors import NotFound, Unauthorized
 from allranks.server.agents.routes import PREFIX, row_of, who
 from allranks.statuses import TERMINAL, NodeState
 
-# Seconds until a node that waits for others is answered, and for which its call counts: longer, and
-# shorter than any engine pauses between two tries to place a gang.
+# A waiting node is answered after 5 s at most. Its call counts for 10 s: longer than an answer
+# takes, so that nodes overlap, and shorter than the pause before a gang is placed again.
 _ANSWER, _COUNTS = 5.0, 10.0
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 

@@ -168,29 +168,40 @@ def _put_there(above: int, name: str, entry: Entry, state: State) -> None:
             if not stat.S_ISDIR(os.lstat(name, dir_fd=above).st_mode):
                 raise
         return
-    beside = f".{secrets.token_hex(8)}.part"
+    # Not in the record: what a killed server leaves here goes when the job ends.
+    beside = state.folder / f".{secrets.token_hex(8)}.part"
+    state.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
         if entry.what == "link":
-            os.symlink(entry.target, beside, dir_fd=above)
+            beside.symlink_to(entry.target)
         else:
-            _link(state.content(entry.sha256), above, beside, entry)
-        os.rename(beside, name, src_dir_fd=above, dst_dir_fd=above)
+            _link(state.content(entry.sha256), beside, entry)
+        try:
+            os.rename(beside, name, dst_dir_fd=above)
+        except OSError as error:
+            if error.errno != errno.EXDEV:  # the record is on another disk
+                raise
+            there = Path(f"/proc/self/fd/{above}", beside.name)
+            shutil.copy2(beside, there, follow_symlinks=False)
+            os.rename(there, name, dst_dir_fd=above)
     finally:
         # Also after a rename of two links to one file, which does nothing.
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(beside, dir_fd=above)
+        beside.unlink(missing_ok=True)
 
 
-def _link(content: Path, above: int, name: str, entry: Entry) -> None:
-    """Link a content, or copy it where that is not possible."""
+def _link(content: Path, goal: Path, entry: Entry) -> None:
+    """Link a content, or copy it where that is not possible, or where a file of another mode or
+    time has that content: links share them."""
+    mode, now = entry.mode & 0o777 | 0o600, content.stat()
+    same = (stat.S_IMODE(now.st_mode), now.st_mtime_ns) == (mode, entry.mtime_ns)
     try:
-        os.link(content, name, dst_dir_fd=above)
-    except OSError:  # too many links to it, or a file system without links
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-        with content.open("rb") as source, open(os.open(name, flags, dir_fd=above), "wb") as copy:
-            shutil.copyfileobj(source, copy, 1 << 20)
-    os.chmod(name, entry.mode & 0o777 | 0o600, dir_fd=above)
-    os.utime(name, ns=(entry.mtime_ns, entry.mtime_ns), dir_fd=above, follow_symlinks=False)
+        if now.st_nlink > 1 and not same:
+            raise OSError(errno.EMLINK, os.strerror(errno.EMLINK))
+        os.link(content, goal)
+    except OSError:  # see above; or too many links to it, or a file system without links
+        shutil.copyfile(content, goal)
+    goal.chmod(mode)
+    os.utime(goal, ns=(entry.mtime_ns, entry.mtime_ns))
 
 
 def _remove(above: int, name: str, was: Entry | None, state: State) -> None:
