@@ -286,6 +286,36 @@ def test_a_restarted_server_has_the_files_for_the_next_launch(tmp_path: Path):
 
 
 @pytest.mark.slow
+def test_a_job_that_continues_another_finds_its_files(server: Served, tmp_path: Path):
+    if not can_hide():
+        pytest.skip("this user may not have mount namespaces")
+    command = (
+        "n=$ALLRANKS_NODE_RANK; if [ -e outputs/run-0 ]; "
+        "then outputs/run-$n && cat ${{outputs.o}}/* outputs/link > outputs/found-$n; exit; fi; "
+        "printf '#!/bin/sh\\ntrue\\n' > outputs/run-$n; chmod 755 outputs/run-$n; "
+        "echo same > ${{outputs.o}}/$n; if [ $n = 0 ]; then ln -s run-0 outputs/link; fi"
+    )
+    submit(server, command, outputs={"o": {}}, distribution={"type": "pytorch"})
+    for job in ("j", "j-r2"):
+        nodes = Nodes(server, tmp_path / job, job)
+        try:
+            for node in range(2):
+                nodes.start(node)
+            assert nodes.end() == [0, 0]
+        finally:
+            nodes.kill()
+        until(lambda name=job: job_of(server, name)["ended_at"])
+        assert job_of(server, job)["status"] == "Completed"
+        if job == "j":
+            assert server.people.post("/api/v1/jobs/j/restart", json={}).status_code == 201
+            assert (server.home.nodes / "j-r2.files" / "1" / "head").exists()
+    outputs = server.home.jobs / "j-r2" / "artifacts" / "outputs"
+    for node in range(2):
+        assert (outputs / f"found-{node}").read_text() == "same\nsame\n#!/bin/sh\ntrue\n"
+    until(lambda: not (server.home.nodes / "j-r2.files").exists())
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [True, False])
 def test_what_a_restored_server_lacks_is_sent_at_the_end(
     tmp_path: Path, change: bool, request: pytest.FixtureRequest

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import logging
 import os
 import secrets
@@ -22,7 +23,8 @@ from typing import Any
 from allranks.errors import Conflict, MissingCode, NotFound, UsageError
 from allranks.plan.data import state_manifest
 from allranks.plan.data.node_files import may_write
-from allranks.plan.data.state_manifest import Entry, own
+from allranks.plan.data.state_manifest import Entries, Entry, own, stays_inside
+from allranks.plan.plan import Task
 from allranks.server.assets.state_folders import put_of, require_live
 from allranks.settings import Home
 from allranks.statuses import TERMINAL
@@ -61,8 +63,24 @@ class NodeFiles:
             folder = self._folder(row) / str(node)
             return self._states.setdefault(folder, State(folder))
 
+    def begin(self, task: Task, record: Path, entries: Entries) -> None:
+        """Give all nodes of a new job the files that its record starts with: nobody knows which
+        node wrote which. Raises OSError."""
+        self.delete(task.job)
+        for node in range(task.nodes):
+            state = State(self._nodes / files_of(task.job) / str(node))
+            for path, entry in entries.items():
+                if entry.what == "file" and not (goal := state.content(entry.sha256)).exists():
+                    goal.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                    _link(record / path, goal, entry)
+            state.commit([Put(f"{own(node)}/{path}", 0, each) for path, each in entries.items()])
+
+    def delete(self, job: str) -> None:
+        """Delete what is kept of a job's nodes."""
+        shutil.rmtree(self._nodes / files_of(job), ignore_errors=True)
+
     def are_known(self, row: JobRow) -> bool:
-        """Whether an earlier launch has sent files."""
+        """Whether there are files of an earlier launch, or of the job that this one continues."""
         return row.plan.task.sends_files and any(self._folder(row).glob(f"*/{HEAD}"))
 
     def sync(
@@ -98,7 +116,7 @@ class NodeFiles:
         with self._lock:
             for each in [each for each in self._states if each.parent == folder]:
                 del self._states[each]
-        shutil.rmtree(folder, ignore_errors=True)
+        self.delete(row.name)
 
     def _folder(self, row: JobRow) -> Path:
         return self._nodes / files_of(row.name)
@@ -122,6 +140,28 @@ class NodeFiles:
             log.warning("%s: %r of %s is in the way of another node's", row.name, path, put.path)
             return False
         return True
+
+
+def files_in(record: Path) -> dict[str, Entry]:
+    """The files in a record that a node may have. Raises OSError."""
+    entries = dict[str, Entry]()
+    for above, folders, files in os.walk(record):
+        for place in (Path(above, name) for name in sorted(folders + files)):
+            path = str(place.relative_to(record))
+            if not may_write(path, 0):
+                continue
+            status = place.lstat()
+            if place.is_symlink():
+                if stays_inside(f"{own(0)}/{path}", target := os.readlink(place)):
+                    entries[path] = Entry("link", mtime_ns=status.st_mtime_ns, target=target)
+            elif place.is_dir():
+                entries[path] = Entry("folder")
+            else:
+                with place.open("rb") as file:
+                    sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+                mode = stat.S_IMODE(status.st_mode) & 0o777
+                entries[path] = Entry("file", sha256, status.st_size, status.st_mtime_ns, mode)
+    return entries
 
 
 def _put(report: Mapping[str, Any], node: int) -> Put:

@@ -21,8 +21,10 @@ from types import TracebackType
 from typing import Any
 
 from allranks.errors import Conflict
+from allranks.plan.data.state_manifest import Entries
 from allranks.plan.job.continuation import Carried, File, carryover, files_of_state
 from allranks.plan.plan import Task
+from allranks.server.assets.node_files import files_in
 from allranks.server.dependencies import Services
 from allranks.statuses import TERMINAL
 from allranks.store.files.trees import GOING, TEMPORARY_PREFIX, copy_contents
@@ -44,11 +46,14 @@ class Continuation:
         )
         self._kept = self._placed = False
         self.carried: Carried | None = None
+        self._entries: Entries = {}
 
     def __enter__(self) -> Continuation:
         if self._old is not None:
             try:
                 self.carried = self._copy(self._old)
+                if self._task.sends_files:
+                    self._entries = files_in(self._beside)
             except OSError as error:
                 shutil.rmtree(self._beside, ignore_errors=True)
                 reason = (error.strerror or str(error)).lower()
@@ -74,6 +79,8 @@ class Continuation:
         shutil.rmtree(self._beside, ignore_errors=True)
         if self._placed and not self._kept:
             shutil.rmtree(self._goal, ignore_errors=True)
+            if self._entries:
+                self._services.node_files.delete(self._task.job)
 
     def place(self) -> None:
         """Move the copies into place and create the state; the job's name must be free."""
@@ -86,6 +93,8 @@ class Continuation:
                 self._goal.rename(self._goal.with_name(f"{GOING}{secrets.token_hex(8)}"))
             self._beside.rename(self._goal)
             self._placed = True
+            if self._entries:
+                services.node_files.begin(self._task, self._goal, self._entries)
         entries = services.states.begin(self._task, old)
         if self.carried is not None:
             self.carried = self.carried.add(files_of_state(entries))
