@@ -108,7 +108,7 @@ class Tree:
     def reading(self, path: str, seen: FileState) -> Iterator[BinaryIO]:
         """Open a file for reading. Raises ChangedMeanwhile if it differs from ``seen`` at the start
         or end of the block, and OSError."""
-        above, name = self._open_parent(path)
+        above, name = open_parent(self.root, path)
         try:
             opened = os.open(name, _FILE_FLAGS, dir_fd=above)
         except FileNotFoundError:
@@ -125,7 +125,7 @@ class Tree:
     def is_open(self, path: str) -> bool:
         """Whether a process has the file open for writing; False if it cannot be opened."""
         with contextlib.suppress(OSError):
-            above, name = self._open_parent(path)
+            above, name = open_parent(self.root, path)
             try:
                 opened = os.open(name, _FILE_FLAGS, dir_fd=above)
             finally:
@@ -142,7 +142,7 @@ class Tree:
         """Create or replace a path as its entry says; a file by renaming its download, or a
         ``copy`` of it. Raises ChangedMeanwhile if the path is not as it was ``before``, and
         OSError."""
-        above, name = self._open_parent(path, make=True)
+        above, name = open_parent(self.root, path, make=True)
         try:
             self._check_unchanged(above, name, path, before)
             if before is not None and before.what != entry.what:
@@ -178,7 +178,7 @@ class Tree:
     def remove(self, path: str, before: FileState) -> None:
         """Delete a path. Raises ChangedMeanwhile if it is not as it was ``before``, and OSError."""
         try:
-            above, name = self._open_parent(path)
+            above, name = open_parent(self.root, path)
         except FileNotFoundError:
             return
         try:
@@ -192,21 +192,23 @@ class Tree:
         if current != before or (current and current.fingerprint and self.is_open(path)):
             raise ChangedMeanwhile
 
-    def _open_parent(self, path: str, make: bool = False) -> tuple[int, str]:
-        """A descriptor of the parent folder, and the name in it."""
-        *folders, name = path.split("/")
-        assert is_path(path)
-        at = os.open(self.root, _FOLDER_FLAGS)
-        for folder in folders:
-            try:
-                if make:
-                    with contextlib.suppress(FileExistsError):
-                        os.mkdir(folder, dir_fd=at)
-                below = os.open(folder, _FOLDER_FLAGS, dir_fd=at)
-            finally:
-                os.close(at)
-            at = below
-        return at, name
+
+def open_parent(root: Path, path: str, make: bool = False) -> tuple[int, str]:
+    """A descriptor of the path's parent folder below ``root``, and the name in it. No link is
+    followed; with ``make``, missing folders are created. Raises OSError."""
+    *folders, name = path.split("/")
+    assert is_path(path)
+    at = os.open(root, _FOLDER_FLAGS)
+    for folder in folders:
+        try:
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(folder, dir_fd=at)
+            below = os.open(folder, _FOLDER_FLAGS, dir_fd=at)
+        finally:
+            os.close(at)
+        at = below
+    return at, name
 
 
 def _read_entry(entry: os.DirEntry[str]) -> FileState | None:

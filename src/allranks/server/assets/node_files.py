@@ -16,10 +16,11 @@ import secrets
 import shutil
 import stat
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from allranks.agent.state.tree import open_parent
 from allranks.errors import Conflict, MissingCode, NotFound, UsageError
 from allranks.plan.data import state_manifest
 from allranks.plan.data.node_files import may_write
@@ -34,7 +35,6 @@ from allranks.store.jobs.records import Records
 
 log = logging.getLogger("allranks.files")
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Another node's file or folder of that name is in the way.
 _IN_THE_WAY = (errno.EISDIR, errno.ELOOP, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST)
 
@@ -123,15 +123,18 @@ class NodeFiles:
 
     def _place(self, row: JobRow, state: State, put: Put, was: Entry | None) -> bool:
         """Do a change in the record; False if that is not possible."""
-        path = _within(put.path)
+        path, record, make = _within(put.path), self._jobs / row.name, put.entry is not None
         try:
-            with _parent(self._jobs / row.name, path, make=put.entry is not None) as (above, name):
-                if put.entry is None:
+            if make:
+                record.mkdir(exist_ok=True, mode=0o700)
+            above, name = open_parent(record, path, make)
+            try:
+                if put.entry is None or (was is not None and was.what != put.entry.what):
                     _remove(above, name, was, state)
-                else:
-                    if was is not None and was.what != put.entry.what:
-                        _remove(above, name, was, state)
+                if put.entry is not None:
                     _put_there(above, name, put.entry, state)
+            finally:
+                os.close(above)
         except FileNotFoundError:
             return put.entry is None
         except OSError as error:
@@ -177,27 +180,6 @@ def _put(report: Mapping[str, Any], node: int) -> Put:
 def _within(path: str) -> str:
     """The path in the record of a path in the node's part."""
     return path.partition("/")[2]
-
-
-@contextlib.contextmanager
-def _parent(root: Path, path: str, make: bool) -> Iterator[tuple[int, str]]:
-    """A descriptor of the path's parent folder, and the name in it. No link is followed: nodes put
-    links where they like."""
-    *folders, name = path.split("/")
-    if make:
-        root.mkdir(exist_ok=True, mode=0o700)
-    at = os.open(root, _FOLDER)
-    try:
-        for folder in folders:
-            if make:
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(folder, dir_fd=at)
-            below = os.open(folder, _FOLDER, dir_fd=at)
-            os.close(at)
-            at = below
-        yield at, name
-    finally:
-        os.close(at)
 
 
 def _put_there(above: int, name: str, entry: Entry, state: State) -> None:
