@@ -45,7 +45,7 @@ class Host(NamedTuple):
     """A machine of a cluster. ``state`` and ``why`` are in the engine's words.
 
     ``ready``: a gang can start there now or when other jobs end; False while it is off or booting.
-    ``memory`` is in bytes, 0 if unknown.
+    ``free_cpus`` and ``free_gpus``: None if unknown. ``memory`` is in bytes, 0 if unknown.
     """
 
     name: str
@@ -53,9 +53,9 @@ class Host(NamedTuple):
     state: str = ""
     ready: bool = True
     cpus: float = 0.0
-    free_cpus: float = 0.0
+    free_cpus: float | None = 0.0
     gpus: int = 0
-    free_gpus: int = 0
+    free_gpus: int | None = 0
     memory: int = 0
     why: str = ""
 

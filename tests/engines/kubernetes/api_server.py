@@ -39,6 +39,7 @@ class ApiServer:
         self.denied: set[tuple[str, str]] = set()
         self.watches: list[Handler] = []
         self.creates_pods = True
+        self.dead_nodes: set[str] = set()
         for number in range(4):
             self.add_node(f"n{number}")
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -102,6 +103,19 @@ class ApiServer:
                     pod["status"] |= status
                     self.put("pods", pod)
 
+    def kill_node(self, name: str) -> None:
+        """Its kubelet is silent: the node's controller says so, and pods on it do not end."""
+        with self.lock:
+            self.dead_nodes.add(name)
+            node = self.objects["nodes", name]
+            node["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
+            self.put("nodes", node)
+
+    def revive_node(self, name: str) -> None:
+        with self.lock:
+            self.dead_nodes.discard(name)
+            self.add_node(name)
+
     # ------------------------------------------------------------ faults
 
     def fail(self, method: str, part: str, *faults: Fault) -> None:
@@ -121,7 +135,11 @@ class ApiServer:
         name = job["metadata"]["name"]
         if job["spec"].get("suspend"):
             for pod in [each for each in self.of("pods") if _owner(each) == name]:
-                self.remove("pods", pod["metadata"]["name"])
+                if pod["spec"].get("nodeName") in self.dead_nodes:
+                    pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+                    self.put("pods", pod)
+                else:
+                    self.remove("pods", pod["metadata"]["name"])
             return
         if not self.creates_pods:
             return

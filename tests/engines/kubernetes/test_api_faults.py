@@ -184,9 +184,7 @@ def test_a_quota_in_the_way_is_shown(case: Case):
     assert (seen.state, seen.why) == (GangState.QUEUED, f"Kubernetes: {event['message']}")
 
 
-def test_a_gang_that_holds_nodes_without_getting_all_releases_them_and_tries_again(
-    case: Case, monkeypatch: pytest.MonkeyPatch
-):
+def hold_two_of_three(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("allranks.engines.kubernetes.engine._pause", lambda key: 0.2)
     case.engine.submit(GANG._replace(options={**NEEDS, "hold_limit": 0.2}))
     scheduled = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"}
@@ -198,6 +196,12 @@ def test_a_gang_that_holds_nodes_without_getting_all_releases_them_and_tries_aga
         case.server.put("pods", last)
     case.server.change_pod(2, conditions=[scheduled])
     until(lambda: "0/3 nodes" in case.seen().why)
+
+
+def test_a_gang_that_holds_nodes_without_getting_all_releases_them_and_tries_again(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+):
+    hold_two_of_three(case, monkeypatch)
     assert case.seen().state is GangState.QUEUED
     placed = case.folder / "nodes" / GANG.key / "placed-0"
     placed.touch()
@@ -205,6 +209,45 @@ def test_a_gang_that_holds_nodes_without_getting_all_releases_them_and_tries_aga
     until(lambda: not case.server.of("pods"))
     until(lambda: case.seen().state is GangState.UP)
     assert not placed.exists()
+
+
+def test_a_gang_that_releases_its_nodes_tries_again_though_one_of_them_is_dead(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+):
+    """Its pod is not confirmed gone before the node is back."""
+    hold_two_of_three(case, monkeypatch)
+    case.server.kill_node("n0")
+    conditions = [
+        {"type": "Ready", "status": "False"},
+        {"type": "ContainersReady", "status": "True"},
+    ]
+    case.server.change_pod(0, phase="Running", conditions=conditions)
+    until(lambda: "waits for free nodes" in case.seen().why)
+    until(lambda: case.seen().state is GangState.UP)
+    assert [pod["metadata"].get("deletionTimestamp") for pod in case.server.of("pods")] == [
+        None
+    ] * 3
+
+
+# ------------------------------------------------------------ nodes that die while a pod starts
+
+
+@pytest.mark.parametrize("fault", [answers(500), answers(403), answers(404), cuts])
+def test_no_node_is_down_while_the_cluster_does_not_say_so(
+    case: Case, monkeypatch: pytest.MonkeyPatch, fault: api_server.Fault
+):
+    """What it said of the node before is as old as the last pod that was slow to start."""
+    for name in ("_STARTING", "_LOOKS"):
+        monkeypatch.setattr(f"allranks.engines.kubernetes.engine.{name}", 0.0)
+    case.start()
+    case.server.change_pod(0, phase="Pending", containerStatuses=[])
+    case.server.kill_node("n0")
+    until(lambda: case.seen().lost == (0,))
+    case.server.revive_node("n0")
+    case.server.fail("GET", "/api/v1/nodes", *[fault] * 5)
+    seen = case.seen()
+    assert (seen.state, seen.lost) == (GangState.PROVISIONING, ())
+    assert len(case.server.faults) < 5
 
 
 # ------------------------------------------------------------ the compute
@@ -275,6 +318,23 @@ def test_hosts_are_the_nodes_that_the_options_select(case: Case):
     ]
     only = case.engine.hosts({**options, "node_selector": ["disk=ssd"]})
     assert [host.name for host in only] == ["n0"]
+
+
+def test_what_is_free_is_unknown_without_the_right_to_list_all_pods(case: Case):
+    options = api_server.kubeconfig(case.folder, case.server)
+    case.server.fail("GET", "/api/v1/pods", answers(403, "forbidden"))
+    unknown, known = case.engine.hosts(options)[0], case.engine.hosts(options)[0]
+    assert (unknown.cpus, unknown.free_cpus, unknown.free_gpus) == (1.0, None, None)
+    assert (known.free_cpus, known.free_gpus) == (1.0, 0)
+
+
+def test_a_job_is_refused_for_its_size_only_if_no_autoscaler_is_certain(case: Case):
+    """The printed role does not read the status of the cluster autoscaler, which may be there."""
+    large = GANG._replace(nodes=5)
+    case.server.fail("GET", "cluster-autoscaler-status", answers(403, "forbidden"))
+    case.engine.admit(large)
+    with pytest.raises(Refused, match="4 available"):
+        case.engine.admit(large)
 
 
 def test_without_the_client_library_the_hint_names_the_extra(

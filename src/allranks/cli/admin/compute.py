@@ -386,4 +386,6 @@ def _options_text(options: Mapping[str, Any]) -> str:
 
 
 def _free(host: Mapping[str, Any], resource: str) -> str:
-    return f"{host[f'free_{resource}']:g} of {host[resource]:g}" if host[resource] else ""
+    free = host[f"free_{resource}"]
+    shown = "?" if free is None else f"{free:g}"
+    return f"{shown} of {host[resource]:g}" if host[resource] else ""

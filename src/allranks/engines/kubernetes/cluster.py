@@ -9,7 +9,7 @@ from typing import Any
 from allranks.engines.base import Host
 from allranks.engines.kubernetes import manifest, options
 from allranks.engines.kubernetes.api import Api, Object
-from allranks.errors import Refused
+from allranks.errors import AllranksError, Refused
 from allranks.plan.amounts import counted
 from allranks.plan.plan import Gang
 
@@ -106,8 +106,8 @@ def warnings(api: Api) -> dict[str, str]:
 
 
 def hosts(api: Api, given: Mapping[str, Any]) -> list[Host]:
-    """The nodes that the options select; free amounts if all pods may be listed. Empty without the
-    right to list nodes: a user of one namespace often has not."""
+    """The nodes that the options select; what is free is unknown unless all pods may be listed.
+    Empty without the right to list nodes: a user of one namespace often has not."""
     answer = api.request("GET", "/api/v1/nodes")
     if answer.status == 403:
         return []
@@ -119,13 +119,14 @@ def hosts(api: Api, given: Mapping[str, Any]) -> list[Host]:
 
 
 def down(api: Api, names: Set[str]) -> frozenset[str]:
-    """Those of the nodes that the cluster has not heard of for a while, or no longer has. None
-    without the right to list nodes."""
+    """Return those of the nodes that the cluster has not heard of for a while, or no longer has;
+    empty if it does not list its nodes now, or not for us."""
     one = {"fieldSelector": f"metadata.name={next(iter(names))}"} if len(names) == 1 else {}
-    answer = api.request("GET", "/api/v1/nodes", None, **one)
-    if answer.status >= 400:
+    try:
+        nodes = api.get("/api/v1/nodes", **one)["items"]
+    except AllranksError:
         return frozenset()
-    heard = {node["metadata"]["name"] for node in answer.body["items"] if _ready(node) != "Unknown"}
+    heard = {node["metadata"]["name"] for node in nodes if _ready(node) != "Unknown"}
     return frozenset(names - heard)
 
 
@@ -145,7 +146,7 @@ def shortage(api: Api, gang: Gang) -> str:
     selector = options.pairs("node_selector", gang.options.get("node_selector"))
     wanted = {name: quantity(amount) for name, amount in manifest.requests(gang).items()}
     room = sum(_room(node, wanted) for node in nodes if _selects(selector, node))
-    if room >= gang.nodes or _is_autoscaled(api):
+    if room >= gang.nodes or _may_grow(api):
         return ""
     each = " and ".join(f"{amount} {name}" for name, amount in manifest.requests(gang).items())
     return f"it needs {counted(gang.nodes, 'node')} with {each} each, {room} available"
@@ -160,12 +161,13 @@ def _room(node: Object, wanted: Mapping[str, float]) -> int:
     )
 
 
-def _is_autoscaled(api: Api) -> bool:
+def _may_grow(api: Api) -> bool:
+    """Whether an autoscaler may add nodes: False only if the cluster says that it has none."""
     groups = api.get("/apis").get("groups") or ()
     if any(each["name"] == "karpenter.sh" for each in groups):
         return True
     path = "/api/v1/namespaces/kube-system/configmaps/cluster-autoscaler-status"
-    return api.request("GET", path).status == 200
+    return api.request("GET", path).status != 404
 
 
 def _selects(selector: Mapping[str, str], node: Object) -> bool:
@@ -199,18 +201,20 @@ def _host(node: Object, gpus: str, used: Mapping[str, tuple[float, float]] | Non
     cordoned = bool(node.get("spec", {}).get("unschedulable"))
     up = ready.get("status") == "True"
     cpus, own = quantity(has.get("cpu", "0")), quantity(has.get(gpus, "0"))
-    taken = (used or {}).get(node["metadata"]["name"], (0.0, 0.0))
-    free = up and not cordoned
+    free: tuple[float | None, int | None] = (None, None) if used is None else (0.0, 0)
+    if used is not None and up and not cordoned:
+        taken = used.get(node["metadata"]["name"], (0.0, 0.0))
+        free = max(0.0, cpus - taken[0]), max(0, int(own - taken[1]))
     addresses = {each["type"]: each["address"] for each in status.get("addresses") or ()}
     return Host(
         node["metadata"]["name"],
         str(addresses.get("InternalIP") or ""),
         ("ready" if up else "not ready") + (", cordoned" if cordoned else ""),
-        free,
+        up and not cordoned,
         cpus,
-        max(0.0, cpus - taken[0]) if free else 0.0,
+        free[0],
         int(own),
-        max(0, int(own - taken[1])) if free else 0,
+        free[1],
         int(quantity(has.get("memory", "0"))),
         "" if up else str(ready.get("message") or ""),
     )

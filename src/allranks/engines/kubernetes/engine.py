@@ -152,10 +152,8 @@ class KubernetesEngine:
             self._api.good(answer, "delete the job")
         if answer.body.get("kind") != "Job":
             self._jobs.discard(names.name)
-        for pod in self._read_pods(0.0):
-            if pod.gang == names.name and pod.silent:
-                # The kubelet that should confirm its end is gone; its agent has been told to leave.
-                self._delete_now(pod.name)
+        # Their agents have been told to leave.
+        self._delete_silent([pod for pod in self._read_pods(0.0) if pod.gang == names.name])
         for known in (self._held, self._again):
             known.pop(handle.key, None)
 
@@ -181,8 +179,10 @@ class KubernetesEngine:
         have not started: they wait until all pods run."""
         now, limit = time.monotonic(), job.hold_limit
         try:
-            if job.suspended and not job.queue and not pods:
-                if now >= self._again.setdefault(key, now + _pause(key)):
+            if job.suspended and not job.queue:
+                self._delete_silent(pods)
+                released = all(pod.silent for pod in pods)
+                if released and now >= self._again.setdefault(key, now + _pause(key)):
                     self._clear(key)
                     self._suspend(job.name, False)
                     self._again.pop(key, None)
@@ -204,11 +204,7 @@ class KubernetesEngine:
         self._starting = {name: self._starting.get(name, now) for name in starting}
         late = {name for name, since in self._starting.items() if now - since > _STARTING}
         if late and now - self._down[0] > _LOOKS:
-            try:
-                down = cluster.down(self._api, {starting[name] for name in late})
-            except AllranksError:
-                down = self._down[1]
-            self._down = (now, down)
+            self._down = (now, cluster.down(self._api, {starting[name] for name in late}))
         return [
             pod._replace(silent=True, started=True)
             if pod.name in late and pod.host in self._down[1]
@@ -225,11 +221,15 @@ class KubernetesEngine:
         answer = self._api.request("PATCH", path, {"spec": {"suspend": value}})
         return None if answer.status == 404 else self._api.good(answer, "start the job").body
 
-    def _delete_now(self, pod: str) -> None:
+    def _delete_silent(self, pods: Sequence[PodView]) -> None:
+        """Delete those of the pods whose kubelet, which should confirm their end, is gone."""
         body = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
-        answer = self._api.request("DELETE", self._api.path("pods", pod), body)
-        if answer.status != 404:
-            self._api.good(answer, "delete a pod of a lost node")
+        for pod in pods:
+            if not pod.silent:
+                continue
+            answer = self._api.request("DELETE", self._api.path("pods", pod.name), body)
+            if answer.status != 404:
+                self._api.good(answer, "delete a pod of a lost node")
 
     def _warning(self, job: JobView | None, pods: Sequence[PodView]) -> str:
         """What the cluster says of a Job whose pods it does not create, because of a quota for

@@ -13,8 +13,10 @@ ACCOUNT = "allranks"
 def rights(namespace: str) -> str:
     """Return the manifest of the namespace, the service account `allranks`, and its role, as YAML.
 
-    The role has every verb that the engine uses, and no other. The cluster role only lists nodes:
-    without it jobs run as well, but hosts are not shown and no job is refused for its size.
+    The role has every verb that the engine needs, and no other. The cluster role only lists nodes:
+    without it jobs run as well, but hosts are not shown, and a node that dies while its pod starts
+    is not noticed. Two questions more are asked, and do without an answer: what pods of the whole
+    cluster use, and whether the cluster autoscaler runs (else no job is refused for its size).
     """
     from allranks.engines.kubernetes.yaml_text import documents  # lazy: YAML takes 60 ms
 
