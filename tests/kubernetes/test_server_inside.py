@@ -49,6 +49,7 @@ def server(
     archive.unlink()
     volume.mkdir()
     words = ("--server", "--namespace", namespace, "--image", images.SERVER, "--storage", "1Gi")
+    words += ("--access-mode", "ReadWriteMany")
     objects = [*yaml.safe_load_all(allranks("compute", "render", "kubernetes", *words).stdout)]
     # What a storage class would make: the same folder on each node.
     spec = {

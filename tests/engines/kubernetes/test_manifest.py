@@ -17,13 +17,15 @@ from allranks.engines import agent_bundle
 from allranks.engines.kubernetes.engine import KubernetesEngine
 from allranks.engines.kubernetes.manifest import Names, job
 from allranks.engines.kubernetes.server_manifest import Wanted, server
-from allranks.engines.kubernetes.start import Shared
+from allranks.engines.kubernetes.start import Fetched, Shared
 from allranks.engines.kubernetes.strategic_merge import merged
+from allranks.engines.kubernetes.yaml_text import documents
 from allranks.errors import Refused
 from allranks.plan.plan import Gang
 
 MANIFESTS = Path(__file__).parent / "manifests"
 DISK = Shared("/home/ann/.allranks", "/home/ann/.allranks/nodes/fox.1", "/home/ann/code")
+HOSTILE = Shared("/home/$(HOSTNAME)", "/home/$(HOSTNAME)/nodes/fox.1", "/home/$(HOSTNAME)/$$")
 NAMES = Names("fox.1", "0123456789ab")
 AGENT = ("python", "-P", "-m", "allranks.agent")
 ENV = {"ALLRANKS_AGENT_TOKEN": "s3cret", "ALLRANKS_AGENT_URL": "https://10.0.0.5:40000"}
@@ -77,11 +79,20 @@ GANGS = {
     "own disks": Gang(
         "fox.1", 2, AGENT, ENV, options={"image": "x:1", "cache_volume": "host:/var/cache/allranks"}
     ),
+    "hostile home": Gang(
+        "fox.1",
+        2,
+        AGENT,
+        ENV,
+        options={**LEAST, "home_volume": "host", "python": "/$(X)/$$/python"},
+    ),
     "queue": Gang("fox.1", 3, AGENT, ENV, options={**LEAST, "queue": "team-a"}),
 }
 
 
 def rendered(name: str, tmp_path: Path) -> str:
+    if name == "hostile home":
+        return documents([job(GANGS[name], NAMES, HOSTILE)])
     engine = KubernetesEngine(
         Path("/home/ann/.allranks"), tmp_path, Path("/home/ann/.allranks/nodes"), {}
     )
@@ -114,7 +125,12 @@ def test_three_versions_of_kubernetes_accept_it(name: str, version: str, tmp_pat
 SERVERS = {
     "server": Wanted("registry.example.com/allranks:1"),
     "server-postgresql": Wanted(
-        "registry.example.com/allranks:1", "1Ti", "nfs", "database", "allranks.example.com"
+        "registry.example.com/allranks:1",
+        "1Ti",
+        "nfs",
+        "ReadWriteMany",
+        "database",
+        "allranks.example.com",
     ),
 }
 
@@ -177,6 +193,23 @@ def test_an_invalid_option_is_refused_with_its_form(option: str, value: object):
 def pod_of(found: dict[str, Any]) -> dict[str, Any]:
     spec: dict[str, Any] = found["spec"]["template"]["spec"]
     return spec
+
+
+def test_kubernetes_expands_no_path_of_an_image():
+    python = {"python": "/$(X)/python", "agent_python": "/$(X)"}
+    fetched = job(
+        GANGS["own disks"]._replace(options={"image": "x", **python}), NAMES, Fetched("b")
+    )
+    assert pod_of(fetched)["containers"][0]["command"][0] == "/$$(X)/python"
+    copied = made(agent_image="y", **python)
+    assert pod_of(copied)["initContainers"][0]["command"][0] == "/$$(X)/bin/python3"
+
+
+def test_a_pod_of_its_own_disk_has_time_to_send_its_files_when_it_is_evicted():
+    gang = GANGS["least"]._replace(grace=20)
+    shared, fetched = job(gang, NAMES, DISK), job(gang, NAMES, Fetched("b"))
+    assert pod_of(shared)["terminationGracePeriodSeconds"] == 30
+    assert pod_of(fetched)["terminationGracePeriodSeconds"] == 90
 
 
 def test_a_patch_adds_what_there_is_no_option_for():

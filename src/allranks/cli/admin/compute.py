@@ -60,7 +60,10 @@ def render_options(parser: argparse.ArgumentParser) -> None:
     add("--server", action="store_true", help="also what runs the server, with its volume")
     add("--image", metavar="IMAGE", help="image with allranks, for the server")
     add("--storage", metavar="SIZE", help="size of its volume (100Gi)")
-    add("--storage-class", metavar="NAME", help="class of the volume: many nodes write (default)")
+    add("--storage-class", metavar="NAME", help="class of the volume (the cluster's default)")
+    modes = ("ReadWriteOnce", "ReadWriteMany")
+    mounts = "ReadWriteMany: pods of jobs may mount it, too (ReadWriteOnce)"
+    add("--access-mode", metavar="MODE", choices=modes, help=mounts)
     database = "Secret with the URL of a PostgreSQL in `url` (SQLite on the volume)"
     add("--database", metavar="SECRET", help=database)
     add("--host", metavar="NAME", help="name for people, such as that of an ingress")
@@ -73,7 +76,8 @@ def render(options: argparse.Namespace) -> int:
         names = ", ".join(name for name, each in KINDS.items() if each.setup)
         message = f"computes of type {options.type!r} need nothing in the cluster"
         raise UsageError(message, where="TYPE", hint=f"types that do: {names}")
-    wanted = given(options, "image", "storage", "storage_class", "database", "host")
+    of_server = ("image", "storage", "storage_class", "access_mode", "database", "host")
+    wanted = given(options, *of_server)
     if options.server and kind.server is not None:
         if "image" not in wanted:
             hint = "--image IMAGE, with `pip install 'allranks[kubernetes]'` and `allranks` on PATH"

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from allranks.engines.base import MARKER
 from allranks.engines.kubernetes import options as option
-from allranks.engines.kubernetes.start import Start
+from allranks.engines.kubernetes.start import Fetched, Start, literal
 from allranks.engines.kubernetes.strategic_merge import merged
 from allranks.errors import Refused
 from allranks.plan import amounts
@@ -27,6 +27,9 @@ _PYTHON = "/allranks/python"
 # Seconds that an agent has beyond its ranks' grace, to send its last data.
 _TO_END = 10
 _GRACE = 30
+# What an agent without the home's volume does in an end from outside, each for at most the grace:
+# it ends the ranks, and sends the state, uploads and files.
+_ENDING = 4
 
 # By that Python itself: its image may have no shell.
 _COPY = "import shutil, sys; shutil.copytree(*sys.argv[1:], symlinks=True, dirs_exist_ok=True)"
@@ -155,9 +158,7 @@ def _pod(gang: Gang, names: Names, start: Start) -> dict[str, Any]:
     spec: dict[str, Any] = {
         "restartPolicy": "Never",
         "subdomain": names.name,
-        "terminationGracePeriodSeconds": math.ceil(
-            (_GRACE if gang.grace is None else gang.grace) + _TO_END
-        ),
+        "terminationGracePeriodSeconds": _ending(gang, start),
         # The variables that Docker links once had: one for each Service of the namespace.
         "enableServiceLinks": False,
         "automountServiceAccountToken": bool(options.get("service_account")),
@@ -169,7 +170,10 @@ def _pod(gang: Gang, names: Names, start: Start) -> dict[str, Any]:
             {
                 "name": "python",
                 "image": str(options["agent_image"]),
-                "command": [f"{folder}/bin/python3", "-c", _COPY, folder, _PYTHON],
+                "command": [
+                    *(literal(f"{folder}/bin/python3"), "-c", _COPY),
+                    *(literal(folder), _PYTHON),
+                ],
                 "volumeMounts": [{"name": "python", "mountPath": _PYTHON}],
                 **_LAST_WORDS,
             }
@@ -177,6 +181,12 @@ def _pod(gang: Gang, names: Names, start: Start) -> dict[str, Any]:
     spec["containers"] = [_container(gang, names, start, python, volumes)]
     spec["volumes"] = [{"name": name, **volume.source} for name, volume in volumes.items()]
     return spec
+
+
+def _ending(gang: Gang, start: Start) -> int:
+    """The most seconds from an eviction's notice to the end of the pod."""
+    grace = _GRACE if gang.grace is None else gang.grace
+    return math.ceil(grace * (_ENDING if isinstance(start, Fetched) else 1) + _TO_END)
 
 
 def _container(

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from allranks.engines.kubernetes.setup import ACCOUNT, rights_objects
 
-# Where the server and the pods of jobs mount the volume.
+# Where the server mounts the volume, and the pods of jobs with it as their home volume.
 HOME = "/var/lib/allranks"
 PORT = 7443
 # What the server's pod requests. Its memory grows with the jobs that run at a time.
@@ -15,13 +15,15 @@ _NEEDS = {"cpu": "500m", "memory": "512Mi"}
 
 class Wanted(NamedTuple):
     """``image`` has `allranks[kubernetes]`. ``storage``: the size of the volume, in
-    ``storage_class`` or the cluster's default one. ``database``: the name of a Secret with the URL
+    ``storage_class`` or the cluster's default one. ``access_mode``: ReadWriteMany if the pods of
+    jobs mount it, too. ``database``: the name of a Secret with the URL
     of a PostgreSQL in `url`; empty: SQLite on the volume. ``host``: the name by which people reach
     the server besides the Service's, such as that of an ingress."""
 
     image: str
     storage: str = "100Gi"
     storage_class: str = ""
+    access_mode: str = "ReadWriteOnce"
     database: str = ""
     host: str = ""
 
@@ -36,7 +38,7 @@ def server(namespace: str, wanted: Wanted) -> str:
 def objects(namespace: str, wanted: Wanted) -> list[dict[str, Any]]:
     metadata = {"name": ACCOUNT, "namespace": namespace, "labels": _LABELS}
     claim: dict[str, Any] = {
-        "accessModes": ["ReadWriteMany"],
+        "accessModes": [wanted.access_mode],
         "resources": {"requests": {"storage": wanted.storage}},
     }
     if wanted.storage_class:

@@ -28,6 +28,12 @@ env -0 >after && : >before && export ALLRANKS_AGENT_SITE="$ALLRANKS_AGENT_DIR"
 PYTHONPATH="$ALLRANKS_AGENT_CODE" exec "$ALLRANKS_AGENT_PYTHON" ARGUMENTS"""
 
 
+def literal(text: str) -> str:
+    """Write text for a command or a variable of a container, where Kubernetes replaces $(NAME), and
+    $$ by $."""
+    return text.replace("$", "$$")
+
+
 class Shared(NamedTuple):
     """From the volume that the pods share with the server: ``home`` is its mount point, ``folder``
     the gang's, ``code`` the agent's code."""
@@ -38,14 +44,17 @@ class Shared(NamedTuple):
 
     def command(self, gang: Gang, python: str) -> list[str]:
         quoted = " ".join("'" + each.replace("'", "'\\''") + "'" for each in gang.argv[1:])
-        return ["/bin/bash", "-c", _SHELL.replace("ARGUMENTS", quoted)]
+        return ["/bin/bash", "-c", _SHELL.replace("ARGUMENTS", literal(quoted))]
 
     def variables(self, gang: Gang, python: str) -> list[dict[str, Any]]:
         return [
-            {"name": "ALLRANKS_AGENT_DIR", "value": f"{self.folder}/$(ALLRANKS_AGENT_NODE)"},
-            {"name": "ALLRANKS_AGENT_PYTHON", "value": python},
+            {
+                "name": "ALLRANKS_AGENT_DIR",
+                "value": f"{literal(self.folder)}/$(ALLRANKS_AGENT_NODE)",
+            },
+            {"name": "ALLRANKS_AGENT_PYTHON", "value": literal(python)},
             {"name": "ALLRANKS_AGENT_PODS", "value": str(gang.nodes)},
-            {"name": "ALLRANKS_AGENT_CODE", "value": self.code},
+            {"name": "ALLRANKS_AGENT_CODE", "value": literal(self.code)},
         ]
 
     def volumes(self, options: Mapping[str, Any]) -> dict[str, option.Volume]:
@@ -63,7 +72,7 @@ class Fetched(NamedTuple):
     def command(self, gang: Gang, python: str) -> list[str]:
         # -I: nothing is imported from the folder that the image starts in.
         program = resources.files("allranks.engines").joinpath("agent_fetch.py").read_text()
-        return [python, "-I", "-c", program, *gang.argv[1:]]
+        return [*map(literal, (python, "-I", "-c", program, *gang.argv[1:]))]
 
     def variables(self, gang: Gang, python: str) -> list[dict[str, Any]]:
         return [
