@@ -61,11 +61,8 @@ def render_options(parser: argparse.ArgumentParser) -> None:
     add("--image", metavar="IMAGE", help="image with allranks, for the server")
     add("--storage", metavar="SIZE", help="size of its volume (100Gi)")
     add("--storage-class", metavar="NAME", help="class of the volume (the cluster's default)")
-    modes = ("ReadWriteOnce", "ReadWriteMany")
-    mounts = "ReadWriteMany: pods of jobs may mount it, too (ReadWriteOnce)"
-    add("--access-mode", metavar="MODE", choices=modes, help=mounts)
-    database = "Secret with the URL of a PostgreSQL in `url` (SQLite on the volume)"
-    add("--database", metavar="SECRET", help=database)
+    add("--access-mode", metavar="MODE", help="ReadWriteMany if jobs mount it, too (ReadWriteOnce)")
+    add("--database", metavar="SECRET", help="Secret with a PostgreSQL's URL in `url` (SQLite)")
     add("--host", metavar="NAME", help="name for people, such as that of an ingress")
 
 
@@ -76,8 +73,7 @@ def render(options: argparse.Namespace) -> int:
         names = ", ".join(name for name, each in KINDS.items() if each.setup)
         message = f"computes of type {options.type!r} need nothing in the cluster"
         raise UsageError(message, where="TYPE", hint=f"types that do: {names}")
-    of_server = ("image", "storage", "storage_class", "access_mode", "database", "host")
-    wanted = given(options, *of_server)
+    wanted = given(options, "image", "storage", "storage_class", "access_mode", "database", "host")
     if options.server and kind.server is not None:
         if "image" not in wanted:
             hint = "--image IMAGE, with `pip install 'allranks[kubernetes]'` and `allranks` on PATH"
@@ -390,6 +386,5 @@ def _options_text(options: Mapping[str, Any]) -> str:
 
 
 def _free(host: Mapping[str, Any], resource: str) -> str:
-    free = host[f"free_{resource}"]
-    shown = "?" if free is None else f"{free:g}"
+    shown = "?" if (free := host[f"free_{resource}"]) is None else f"{free:g}"
     return f"{shown} of {host[resource]:g}" if host[resource] else ""
