@@ -39,6 +39,12 @@ ASKED = {
         f"/agent/v1/0/state/contents/{DIGEST}/damaged",
     ),
 }
+# The job's files have the routes of its state.
+ASKED |= {
+    route.replace("/state/", "/record/"): (method, path.replace("/state/", "/record/"))
+    for route, (method, path) in ASKED.items()
+    if "/state/" in route
+}
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,8 @@ upload and download those of their own job only."""
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import partial
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -14,18 +16,20 @@ from allranks.errors import NotFound, UsageError
 from allranks.server.agents.routes import PREFIX, number_of, readable, row_of, who
 from allranks.server.assets.node_files import NodeFiles
 from allranks.server.assets.state_folders import States
+from allranks.server.dependencies import Services
 from allranks.server.http.request_text import parse
 from allranks.store.files.state_folders import State
 from allranks.store.jobs.job_rows import JobRow
 
 # The most bytes of contents in one answer, which is assembled in memory.
 _MOST = 8 << 20
-_RECORD = "record"
+# The store that a route is about.
+Store = Callable[[Services], States | NodeFiles]
 
 
-async def sync(request: Request) -> Response:
+async def sync(store: Store, request: Request) -> Response:
     """Commit a node's changes as one step; answers with the current state."""
-    folders, row, state, node = await _context(request)
+    folders, row, state, node = await _context(store, request)
     changes = parse(await request.body(), names=True)
     with readable():
         answer = await run_in_threadpool(folders.sync, row, state, node, changes)
@@ -33,52 +37,52 @@ async def sync(request: Request) -> Response:
     return Response(json.dumps(answer), media_type="application/json")
 
 
-async def missing(request: Request) -> Response:
+async def missing(store: Store, request: Request) -> Response:
     """Those of the contents that are missing here, with the bytes received so far."""
-    _, _, state, _ = await _context(request)
+    _, _, state, _ = await _context(store, request)
     wanted = await _wanted(request)
     found = await run_in_threadpool(lambda: {each: state.received(each) for each in wanted})
     return JSONResponse({each: have for each, have in found.items() if have is not None})
 
 
-async def take(request: Request) -> Response:
+async def take(store: Store, request: Request) -> Response:
     """Receive a piece of one content."""
-    _, _, state, _ = await _context(request)
+    _, _, state, _ = await _context(store, request)
     sha256, data = request.path_params["sha256"], await request.body()
     offset, size = (number_of(request, each) for each in ("offset", "size"))
     have = await run_in_threadpool(state.receive, sha256, offset, size, data)
     return JSONResponse({"have": have})
 
 
-async def take_several(request: Request) -> Response:
+async def take_several(store: Store, request: Request) -> Response:
     """Receive small contents: a line of JSON, [[SHA-256, bytes], …], then the contents."""
-    _, _, state, _ = await _context(request)
+    _, _, state, _ = await _context(store, request)
     data = await request.body()
     with readable():
         await run_in_threadpool(_take_all, state, data)
     return Response(status_code=204)
 
 
-async def give(request: Request) -> Response:
+async def give(store: Store, request: Request) -> Response:
     """Send a piece of one content of the state."""
-    _, _, state, _ = await _context(request)
+    _, _, state, _ = await _context(store, request)
     offset, size = (number_of(request, each) for each in ("offset", "size"))
     sha256 = request.path_params["sha256"]
     data = await run_in_threadpool(_piece, state, sha256, offset, min(size, _MOST))
     return Response(data, media_type="application/octet-stream")
 
 
-async def give_several(request: Request) -> Response:
+async def give_several(store: Store, request: Request) -> Response:
     """Send small contents in the format of `take_several`."""
-    _, _, state, _ = await _context(request)
+    _, _, state, _ = await _context(store, request)
     wanted = await _wanted(request)
     data = await run_in_threadpool(_pieces, state, wanted)
     return Response(data, media_type="application/octet-stream")
 
 
-async def damaged(request: Request) -> Response:
+async def damaged(store: Store, request: Request) -> Response:
     """A node downloaded a content twice with a wrong hash: restore a version without it."""
-    _, _, state, _ = await _context(request)
+    _, _, state, _ = await _context(store, request)
     sha256 = request.path_params["sha256"]
     version = await run_in_threadpool(state.fall_back, sha256)
     if version is None:
@@ -93,26 +97,29 @@ async def damaged(request: Request) -> Response:
 
 
 def routes() -> list[Route]:
-    return [*_routes("state"), *_routes(_RECORD)]
-
-
-def _routes(kind: str) -> list[Route]:
-    at, content = PREFIX + f"/{{node:int}}/{kind}", "/contents/{sha256}"
     return [
-        Route(at + "/sync", sync, methods=["POST"]),
-        Route(at + "/missing", missing, methods=["POST"]),
-        Route(at + "/contents", take_several, methods=["PUT"]),
-        Route(at + "/contents", give_several, methods=["POST"]),
-        Route(at + content, take, methods=["PUT"]),
-        Route(at + content, give, methods=["GET"]),
-        Route(at + content + "/damaged", damaged, methods=["POST"]),
+        *_routes("state", lambda services: services.states),
+        *_routes("record", lambda services: services.node_files),
     ]
 
 
-async def _context(request: Request) -> tuple[States | NodeFiles, JobRow, State, int]:
+def _routes(kind: str, store: Store) -> list[Route]:
+    at, content = PREFIX + f"/{{node:int}}/{kind}", "/contents/{sha256}"
+    return [
+        Route(at + "/sync", partial(sync, store), methods=["POST"]),
+        Route(at + "/missing", partial(missing, store), methods=["POST"]),
+        Route(at + "/contents", partial(take_several, store), methods=["PUT"]),
+        Route(at + "/contents", partial(give_several, store), methods=["POST"]),
+        Route(at + content, partial(take, store), methods=["PUT"]),
+        Route(at + content, partial(give, store), methods=["GET"]),
+        Route(at + content + "/damaged", partial(damaged, store), methods=["POST"]),
+    ]
+
+
+async def _context(store: Store, request: Request) -> tuple[States | NodeFiles, JobRow, State, int]:
     services, agent = who(request)
     row = await row_of(services, agent)
-    folders = services.node_files if request.url.path.split("/")[4] == _RECORD else services.states
+    folders = store(services)
     return folders, row, folders.allowed(row, agent.launch, agent.node), agent.node
 
 
