@@ -1,6 +1,7 @@
 """Ranks that start warm behave as those that start cold."""
 
 import contextlib
+import ctypes
 import json
 import os
 import re
@@ -516,6 +517,41 @@ def test_a_killed_job_server_leaves_nothing(fresh: tuple[Node, Path], more: str)
         os.kill(job_server, signal.SIGKILL)
         left = {pid for each in said for pid in each} - {job_server}
         until(lambda: not any(map(warm_ranks._lives, left)))
+
+
+@pytest.mark.medium
+def test_a_server_goes_on_while_an_orphan_cannot_end(fresh: tuple[Node, Path]):
+    """A process that is traced stays until the tracer, here this test, has seen its end."""
+    node, work = fresh
+    (work / "s.py").write_text(
+        "import os, subprocess, time\n"
+        "sleeps = subprocess.Popen(['sleep', '1000'], start_new_session=True).pid\n"
+        "print(os.getppid(), sleeps, flush=True); time.sleep(1000)"
+    )
+    path = {"PYTHONPATH": str(work.parent / "lib")}
+    ranks, running = node.open("python s.py", work, **path), Running()
+    process = Process("rank 0", work.with_suffix(".log"), 0)
+    with contextlib.closing(ranks):
+        ranks.start(running, process, "python s.py", work, node.whole(work, **path))
+        until(lambda: process.log.read_text().endswith("\n"))
+        job_server, sleeps = map(int, process.log.read_text().split())
+        if ctypes.CDLL(None).ptrace(_PTRACE_SEIZE, sleeps, None, None):
+            pytest.skip("this system does not let a test trace a process")
+        os.kill(job_server, signal.SIGKILL)
+        until(lambda: _state(sleeps) == "Z")
+    try:
+        assert run(fresh, "python -c 'import mod; print(mod.x)'") == "1\n"
+        assert len(node.said) == 1
+    finally:
+        os.waitpid(sleeps, 0)
+    until(lambda: not Path(f"/proc/{sleeps}").exists())
+
+
+_PTRACE_SEIZE = 0x4206  # from <linux/ptrace.h>
+
+
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 @pytest.mark.medium

@@ -281,3 +281,22 @@ for _where in ("argparse", "argparse.Namespace"):
         f"file in {_where}",
         f"import argparse; {_where}.kept = open('o.txt', 'w'); {_where}.kept.write('text')",
     )
+
+_add(
+    "file and a metaclass that answers for all names",
+    "import argparse\nclass Registry(type):\n  models = {}\n  def __getattr__(c, name): return c.models[name]\nclass Model(metaclass=Registry): pass\nargparse.model = Model()\nargparse.kept = open('o.txt', 'w'); argparse.kept.write('text')",
+)
+_add(
+    "no more descriptors",
+    "import os\ntry:\n  while True: os.open('/', 0)\nexcept OSError: print('all')",
+)
+# These end when nothing is left that ``print`` needs.
+_ENDS = "import os, sys, argparse\nclass Ends:\n  def __del__(self, write=os.write): write(1, b'end\\n')\nargparse.kept = Ends()\n"
+for _after, _do in {
+    "a name that is no text": "vars(argparse)[1] = 2; os.held = argparse",
+    "objects that the script has frozen": "import gc; gc.freeze()",
+    "sys.modules emptied": "sys.modules.clear()",
+    "the last modules gone": "for name in [*sys.modules][60:]: del sys.modules[name]",
+    "the last module gone": "argparse.held = argparse\nfor name in [*sys.modules]:\n  if name.endswith('.last'): del sys.modules[name]",
+}.items():
+    _add(f"finalizer after {_after}", _ENDS + _do)

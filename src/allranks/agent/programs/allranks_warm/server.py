@@ -41,6 +41,7 @@ class Server:
         self._stamps: dict[str, tuple[int, int] | None] = {}
         self._tried: set[str] = set()
         self._children: set[int] = set()
+        self._orphans = False
         self._successor = -1
 
     def serve(self) -> Script | None:
@@ -70,15 +71,21 @@ class Server:
         since = time.monotonic()
         while True:
             left = since + (_REFUSING if self._refused else self.idle) - time.monotonic()
-            if left <= 0 and not self._children:
-                os.unlink(f"{self.base}.sock")
-                self._end_others()  # what the imports started, and may hold our lock
-                return None
+            idle = left <= 0 and not self._children
+            if idle or self._orphans:
+                # What the imports started, and may hold our lock, or what a job server left.
+                self._orphans = self._end_others()
+                if idle and not self._orphans:
+                    os.unlink(f"{self.base}.sock")
+                    return None
             look = [self._listener.fileno(), self._wakeup.fd]
             look += [self._successor] if self._successor >= 0 else []
-            ready, _, _ = select.select(look, [], [], max(1.0, left) if self._children else left)
-            if self._wakeup.fd in ready:
-                self._reap()
+            if self._orphans:
+                left = 1.0
+            elif self._children:
+                left = max(1.0, left)
+            ready, _, _ = select.select(look, [], [], left)
+            if self._wakeup.fd in ready and self._reap():
                 since = time.monotonic()
                 self._learn()
             if self._successor in ready:
@@ -100,22 +107,23 @@ class Server:
                 if self._refused == "stale":
                     return None
 
-    def _reap(self) -> None:
-        """Reap children. A killed job server leaves its orphans to us."""
+    def _reap(self) -> bool:
+        """Reap children. Return whether one was a job server or successor. A killed one leaves its
+        orphans to us."""
         ended = dict(self._wakeup.ended())
-        killed = any(ended[pid] for pid in self._children & ended.keys())
-        self._children.difference_update(ended)
-        if killed:
-            self._end_others()
+        ours = self._children & ended.keys()
+        self._children -= ours
+        self._orphans = self._orphans or any(ended[pid] for pid in ours)
+        return bool(ours)
 
-    def _end_others(self) -> None:
-        """SIGKILL all descendants but job servers, a successor, and what is below them."""
-        while others := below(os.getpid(), self._children):
-            for pid in others:
-                with contextlib.suppress(OSError):
-                    os.kill(pid, signal.SIGKILL)
-            select.select([self._wakeup.fd], [], [], 0.1)
-            self._children.difference_update(pid for pid, _ in self._wakeup.ended())
+    def _end_others(self) -> bool:
+        """SIGKILL all descendants but job servers, a successor, and what is below them. Return
+        whether there were any: they may have forked meanwhile, or take long to end."""
+        others = below(os.getpid(), self._children)
+        for pid in others:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        return bool(others)
 
     def _fork_job_server(self, connection: socket.socket) -> int:
         """Return its process id: 0 in the job server itself, -1 if it is refused."""
@@ -168,8 +176,7 @@ class Server:
             if isinstance(file, str) and not file.startswith(self._attempt):
                 self._stamps.setdefault(file, _stamp(file))
         gc.collect()
-        self._ending.settle()
-        gc.freeze()
+        self._ending.freeze()
 
     # ------------------------------------------------------------ what modules import later
 
