@@ -23,6 +23,8 @@ from allranks.agent.state import state_folder
 from allranks.agent.transport.identity import AgentIdentity
 from allranks.agent.transport.link import ServerAddress
 from allranks.engines import agent_bundle, agent_fetch
+from allranks.errors import NotFound
+from allranks.server.agents import input_routes
 from allranks.server.http.agents_listener import write
 from allranks.settings import Home
 from tests.server.serving import FAKE, Served, Target, held_to, served
@@ -554,6 +556,7 @@ def test_inputs_are_served_from_stores_alone_and_never_through_links(
     listed = node.send("GET", "input/d").json()
     assert sorted(each[0] for each in listed["files"]) == ["a", "in"]
     assert not listed["is_file"]
+    assert listed["left_out"] == 2  # the folder counts as one, and is not entered
     of = {each[0]: each[:3] for each in listed["files"]}
     pieces = [[*of["a"], 2, 3], [*of["in"], 0, 1]]
     assert node.send("POST", "input/d", json=pieces).content == b"2340"
@@ -566,6 +569,35 @@ def test_inputs_are_served_from_stores_alone_and_never_through_links(
     for name in ("e", "t", "nothing", "..", "%2e%2e"):
         assert node.send("GET", f"input/{name}").status_code == 404, name
     assert Client(server, launch=2).send("GET", "input/d").status_code == 401
+
+
+def test_a_link_that_takes_the_place_of_a_file_at_the_last_moment_is_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    source, secret = tmp_path / "set", tmp_path / "secret"
+    source.mkdir()
+    file = source / "a"
+    file.write_text("mine")
+    secret.write_text("of the server")
+    really = os.open
+
+    def late(path: str, *rest: Any, **more: Any) -> int:
+        file.unlink()
+        file.symlink_to(secret)
+        return really(path, *rest, **more)
+
+    monkeypatch.setattr(os, "open", late)
+    assert input_routes._listed(source) == {"files": [], "is_file": False, "left_out": 1}
+    stamp = (13, secret.stat().st_mtime_ns)
+    with pytest.raises(NotFound):
+        input_routes._piece(source, file, stamp, 0, 13)
+
+
+def test_a_link_to_a_large_folder_elsewhere_is_not_walked(tmp_path: Path):
+    (tmp_path / "a").write_text("mine")
+    (tmp_path / "processes").symlink_to("/proc")
+    listed = input_routes._listed(tmp_path)
+    assert ([each[0] for each in listed["files"]], listed["left_out"]) == (["a"], 1)
 
 
 def test_an_output_in_the_servers_own_store_is_refused_at_once(server: Served):

@@ -6,15 +6,18 @@ import errno
 import os
 import shutil
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from allranks.agent.data.file_entry import Changed, FileEntry, Report
 
 
-def list_files(source: Path) -> tuple[list[FileEntry], bool]:
+def list_files(
+    source: Path, enters: Callable[[str], bool] = lambda real: True
+) -> tuple[list[FileEntry], bool]:
     """List the files below a folder, or the file at ``source``. The second value tells whether
-    ``source`` is a file. Raises OSError."""
+    ``source`` is a file. ``enters``: whether a folder is entered, by its real path. Raises
+    OSError."""
     if source.is_file():
         return [_entry(str(source), source.name, source.stat())], True
     entries = []
@@ -22,7 +25,7 @@ def list_files(source: Path) -> tuple[list[FileEntry], bool]:
     visited = {os.path.realpath(source)}
     for folder, folders, names in os.walk(source, followlinks=True, onerror=_raise):
         real = {name: os.path.realpath(os.path.join(folder, name)) for name in folders}
-        folders[:] = [name for name in folders if real[name] not in visited]
+        folders[:] = [name for name in folders if real[name] not in visited and enters(real[name])]
         visited |= {real[name] for name in folders}
         # Without pathlib, which takes three times as long: there may be 100,000 small files.
         below = os.path.relpath(folder, source)

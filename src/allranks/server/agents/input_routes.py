@@ -86,21 +86,41 @@ def _roots(services: Services) -> Iterator[Path]:
 
 
 def _listed(source: Path) -> dict[str, object]:
-    entries, is_file = local_files.list_files(source)
-    files, left_out = [], 0
+    left_out = 0
+
+    def enters(real: str) -> bool:
+        nonlocal left_out
+        inside = Path(real).is_relative_to(source)
+        left_out += not inside
+        return inside
+
+    entries, is_file = local_files.list_files(source, enters)
+    files = []
     for each in entries:
-        if not _is_inside(source, each.key):
+        try:
+            with _opened(source, each.key) as file:
+                status = os.fstat(file)
+        except FileNotFoundError:  # it was removed meanwhile
+            continue
+        except NotFound:
             left_out += 1
             continue
-        with contextlib.suppress(FileNotFoundError):  # it was removed meanwhile
-            status = os.stat(each.key)
-            mode = stat.S_IMODE(status.st_mode)
-            files.append([each.name, status.st_size, status.st_mtime_ns, mode])
+        mode = stat.S_IMODE(status.st_mode)
+        files.append([each.name, status.st_size, status.st_mtime_ns, mode])
     return {"files": files, "is_file": is_file, "left_out": left_out}
 
 
-def _is_inside(source: Path, path: str) -> bool:
-    return Path(os.path.realpath(path)).is_relative_to(source)
+@contextlib.contextmanager
+def _opened(source: Path, path: str) -> Iterator[int]:
+    """Open a file of the input. Raises OSError, and NotFound if it lies elsewhere."""
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe does not block
+    try:
+        # Asked once it is open: before that, a link could take its place.
+        if not Path(os.path.realpath(f"/proc/self/fd/{file}")).is_relative_to(source):
+            raise NotFound("the input has no such file", where=path, hint="list it again")
+        yield file
+    finally:
+        os.close(file)
 
 
 def _read(source: Path, wanted: object) -> bytes:
@@ -114,19 +134,16 @@ def _read(source: Path, wanted: object) -> bytes:
         if left < 0 or not is_path(f"input/{name}"):
             raise UsageError("these pieces are not available", hint=f"at most {_MOST} bytes")
         path = source if source.is_file() else source / name
-        if not _is_inside(source, str(path)):
-            raise NotFound(f"the input has no file {name!r}", hint="list it again")
-        found.append(_piece(path, length, mtime_ns, offset, size))
+        found.append(_piece(source, path, (length, mtime_ns), offset, size))
     return b"".join(found)
 
 
-def _piece(path: Path, length: int, mtime_ns: int, offset: int, size: int) -> bytes:
-    try:
-        with path.open("rb") as file:
-            data = os.pread(file.fileno(), size, offset)
-            status = os.fstat(file.fileno())  # after reading: a write meanwhile is seen
-    except OSError:
-        status, data = None, b""
-    if status is None or (status.st_size, status.st_mtime_ns) != (length, mtime_ns):
+def _piece(source: Path, path: Path, stamp: tuple[int, int], offset: int, size: int) -> bytes:
+    now, data = None, b""
+    with contextlib.suppress(OSError), _opened(source, str(path)) as file:
+        data = os.pread(file, size, offset)
+        status = os.fstat(file)  # after reading: a write meanwhile is seen
+        now = (status.st_size, status.st_mtime_ns)
+    if now != stamp:
         raise Conflict("the input changed while it was downloaded", hint="run the job again")
     return data
