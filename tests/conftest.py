@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from tests.support import Allranks, command_line, environment, leave_nothing
@@ -16,6 +17,10 @@ for _number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
         signal.signal(_number, signal.SIG_DFL)
 if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# No test has a time limit for each example: the machine may be busy.
+hypothesis.settings.register_profile("allranks", deadline=None)
+hypothesis.settings.load_profile("allranks")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

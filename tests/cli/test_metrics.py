@@ -217,10 +217,10 @@ def test_what_is_used_is_shown_while_it_runs_and_after(home, code):
         found = json.loads(allranks("top", "--json").stdout)[0]["load"]
         return found[0] if found and len(found[0]["ranks"]) == 2 else None
 
-    until(lambda: load() is not None)
+    until(lambda: (load() or {}).get("memory", 0) > 400 << 20)
     told = load()
     assert told["now"]
-    assert told["memory_total"] > told["memory"] > 400 << 20
+    assert told["memory_total"] > told["memory"]
     assert told["memory"] < 800 << 20, "of the job, whatever else this machine holds"
     assert told["node_load"]["memory_total"] == told["memory_total"]
     assert {"cpu", "memory", "disk_read", "disk_write", "net_in"} <= told["node_load"].keys()

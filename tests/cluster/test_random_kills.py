@@ -153,8 +153,8 @@ def test_an_agent_that_dies_before_its_first_word_is_missed(
     try:
         victims = [p for p in alive(home) if p.environ()["ALLRANKS_AGENT_DIR"].endswith("/1")]
         for victim in victims:
-            if "allranks.agent" in victim.cmdline():
-                with contextlib.suppress(psutil.NoSuchProcess):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if "allranks.agent" in victim.cmdline():
                     victim.kill()
     finally:
         psutil.Process(server).resume()

@@ -164,7 +164,7 @@ words = st.sampled_from(
 scalars = texts | words | st.integers() | st.booleans() | st.floats(allow_nan=False)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     command=texts.filter(lambda t: t != "" and "$" not in t),
     tags=st.dictionaries(texts | words, texts | words, max_size=3),

@@ -167,7 +167,7 @@ def test_a_value_is_never_run(template: str, tmp_path: Path) -> None:
     harmless([c for value, path in cases for c in filled(template, value, path=path)], tmp_path)
 
 
-QUICK = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=15, suppress_health_check=list(HealthCheck))
 
 
 @QUICK

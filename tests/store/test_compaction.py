@@ -69,7 +69,7 @@ def answers(points, job, since, most, span):
     most=st.integers(1, 9),
     span=st.tuples(TIME, TIME),
 )
-@settings(max_examples=12, deadline=None, suppress_health_check=[*HealthCheck])
+@settings(max_examples=12, suppress_health_check=[*HealthCheck])
 def test_points_come_back_to_the_bit(tmp_path_factory, rows, more, since, most, span):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(point_blocks, "LENGTH", 7)

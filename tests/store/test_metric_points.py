@@ -129,9 +129,7 @@ def test_resources_are_of_nodes_ranks_and_gpus(database, job):
 
 
 @given(st.integers(1, 300), st.integers(1, 50), st.integers(0, 299))
-@settings(
-    max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
-)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @pytest.mark.medium
 def test_a_thinned_series_is_spread_and_has_the_last(tmp_path_factory, count, most, since):
     database = open_database(tmp_path_factory.mktemp("thin") / "db")

@@ -145,7 +145,7 @@ FLIPS = st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 255)), min_size=
 
 @pytest.mark.slow
 @given(FLIPS, st.sampled_from(["gnu.tar", "pax.tar", "b.zip"]))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_random_damage_raises_only_our_error(flips, name):
     with tempfile.TemporaryDirectory() as made:
         path = Path(made, name)

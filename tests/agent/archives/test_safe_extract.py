@@ -157,7 +157,7 @@ ENTRY = st.one_of(
 
 @pytest.mark.slow
 @given(st.lists(ENTRY, max_size=12), st.sampled_from(["w", "w:gz"]))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_random_names_never_write_outside(entries, mode):
     with tempfile.TemporaryDirectory() as made:
         place = Path(made, "place")
@@ -182,7 +182,7 @@ HARMLESS = st.lists(PART, min_size=1, max_size=4).map("/".join)
 
 @pytest.mark.slow
 @given(st.dictionaries(HARMLESS, st.binary(max_size=2000), max_size=8))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_harmless_archives_round_trip(contents):
     names = [
         name for name in contents if not any(other.startswith(f"{name}/") for other in contents)

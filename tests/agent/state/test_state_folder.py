@@ -388,7 +388,7 @@ OPS = st.lists(
 
 
 @pytest.mark.slow
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(OPS)
 def test_whatever_is_done_in_the_end_all_have_the_same(tmp_path_factory, ops):
     root = tmp_path_factory.mktemp("s")

@@ -181,7 +181,7 @@ SOME = st.sampled_from(
 )
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(SOME, st.randoms(use_true_random=False))
 def test_the_order_of_ranks_changes_nothing(name, chance):
     job = simulated(name)
@@ -197,7 +197,7 @@ def test_the_order_of_ranks_changes_nothing(name, chance):
     assert kinds(other) == kinds(job)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.sampled_from(sorted(JOBS)), st.floats(1e-3, 1e3))
 @pytest.mark.medium
 def test_how_fast_a_machine_is_changes_nothing(name, factor):
@@ -238,7 +238,7 @@ def test_records_of_older_agents_say_the_same(name):
     assert kinds(job._replace(resources=older)) == kinds(job)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.sampled_from(sorted(JOBS)), st.integers(0, 19))
 @pytest.mark.medium
 def test_of_few_points_nothing_is_concluded(name, count):

@@ -107,7 +107,7 @@ def told(job: Job, rules: Rules, story: list[Event | Clock]) -> list[Job]:
 
 
 @given(RULES, STORIES)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_whatever_is_told_fold_decide_and_order_have_an_answer(
     rules: Rules, story: list[Event | Clock]
 ):
@@ -122,7 +122,7 @@ def test_whatever_is_told_fold_decide_and_order_have_an_answer(
 
 
 @given(RULES, STORIES)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @pytest.mark.medium
 def test_the_end_is_the_end(rules: Rules, story: list[Event | Clock]):
     jobs = told(new(2), rules, story)
@@ -139,7 +139,7 @@ def test_the_end_is_the_end(rules: Rules, story: list[Event | Clock]):
 
 
 @given(RULES, STORIES, st.lists(CLOCKS, min_size=1, max_size=4))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @pytest.mark.medium
 def test_no_time_makes_a_step_of_a_waiting_job_due(
     rules: Rules, story: list[Event | Clock], later: list[Clock]
@@ -150,7 +150,7 @@ def test_no_time_makes_a_step_of_a_waiting_job_due(
 
 
 @given(RULES, STORIES, st.one_of(from_agents(), from_outside()))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @pytest.mark.medium
 def test_said_twice_is_said_once(rules: Rules, story: list[Event | Clock], event: Event):
     once = fold(told(new(2), rules, story)[-1], event)
@@ -158,7 +158,7 @@ def test_said_twice_is_said_once(rules: Rules, story: list[Event | Clock], event
 
 
 @given(RULES, STORIES, st.lists(from_agents(), max_size=6))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_batch_resent_whole_changes_nothing(
     rules: Rules, story: list[Event | Clock], batch: list[Event]
 ):
@@ -175,7 +175,7 @@ _LEFT = [Event(Kind.BYE, 0.0, 1, 1, node, None, 1, {}) for node in (0, 1)]
 
 @given(RULES, STORIES)
 @example(Rules(nodes=2, max_attempts=1, on=("user",)), _LEFT)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_when_the_world_stops_so_does_decide(rules: Rules, story: list[Event | Clock]):
     """Nothing more is heard, the engine says GONE when asked to stop: the steps come to an end, and
     the job to its own or to one more submission."""
@@ -202,7 +202,7 @@ def test_when_the_world_stops_so_does_decide(rules: Rules, story: list[Event | C
 
 
 @given(RULES, STORIES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_packed_and_loaded_is_the_same(rules: Rules, story: list[Event | Clock]):
     for job in told(new(2), rules, story):
         assert load(json.loads(json.dumps(pack(job)))) == job

@@ -323,7 +323,7 @@ jobs: st.SearchStrategy[CommandJob] = st.fixed_dictionaries(
 ).map(lambda given: command(**given))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(job=jobs)
 @pytest.mark.medium
 def test_every_job_comes_back(job: CommandJob, tmp_path_factory: Any) -> None:

@@ -23,7 +23,7 @@ from tests.server.serving import Served, held_to, served
 def examples(number: int) -> Any:
     quiet = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
     many = number * int(os.environ.get("ALLRANKS_TEST_FUZZ", "1"))
-    return settings(max_examples=many, deadline=None, database=None, suppress_health_check=quiet)
+    return settings(max_examples=many, database=None, suppress_health_check=quiet)
 
 
 @pytest.fixture(scope="module")
