@@ -9,6 +9,7 @@ import pytest
 LIBRARIES = [
     *("fastapi", "alembic", "cryptography", "yaml", "obstore", "jmespath", "cronsim", "jinja2"),
     *("kubernetes", "mlflow", "optuna", "psycopg", "numpy", "httpx", "uv", "tarfile"),
+    "sqlalchemy.dialects.postgresql",
 ]
 OURS = [
     *("engines.slurm", "engines.ray", "engines.kubernetes", "server.storage", "spec.yaml"),
