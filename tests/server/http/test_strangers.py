@@ -72,6 +72,32 @@ def test_a_head_that_is_too_much_is_refused_at_once(server: Served, what: str) -
         assert json.loads(told.partition(b"\r\n\r\n")[2])["hint"]
 
 
+def test_what_is_no_request_is_not_called_large(server: Served) -> None:
+    with connected(server) as line:
+        told = answer(line, b"no request\r\n\r\n")
+    assert json.loads(told.partition(b"\r\n\r\n")[2])["error"] == "usage"
+
+
+def test_who_hangs_up_within_a_body_leaves_no_stack_trace(
+    server: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    mine = server.as_(server.token())
+    head = "POST /api/v1/jobs HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\n"
+    head += f"authorization: {mine['authorization']}\r\n\r\n"
+    with connected(server) as line:
+        line.sendall(head.encode() + b"x")
+    assert server.people.get("/api/v1/jobs", headers=mine).status_code == 200
+    assert "Traceback" not in caplog.text
+
+
+def test_routes_that_are_not_there_are_told_in_json(server: Served) -> None:
+    mine = server.as_(server.token())
+    told = server.people.get("/api/v1/jobs/", headers=mine)
+    assert (told.status_code, told.json()["error"]) == (404, "not_found")
+    told = server.people.delete("/api/v1/jobs", headers=mine)
+    assert (told.status_code, "allow" in told.headers) == (405, True)
+
+
 def test_a_head_of_common_size_is_not(server: Served) -> None:
     more = {f"x-{number}": "v" * 400 for number in range(100)}
     assert server.people.get("/api/v1/jobs", headers=more).status_code == 200

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as NoConnection
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from allranks import settings
@@ -60,7 +60,14 @@ async def _wrong_value(_: Request, error: Any) -> Response:
 
 async def _no_route(request: Request, error: Any) -> Response:
     not_found = NotFound(f"{request.method} {request.url.path}: {error.detail}", hint=SEE)
-    return reply(not_found, error.status_code)
+    answer = reply(not_found, error.status_code)
+    answer.headers.update(error.headers or {})  # of 405: which methods there are
+    return answer
+
+
+async def _gone(_: Request, __: Any) -> Response:
+    # Nobody reads this. Without it, each client that hangs up leaves a stack trace in the log.
+    return Response(status_code=400)
 
 
 async def _database(request: Request, error: Any) -> Response:
@@ -84,6 +91,7 @@ async def _unforeseen(_: Request, error: Any) -> Response:
 HANDLERS: dict[int | type[Exception], Callable[[Request, Any], Coroutine[Any, Any, Response]]] = {
     AllranksError: _ours,
     HTTPException: _no_route,
+    ClientDisconnect: _gone,
     DBAPIError: _database,
     NoConnection: _database,
     sqlite3.Error: _database,

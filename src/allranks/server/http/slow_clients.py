@@ -14,7 +14,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from allranks.errors import TooLarge
+from allranks.errors import TooLarge, UsageError
 
 # Seconds in which the headers of a request must arrive.
 HEAD = 20.0
@@ -114,7 +114,11 @@ class Patient(HttpToolsProtocol):
         if self.cycle is not None and not self.cycle.response_complete:
             self.transport.abort()  # a response is being sent: a second one would corrupt it
             return
-        error = TooLarge(message, hint="no client of allranks sends this much")
+        error = (
+            UsageError(message, hint="send HTTP/1.1, as the command line does")
+            if status == 400
+            else TooLarge(message, hint="no client of allranks sends this much")
+        )
         body = json.dumps(error.body()).encode()
         head = b"content-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n"
         self.transport.write(STATUS_LINE[status] + head % len(body) + body)

@@ -21,7 +21,7 @@ from allranks.server.people.table import ROUTES
 
 def create_app(lifespan: Callable[[Starlette], Any]) -> Starlette:
     """The application. Set its ``state.services`` before the first request."""
-    return Starlette(
+    app = Starlette(
         routes=[
             *(Route(row.path, Endpoint(row).answer, methods=[row.method]) for row in ROUTES),
             Route("/openapi.json", _describe),
@@ -30,6 +30,8 @@ def create_app(lifespan: Callable[[Starlette], Any]) -> Starlette:
         exception_handlers=HANDLERS,
         middleware=[Middleware(Limited), Middleware(CheckedJson)],
     )
+    app.router.redirect_slashes = False  # a redirect has no body that says what is wrong
+    return app
 
 
 async def _describe(_: Request) -> Response:
