@@ -27,6 +27,7 @@ class Refusing(BaseHTTPRequestHandler):
     requests: list[list[str]]
     slow = 0.0
     room = True
+    refused_logs: threading.Semaphore
 
     def do_GET(self):
         if self.over.wait(0.2):
@@ -46,6 +47,7 @@ class Refusing(BaseHTTPRequestHandler):
         if "/logs/" in self.path:
             time.sleep(self.slow)
             if not self.room:
+                self.refused_logs.release()
                 return self.answer({"error": "server", "message": "no room"}, 500)
             self.requests.append(["log"])
             offset = int(self.path.rpartition("=")[2])
@@ -207,14 +209,15 @@ def test_the_events_of_a_short_job_travel_together(server, tmp_path):
 @pytest.mark.medium
 def test_drained_is_sent_after_the_logs(server, tmp_path):
     outbox, log = Outbox(tmp_path, 1, 0), tmp_path / "log"
-    Refusing.room = False
+    Refusing.room, Refusing.refused_logs = False, threading.Semaphore(0)
     log.write_bytes(b"said\n")
     outbox.say(Kind.ENDED, 1, reason="RANK_EXITED")
     outbox.say(Kind.DRAINED, 1)
     outbox.say(Kind.BYE, 1)
     link = connected(server, outbox, log)
     link.wake()
-    assert not link.flush(patience=0.3)
+    for _ in range(2):
+        assert Refusing.refused_logs.acquire(timeout=20)
     assert Refusing.requests == [["ended"]]
     Refusing.room = True
     assert link.flush(patience=5.0)
