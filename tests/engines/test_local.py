@@ -1,5 +1,6 @@
 """The local engine's own: what it counts, whom it lets wait, what it finds after a crash."""
 
+import contextlib
 import json
 import os
 import signal
@@ -53,16 +54,15 @@ def seen(engine: LocalEngine, one: Gang):
 
 @pytest.mark.medium
 def test_the_fork_server_is_started_once_before_the_first_agent(tmp_path):
-    server = ForkServer(tmp_path / "warm")
-    threads = [threading.Thread(target=server.start) for _ in range(4)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
-    children = psutil.Process().children()
-    living = [each for each in children if each.status() != psutil.STATUS_ZOMBIE]
-    mine = [each for each in living if "allranks.agent.fork_server" in each.cmdline()]
-    server.close()
+    with contextlib.closing(ForkServer(tmp_path / "warm")) as server:
+        threads = [threading.Thread(target=server.start) for _ in range(4)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+        children = psutil.Process().children()
+        living = [each for each in children if each.status() != psutil.STATUS_ZOMBIE]
+        mine = [each for each in living if "allranks.agent.fork_server" in each.cmdline()]
     assert len(mine) == 1
     assert not mine[0].is_running()
 

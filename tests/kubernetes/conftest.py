@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import sys
 import tempfile
@@ -59,22 +60,31 @@ def apply(kubernetes: bed.Kubernetes, objects: Sequence[Mapping[str, Any]]) -> N
             kubernetes.create(f"{root}{f'/namespaces/{space}' if space else ''}/{kind}", each)
 
 
-@pytest.fixture
-def there(
-    kubernetes: bed.Kubernetes, namespace: str, allranks: Allranks, home: Path, tmp_path: Path
+@contextlib.contextmanager
+def compute(
+    kubernetes: bed.Kubernetes, namespace: str, allranks: Allranks, home: Path, *options: str
 ) -> Iterator[Allranks]:
-    """The command line with `there`, a compute of three nodes."""
+    """The command line with the compute `there`; afterwards nothing of the home runs."""
     make = ["compute", "create", "there", "--type", "kubernetes", "--namespace", namespace]
     make += ["--kubeconfig", str(kubernetes.kubeconfig), "--image", "localhost/trainer:1"]
-    make += ["--home-volume", "host", "--cpus", "1.2"]
-    # Programs and libraries of this machine, and what a test makes: as on a shared disk.
-    for folder in dict.fromkeys(("/usr", sys.prefix, str(kept()))):
-        make += ["--volumes", f"host:{folder}={folder}:ro"]
-    make += ["--volumes", f"host:{tmp_path}={tmp_path}"]
-    done = allranks(*make)
+    done = allranks(*make, "--cpus", "1.2", *options)
     assert done.returncode == 0, done.stderr
     yield allranks
     allranks("server", "stop", "--all")
     # Agents on a node that was cut off wait for their server, until their kubelet ends them.
     kubernetes.nodes("heal")
     until(lambda: not processes_of(home), 90)
+
+
+@pytest.fixture
+def there(
+    kubernetes: bed.Kubernetes, namespace: str, allranks: Allranks, home: Path, tmp_path: Path
+) -> Iterator[Allranks]:
+    """The command line with `there`, a compute of three nodes."""
+    options = ["--home-volume", "host"]
+    # Programs and libraries of this machine, and what a test makes: as on a shared disk.
+    for folder in dict.fromkeys(("/usr", sys.prefix, str(kept()))):
+        options += ["--volumes", f"host:{folder}={folder}:ro"]
+    options += ["--volumes", f"host:{tmp_path}={tmp_path}"]
+    with compute(kubernetes, namespace, allranks, home, *options) as made:
+        yield made

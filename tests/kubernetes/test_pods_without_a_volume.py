@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.kubernetes.bed import Kubernetes
+from tests.kubernetes.conftest import compute
 from tests.kubernetes.test_jobs_on_kubernetes import COUNTS, pods, shown
-from tests.support import Allranks, processes_of, until
+from tests.support import Allranks, until
 from tests.wheels import from_wheels, wheel
 
 pytestmark = [pytest.mark.slow, pytest.mark.kubernetes, pytest.mark.timeout(600)]
@@ -28,17 +29,11 @@ def there(
     what the image's Python needs, and a folder of wheels."""
     wheels = tmp_path / "wheels"
     wheel(wheels, "greets", "2.5")
-    make = ["compute", "create", "there", "--type", "kubernetes", "--namespace", namespace]
-    make += ["--kubeconfig", str(kubernetes.kubeconfig), "--image", "localhost/trainer:1"]
-    make += ["--cpus", "1.2", "--topology-spread", "kubernetes.io/hostname", "--hold-limit", "3"]
+    options = ["--topology-spread", "kubernetes.io/hostname", "--hold-limit", "3"]
     for folder in ("/usr", sys.prefix, str(wheels)):
-        make += ["--volumes", f"host:{folder}={folder}:ro"]
-    done = allranks(*make)
-    assert done.returncode == 0, done.stderr
-    yield allranks
-    allranks("server", "stop", "--all")
-    kubernetes.nodes("heal")
-    until(lambda: not processes_of(home), 90)
+        options += ["--volumes", f"host:{folder}={folder}:ro"]
+    with compute(kubernetes, namespace, allranks, home, *options) as made:
+        yield made
 
 
 @pytest.mark.end_to_end

@@ -480,15 +480,22 @@ def test_nothing_is_left_when_the_attempt_ends(fresh: tuple[Node, Path]):
     assert not Path(f"/proc/{left}").exists()
 
 
+@contextlib.contextmanager
+def going(fresh: tuple[Node, Path], script: str) -> Iterator[tuple[Running, Process]]:
+    """A warm rank of that script."""
+    node, work = fresh
+    (work / "s.py").write_text(script)
+    path = {"PYTHONPATH": str(work.parent / "lib")}
+    running, process = Running(), Process("rank 0", work.with_suffix(".log"), 0)
+    with contextlib.closing(node.open("python s.py", work, **path)) as ranks:
+        ranks.start(running, process, "python s.py", work, node.whole(work, **path))
+        yield running, process
+
+
 @pytest.mark.medium
 def test_a_rank_ends_with_a_killed_job_server(fresh: tuple[Node, Path]):
-    node, work = fresh
-    (work / "s.py").write_text("import os, time; print(os.getppid(), flush=True); time.sleep(1000)")
-    path = {"PYTHONPATH": str(work.parent / "lib")}
-    ranks, running = node.open("python s.py", work, **path), Running()
-    process = Process("rank 0", work.with_suffix(".log"), 0)
-    with contextlib.closing(ranks):
-        ranks.start(running, process, "python s.py", work, node.whole(work, **path))
+    script = "import os, time; print(os.getppid(), flush=True); time.sleep(1000)"
+    with going(fresh, script) as (running, process):
         until(lambda: process.log.read_text().endswith("\n"))
         os.kill(int(process.log.read_text()), signal.SIGKILL)
         _, ended = _finish(running, process)
@@ -499,17 +506,13 @@ def test_a_rank_ends_with_a_killed_job_server(fresh: tuple[Node, Path]):
 @pytest.mark.parametrize("more", ["", "import os; os.fork() or os.setsid()\n"])
 def test_a_killed_job_server_leaves_nothing(fresh: tuple[Node, Path], more: str):
     """Neither a program in a session of its own, nor a fork."""
-    node, work = fresh
-    (work / "s.py").write_text(
+    script = (
         f"{more}import os, subprocess, time\n"
         "sleeps = subprocess.Popen(['sleep', '1000'], start_new_session=True).pid\n"
         "print(os.getpid(), os.getppid(), sleeps, flush=True); time.sleep(1000)"
     )
-    path = {"PYTHONPATH": str(work.parent / "lib")}
-    ranks, running = node.open("python s.py", work, **path), Running()
-    process, lines = Process("rank 0", work.with_suffix(".log"), 0), 2 if more else 1
-    with contextlib.closing(ranks):
-        ranks.start(running, process, "python s.py", work, node.whole(work, **path))
+    lines = 2 if more else 1
+    with going(fresh, script) as (_, process):
         until(lambda: process.log.read_text().count("\n") == lines)
         said = [[*map(int, line.split())] for line in process.log.read_text().splitlines()]
         parents, mine = {each[1] for each in said}, {each[0] for each in said}
@@ -522,17 +525,12 @@ def test_a_killed_job_server_leaves_nothing(fresh: tuple[Node, Path], more: str)
 @pytest.mark.medium
 def test_a_server_goes_on_while_an_orphan_cannot_end(fresh: tuple[Node, Path]):
     """A process that is traced stays until the tracer, here this test, has seen its end."""
-    node, work = fresh
-    (work / "s.py").write_text(
+    script = (
         "import os, subprocess, time\n"
         "sleeps = subprocess.Popen(['sleep', '1000'], start_new_session=True).pid\n"
         "print(os.getppid(), sleeps, flush=True); time.sleep(1000)"
     )
-    path = {"PYTHONPATH": str(work.parent / "lib")}
-    ranks, running = node.open("python s.py", work, **path), Running()
-    process = Process("rank 0", work.with_suffix(".log"), 0)
-    with contextlib.closing(ranks):
-        ranks.start(running, process, "python s.py", work, node.whole(work, **path))
+    with going(fresh, script) as (_, process):
         until(lambda: process.log.read_text().endswith("\n"))
         job_server, sleeps = map(int, process.log.read_text().split())
         if ctypes.CDLL(None).ptrace(_PTRACE_SEIZE, sleeps, None, None):
@@ -541,7 +539,7 @@ def test_a_server_goes_on_while_an_orphan_cannot_end(fresh: tuple[Node, Path]):
         until(lambda: _state(sleeps) == "Z")
     try:
         assert run(fresh, "python -c 'import mod; print(mod.x)'") == "1\n"
-        assert len(node.said) == 1
+        assert len(fresh[0].said) == 1
     finally:
         os.waitpid(sleeps, 0)
     until(lambda: not Path(f"/proc/{sleeps}").exists())
@@ -556,17 +554,12 @@ def _state(pid: int) -> str:
 
 @pytest.mark.medium
 def test_a_signal_reaches_the_group_of_a_rank(fresh: tuple[Node, Path]):
-    node, work = fresh
-    (work / "s.py").write_text(
+    script = (
         "import signal, subprocess\n"
         "signal.signal(signal.SIGTERM, lambda *_: print('told', flush=True) or exit(5))\n"
         "child = subprocess.Popen(['sleep', '1000'])\nprint('up', flush=True)\nchild.wait()"
     )
-    path = {"PYTHONPATH": str(work.parent / "lib")}
-    ranks, running = node.open("python s.py", work, **path), Running()
-    process = Process("rank 0", work.with_suffix(".log"), 0)
-    with contextlib.closing(ranks):
-        ranks.start(running, process, "python s.py", work, node.whole(work, **path))
+    with going(fresh, script) as (running, process):
         until(lambda: process.log.read_text() == "up\n")
         running.send(signal.SIGTERM)
         output, ended = _finish(running, process)
