@@ -113,7 +113,8 @@ def _talkers(home: Home, given: argparse.Namespace, wrong: list[str]) -> dict[st
     words = ("-m", r"loss=loss (\d+)", "--metric-rank", "all", "--", "python", "talk.py")
     ranks = ("-p", str(given.talkers), "-d", "none")
     job = home.told("run", "--detach", "--json", *ranks, *words, str(given.talked))["name"]
-    while home.told("job", "show", job, "--json")["status"] != "Running":
+    # Starting so many ranks takes longer than a short talk.
+    while not home.told("job", "metrics", job, "--json"):
         time.sleep(0.2)
     server = json.loads((home.folder / "server.json").read_text())["pid"]
     before, began = procs.cpu_seconds(server), time.monotonic()

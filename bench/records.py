@@ -293,9 +293,9 @@ def _idle(home: Home, when: str) -> dict[str, float]:
     """CPU and memory of the server while nobody asks."""
     pid = home.told("server", "status", "--json")["pid"]
     time.sleep(3.0)
-    began, spent = time.monotonic(), procs.cpu_seconds(pid)
+    began, spent = time.monotonic(), procs.running_seconds(pid)
     time.sleep(_WATCHED)
-    share = (procs.cpu_seconds(pid) - spent) / (time.monotonic() - began)
+    share = (procs.running_seconds(pid) - spent) / (time.monotonic() - began)
     return {
         f"server, {when}: % of a core": 100 * share,
         f"server, {when}: MB": procs.resident_mb(pid),
