@@ -288,6 +288,36 @@ def test_a_restarted_server_has_the_files_for_the_next_launch(tmp_path: Path):
 
 
 @pytest.mark.slow
+def test_what_a_node_has_made_waits_for_a_server_that_is_away(tmp_path: Path):
+    """Without a server, an agent with nothing to send leaves after ``patience``."""
+    if not can_hide():
+        pytest.skip("this user may not have mount namespaces")
+    engine, over = Target(Home(tmp_path), None), tmp_path / "over"
+    kind = OWN._replace(make=lambda home, options: engine)
+    until_over = f"while [ ! -e '{over}' ]; do sleep 0.05; done"
+    with served(tmp_path / "home", kind, patience=0.5) as server:
+        submit(server, f"{until_over}; echo made | tee outputs/late", 1)
+        nodes = Nodes(server, tmp_path / "nodes", "j")
+        nodes.start(0)
+        until(lambda: job_of(server)["status"] == "Running")
+        port = int(server.url.rpartition(":")[2])
+    try:
+        over.touch()
+        with pytest.raises(subprocess.TimeoutExpired):
+            nodes.end(4)
+        with served(tmp_path / "home", kind, port, patience=0.5) as server:
+            assert nodes.end() == [0]
+            until(lambda: job_of(server)["ended_at"])
+            assert job_of(server)["status"] == "Completed"
+            record = server.home.jobs / "j"
+            assert (record / "artifacts/outputs/late").read_text() == "made\n"
+            log = record / "attempts/1/user_logs/std_log.txt"
+            assert log.read_text() == "made\n"
+    finally:
+        nodes.kill()
+
+
+@pytest.mark.slow
 def test_a_job_that_continues_another_finds_its_files(server: Served, tmp_path: Path):
     if not can_hide():
         pytest.skip("this user may not have mount namespaces")

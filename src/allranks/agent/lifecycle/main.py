@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from allranks.agent.environments.job_environment import Prepared
     from allranks.agent.environments.node_container import NodeContainer
     from allranks.agent.launch.warm_ranks import WarmRanks
+    from allranks.plan.data.addresses import Account
 
 Order = dict[str, Any]
 
@@ -153,10 +154,12 @@ class Agent:
                 if each is not None:
                     each.close()
         self._say(Kind.DRAINED)
-        is_last = done and self._task.nodes == 1  # BYE travels with it
-        if not is_last and not self._link.flush(self._patience):
+        if done and self._task.nodes == 1:
+            return True  # BYE travels with it
+        if not self._link.flush(self._patience):
             raise Leave
-        return is_last
+        self._patience = self._clocks.patience
+        return False
 
     def _data(self, folder: Path) -> Transfers | None:
         """The transfers of the job's data, if any of it is in datastores."""
@@ -164,10 +167,11 @@ class Agent:
             return None
         from allranks.agent.data.transfers import Transfers  # lazy: many jobs have none
 
-        accounts = partial(self._link.account, patience=self._patience)
-        return Transfers(
-            self._task, self._where.node, folder, accounts, self._or_stop, self._in.doing
-        )
+        place = self._task, self._where.node, folder
+        return Transfers(*place, self._account, self._or_stop, self._in.doing)
+
+    def _account(self, datastore: str) -> Account:
+        return self._link.account(datastore, self._patience)
 
     def _data_paths(self, data: Transfers) -> dict[str, str]:
         """Provide inputs and outputs in datastores. Return their local paths by key."""
@@ -237,9 +241,7 @@ class Agent:
             order = self._order()
             if order["do"] == "stop" and heeds(order):
                 raise Stopped(Reason(order["why"]))
-            self._inbox.wait(min(1.0, max(0.0, until - time.monotonic())), fds)
-            if self._link.silent_for() > self._patience:
-                raise Leave
+            self._wait_a_while(min(1.0, max(0.0, until - time.monotonic())), fds)
 
     def _fetch_code(self, folder: Path) -> Path | None:
         shutil.rmtree(folder, ignore_errors=True)
@@ -252,11 +254,9 @@ class Agent:
 
     def _wait_for_go(self) -> Order:
         """Wait at the gate for the `go` or `stop` of this attempt."""
-        while True:
-            order = self._order()
-            if order["do"] in ("go", "stop"):
-                return order
+        while (order := self._order())["do"] not in ("go", "stop"):
             self._wait_a_while()
+        return order
 
     def _next_attempt(self) -> int:
         while True:
@@ -268,8 +268,8 @@ class Agent:
                 return int(order["attempt"])
             self._wait_a_while()
 
-    def _wait_a_while(self, seconds: float = 1.0) -> None:
-        self._inbox.wait(seconds)
+    def _wait_a_while(self, seconds: float = 1.0, fds: Sequence[int] = ()) -> None:
+        self._inbox.wait(seconds, fds)
         if self._link.silent_for() > self._patience:
             raise Leave
 
@@ -326,6 +326,8 @@ class Agent:
             limit = MemoryLimit(self._where.memory, attempt.exceed)
         attempt.run(partial(reports.begin, roots=attempt.pids, limit=limit))
         reports.over()
+        if self._task.sends_files:
+            self._patience = own_disk.PATIENCE
         if trouble := collect(self._task, self._where.node, work):
             self._say(Kind.NOTE, message=trouble)
         done = attempt.reason is Reason.DONE

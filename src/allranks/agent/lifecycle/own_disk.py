@@ -19,6 +19,9 @@ from allranks.plan.data.state_manifest import own
 from allranks.plan.plan import InputTask, Task
 from allranks.statuses import Reason
 
+# How long a node that has run waits for a server that is away, such as a laptop that is closed
+# overnight, in seconds: with the node all that it has not sent is gone.
+PATIENCE = 24 * 3600.0
 # Seconds for an answer.
 _TIMEOUT = 30.0
 
