@@ -145,6 +145,7 @@ class Agent:
             self._say(Kind.READY, **place._asdict())
             order = self._wait_for_go()
             if order["do"] == "go":
+                self._patience = own_disk.patience(self._task, self._patience)
                 done = self._run_ranks(work, folder, held, order, room, data, warm)
             else:
                 self._ended(Reason(order["why"]), "")
@@ -326,8 +327,6 @@ class Agent:
             limit = MemoryLimit(self._where.memory, attempt.exceed)
         attempt.run(partial(reports.begin, roots=attempt.pids, limit=limit))
         reports.over()
-        if self._task.sends_files:
-            self._patience = own_disk.PATIENCE
         if trouble := collect(self._task, self._where.node, work):
             self._say(Kind.NOTE, message=trouble)
         done = attempt.reason is Reason.DONE

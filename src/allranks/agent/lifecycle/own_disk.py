@@ -20,10 +20,16 @@ from allranks.plan.plan import InputTask, Task
 from allranks.statuses import Reason
 
 # How long a node that has run waits for a server that is away, such as a laptop that is closed
-# overnight, in seconds: with the node all that it has not sent is gone.
-PATIENCE = 24 * 3600.0
+# overnight, in seconds.
+_KEEPS = 24 * 3600.0
 # Seconds for an answer.
 _TIMEOUT = 30.0
+
+
+def patience(task: Task, usual: float) -> float:
+    """How long a node whose ranks have started waits for the server: what it has not sent is gone
+    with its own disk, and stays on a shared one."""
+    return _KEEPS if task.sends_files else usual
 
 
 def on_node(task: Task, where: AgentIdentity) -> Task:
