@@ -36,6 +36,43 @@ def there(
         yield made
 
 
+RESTRICTED = """
+spec:
+  template:
+    spec:
+      securityContext: {runAsNonRoot: true, runAsUser: 1000, seccompProfile: {type: RuntimeDefault}}
+      containers:
+      - name: node
+        securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
+"""
+
+
+def test_a_namespace_with_the_restricted_pod_security(
+    kubernetes: Kubernetes, namespace: str, allranks: Allranks, home: Path, code: Path
+):
+    """Its users are numbers without a home folder."""
+    label = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
+    kubernetes.patch(f"api/v1/namespaces/{namespace}", label)
+    (code / "train.py").write_text(
+        "import os, pathlib\n"
+        "rank = os.environ['RANK']\n"
+        "pathlib.Path('outputs', f'o{rank}').write_text(rank)\n"
+        "pathlib.Path.home().joinpath('.cache').mkdir()\n"
+        "print(os.getuid())\n"
+    )
+    words = ("run", "-c", "there", "-n", 2, "--name")
+    with compute(kubernetes, namespace, allranks, home) as there:
+        assert there(*words, "refused", "--detach", "--", "python3", "train.py").returncode == 0
+        until(lambda: "pods are refused: violates PodSecurity" in str(shown(there, "refused")), 60)
+        assert there("job", "cancel", "refused").returncode == 0
+        done = there("compute", "update", "there", "--patch", RESTRICTED)
+        assert done.returncode == 0, done.stderr
+        done = there(*words, "runs", "--", "python3", "train.py", timeout=120)
+        assert done.stdout == "1000\n" * 2, done.stderr
+    outputs = home / "jobs" / "runs" / "artifacts" / "outputs"
+    assert {each.name for each in outputs.iterdir()} == {"o0", "o1"}
+
+
 @pytest.mark.end_to_end
 def test_files_of_all_pods_are_in_the_record(there: Allranks, home: Path, code: Path):
     (code / "train.py").write_text(

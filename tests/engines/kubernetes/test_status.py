@@ -158,6 +158,16 @@ def test_pods_that_are_not_created_are_explained_by_an_event():
     assert status(JOB, [], event=quota) == GangStatus(GangState.QUEUED, f"Kubernetes: {quota}")
 
 
+def test_the_reason_stays_the_same_while_pods_are_refused_again_and_again():
+    why = 'violates PodSecurity "restricted:latest": runAsNonRoot != true'
+    tries = (
+        f'Error creating: pods "j-0-{each}" is forbidden: {why}' for each in ("58txx", "w7r4x")
+    )
+    assert {status(JOB, [], event=each).why for each in tries} == {
+        f"Kubernetes: pods are refused: {why}"
+    }
+
+
 # ------------------------------------------------------------ what is read of an object
 
 

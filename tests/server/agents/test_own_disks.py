@@ -210,6 +210,20 @@ def test_a_failed_and_a_canceled_attempt_leave_their_files(server: Served, nodes
     assert (record / "attempts/1/work/of-1").read_text() == "1\n"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("home", ["/nonexistent", ""])
+def test_a_user_without_a_home_gets_a_folder(
+    server: Served, nodes: Nodes, home: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("HOME", home) if home else monkeypatch.delenv("HOME")
+    submit(server, 'mkdir "$HOME/.cache" && echo "$HOME"', 1)
+    nodes.start(0)
+    assert nodes.end() == [0]
+    until(lambda: job_of(server)["ended_at"])
+    log = server.home.jobs / "j" / "attempts/1/user_logs/std_log.txt"
+    assert log.read_text() == f"{nodes.folder(0)}/home\n"
+
+
 @pytest.mark.medium
 def test_a_wrong_token_or_bundle_starts_nothing(server: Served, nodes: Nodes):
     submit(server, "true", 1)

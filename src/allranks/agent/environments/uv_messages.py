@@ -34,6 +34,11 @@ _NO_NETWORK = r"dns error|tcp connect|Connection refused|timed out|Failed to fet
 _DISK_FULL = r"No space left"
 _HINTS = (
     (
+        r"[Dd]istribution not found at: file:",
+        "the node has no such file: requirements that name files of the machine that submits need "
+        "a disk that it shares with the nodes; else put the wheel in an index",
+    ),
+    (
         _NO_NETWORK,
         "the node cannot reach the package index of its pip.conf (PyPI by default); "
         "to install from a folder of wheels, use --no-index and --find-links DIR",
@@ -43,7 +48,7 @@ _HINTS = (
         "put credentials for the index into pip.conf or ~/.netrc on the node",
     ),
     (_DISK_FULL, "free space on the disk of ALLRANKS_HOME, or of uv's cache"),
-    (r"Permission denied", "make `environments` in ALLRANKS_HOME writable on the node"),
+    (r"Permission denied", "make that path writable for the user that the job has on the node"),
     (r"incompatible|unsatisfiable", "relax one of these version requirements"),
 )
 

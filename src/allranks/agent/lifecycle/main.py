@@ -84,7 +84,8 @@ class Agent:
             return 1 if self._link.trouble else 0
         task = own_disk.on_node(Task.load(answer["task"]), self._where)
         # Modules and prologue change paths of the node, which do not exist in an image.
-        self._task = task if task.container else task._replace(base=with_site(task.base))
+        task = task if task.container else task._replace(base=with_site(task.base))
+        self._task = own_disk.with_home(task, self._where)
         self._original_task = self._task
         self._clocks = Clocks(**answer["clocks"])
         self._mlflow = answer.get("mlflow")

@@ -61,6 +61,16 @@ def on_node(task: Task, where: AgentIdentity) -> Task:
     )
 
 
+def with_home(task: Task, where: AgentIdentity) -> Task:
+    """The task with a home folder that may be written. An image's user may have none, as one that
+    is only a number; uv and frameworks keep their caches there."""
+    if not task.sends_files or os.access(task.base.get("HOME", ""), os.W_OK | os.X_OK):
+        return task
+    home = where.folder / "home"
+    home.mkdir(mode=0o700, exist_ok=True)
+    return task._replace(base={**task.base, "HOME": str(home)})
+
+
 def _uv(where: AgentIdentity) -> Path:
     return where.folder / "uv"
 

@@ -49,6 +49,8 @@ _MEANINGS = (
         "the image has no such Python for the agent: set `python`, or bring one by `agent_image`",
     ),
 )
+# How the Job controller begins to say that a pod may not be.
+_REFUSED = re.compile(r'^Error creating: pods "[^"]+" is forbidden: ')
 _DEADLINE = "DeadlineExceeded"
 # What no waiting mends: the image or the pod's configuration has to be changed.
 _WAITS = {
@@ -107,7 +109,8 @@ def _waiting(job: JobView, living: Sequence[PodView], event: str) -> GangStatus:
     if len(living) < job.nodes or missing:
         message = next((pod.unscheduled for pod in missing if pod.unscheduled), "")
         if len(living) < job.nodes:
-            message = event or message
+            # Without the name, which is a new one each time the controller tries.
+            message = _REFUSED.sub("pods are refused: ", event) or message
         elif event:
             message = f"{message.rstrip('.')}; the autoscaler: {event}" if message else event
         return GangStatus(GangState.QUEUED, message and _say(message))
