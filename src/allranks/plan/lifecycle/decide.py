@@ -166,12 +166,12 @@ def decide(job: Job, rules: Rules, clock: Clock) -> Step | None:
         return _close("finish", Reason.CANCELED)
     cause = failure(job)
     if cause is not None:
-        return _after(job, rules, cause, clock.now)
+        return _after(job, rules, cause, clock)
     started = clock.now if job.started_at is None else job.started_at
     if rules.timeout is not None and clock.now >= started + rules.timeout:
         return _close("finish", Reason.TIME_LIMIT)
     if clock.hung is not None and job.status is JobStatus.RUNNING:
-        step = _after(job, rules, clock.hung, clock.now)
+        step = _after(job, rules, clock.hung, clock)
         return step._replace(data={**step.data, "hung": clock.hung._asdict()})
     if job.status is JobStatus.NOT_STARTED:
         return Step(Kind.SUBMITTED, "submit") if clock.now >= job.not_before else None
@@ -202,14 +202,28 @@ def _newly_lost(job: Job, clock: Clock) -> Step | None:
     return None
 
 
-def _after(job: Job, rules: Rules, cause: Failure, now: float) -> Step:
+def _after(job: Job, rules: Rules, cause: Failure, clock: Clock) -> Step:
     """The step after a failure: restart on the same nodes, on new ones, or finish."""
-    if not _may_restart(job, rules, cause, now):
+    if _found_no_server(job, clock):
+        return _close("resubmit", cause.reason)
+    if not _may_restart(job, rules, cause, clock.now):
         return _close("finish", cause.reason)
     budget = VERDICTS[cause.reason].retry
     assert budget is not None
-    stays = retry.stays(spent(job, now), budget)
+    stays = retry.stays(spent(job, clock.now), budget)
     return _close("regroup" if stays else "relaunch", cause.reason)
+
+
+def _found_no_server(job: Job, clock: Clock) -> bool:
+    """Whether the gang got its nodes and failed while the server was away, for example on a laptop
+    that slept: then no agent had a server to connect to, and nothing of the job has run."""
+    return (
+        job.gang is GangState.GONE
+        and job.gone is Reason.SETUP_FAILED
+        and job.submitted_at is not None
+        and job.submitted_at < clock.since
+        and all(node.state is NodeState.ABSENT for node in job.nodes)
+    )
 
 
 def _may_restart(job: Job, rules: Rules, cause: Failure, now: float) -> bool:
@@ -228,7 +242,7 @@ def spent(job: Job, now: float) -> Spent:
 
 def back_off(job: Job) -> float:
     """Seconds before the next attempt."""
-    if job.then is None or job.closing_at is None:
+    if job.then is None or job.closing_at is None or job.then.purpose == "resubmit":
         return 0.0
     budget = VERDICTS[job.then.reason].retry
     return 0.0 if budget is None else retry.wait(spent(job, job.closing_at), budget)
@@ -251,7 +265,7 @@ def _finalize(job: Job, rules: Rules, clock: Clock) -> Step | None:
         cause = failure(job)
         if then.purpose == "relaunch" and cause and not _may_restart(job, rules, cause, clock.now):
             return _close("finish", cause.reason)
-        return Step(Kind.RELAUNCHED if then.purpose == "relaunch" else Kind.FINISHED)
+        return Step(Kind.FINISHED if then.purpose == "finish" else Kind.RELAUNCHED)
     # A canceled job does not wait for a node that drains for ever, for example on a full disk.
     patient = job.gang is not GangState.GONE and not (job.canceled and overdue)
     if patient and any(_worth_waiting(n, overdue) for n in job.nodes):

@@ -196,14 +196,17 @@ def _stopping(job: Job, event: Event) -> Job:
 
 
 def _next_attempt(job: Job, at: float) -> dict[str, Any]:
-    """The fields that a new attempt resets, with one more restart spent."""
+    """The fields that a new attempt resets, with one more restart spent; a gang that is submitted
+    again makes none."""
     assert job.then is not None
-    key = VERDICTS[job.then.reason].retry
-    assert key is not None
+    counted: dict[str, Any] = {}
+    if job.then.purpose != "resubmit":
+        key = VERDICTS[job.then.reason].retry
+        assert key is not None
+        counted = {"attempt": job.attempt + 1, "spent": spent(job, at).after(key)}
+        counted["previous"] = job.then.reason
     return {
-        "attempt": job.attempt + 1,
-        "spent": spent(job, at).after(key),
-        "previous": job.then.reason,
+        **counted,
         "went_at": None,
         "then": None,
         "closing_at": None,
