@@ -1,5 +1,6 @@
 """A PostgreSQL of the tests' own, from Debian's package: a cluster in a new folder, reached by a
-Unix socket in it and by nothing else, which can be killed and started again."""
+Unix socket in it, and by an address of this machine if a test says so. It can be killed and started
+again."""
 
 import contextlib
 import os
@@ -17,7 +18,7 @@ import psycopg
 
 from tests.support import until
 
-_QUICK = ("fsync=off", "shared_buffers=16MB", "max_connections=120", "listen_addresses=")
+_QUICK = ("fsync=off", "shared_buffers=16MB", "max_connections=120")
 # Nothing in it names a test's home: whose processes are left is told by that.
 _CLEAN = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
 
@@ -31,17 +32,21 @@ def programs() -> Path | None:
 class Cluster:
     """``start``, ``kill``; ``database`` makes a new one and says its URL."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self._data = folder, folder / "data"
+    def __init__(self, folder: Path, address: str = "") -> None:
+        self.folder, self._data, self._address = folder, folder / "data", address
         self._process: subprocess.Popen[bytes] | None = None
         # It refuses to run as root.
         self._who = {"user": "postgres", "group": "postgres"} if os.geteuid() == 0 else {}
         if self._who:
             os.chown(folder, pwd.getpwnam("postgres").pw_uid, -1)
         self._run("initdb", "-A", "trust", "-U", "tester", "-N", "-D", self._data)
+        if address:
+            with (self._data / "pg_hba.conf").open("a") as rules:
+                rules.write("host all all samenet trust\n")
 
     def start(self) -> None:
-        settings = [word for each in _QUICK for word in ("-c", each)]
+        listens = f"listen_addresses={self._address}"
+        settings = [word for each in (*_QUICK, listens) for word in ("-c", each)]
         words = ["postgres", "-D", self._data, "-k", self.folder, *settings]
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -71,7 +76,7 @@ class Cluster:
         return self.url(name)
 
     def url(self, name: str) -> str:
-        return f"postgresql://tester:pass-word@/{name}?host={self.folder}"
+        return f"postgresql://tester:pass-word@/{name}?host={self._address or self.folder}"
 
     def _answers(self) -> bool:
         assert self._process is not None
@@ -93,10 +98,10 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def cluster() -> Iterator[Cluster]:
+def cluster(address: str = "") -> Iterator[Cluster]:
     """One that runs, and is gone afterwards. A socket's path is short: not in a test's folder."""
     folder = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))
-    made = Cluster(folder)
+    made = Cluster(folder, address)
     try:
         made.start()
         yield made

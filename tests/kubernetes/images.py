@@ -67,11 +67,11 @@ def write_without_python(goal: Path, name: str) -> None:
 
 
 def write_server(goal: Path) -> None:
-    """Allranks with all that its server imports, as `pip install 'allranks[kubernetes]'` would."""
+    """Allranks with all that its server imports, of the extras kubernetes and postgres."""
     layer, packages = goal.with_suffix(".layer"), "opt/packages"
     image.write(layer)
     with tarfile.open(layer, "a") as tar:
-        for package in _needed("allranks[kubernetes]"):
+        for package in _needed("allranks[kubernetes,postgres]"):
             for file in package.files or ():
                 path = Path(str(package.locate_file(file)))
                 if ".." not in file.parts and file.suffix != ".pyc" and path.is_file():

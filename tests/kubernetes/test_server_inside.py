@@ -38,9 +38,31 @@ def kubectl(kubernetes: Kubernetes, namespace: str) -> Kubectl:
     return run
 
 
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(
+    request: pytest.FixtureRequest, kubernetes: Kubernetes, kubectl: Kubectl
+) -> Iterator[tuple[str, ...]]:
+    """What `compute render` is told about where the server's database is."""
+    if request.param == "sqlite":
+        yield ()
+        return
+    postgres = pytest.importorskip("tests.postgres")
+    if postgres.programs() is None:
+        pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
+    with postgres.cluster(kubernetes.machine) as cluster:
+        url = f"--from-literal=url={cluster.database()}"
+        kubectl("create", "secret", "generic", "the-database", url)
+        yield "--database", "the-database"
+
+
 @pytest.fixture
 def server(
-    kubernetes: Kubernetes, namespace: str, allranks: Allranks, kubectl: Kubectl, tmp_path: Path
+    kubernetes: Kubernetes,
+    namespace: str,
+    allranks: Allranks,
+    kubectl: Kubectl,
+    database: tuple[str, ...],
+    tmp_path: Path,
 ) -> Iterator[Path]:
     """The folder of its volume. It runs and is ready."""
     archive, volume = tmp_path / "server.tar", tmp_path / "volume"
@@ -49,7 +71,7 @@ def server(
     archive.unlink()
     volume.mkdir()
     words = ("--server", "--namespace", namespace, "--image", images.SERVER, "--storage", "1Gi")
-    words += ("--access-mode", "ReadWriteMany")
+    words += ("--access-mode", "ReadWriteMany", *database)
     objects = [*yaml.safe_load_all(allranks("compute", "render", "kubernetes", *words).stdout)]
     # What a storage class would make: the same folder on each node.
     spec = {
@@ -86,8 +108,14 @@ def forwarded(kubernetes: Kubernetes, namespace: str) -> Iterator[str]:
 
 
 def test_a_job_from_outside_outlives_the_servers_pod(
-    server: Path, kubernetes: Kubernetes, namespace: str, kubectl: Kubectl, allranks: Allranks
+    server: Path,
+    database: tuple[str, ...],
+    kubernetes: Kubernetes,
+    namespace: str,
+    kubectl: Kubectl,
+    allranks: Allranks,
 ):
+    assert bool(database) != bool([*server.rglob("allranks.db")])
     inside = ("exec", "deployment/allranks", "--", "allranks", "server")
     env = {
         "ALLRANKS_TOKEN": kubectl(*inside, "token", "create", "ann", "--role", "admin").strip(),
