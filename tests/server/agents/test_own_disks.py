@@ -644,12 +644,50 @@ def test_a_link_to_a_large_folder_elsewhere_is_not_walked(tmp_path: Path):
     assert ([each[0] for each in listed["files"]], listed["left_out"]) == (["a"], 1)
 
 
-def test_an_output_in_the_servers_own_store_is_refused_at_once(server: Served):
+@pytest.mark.parametrize(
+    "path", ["azureml://datastores/default/paths/", "{home}/engines", "{home}"]
+)
+def test_an_output_elsewhere_in_the_home_is_refused_at_once(server: Served, path: str):
     spec = {"name": "j", "command": "true ${{outputs.o}}", "environment": "current"}
-    spec["outputs"] = {"o": {"path": "azureml://datastores/default/paths/x"}}  # type: ignore[assignment]
+    spec["outputs"] = {"o": {"path": path.format(home=server.home.root)}}  # type: ignore[assignment]
     told = server.people.post("/api/v1/jobs", json={"spec": spec, "in_place": "/"})
     assert told.status_code == 422
     assert "do not share the server's disk" in told.text
+
+
+@pytest.mark.slow
+def test_outputs_go_to_their_paths_in_the_servers_own_store(server: Served, nodes: Nodes):
+    command = (
+        "n=$ALLRANKS_NODE_RANK; mkdir ${{outputs.o}}/deep; echo $n > ${{outputs.o}}/deep/$n; "
+        "ln -s $n ${{outputs.o}}/deep/inside-$n; ln -s ../../../token ${{outputs.o}}/outside-$n; "
+        "echo $n > ${{outputs.m}}; echo recorded > ${{outputs.r}}/$n"
+    )
+    paths = "azureml://datastores/default/paths"
+    larger = server.home.root.with_name("larger disk")
+    larger.mkdir()
+    server.home.data.symlink_to(larger)
+    outputs = {
+        "o": {"path": f"{paths}/runs/${{{{name}}}}"},
+        "m": {"path": f"{paths}/models/m.pt", "type": "uri_file"},
+        "r": {},
+    }
+    submit(server, command, outputs=outputs, distribution={"type": "pytorch"})
+    for node in range(2):
+        nodes.start(node)
+    assert nodes.end() == [0, 0]
+    until(lambda: job_of(server)["ended_at"])
+    assert job_of(server)["error"] is None
+    assert job_of(server)["status"] == "Completed"
+    made = server.home.data / "runs" / "j"
+    assert job_of(server)["outputs"]["o"] == str(made)
+    for node in range(2):
+        assert (made / "deep" / f"{node}").read_text() == f"{node}\n"
+        assert os.readlink(made / "deep" / f"inside-{node}") == f"{node}"
+        assert not (made / f"outside-{node}").is_symlink()
+        recorded = server.home.jobs / "j" / "named-outputs"
+        assert (recorded / "r" / f"{node}").read_text() == "recorded\n"
+        assert not (recorded / "o").exists()
+    assert (server.home.data / "models" / "m.pt").read_text() in ("0\n", "1\n")
 
 
 def test_nodes_that_share_the_disk_have_no_use_of_these_routes(tmp_path: Path):

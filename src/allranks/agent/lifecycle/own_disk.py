@@ -16,6 +16,7 @@ from allranks.agent.transport.identity import AgentIdentity
 from allranks.agent.transport.link import ServerAddress
 from allranks.errors import NotFound, Unreachable
 from allranks.plan.data.state_manifest import own
+from allranks.plan.job import output_places
 from allranks.plan.plan import InputTask, Task
 from allranks.statuses import Reason
 
@@ -39,12 +40,9 @@ def on_node(task: Task, where: AgentIdentity) -> Task:
         task = task._replace(uv=str(_uv(where)))
     if not task.sends_files:
         return task
-    beneath, record = f"{task.record}/", str(job_files(where).root / own(where.node))
+    record = str(job_files(where).root / own(where.node))
     outputs = tuple(
-        each._replace(path=posixpath.join(record, each.path.removeprefix(beneath)))
-        if each.path.startswith(beneath)
-        else each
-        for each in task.outputs
+        each._replace(path=output_places.on_node(task, each, record)) for each in task.outputs
     )
     inputs = tuple(
         each._replace(source=str(_input(where, each)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,7 @@ def places(
                 if key.startswith("outputs."):
                     _require_writable(located[key], path)
                     if own_disks:
-                        _require_elsewhere(located[key], path, home)
+                        _require_outside(located[key], path, home)
             else:
                 located[key] = _place(of, home, find)
         except SpecError as error:
@@ -82,13 +83,14 @@ def _require_writable(place: Located, path: str) -> None:
         raise SpecError(Problem(f"{path!r} is a web site, which accepts no uploads", hint=hint))
 
 
-def _require_elsewhere(place: Located, path: str, home: Home) -> None:
-    """Raise SpecError for an output that nodes with disks of their own cannot write."""
-    if place.path and Path(place.path).is_relative_to(home.root):
-        hint = (
-            "leave `path` out, and the output goes to the job's record; or use a datastore in an "
-        )
-        hint += "object store; or a compute whose nodes share the disk"
+def _require_outside(place: Located, path: str, home: Home) -> None:
+    """Raise SpecError for an output that nodes with disks of their own cannot bring: in the home,
+    but not in its store."""
+    folder = Path(os.path.normpath(place.path)) if place.path else None
+    if folder is None or home.data in folder.parents:
+        return
+    if folder.is_relative_to(home.root):
+        hint = "leave `path` out, and the output goes to the job's record; or use a datastore"
         message = f"the nodes cannot write to {path!r}, because they do not share the server's disk"
         raise SpecError(Problem(message, hint=hint))
 

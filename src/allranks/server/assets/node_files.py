@@ -25,6 +25,7 @@ from allranks.errors import Conflict, MissingCode, NotFound, UsageError
 from allranks.plan.data import state_manifest
 from allranks.plan.data.node_files import may_write
 from allranks.plan.data.state_manifest import Entries, Entry, own, stays_inside
+from allranks.plan.job.output_places import on_server
 from allranks.plan.plan import Task
 from allranks.server.assets.state_folders import put_of, require_live
 from allranks.settings import Home
@@ -123,11 +124,19 @@ class NodeFiles:
 
     def _place(self, row: JobRow, state: State, put: Put, was: Entry | None) -> bool:
         """Do a change in the record; False if that is not possible."""
-        path, record, make = _within(put.path), self._jobs / row.name, put.entry is not None
+        make = put.entry is not None
+        root, path = on_server(row.plan.task, _within(put.path))
+        folder = Path(root).resolve()  # the store may be a link to a larger disk
+        if put.entry is not None and put.entry.what == "link" and root != row.plan.task.record:
+            # Within its output: in the store, those of others are beside it.
+            within = _within(put.path).partition("/")[2]
+            if not stays_inside(within, put.entry.target):
+                log.warning("%s: the link %s leaves its output", row.name, put.path)
+                return False
         try:
             if make:
-                record.mkdir(exist_ok=True, mode=0o700)
-            above, name = open_parent(record, path, make)
+                folder.mkdir(exist_ok=True, mode=0o700)
+            above, name = open_parent(folder, path, make)
             try:
                 if put.entry is None or (was is not None and was.what != put.entry.what):
                     _remove(above, name, was, state)
