@@ -9,14 +9,21 @@ from __future__ import annotations
 import time
 
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-_began = time.time() - time.clock_gettime(_CLOCK)
+
+
+def uptime() -> float:
+    """Seconds since the machine's start, including sleep: unlike ``now``, never set anew."""
+    return time.clock_gettime(_CLOCK)
+
+
+_began = time.time() - uptime()
 
 
 def now() -> float:
-    return _began + time.clock_gettime(_CLOCK)
+    return _began + uptime()
 
 
 def begin_anew() -> None:
     """Take the machine's clock again. For moments when no job is waiting for a time."""
     global _began
-    _began = time.time() - time.clock_gettime(_CLOCK)
+    _began = time.time() - uptime()

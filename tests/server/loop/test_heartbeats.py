@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from allranks import clock
 from allranks.plan.plan import Gang, Plan, Rules, Task
 from allranks.server.loop.heartbeats import Heartbeats
 from allranks.store.database import open_database
@@ -53,3 +54,22 @@ def test_turns_that_take_long_do_not_count_in_full(row):
     heartbeats.record_all(row)
     asyncio.run(turns(heartbeats, LEASE * 1.4, LEASE * 0.45))
     assert heartbeats.silent(row) == frozenset()
+
+
+@pytest.mark.medium
+def test_after_a_sleep_of_the_machine_agents_have_time_to_call_again(
+    row, monkeypatch: pytest.MonkeyPatch
+):
+    """Sleep passes in the time since boot alone; its network comes back later than the machine."""
+    slept, real = [0.0], clock.uptime
+    monkeypatch.setattr(clock, "uptime", lambda: real() + slept[0])
+    heartbeats = Heartbeats(LEASE)
+    heartbeats.record_all(row)
+    asyncio.run(turns(heartbeats, LEASE * 0.5, 0.005))
+    slept[0] = 8 * 3600.0
+    assert heartbeats.silent(row) == frozenset()
+    asyncio.run(turns(heartbeats, LEASE * 2, 0.005, calls=True))
+    assert heartbeats.silent(row) == frozenset()
+    assert clock.now() - heartbeats.started_at() < LEASE * 3
+    asyncio.run(turns(heartbeats, LEASE * 2, 0.005, calls=True))
+    assert heartbeats.silent(row) == {1}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import time
 from typing import NamedTuple
 
 from allranks import clock
@@ -34,30 +33,31 @@ class Heartbeats:
         self.name = secrets.token_hex(4)
         # In the time of leases, and in that of this machine.
         self._last_call: dict[_Agent, tuple[float, float]] = {}
-        self._started = time.monotonic()
+        self._started = clock.uptime()
         # The time of leases at the last turn of the event loop, and when that was: one value,
         # because other threads read both.
         self._turn = (0.0, self._started)
         self._all_called = 0.0
 
     def record(self, job: str, launch: int, node: int) -> None:
-        self._last_call[_Agent(job, launch, node)] = (self._time(), time.monotonic())
+        self._last_call[_Agent(job, launch, node)] = (self._time(), clock.uptime())
 
     def record_all(self, row: JobRow) -> None:
         """Renew the lease of all agents of a job, because they cannot call at the moment."""
         for node in range(len(row.record.nodes)):
             self.record(row.name, row.record.launch, node)
 
-    def reset(self) -> None:
-        """Start every lease anew, because no agent could call until now."""
-        self._started = time.monotonic()
-        self._all_called = self._turn[0]
-        self._turn = (self._all_called, self._started)
+    def reset(self, more: float = 0.0) -> None:
+        """Start every lease anew, because no agent could call until now. The first is longer by
+        ``more`` seconds."""
+        self._started = clock.uptime()
+        self._all_called = self._turn[0] + more
+        self._turn = (self._turn[0], self._started)
         self._last_call.clear()
 
     def silent(self, row: JobRow) -> frozenset[int]:
         """The nodes whose agent has not called for longer than a lease."""
-        if time.monotonic() - self._turn[1] > self._lease / 2:
+        if clock.uptime() - self._turn[1] > self._lease / 2:
             return frozenset()  # this process was paused, and `watch` has not noticed yet
         now, launch, never = self._time(), row.record.launch, (self._all_called, 0.0)
         return frozenset(
@@ -68,17 +68,17 @@ class Heartbeats:
 
     def started_at(self) -> float:
         """When this server began to listen, in the time of events."""
-        return clock.now() - (time.monotonic() - self._started)
+        return clock.now() - (clock.uptime() - self._started)
 
     def last_seen(self, row: JobRow, node: int) -> dict[str, float]:
         """``{"heard": …}``, when the node's agent last called, in the time of events; empty if
         never."""
         last = self._last_call.get(_Agent(row.name, row.record.launch, node))
-        return {} if last is None else {"heard": clock.now() - (time.monotonic() - last[1])}
+        return {} if last is None else {"heard": clock.now() - (clock.uptime() - last[1])}
 
     def have_called(self, row: JobRow, seconds: float) -> bool:
         """Whether all agents of a job have called within the last ``seconds``."""
-        name, launch, since = row.name, row.record.launch, time.monotonic() - seconds
+        name, launch, since = row.name, row.record.launch, clock.uptime() - seconds
         calls = (self._last_call.get(_Agent(name, launch, n)) for n in range(len(row.record.nodes)))
         return all(each is not None and each[1] > since for each in calls)
 
@@ -88,15 +88,15 @@ class Heartbeats:
 
     async def watch(self) -> None:
         """Let the time of leases pass; reset them whenever this process was paused (SIGSTOP,
-        swapping)."""
+        swapping, the machine's sleep). A laptop's network comes back some seconds after it."""
         while True:
             await asyncio.sleep(self._period)
-            paused = time.monotonic() - self._turn[1] > self._lease / 2
-            self._turn = (self._time(), time.monotonic())
+            paused = clock.uptime() - self._turn[1] > self._lease / 2
+            self._turn = (self._time(), clock.uptime())
             if paused:
-                self.reset()
+                self.reset(2 * self._lease)
 
     def _time(self) -> float:
         """The time of leases: of each turn of the event loop, at most two periods count."""
         passed, at = self._turn
-        return passed + min(time.monotonic() - at, 2 * self._period)
+        return passed + min(clock.uptime() - at, 2 * self._period)
