@@ -254,6 +254,54 @@ def test_a_script_of_the_shell_tells_its_name():
         assert cause(f"{shell} ./foo: Permission denied", code=126) is Cause.NOT_EXECUTABLE
 
 
+def fix(text: str, code: int = 1) -> str:
+    return explain(known(rank(0, text, code=code))).fix
+
+
+def test_a_line_in_one_quoted_word_is_no_program_to_install():
+    words = ("echo hi $RANK", "python src/train.py", "./run.sh --lr 1", "torchrun -m a.b")
+    for word in words:
+        for said in ("command not found", "No such file or directory"):
+            told = fix(f"/bin/bash: line 1: {word}: {said}\n", code=127)
+            assert told.startswith(f"`{word}` is one quoted word, and")
+            assert "leave out the quotes, or write `bash -c '…'`" in told
+    for path in ("train", "/opt/my tools/train"):
+        told = fix(f"/bin/bash: line 1: {path}: No such file or directory\n", code=127)
+        assert "install it, or give its full path" in told
+
+
+NO_VARIABLE = """\
+Traceback (most recent call last):
+  File "/x/attempt-1/work/train.py", line 2, in <module>
+    print(os.environ["{0}"])
+          ~~~~~~~~~~^^^^^^^^
+  File "{1}", line 679, in __getitem__
+{2}KeyError: '{0}'
+"""
+NO_RANK_IN_TORCH = """\
+Traceback (most recent call last):
+  File "/x/attempt-1/work/t.py", line 2, in <module>
+    d.init_process_group("gloo")
+  File "/v/lib/python3.11/site-packages/torch/distributed/rendezvous.py", line 254, in _env
+    raise _env_error(env_var)
+ValueError: Error initializing torch.distributed using env:// rendezvous: environment variable \
+RANK expected, but not set
+"""
+
+
+def test_a_variable_of_distributed_jobs_comes_with_its_distribution():
+    old = ("/usr/lib/python3.10/os.py", "    raise KeyError(key) from None\n")
+    for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+        for file, source in (("<frozen os>", ""), old):
+            assert fix(NO_VARIABLE.format(name, file, source)).startswith(
+                "`-d pytorch` (in a job file: `distribution: {type: pytorch}`) sets " + name
+            )
+    assert "sets RANK, also for one rank" in fix(NO_RANK_IN_TORCH)
+    assert "-d" not in fix(NO_VARIABLE.format("DATA", "<frozen os>", ""))
+    # A dictionary of the script's own.
+    assert "-d" not in fix(NO_VARIABLE.format("RANK", "/x/attempt-1/work/own.py", ""))
+
+
 def test_what_a_shell_or_tool_could_not_open():
     missing, code = Cause.FILE_MISSING, 127
     assert cause("bash: nope.sh: No such file or directory\n", code=code) is missing

@@ -148,8 +148,9 @@ def spec_of(options: argparse.Namespace) -> dict[str, Any]:
     if not any(words[:1]):
         hint = "allranks run -- python train.py"
         raise UsageError("no command to run", where="COMMAND", hint=hint)
-    if len(words) == 1 and " " in words[0] and not options.quiet:
-        show.talk("note: the command is one quoted word; write a shell line as `bash -c '…'`")
+    if len(words) == 1 and len(words[0].split()) > 1 and not options.quiet:
+        said = "one quoted word, so the name of one program; leave out the quotes, or write"
+        show.talk(f"note: the command is {said} `bash -c '…'`")
     passed = [name for name in options.env if "=" not in name]
     spec: dict[str, Any] = {
         "command": joined(words),

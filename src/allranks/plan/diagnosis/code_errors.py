@@ -8,6 +8,10 @@ from __future__ import annotations
 from allranks.plan.diagnosis.causes import Cause
 from allranks.plan.diagnosis.error_patterns import ErrorPattern
 
+_RANKS = "RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|MASTER_ADDR|MASTER_PORT"
+_NOT_PYTORCH = (
+    "`-d pytorch` (in a job file: `distribution: {{type: pytorch}}`) sets {0}, also for one rank"
+)
 CODE = (
     ErrorPattern(
         Cause.MODULE_MISSING,
@@ -86,6 +90,18 @@ CODE = (
         r"ModuleNotFoundError: No module named '([\w.]+)'",
         "`{0}` is not installed in the job's environment: add it to the environment (-e FILE), or "
         "install it there",
+    ),
+    ErrorPattern(
+        Cause.SCRIPT_EXCEPTION,
+        rf"KeyError: '({_RANKS})'$",
+        _NOT_PYTORCH,
+        file=r"(?:\bos\.py|<frozen os>)$",
+    ),
+    ErrorPattern(
+        Cause.SCRIPT_EXCEPTION,
+        rf"ValueError: Error initializing torch\.distributed using env:// rendezvous: "
+        rf"environment variable ({_RANKS}) expected, but not set",
+        _NOT_PYTORCH,
     ),
     ErrorPattern(
         Cause.CHECKPOINT_DAMAGED,

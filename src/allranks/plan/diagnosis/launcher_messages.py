@@ -72,6 +72,14 @@ MESSAGES = (
         "the node's system library has no {0}: the program was built on a newer system; install a "
         "build for this one",
     ),
+    # The path of a program may have blanks, too; it has slashes around them.
+    Message(
+        Cause.COMMAND_NOT_FOUND,
+        re.compile(_SHELL + r"([^\s/]+\s.+|\S+\s[^/]+): (?:command not found|No such file.*)$"),
+        (127,),
+        "`{0}` is one quoted word, and bash takes one word as the name of a program: leave out "
+        "the quotes, or write `bash -c '…'`",
+    ),
     Message(
         Cause.COMMAND_NOT_FOUND,
         re.compile(_SHELL + r"(.+): (?:command not found|No such file or directory|not found)$"),

@@ -234,7 +234,7 @@ def _from_chain(chain: Sequence[Raised], ending: Ending) -> Finding:
             return _from_child_signal(name, source, ending)
     for each in chain[chain.index(first) :]:
         cause, fix = match_exception(each)
-        if cause is not Cause.SCRIPT_EXCEPTION:
+        if fix or cause is not Cause.SCRIPT_EXCEPTION:
             return Finding(cause, fix, each.at, _user_line(each), each.name)
     return Finding(Cause.SCRIPT_EXCEPTION, "", last.at, _user_line(last), last.name)
 
