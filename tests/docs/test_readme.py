@@ -76,6 +76,16 @@ def test_command(project: Path, shared_home: Path, shared: Allranks, command: st
 
 @pytest.mark.slow
 @pytest.mark.end_to_end
+def test_the_named_output_is_downloaded(project: Path, home: Path) -> None:
+    (run_line,) = [line for line in commands() if " -o model " in line]
+    (download,) = [line for line in commands() if line.startswith("allranks job download")]
+    done = run(project, home, "bash", "-ec", f"{run_line}\n{download}")
+    assert done.returncode == 0, done.stderr
+    assert (project / "results/named-outputs/model/model.pt").read_text() == "weights"
+
+
+@pytest.mark.slow
+@pytest.mark.end_to_end
 def test_the_page_on_models(project: Path, home: Path) -> None:
     first = blocks("bash", (ROOT / "docs" / "how-to" / "models.md").read_text())[0]
     done = run(project, home, "bash", "-ec", first)

@@ -49,7 +49,7 @@ COMMANDS: dict[str, Command] = {
     "job logs": Command("job.logs:logs", "print the output of the ranks"),
     "job cancel": Command("job.job:cancel", "cancel a job"),
     "job wait": Command("job.job:wait", "wait for a job to end"),
-    "job download": Command("job.download:fetch", "download a job's outputs and logs"),
+    "job download": Command("job.download:fetch", "download the files of a job"),
     "job files": Command("job.files:files", "list the files of a job"),
     "job metrics": Command("job.metrics:metrics", "show the metrics of a job"),
     "job explain": Command("job.explain:explain", "explain why a job failed"),

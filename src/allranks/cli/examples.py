@@ -42,7 +42,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "job logs": ("- --rank 3 --tail 20", "calm_otter --attempt 1"),
     "job cancel": ("calm_otter", "- --force"),
     "job wait": ("-", "calm_otter --timeout 3600"),
-    "job download": ("- -p results", "calm_otter --path outputs/model.pt"),
+    "job download": ("- -p results", "- --all -p results", "calm_otter --path outputs/model.pt"),
     "job files": ("-", "calm_otter --json"),
     "job tensorboard": ("-", "calm_otter --port 6007"),
     "job metrics": ("- --name loss", "calm_otter wise_heron", "- --follow"),

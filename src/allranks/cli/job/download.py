@@ -29,10 +29,12 @@ def fetch_options(parser: argparse.ArgumentParser) -> None:
     which = parser.add_mutually_exclusive_group().add_argument
     only = "only this file or folder, as listed by `job files`, or a pattern with * (repeat)"
     which("--path", action="append", default=[], metavar="PATH", help=only)
-    which("--output-name", metavar="O", help="only this named output")
-    which(
-        "--all", action="store_true", help="artifacts, named outputs and the logs of all attempts"
+    which("--output-name", metavar="O", help="only this named output (-o NAME of `run`)")
+    everything = (
+        "also named outputs and earlier attempts; without it ./outputs, ./logs, the working "
+        "folder's new files and the last attempt's logs"
     )
+    which("--all", action="store_true", help=everything)
     add("-p", "--download-path", default=".", metavar="DIR", help="where to (.)")
 
 
