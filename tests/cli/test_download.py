@@ -130,6 +130,7 @@ def test_what_is_there_already_is_not_fetched_again(bed):
     (bed.got / "9").unlink()
     (bed.got / "10").write_text("spoilt")
     again = bed.told()
+    assert sorted(Path(path).name for path in again["replaced"]) == ["10", "7", "large"]
     fetched = {Path(each["path"]).name for each in again["files"] if each["fetched"]}
     assert fetched == {"7", "9", "10", "large"}
     assert (again["fetched"], again["there"], again["gone"]) == (4, files - 5, [])
@@ -141,6 +142,20 @@ def test_what_is_there_already_is_not_fetched_again(bed):
     last = bed.download()
     assert f"fetched 0 files, 0 bytes ({files - 1} were there already)" in last.stderr
     assert bed.download("--quiet").stderr == ""
+
+
+@slow
+def test_files_of_another_job_are_not_replaced_without_a_word(bed):
+    assert "replaced" not in bed.download().stderr
+    other = f"{bed.name}-other"
+    write = "for n in first 1 2 3 4; do echo other > outputs/$n; done"
+    assert bed.allranks("run", "-q", "--name", other, "--", "bash", "-c", write).returncode == 0
+    told = bed.allranks("job", "download", other, "-p", "got").stderr
+    assert "note: replaced a file that was different: got/artifacts/outputs/first; " in told
+    assert told.endswith(
+        "to keep the files of several jobs apart, name a folder for each: -p DIR\n"
+    )
+    assert bed.allranks("job", "download", other, "-p", "got", "-q").stderr == ""
 
 
 @slow

@@ -19,7 +19,7 @@ from allranks.plan.amounts import counted, size_text
 from allranks.sdk.connection import find_server
 from allranks.sdk.transfer.download import Fetched, download, download_model, download_state
 
-# The number of skipped links to name.
+# The number of files to name.
 _NAMED = 3
 
 
@@ -86,6 +86,8 @@ def _fetch(options: argparse.Namespace, download: Callable[..., Fetched]) -> int
     _print_names(fetched)
     if not options.quiet:
         show.talk(_sentence(options.name, fetched))
+        if fetched.replaced:
+            show.talk(_replaced(fetched.replaced))
         if fetched.links:
             show.talk(_left_out(fetched.links))
         if fetched.left_out:
@@ -107,11 +109,20 @@ def _sentence(name: str, fetched: Fetched) -> str:
     return f"fetched {counted(count, 'file')}, {size_text(fetched.received)}{rest}"
 
 
+def _replaced(files: Sequence[Path]) -> str:
+    many = "a file that was" if len(files) == 1 else f"{len(files)} files that were"
+    apart = "to keep the files of several jobs apart, name a folder for each: -p DIR"
+    return f"note: replaced {many} different: {_named(list(map(str, files)))}; {apart}"
+
+
 def _left_out(links: Sequence[str]) -> str:
-    named = ", ".join(map(show.one_line, links[:_NAMED]))
-    more = f" and {len(links) - _NAMED} more" if len(links) > _NAMED else ""
     many = "a symbolic link was" if len(links) == 1 else f"{len(links)} symbolic links were"
-    return f"note: {many} left out: {named}{more}"
+    return f"note: {many} left out: {_named(links)}"
+
+
+def _named(files: Sequence[str]) -> str:
+    more = f" and {len(files) - _NAMED} more" if len(files) > _NAMED else ""
+    return ", ".join(map(show.one_line, files[:_NAMED])) + more
 
 
 def _not_fetched(name: str, addresses: Sequence[str]) -> str:
@@ -134,6 +145,7 @@ def _as_json(fetched: Fetched) -> object:
         "gone": fetched.gone,
         "links": list(fetched.links),
         "left_out": list(fetched.left_out),
+        "replaced": list(map(str, fetched.replaced)),
         "bytes_received": fetched.received,
     }
 

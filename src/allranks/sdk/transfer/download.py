@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import deque
@@ -27,8 +28,8 @@ _BEAT, _END = 0.1, 2.0
 
 class Fetched(NamedTuple):
     """The content of the folder: all files, those that were already ``there``, the bytes
-    ``received``, files ``gone`` before their download, skipped symbolic ``links``, and paths of
-    other files ``left_out``."""
+    ``received``, files ``gone`` before their download, skipped symbolic ``links``, paths of other
+    files ``left_out``, and ``replaced`` files, whose old content differed."""
 
     files: list[tuple[Path, int]]
     there: set[Path]
@@ -36,6 +37,7 @@ class Fetched(NamedTuple):
     gone: list[str]
     links: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    replaced: tuple[Path, ...] = ()
 
 
 Unit = list[Wanted]
@@ -168,6 +170,7 @@ def _fetched(
 ) -> Fetched:
     there = [w for w in wanted if is_there(folder, w.goal, w.size, w.mtime_ns, w.sha256)]
     missing = sorted(set(wanted).difference(there))
+    differing = [each for each in missing if os.path.lexists(folder / each.goal)]
     tally, stop = Tally(), threading.Event()
     one_at_a_time = threading.Lock()
     before, whole = (sum(each.size for each in files) for files in (there, wanted))
@@ -192,6 +195,7 @@ def _fetched(
         there={folder / each.goal for each in there},
         received=tally.received,
         gone=sorted(gone),
+        replaced=tuple(folder / each.goal for each in differing if each.path not in gone),
     )
 
 
