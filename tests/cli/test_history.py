@@ -11,6 +11,8 @@ import sys
 
 import pytest
 
+from allranks.errors import UsageError
+from allranks.statuses import JobStatus
 from tests.support import CLI, answer, command_line, environment, leave_nothing
 
 # Real servers and processes, about half a second a test.
@@ -275,6 +277,10 @@ def test_in_python(allranks, home, code, monkeypatch):
     assert jobs.restore("py").name == "py"
     jobs.delete("py")
     assert jobs.list(archived=None) == []
+    with pytest.raises(UsageError, match="'Done' is not a status") as caught:
+        jobs.list(status="Done")
+    assert caught.value.hint == f"use one of {', '.join(JobStatus)}"
+    assert jobs.list(status="completed") == []
 
 
 def test_a_job_that_is_deleted_twice_is_no_other(allranks):

@@ -55,7 +55,11 @@ from tests.support import CLI, environment
             "a branch, tag or full commit hash",
         ),
         (["run", "-C", "/proc", "--", "true"], "cannot read the code", "--code DIR"),
-        (["job", "list", "--status", "Foo"], "'Foo' is not one of", "--help"),
+        (
+            ["job", "list", "--status", "Foo"],
+            "'Foo' is not a status of jobs; use one of NotStarted",
+            "--help",
+        ),
         (["job", "list", "--limit", "-1"], "less than 1", "--help"),
         (["top", "--interval", "0"], "0 is not a number of seconds >= 0.1", "--help"),
         (["top", "--interval", "nan"], "nan is not a number of seconds", "--help"),

@@ -97,7 +97,17 @@ def test_tags_and_archive(server: Served) -> None:
 
 
 @pytest.mark.parametrize(
-    "query", ["sort=", "sort=-", "metric=loss", "tag=%3Dx", "archived=x", "since=nan", "limit=-1"]
+    "query",
+    [
+        "sort=",
+        "sort=-",
+        "metric=loss",
+        "tag=%3Dx",
+        "archived=x",
+        "status=Foo",
+        "since=nan",
+        "limit=-1",
+    ],
 )
 def test_questions_that_cannot_be_read(server: Served, query: str) -> None:
     told = server.people.get(f"/api/v1/jobs?{query}")

@@ -9,7 +9,8 @@ from sqlalchemy import create_engine, select
 
 from allranks.errors import Conflict, UsageError
 from allranks.plan.job import list_filters
-from allranks.plan.job.list_filters import Query, Sort, condition, like, sort, tag
+from allranks.plan.job.list_filters import Query, Sort, condition, like, sort, status, tag
+from allranks.statuses import JobStatus
 from allranks.store import migrations
 from allranks.store.database import open_database
 from allranks.store.jobs.annotations import Annotations
@@ -65,7 +66,7 @@ def test_filters(house):
     assert house.names(tags=(("team", "vision"), ("x", "1"))) == ["alpha_1"]
     assert house.names(tags=((HOSTILE, HOSTILE),)) == ["beta"]
     assert house.names(tags=(("team'--", None),)) == []
-    assert house.names(status="notstarted", limit=1) == ["beta"]
+    assert house.names(status=status("notstarted"), limit=1) == ["beta"]
     assert house.names(experiment="no") == []
     assert house.names(since=time.time() + 60) == []
     assert len(house.names(since=time.time() - 60, until=time.time() + 60)) == 3
@@ -159,6 +160,7 @@ def test_words():
     assert sort("metrics.created") == Sort("created", False, True)
     assert tag("a=b=c") == ("a", "b=c")
     assert tag("a") == ("a", None)
+    assert status("completed") is JobStatus.COMPLETED
     assert like(r"50%_\*") == r"50\%\_\\%"
     for text in ("", "-", "metrics."):
         with pytest.raises(UsageError):
@@ -196,7 +198,7 @@ def test_ten_thousand_jobs_stay_quick(house):
         Query(metrics=(condition("loss<100"),)),
         Query(sort=Sort("loss", True, True)),
         Query(sort=Sort("duration")),
-        Query(status="Failed"),
+        Query(status=JobStatus.FAILED),
         Query(experiment="none"),
     ):
         began = time.perf_counter()

@@ -14,7 +14,6 @@ from allranks.errors import UsageError
 from allranks.plan.amounts import counted
 from allranks.plan.job import list_filters as job_query
 from allranks.sdk.connection import find_server
-from allranks.statuses import JobStatus
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 _MOST_DAYS = 36500
@@ -28,9 +27,10 @@ def _count(text: str) -> int:
 
 
 def _status(text: str) -> str:
-    if text.lower() not in {status.lower() for status in JobStatus}:
-        raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join(JobStatus)}")
-    return text
+    try:
+        return job_query.status(text)
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(f"{error.message}; {error.hint}") from None
 
 
 def list_jobs_options(parser: argparse.ArgumentParser) -> None:

@@ -6,6 +6,7 @@ import re
 from typing import NamedTuple
 
 from allranks.errors import UsageError
+from allranks.statuses import JobStatus
 
 # What a list may be sorted by; any other word is a metric.
 SORTS = ("created", "started", "ended", "duration", "name", "status", "experiment")
@@ -36,7 +37,7 @@ class Query(NamedTuple):
     ``archived``: True for archived jobs only, None for all. ``parent``: only children of that job;
     without it none, unless ``children``. ``uses``: an asset as NAME or NAME:VERSION."""
 
-    status: str | None = None
+    status: JobStatus | None = None
     experiment: str | None = None
     name: str | None = None
     tags: tuple[tuple[str, str | None], ...] = ()
@@ -49,6 +50,15 @@ class Query(NamedTuple):
     parent: str | None = None
     children: bool = False
     uses: str | None = None
+
+
+def status(text: str) -> JobStatus:
+    """The status of that name, whatever its case. Raises UsageError."""
+    for each in JobStatus:
+        if text.lower() == each.lower():
+            return each
+    hint = f"use one of {', '.join(JobStatus)}"
+    raise UsageError(f"{text[:80]!r} is not a status of jobs", where="status", hint=hint)
 
 
 def condition(text: str) -> Condition:

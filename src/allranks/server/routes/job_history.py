@@ -48,7 +48,7 @@ class Wanted(BaseModel):
             hint = f"use one of {', '.join(_ARCHIVED)}"
             raise UsageError(f"unknown value {self.archived[:80]!r}", where="archived", hint=hint)
         return job_query.Query(
-            status=self.status,
+            status=None if self.status is None else job_query.status(self.status),
             experiment=self.experiment,
             name=self.name,
             tags=tuple(job_query.tag(each) for each in self.tag),

@@ -105,7 +105,7 @@ def last_values(
 
 def _filters(connection: Connection, filters: Query) -> Iterator[ColumnElement[bool]]:
     if filters.status is not None:
-        yield func.lower(_jobs.c.status) == filters.status.lower()
+        yield _jobs.c.status == filters.status
     if filters.parent is not None:
         yield _jobs.c.parent == filters.parent
     elif not filters.children:
