@@ -16,7 +16,7 @@ from allranks.server.arguments import BODY, QUERY, Given, signature
 Count = Annotated[int, Field(ge=0)]
 
 
-class Point(BaseModel):
+class Point(BaseModel, extra="forbid"):
     x: Count
     tags: list[str] = []
 
@@ -86,15 +86,16 @@ def test_given_by_functions_that_have_arguments_too() -> None:
 @pytest.mark.parametrize(
     ("query", "body", "message", "where"),
     [
-        ([], b'{"x": 1}', "Field required", "after"),
-        ([("after", "x")], b'{"x": 1}', "Input should be a valid integer, unable to", "after"),
-        ([("after", "-1")], b'{"x": 1}', "Input should be greater than or equal to 0", "after"),
-        ([("after", "1")], b"", "Field required", ""),
-        ([("after", "1")], b"null", "Field required", ""),
-        ([("after", "1")], b"{]", "JSON decode error", "1"),
-        ([("after", "1")], b"[]", "Input should be a valid dictionary or instance of Point", ""),
-        ([("after", "1")], b"{}", "Field required", "x"),
-        ([("after", "1")], b'{"x": 1, "tags": [1]}', "Input should be a valid string", "tags.0"),
+        ([], b'{"x": 1}', "`after` is required", "after"),
+        ([("after", "x")], b'{"x": 1}', "must be a whole number, not `x`", "after"),
+        ([("after", "-1")], b'{"x": 1}', "must be at least 0, not `-1`", "after"),
+        ([("after", "1")], b"", "the request has no body", ""),
+        ([("after", "1")], b"null", "the request has no body", ""),
+        ([("after", "1")], b"{]", "not JSON: expecting property name", "body"),
+        ([("after", "1")], b"[]", "must be a mapping of keys to values, not a list", ""),
+        ([("after", "1")], b"{}", "`x` is required", "x"),
+        ([("after", "1")], b'{"x": 1, "tags": [1]}', "must be text, not `1`", "tags.0"),
+        ([("after", "1")], b'{"x": 1, "tag": []}', "`tag` is not a key", "tag"),
     ],
 )
 def test_refused(query: Any, body: bytes, message: str, where: str) -> None:

@@ -17,6 +17,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from starlette.requests import Request
 
 from allranks.errors import UsageError
+from allranks.spec.fields.problems import problems
 
 SEE = "the server's /openapi.json describes its routes"
 # The default of an argument that has none.
@@ -100,9 +101,13 @@ def _source(name: str, hint: Any, path: str) -> Source:
     """The source of an argument without a mark."""
     if hint is Request:
         return Source.REQUEST
-    if isinstance(hint, type) and issubclass(hint, BaseModel):
+    if _is_model(hint):
         return Source.BODY
     return Source.PATH if f"{{{name}}}" in path else Source.QUERY
+
+
+def _is_model(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, BaseModel)
 
 
 def _is_list(hint: Any) -> bool:
@@ -134,7 +139,8 @@ def _value(argument: Argument, request: Request, body: bytes) -> Any:
     if found is not None:
         return _valid(argument, found, where)
     if argument.default is REQUIRED:
-        raise UsageError("Field required", where=where, hint=SEE)
+        message = f"`{where}` is required" if where else "the request has no body"
+        raise UsageError(message, where=where, hint=SEE)
     return argument.default
 
 
@@ -156,13 +162,17 @@ def _parsed(body: bytes) -> Any:
     try:
         return json.loads(body) if body else None
     except json.JSONDecodeError as error:
-        raise UsageError("JSON decode error", where=str(error.pos), hint=SEE) from error
+        said = f"not JSON: {error.msg.lower()} at character {error.pos}"
+        raise UsageError(said, where="body", hint=SEE) from error
 
 
 def _valid(argument: Argument, found: Any, where: str) -> Any:
     try:
         return argument.validate(found)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in (*([where] if where else []), *first["loc"]))
-        raise UsageError(first["msg"], where=place, hint=SEE) from error
+        # A model lists its keys; a value without a name has no key.
+        models = {"": (argument.type,)} if _is_model(argument.type) else {}
+        first = problems(error, found, models)[0]
+        place = ".".join(filter(None, (where, first.where)))
+        hint = f"{first.hint}; {SEE}" if first.where else SEE
+        raise UsageError(first.message, where=place, hint=hint) from error
