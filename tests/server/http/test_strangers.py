@@ -101,7 +101,7 @@ def test_routes_that_are_not_there_are_told_in_json(server: Served) -> None:
 def test_a_head_of_common_size_is_not(server: Served) -> None:
     more = {f"x-{number}": "v" * 400 for number in range(100)}
     assert server.people.get("/api/v1/jobs", headers=more).status_code == 200
-    assert server.people.get("/api/v1/jobs?status=" + "x" * 12_000).status_code == 200
+    assert server.people.get("/api/v1/jobs?name=" + "x" * 12_000).status_code == 200
     one = {"x-one": "v" * 60_000}
     for _ in range(3):  # on the same connection
         assert server.people.get("/api/v1/jobs", headers=one).status_code == 200
