@@ -282,9 +282,19 @@ def test_a_wrong_token_is_an_error_with_a_hint_and_no_fault_of_a_job(case: Case)
 
 def test_a_context_that_is_not_there(case: Case):
     options = {**NEEDS, **api_server.kubeconfig(case.folder, case.server), "context": "prod"}
-    with pytest.raises(Refused, match="prod") as caught:
+    with pytest.raises(Refused, match="has no context 'prod'") as caught:
         case.engine.check(options)
-    assert "get-contexts" in str(caught.value.hint)
+    assert caught.value.hint == "contexts of this file: x, y"
+
+
+def test_a_program_for_credentials_that_is_gone_is_no_fault_of_a_job(case: Case):
+    options = api_server.kubeconfig(case.folder, case.server)
+    path = Path(options["kubeconfig"])
+    user = "exec: {apiVersion: client.authentication.k8s.io/v1, command: no-such-plugin}"
+    path.write_text(path.read_text().replace(f"token: {api_server.TOKEN}", user))
+    with pytest.raises(EngineError, match=r"`no-such-plugin`.* is not installed") as caught:
+        case.engine.submit(GANG)
+    assert not isinstance(caught.value, Refused)
 
 
 def test_a_context_has_a_namespace(case: Case):

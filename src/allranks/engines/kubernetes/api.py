@@ -9,18 +9,17 @@ answer.
 from __future__ import annotations
 
 import json
-import os
 import threading
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
+from allranks.engines.kubernetes import kubeconfig
+from allranks.engines.kubernetes.kubeconfig import Denied
 from allranks.errors import AllranksError, EngineError, Refused
 
 # Seconds to connect, and to read an answer.
 _TIMEOUT = (3.0, 10.0)
-_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _DENIED = (401, 403)
 # Answers that say nothing about the request: too many requests, or a fault of the server.
 _LATER = (408, 409, 410, 429)
@@ -41,10 +40,6 @@ class Answer(NamedTuple):
 
 class Expired(EngineError):
     """The cluster no longer knows the resource version of a watch: list again (410)."""
-
-
-class Denied(Refused):
-    """The cluster does not let us, or the namespace does not exist: no fault of a job."""
 
 
 class Connection(NamedTuple):
@@ -223,35 +218,17 @@ class Api:
 def _connect(options: Mapping[str, Any]) -> Connection:
     """Read the kubeconfig, or the service account of this pod. Raises Refused."""
     try:
-        from kubernetes import config as untyped  # lazy: a third of a second, and an extra
-        from kubernetes.client.configuration import Configuration  # lazy: as above
+        from kubernetes.client.configuration import Configuration  # lazy: a third of a second
         from kubernetes.client.rest import RESTClientObject  # lazy: as above
+
+        configuration = Configuration()
+        configuration.retries = False  # the callers retry
+        configuration.connection_pool_maxsize = 8
+        namespace = kubeconfig.load(configuration, options)
     except ImportError:
         raise Refused(
             "the client library for Kubernetes is not installed",
             hint="install it for the server: pip install 'allranks[kubernetes]'",
-        ) from None
-    config: Any = untyped
-    configuration, namespace = Configuration(), "default"
-    configuration.retries = False  # the callers retry
-    configuration.connection_pool_maxsize = 8
-    file, context = options.get("kubeconfig") or None, options.get("context") or None
-    try:
-        inside = "KUBERNETES_SERVICE_HOST" in os.environ and (_ACCOUNT / "token").exists()
-        if inside and file is None and context is None:
-            config.load_incluster_config(client_configuration=configuration)
-            namespace = (_ACCOUNT / "namespace").read_text().strip()
-        else:
-            config.load_kube_config(file, context, configuration, persist_config=False)
-            contexts, active = config.list_kube_config_contexts(file)
-            chosen = next((each for each in contexts if each["name"] == context), active)
-            namespace = chosen["context"].get("namespace") or namespace
-    except Exception as error:  # the client raises many kinds, YAML's and the system's among them
-        message = str(error).strip().partition("\n")[0]
-        raise Refused(
-            f"the kubeconfig cannot be used: {message}",
-            where=str(file or os.environ.get("KUBECONFIG") or "~/.kube/config"),
-            hint="`kubectl config get-contexts` lists the contexts; set `kubeconfig` and `context`",
         ) from None
     return Connection(configuration, RESTClientObject(configuration), namespace)
 

@@ -20,8 +20,9 @@ from allranks.engines import agent_bundle
 from allranks.engines.base import GangStatus, Handle, Host, Kind
 from allranks.engines.home_mark import HomeMark
 from allranks.engines.kubernetes import cluster, manifest, server_manifest
-from allranks.engines.kubernetes.api import Api, Denied
+from allranks.engines.kubernetes.api import Api
 from allranks.engines.kubernetes.cache import Cache
+from allranks.engines.kubernetes.kubeconfig import Denied
 from allranks.engines.kubernetes.manifest import HOME, Names
 from allranks.engines.kubernetes.options import OPTIONS
 from allranks.engines.kubernetes.setup import rights

@@ -1,0 +1,125 @@
+"""Load a kubeconfig with the official client, and say in a sentence what is wrong with it.
+
+The client's own words name its internals; it continues without credentials if a program that
+provides them fails.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from allranks.errors import Refused
+
+_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+class Denied(Refused):
+    """The cluster does not let us, or the namespace does not exist: no fault of a job."""
+
+
+class _Parts(NamedTuple):
+    """The file's parts by name, and the name of its current context."""
+
+    contexts: Mapping[str, Any]
+    clusters: Mapping[str, Any]
+    users: Mapping[str, Any]
+    current: str
+
+
+def load(configuration: Any, options: Mapping[str, Any]) -> str:
+    """Load what the options select into the client's ``configuration``: the service account of this
+    pod, or a context of a kubeconfig. Returns its namespace.
+
+    Raises Refused, or Denied if a program provides no credentials.
+    """
+    from kubernetes import config as untyped  # lazy: a third of a second, and an extra
+    from kubernetes.config import kube_config  # lazy: as above
+
+    config: Any = untyped
+    file, context = options.get("kubeconfig") or None, options.get("context") or None
+    inside = "KUBERNETES_SERVICE_HOST" in os.environ and (_ACCOUNT / "token").exists()
+    if inside and file is None and context is None:
+        with _understood("the service account of this pod", str(_ACCOUNT)):
+            config.load_incluster_config(client_configuration=configuration)
+            return (_ACCOUNT / "namespace").read_text().strip()
+    place = str(file or kube_config.KUBE_CONFIG_DEFAULT_LOCATION)
+    parts = _read(kube_config.KubeConfigMerger, place)
+    name, chosen = _chosen(parts, context, place)
+    with _understood(f"the context {name!r}", place):
+        config.load_kube_config(place, name, configuration, persist_config=False)
+    if not configuration.api_key and not configuration.cert_file:
+        _expect_no_program(parts.users.get(str(chosen.get("user"))) or {}, name, place)
+    return str(chosen.get("namespace") or "default")
+
+
+@contextlib.contextmanager
+def _understood(what: str, place: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # the client raises many kinds, those of base64 and TLS among them
+        message = f"{what} cannot be used: {str(error).strip().partition(chr(10))[0]}"
+        hint = "`kubectl get pods` with the same kubeconfig shows whether kubectl can use it"
+        raise Refused(message, where=place, hint=hint) from None
+
+
+def _read(merger: Any, place: str) -> _Parts:
+    """The parts of the files at ``place``, a list with colons as in KUBECONFIG."""
+    try:
+        found = merger(place).config
+        if found is None:
+            raise FileNotFoundError(2, "no such file")
+        contexts, clusters, users = (
+            {each.value["name"]: each.value[kind] or {} for each in found[f"{kind}s"].value}
+            for kind in ("context", "cluster", "user")
+        )
+        return _Parts(contexts, clusters, users, str(found.safe_get("current-context") or ""))
+    except OSError as error:
+        message = f"the kubeconfig cannot be read: {(error.strerror or str(error)).lower()}"
+    except Exception as error:  # of YAML, of the client, and of what is not a mapping
+        mark = getattr(error, "problem_mark", None)
+        line = f": its line {mark.line + 1} is not valid YAML" if mark is not None else ""
+        message = f"this is not a kubeconfig{line}"
+    hint = "name the file of your cluster, which kubectl uses, too: --kubeconfig FILE"
+    raise Refused(message, where=place, hint=hint)
+
+
+def _chosen(parts: _Parts, context: str | None, place: str) -> tuple[str, Mapping[str, Any]]:
+    """The name and the content of the context. Raises Refused if it, or what it names, is not
+    there."""
+    name = context or parts.current
+    names = f"contexts of this file: {', '.join(map(str, parts.contexts)) or 'none'}"
+    if not name:
+        message = "the kubeconfig has no current context"
+        raise Refused(message, where=place, hint=f"choose one with --context; {names}")
+    if name not in parts.contexts:
+        raise Refused(f"the kubeconfig has no context {name!r}", where=place, hint=names)
+    chosen: Mapping[str, Any] = parts.contexts[name]
+    for kind, known in (("cluster", parts.clusters), ("user", parts.users)):
+        if (wanted := chosen.get(kind)) not in known and (wanted or kind == "cluster"):
+            message = f"the context {name!r} names a {kind} that is not there: {wanted!r}"
+            raise Refused(message, where=place, hint=f"correct it there, or use another; {names}")
+    return name, chosen
+
+
+def _expect_no_program(user: Mapping[str, Any], context: str, place: str) -> None:
+    """Raise Denied if a program of the user should have provided credentials."""
+    program = (user.get("exec") or {}).get("command")
+    if not program:
+        return
+    # The client starts it in the folder of the file.
+    path = os.path.join(os.path.dirname(place), program) if "/" in program else program
+    if shutil.which(path) is None:
+        message = f"`{program}`, which provides the credentials of {context!r}, is not installed"
+        hint = "install it on the machine of the server; it must be on the server's PATH"
+        hint = str(user["exec"].get("installHint") or "").strip().partition("\n")[0] or hint
+    else:
+        message = f"`{program}`, which provides the credentials of {context!r}, failed"
+        hint = (
+            f"log in to the cluster again; `kubectl get pods --context {context}` shows the error"
+        )
+    raise Denied(message, where=place, hint=hint)
