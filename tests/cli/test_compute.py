@@ -117,6 +117,11 @@ def test_the_rights_that_a_cluster_grants_are_printed(allranks: Allranks):
     assert kinds[:4] == ["Namespace", "ServiceAccount", "Role", "RoleBinding"]
     assert "namespace: team" in done.stdout
     assert "namespace: allranks" in answer(allranks, "compute", "render", "kubernetes")["manifest"]
+    for bad in ("Bad_Name!", "-team", "a.b", "x" * 64):
+        for more in ((), ("--server", "--image", "x")):
+            wrong = allranks("compute", "render", "kubernetes", f"--namespace={bad}", *more)
+            assert (wrong.returncode, wrong.stdout) == (2, "")
+            assert f"namespace: {bad!r} is not valid\n\nhint: write lower-case" in wrong.stderr
     other = allranks("compute", "render", "slurm")
     assert (other.returncode, "need nothing in the cluster" in other.stderr) == (2, True)
 

@@ -270,6 +270,13 @@ def test_a_check_asks_for_an_image_which_every_pod_needs(case: Case):
     assert caught.value.hint
 
 
+def test_a_namespace_that_cannot_be_is_refused_before_the_cluster_is_asked(case: Case):
+    options = {**NEEDS, **api_server.kubeconfig(case.folder, case.server), "namespace": "A_b"}
+    with pytest.raises(Refused, match="'A_b' is not valid") as caught:
+        case.engine.check(options)
+    assert (caught.value.where, case.server.requests) == ("namespace", [])
+
+
 def test_a_wrong_token_is_an_error_with_a_hint_and_no_fault_of_a_job(case: Case):
     engine = engine_at(case.server, case.folder, "wrong")
     with pytest.raises(Refused, match="denies access") as caught:

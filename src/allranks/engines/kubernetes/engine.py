@@ -24,7 +24,7 @@ from allranks.engines.kubernetes.api import Api
 from allranks.engines.kubernetes.cache import Cache
 from allranks.engines.kubernetes.kubeconfig import Denied
 from allranks.engines.kubernetes.manifest import HOME, Names
-from allranks.engines.kubernetes.options import OPTIONS
+from allranks.engines.kubernetes.options import OPTIONS, expect_namespace
 from allranks.engines.kubernetes.setup import rights
 from allranks.engines.kubernetes.start import PLACED, Fetched, Shared, Start
 from allranks.engines.kubernetes.status import held, status
@@ -326,7 +326,9 @@ def _bundle() -> str:
 
 
 def _require(options: Mapping[str, Any]) -> None:
-    """Raise Refused without an image, which every pod needs."""
+    """Raise Refused without an image, which every pod needs, and for an impossible namespace."""
+    if options.get("namespace"):
+        expect_namespace(options["namespace"])
     if not options.get("image"):
         raise Refused(
             "no image for the pods is set",

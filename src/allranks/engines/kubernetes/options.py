@@ -77,6 +77,13 @@ class Volume(NamedTuple):
     read_only: bool = False
 
 
+def expect_namespace(text: str) -> None:
+    """Check the name of a namespace, which is a label of DNS. Raises Refused."""
+    if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", text):
+        form = "lower-case letters, digits and `-`, at most 63, `-` neither first nor last"
+        raise _invalid("namespace", text, form)
+
+
 def volume(text: str) -> Volume:
     """Parse an item of ``volumes``. Raises Refused."""
     spec, _, path = text.rpartition("=")

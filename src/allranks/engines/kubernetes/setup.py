@@ -6,12 +6,14 @@ from __future__ import annotations
 from typing import Any
 
 from allranks.engines.kubernetes.cluster import RIGHTS
+from allranks.engines.kubernetes.options import expect_namespace
 
 ACCOUNT = "allranks"
 
 
 def rights(namespace: str) -> str:
     """Return the manifest of the namespace, the service account `allranks`, and its role, as YAML.
+    Raises Refused for an impossible name.
 
     The role has every verb that the engine needs, and no other. The cluster role only lists nodes:
     without it jobs run as well, but hosts are not shown, and a node that dies while its pod starts
@@ -24,6 +26,7 @@ def rights(namespace: str) -> str:
 
 
 def rights_objects(namespace: str) -> list[dict[str, Any]]:
+    expect_namespace(namespace)
     account = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}
     group = "rbac.authorization.k8s.io"
     within = {"name": ACCOUNT, "namespace": namespace}
