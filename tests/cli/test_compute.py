@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.engines.kubernetes import api_server
 from tests.support import Allranks, answer
 
 pytestmark = pytest.mark.slow
@@ -109,6 +110,21 @@ def test_the_built_in_compute_can_be_changed_and_reset(allranks: Allranks):
     assert "local is reset to its defaults" in deleted.stderr
     assert options(allranks, "local") == {}
     assert names(allranks) == {"local": True}
+
+
+def test_an_address_that_pods_cannot_call_is_noted(allranks: Allranks, tmp_path: Path):
+    note = "note: the nodes have a network of their own, where 127.0.0.1 is not this machine"
+    with api_server.running() as cluster:
+        file = api_server.kubeconfig(tmp_path, cluster)["kubeconfig"]
+        make = ("--type", "kubernetes", "--image", "x", "--kubeconfig", file)
+        for number, address in enumerate(("127.0.0.1", "localhost")):
+            made = allranks("compute", "create", f"k{number}", *make, "--server-address", address)
+            assert (made.returncode, note in made.stderr) == (0, True), made.stderr
+        changed = allranks("compute", "update", "k0", "--host-network")
+        assert (changed.returncode, note in changed.stderr) == (0, False), changed.stderr
+        make += ("--home-volume", "host", "--server-address", "mailbox")
+        there = answer(allranks, "compute", "create", "k2", *make)
+        assert there["notes"] == []
 
 
 def test_the_rights_that_a_cluster_grants_are_printed(allranks: Allranks):

@@ -117,6 +117,8 @@ class Kind(NamedTuple):
     ``server`` returns what runs the server itself inside the cluster, if there is such a text.
     ``images``: every node runs in an image, the job's own or that of the option ``image``.
     ``own_disks``: whether with these options no node shares the disk of the server's home.
+    ``own_networks``: whether with these options each node has a loopback of its own, even on the
+    machine of the server.
     """
 
     name: str
@@ -131,6 +133,7 @@ class Kind(NamedTuple):
     prepare: Callable[[Any], None] | None = None
     server: Callable[[str, Mapping[str, str]], str] | None = None
     own_disks: Callable[[Mapping[str, Any]], bool] = lambda options: False
+    own_networks: Callable[[Mapping[str, Any]], bool] = lambda options: False
 
     @property
     def remote(self) -> bool:

@@ -342,6 +342,10 @@ def _own_disks(options: Mapping[str, Any]) -> bool:
     return not options.get("home_volume")
 
 
+def _own_networks(options: Mapping[str, Any]) -> bool:
+    return not options.get("host_network")
+
+
 def _make(home: Home, options: Mapping[str, Any]) -> KubernetesEngine:
     return KubernetesEngine(home.root, home.engines / KubernetesEngine.name, home.nodes, options)
 
@@ -360,4 +364,5 @@ KIND = Kind(
     setup=rights,
     server=_server,
     own_disks=_own_disks,
+    own_networks=_own_networks,
 )

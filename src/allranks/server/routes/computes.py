@@ -7,7 +7,7 @@ import itertools
 import os
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import BaseModel
@@ -53,7 +53,7 @@ async def create(data: JsonBody, services: ServicesDep) -> dict[str, Any]:
     services.computes.expect_free(compute.name)
     compute = await _checked(compute, services)
     services.computes.create(compute.name, compute.to_dict())
-    return {**_brief(services, compute), "without_effect": idle}
+    return {**_brief(services, compute), **_told(compute, idle, services)}
 
 
 async def update(name: str, data: JsonBody, services: ServicesDep) -> dict[str, Any]:
@@ -70,7 +70,7 @@ async def update(name: str, data: JsonBody, services: ServicesDep) -> dict[str, 
         )
     compute = await _checked(compute, services)
     services.computes.put(compute.name, compute.to_dict())
-    return {**_brief(services, compute), "without_effect": idle}
+    return {**_brief(services, compute), **_told(compute, idle, services)}
 
 
 def delete(name: str, services: ServicesDep) -> dict[str, Any]:
@@ -151,6 +151,24 @@ async def _checked(compute: Compute, services: Services) -> Compute:
     else:
         await services.agents_listener.open(address)
     return compute.model_copy(update={"server_address": address})
+
+
+def _told(compute: Compute, idle: Sequence[str], services: Services) -> dict[str, Any]:
+    """The keys without effect, and ``notes`` on what is possible but will hardly work."""
+    kind, address, notes = services.clusters.kind(compute), compute.server_address or "", []
+    if _is_loopback(address) and kind.own_networks(services.clusters.options(compute)):
+        notes.append(
+            f"the nodes have a network of their own, where {address} is not this machine; give "
+            "an address that they can call (`ip address` shows those of this machine)"
+        )
+    return {"without_effect": idle, "notes": notes}
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:  # a name, or a mailbox
+        return False
 
 
 def _route(compute: Compute, services: Services) -> str:
