@@ -65,6 +65,8 @@ def test_what_cannot_start_warm_starts_cold_and_says_why(shared):
     assert (
         "ranks start cold: the command does not start with `python` but with `bash`" in shell.stderr
     )
+    several = shared("run", "--warm", "a", "--warm", "b,c", "--dry-run", "--json", "--", "true")
+    assert json.loads(several.stdout)["task"]["warm"] == ["a", "b", "c"]
     wrong = shared("run", "--warm", "a b", "--", "true")
     assert (wrong.returncode, "must be the name of a Python module" in wrong.stderr) == (2, True)
 

@@ -63,8 +63,8 @@ def _job_options(add: Callable[..., Any]) -> None:
     add("--from", dest="start_from", type=JobReference, metavar="JOB", help=start)
     keep = "size limit for saving new files of the working folder (10 GB a node), or all, or none"
     add("--keep-work", metavar="SIZE", help=keep)
-    warm = "start ranks from a process that has these modules imported, e.g. torch"
-    add("--warm", metavar="MODULE,…", help=warm)
+    warm = "start ranks from a process that has these modules imported, e.g. torch (repeat)"
+    add("--warm", action="append", default=[], metavar="MODULE,…", help=warm)
     sets = "set any key of the job's YAML"
     add("--set", action="append", default=[], metavar="PATH=VALUE", help=sets)
 
@@ -170,7 +170,7 @@ def spec_of(options: argparse.Namespace) -> dict[str, Any]:
         "environment": _environment(options),
         "distribution": _distribution(options),
         "metrics": _metrics(options),
-        "warm": options.warm.split(",") if options.warm else None,
+        "warm": ",".join(options.warm).split(",") if any(options.warm) else None,
         "state": options.state,
         "hang_timeout": options.hang_timeout,
         "keep_work": options.keep_work,
