@@ -122,7 +122,7 @@ class Client:
     def reach(self) -> None:
         """Raises Unreachable if nothing replies. A reply counts, whatever it says; a connection
         does not: the kernel also accepts them for a process that is being killed."""
-        reply, file = self._open("GET", "/api/v1", None, None)
+        reply, file = self._open("GET", "/healthz", None, None)
         for _ in self._pieces(reply, file):
             pass
 

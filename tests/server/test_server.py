@@ -19,6 +19,7 @@ from allranks import file_locks
 from allranks.agent.network import ports
 from allranks.errors import Unauthorized
 from allranks.http_client import Client
+from allranks.sdk.connection.urls import job_path
 from tests.support import command_line, environment, leave_nothing, processes_of, until
 
 # Real servers and processes, about half a second a test.
@@ -221,6 +222,32 @@ def test_a_token_that_does_not_match(allranks, home):
     assert done.returncode == 2
     assert "the token does not match" in done.stderr
     assert "hint: set ALLRANKS_TOKEN" in done.stderr
+
+
+def test_no_token_at_all(allranks, home, tmp_path):
+    allranks("server", "start")
+    env = {"ALLRANKS_SERVER": told(home)["url"], "ALLRANKS_HOME": str(tmp_path / "elsewhere")}
+    done = allranks("job", "list", env=env)
+    assert done.returncode == 2
+    assert "error: no token was given, and this server asks for one" in done.stderr
+    assert "hint: set ALLRANKS_TOKEN" in done.stderr
+
+
+def test_commands_leave_nothing_in_the_log(allranks, home):
+    assert allranks("run", "--", "true").returncode == 0
+    assert allranks("job", "list").returncode == 0
+    assert (home / "server.log").read_text() == ""
+
+
+def test_a_stream_that_is_cut_by_the_end_of_the_server_leaves_no_stack_trace(allranks, home):
+    name = allranks("run", "--detach", "--", "sleep", 60).stdout.strip()
+    server = psutil.Process(told(home)["pid"])
+    with Client(told(home)["url"], (home / "token").read_text().strip()) as client:
+        lines = client.stream("POST", job_path(name, "/stream"), {})
+        assert next(lines)
+        server.terminate()
+        server.wait(20)
+    assert "Traceback" not in (home / "server.log").read_text()
 
 
 def test_no_server_at_the_named_address(allranks):

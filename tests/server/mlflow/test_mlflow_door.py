@@ -51,6 +51,9 @@ def test_an_agents_token_is_none_of_its_ranks(auth: Auth, people: bool) -> None:
     answer = asked(auth, auth.agent_token("j", 1), people=people)
     assert answer.status_code == 401
     assert json.loads(answer.content)["error_code"] == "UNAUTHENTICATED"
+    assert "the token does not match" in json.loads(answer.content)["message"]
+    nothing = asked(auth, "", people=people)
+    assert (nothing.status_code, b"no token was given: set" in nothing.content) == (401, True)
 
 
 @pytest.mark.parametrize(

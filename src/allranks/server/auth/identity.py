@@ -37,13 +37,14 @@ class Auth:
 
     def person(self, header: str | None) -> Person:
         """The person of an Authorization header. Raises Unauthorized."""
-        token = _bearer(header)
+        token = bearer(header)
         if hmac.compare_digest(token.encode(errors="replace"), self._secret.encode()):
             return OWNER
         if self._tokens is not None and (person := self._tokens.find(token)) is not None:
             return person
+        none = "no token was given, and this server asks for one"
         raise Unauthorized(
-            "the token does not match this server's",
+            "the token does not match this server's" if token else none,
             hint="set ALLRANKS_TOKEN to your token (create one: allranks server token create; they "
             "may expire), or to the one in the server's ALLRANKS_HOME/token",
         )
@@ -64,7 +65,7 @@ class Auth:
         return self._caller("rank", header)
 
     def _caller(self, kind: str, header: str | None) -> Caller:
-        launch, _, rest = _bearer(header).partition(":")
+        launch, _, rest = bearer(header).partition(":")
         job, _, signed = rest.partition(":")
         number = int(launch) if launch.isdecimal() and len(launch) < 9 else 0
         ours = self._sign(kind, job, number)
@@ -77,8 +78,10 @@ class Auth:
         return hmac.new(self._secret.encode(), text, hashlib.sha256).hexdigest()
 
 
-def _bearer(header: str | None) -> str:
-    return (header or "").removeprefix("Bearer ").strip()
+def bearer(header: str | None) -> str:
+    """The token of an Authorization header; empty if it has none."""
+    kind, _, token = (header or "").strip().partition(" ")
+    return token.strip() if kind == "Bearer" else f"{kind} {token}".strip()
 
 
 def _read_or_make(home: Home) -> str:

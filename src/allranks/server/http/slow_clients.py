@@ -146,5 +146,11 @@ class _RateLimit(logging.Filter):
         return False
 
 
-# uvicorn's lines on malformed requests.
+def _is_a_fault(record: logging.LogRecord) -> bool:
+    """Whether it is not about a stream that the end of the server cut."""
+    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
+
+
+# uvicorn's lines on malformed requests, and its stack traces.
 logging.getLogger("uvicorn.error").addFilter(_RateLimit())
+logging.getLogger("uvicorn.error").addFilter(_is_a_fault)

@@ -24,7 +24,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from allranks.errors import AllranksError, Forbidden, NotFound, Unauthorized
 from allranks.plan import text
-from allranks.server.auth.identity import Caller
+from allranks.server.auth.identity import Caller, bearer
 from allranks.server.auth.roles import Person, Role
 from allranks.server.dependencies import Services
 from allranks.server.http.forward import Call, forward
@@ -135,10 +135,11 @@ class Proxy:
         try:
             return self._auth.rank(token)
         except Unauthorized:
-            message = (
-                "the token does not match this server's: set MLFLOW_TRACKING_TOKEN to the one in "
-            )
-            message += "ALLRANKS_HOME/token; in a browser use it as the password"
+            wrong = "no token was given"
+            if bearer(token):
+                wrong = "the token does not match this server's"
+            message = f"{wrong}: set MLFLOW_TRACKING_TOKEN to the one in ALLRANKS_HOME/token; "
+            message += "in a browser use it as the password"
             challenge = {"www-authenticate": 'Basic realm="allranks: use the token as password"'}
             raise Refusal(401, "UNAUTHENTICATED", message, challenge) from None
 
