@@ -91,6 +91,11 @@ class Home(NamedTuple):
         return self.root / "code"
 
     @property
+    def dockerfiles(self) -> Path:
+        """Dockerfiles of programs for Azure's first SDK, by content, each in a folder."""
+        return self.root / "dockerfiles"
+
+    @property
     def snapshots(self) -> Path:
         """The cache of code hashes by file size and time."""
         return self.root / "snapshots.json"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +128,26 @@ def test_names_are_names(text: str) -> None:
     CommandJob.parse({"command": "x", "inputs": {name: 1}})
 
 
-def test_environments(tmp_path: Path) -> None:
+def test_a_dockerfile_is_kept_once_for_the_nodes_that_build_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ALLRANKS_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    made, again, other = (
+        Environment.from_dockerfile("d", text).as_spec()["build"]["path"]  # type: ignore[index]
+        for text in ("FROM a\n", "FROM a", "FROM b")
+    )
+    assert made == again != other
+    assert Path(made, "Dockerfile").read_text() == "FROM a\n"
+    assert Path(made).is_relative_to(tmp_path / "home")
+    assert (tmp_path / "home").stat().st_mode & 0o077 == 0
+    assert list((tmp_path / "temporary").iterdir()) == []
+    assert len([*(tmp_path / "home").rglob("*")]) == 5  # no partial file either
+
+
+def test_environments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALLRANKS_HOME", str(tmp_path / "home"))
     conda = tmp_path / "conda.yml"
     conda.write_text("dependencies: [python=3.8, numpy, {pip: [torch]}]")
     of_file = Environment.from_conda_specification("e", str(conda))

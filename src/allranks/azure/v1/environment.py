@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import builtins
 import copy
+import hashlib
+import os
 import re
 import shlex
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from allranks import settings
 from allranks.azure.v1.exceptions import found, no_more, not_there
 from allranks.errors import SpecError
 from allranks.sdk import Client
@@ -318,15 +320,22 @@ class Build:
 
 
 def _built(dockerfile: str, own: CondaDependencies) -> dict[str, Any]:
-    """A build of an image, with packages on top."""
-    folder = tempfile.mkdtemp(prefix="allranks-dockerfile-")
+    """A build of an image, with packages on top. Nodes build it long after the program's end: its
+    Dockerfile stays in the home, once for each content."""
     text = dockerfile if dockerfile.endswith("\n") else f"{dockerfile}\n"
     if own.conda_packages:
         text += f"RUN conda install -y {shlex.join(own.conda_packages)}\n"
     if own.pip_packages:
         text += f"RUN pip install {shlex.join(own.pip_packages)}\n"
-    Path(folder, "Dockerfile").write_text(text)
-    return {"build": {"path": folder, "dockerfile_path": "Dockerfile"}}
+    home = settings.home()
+    folder = home.dockerfiles / hashlib.sha256(text.encode()).hexdigest()[:16]
+    home.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    file, part = folder / "Dockerfile", folder / f"Dockerfile.{os.getpid()}"
+    if not file.exists():
+        part.write_text(text)
+        part.replace(file)
+    return {"build": {"path": str(folder), "dockerfile_path": "Dockerfile"}}
 
 
 def _named() -> builtins.list[Any]:
