@@ -6,6 +6,7 @@ statements for PostgreSQL; `database_copy` makes an SQLite file of either.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import threading
 from collections.abc import Sequence
@@ -13,13 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import (
-    Column,
+    ColumnElement,
     Connection,
     Engine,
     Table,
-    TableValuedAlias,
+    Text,
+    and_,
+    cast,
     create_engine,
     event,
+    exists,
     func,
     inspect,
     select,
@@ -32,7 +36,7 @@ from allranks.store.tables import metadata, versions
 
 # The newest migration. A new database is created from the tables below and stamped with it, because
 # importing Alembic is slow; a test checks that both ways give the same schema.
-HEAD = "0011"
+HEAD = "0012"
 
 
 def open_database(where: Path | str) -> Engine:
@@ -98,11 +102,18 @@ def reset_sequences(connection: Connection, filled: Sequence[Table]) -> None:
                 postgres.reset_sequence(connection, table.name)
 
 
-def members(connection: Connection, column: Column[Any]) -> TableValuedAlias:
-    """The members of a JSON object of texts, as a table of ``key`` and ``value``."""
-    on_postgres = connection.dialect.name == "postgresql"
-    function = func.json_each_text if on_postgres else func.json_each
-    return function(column).table_valued("key", "value")
+def has_member(
+    connection: Connection, column: ColumnElement[Any], key: str, value: str | None
+) -> ColumnElement[bool]:
+    """Whether a JSON object of texts has a member of that key, and of that value unless None."""
+    if connection.dialect.name == "postgresql":
+        found: ColumnElement[str] = column[key].as_string()
+        return found.is_not(None) if value is None else found == value
+    member = func.json_each(column).table_valued("key", "value")
+    same = [member.c.key == key] + ([] if value is None else [member.c.value == value])
+    # SQLite reads JSON more slowly than text.
+    text = cast(column, Text).contains(json.dumps(key), autoescape=True)
+    return and_(text, exists(select(1).select_from(member).where(*same)))
 
 
 def database_error(error: Exception, where: Path | str) -> ServerError:

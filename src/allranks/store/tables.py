@@ -52,7 +52,9 @@ jobs = Table(
     Index("jobs_live", "live"),
     Index("jobs_status", "status"),
     Index("jobs_parent", "parent", "number", unique=True),
-    Index("jobs_list", "parent", "id", *LISTED),
+    # To PostgreSQL, entries without a parent are in order of their ids only if these come first.
+    Index("jobs_list", "parent", "id", *LISTED).ddl_if("sqlite"),
+    Index("jobs_list", "id", "parent", *LISTED).ddl_if("postgresql"),
 )
 
 # Changeable properties of a job: see `annotations`.
@@ -184,7 +186,7 @@ series = Table(
 for _index in (
     "series_of_metric ON series (name, job_id, value) WHERE leads = 1",
     "series_by_value ON series (name, value, job_id) WHERE leads = 1",
-    "series_loose ON series (job_id) WHERE packed < length",
+    "series_unpacked ON series (job_id) WHERE packed < length",
 ):
     event.listen(series, "after_create", DDL(f"CREATE INDEX {_index}"))  # type: ignore[no-untyped-call]
 

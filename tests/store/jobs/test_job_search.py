@@ -2,10 +2,12 @@
 
 import json
 import math
+import random
+import re
 import time
 
 import pytest
-from sqlalchemy import create_engine, select
+from sqlalchemy import create_engine, event, select
 
 from allranks.errors import Conflict, UsageError
 from allranks.plan.job import list_filters
@@ -13,6 +15,7 @@ from allranks.plan.job.list_filters import Query, Sort, condition, like, sort, s
 from allranks.statuses import JobStatus
 from allranks.store import migrations
 from allranks.store.database import open_database
+from allranks.store.jobs import job_search
 from allranks.store.jobs.annotations import Annotations
 from allranks.store.jobs.records import Records
 from allranks.store.metric_points import Points, Source
@@ -38,6 +41,23 @@ class House:
             assert self.points.add_from_agent(source, at, data) == len(data)
         return row
 
+    def plan(self, wanted):
+        """How the database finds what is wanted."""
+        with self.engine.connect() as connection:
+            found = []
+
+            def keep(_connection, _cursor, statement, values, *_):
+                found.append((statement, values))
+
+            event.listen(connection, "before_cursor_execute", keep)
+            job_search.search(connection, wanted)
+            event.remove(connection, "before_cursor_execute", keep)
+            statement, values = found[-1]
+            on_sqlite = connection.dialect.name == "sqlite"
+            explain = "EXPLAIN QUERY PLAN " if on_sqlite else "EXPLAIN "
+            rows = connection.exec_driver_sql(explain + statement, values)
+            return "\n".join(str(row[-1]) for row in rows)
+
     def names(self, **wanted):
         return [row.name for row in self.records.find(Query(**wanted))]
 
@@ -51,7 +71,7 @@ def house(where):
 
 def test_filters(house):
     house.job("alpha_1", display_name="The 100% Run", tags={"team": "vision", "x": "1"})
-    house.job("alphaX1", tags={"team": "text"})
+    house.job("alphaX1", tags={"team": "text"}, display_name="GRÖSSE")
     house.job("beta", tags={HOSTILE: HOSTILE})
     house.notes.archive(house.job("old", tags={"team": "vision"}).id, True)
     assert house.names() == ["beta", "alphaX1", "alpha_1"]
@@ -62,6 +82,8 @@ def test_filters(house):
     assert house.names(name="alpha?1") == ["alphaX1", "alpha_1"]
     assert house.names(name="*a") == ["beta"]
     assert house.names(name="100%") == ["alpha_1"], "the display name, too"
+    for size in ("GRÖSSE", "gr?sse", "GR?ss*"):
+        assert house.names(name=size) == ["alphaX1"], "letters without an accent in any case"
     assert house.names(tags=(("team", None),)) == ["alphaX1", "alpha_1"]
     assert house.names(tags=(("team", "vision"), ("x", "1"))) == ["alpha_1"]
     assert house.names(tags=((HOSTILE, HOSTILE),)) == ["beta"]
@@ -165,6 +187,38 @@ def test_words():
     for text in ("", "-", "metrics."):
         with pytest.raises(UsageError):
             sort(text)
+
+
+@pytest.mark.medium
+def test_large_rows_of_jobs_are_not_read_to_search_them(house):
+    """A hundred thousand take half a second: an index has all that is asked for."""
+    first = house.job("first", tags={"team": "a"})
+    with house.engine.begin() as connection:
+        row = dict(connection.execute(select(jobs)).one()._mapping)
+        rows = [
+            row
+            | {"id": first.id + n, "name": f"job-{n}", "spec": {"x": random.randbytes(700).hex()}}
+            for n in range(1, 3000)
+        ]
+        connection.execute(jobs.insert(), rows)
+        noted = [{"job_id": each["id"], "display_name": "x", "tags": {"t": "1"}} for each in rows]
+        connection.execute(job_annotations.insert(), noted)
+    on_postgres = house.engine.dialect.name == "postgresql"
+    if on_postgres:
+        with house.engine.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
+            connection.exec_driver_sql("VACUUM ANALYZE")
+    for wanted in (
+        Query(name="nosuch"),
+        Query(name="nosuch*", archived=None),
+        Query(status="Canceled"),
+        Query(experiment="nosuch"),
+        Query(sort=Sort("duration")),
+        Query(tags=(("nosuch", None),)),
+    ):
+        plan = house.plan(wanted._replace(limit=2))
+        assert "jobs_list" in plan, (wanted, plan)
+        assert ("Index Only Scan" if on_postgres else "COVERING INDEX") in plan, (wanted, plan)
+        assert not re.search("using jobs_pkey|json_each_text", plan), (wanted, plan)
 
 
 @pytest.mark.slow

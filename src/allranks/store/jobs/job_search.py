@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import operator
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,7 +16,6 @@ from sqlalchemy import (
     and_,
     cast,
     collate,
-    exists,
     func,
     or_,
     select,
@@ -26,7 +24,7 @@ from sqlalchemy.engine import Connection
 
 from allranks import clock
 from allranks.plan.job.list_filters import Query, Sort, like
-from allranks.store.database import members
+from allranks.store.database import has_member
 from allranks.store.metric_points import LEADS
 from allranks.store.metric_points import number as as_number
 from allranks.store.tables import job_annotations as _annotations
@@ -119,12 +117,7 @@ def _filters(connection: Connection, filters: Query) -> Iterator[ColumnElement[b
         for_names = partial(_contains, connection, pattern)
         yield or_(for_names(_jobs.c.name), for_names(_annotations.c.display_name))
     for key, value in filters.tags:
-        tag = members(connection, _annotations.c.tags)
-        same = [tag.c.key == key] + ([] if value is None else [tag.c.value == value])
-        if connection.dialect.name == "sqlite":  # reads JSON more slowly than text
-            text = cast(_annotations.c.tags, Text)
-            yield text.contains(json.dumps(key), autoescape=True)
-        yield exists(select(1).select_from(tag).where(*same))
+        yield has_member(connection, _annotations.c.tags, key, value)
     for each in filters.metrics:
         fits = _OPERATORS[each.operator](_series.c.value, each.value)
         with_it = select(_series.c.job_id).where(_series.c.name == each.metric, LEADS, fits)
@@ -145,6 +138,8 @@ def _contains(
     on both: SQLite's LIKE ignores case by itself."""
     if connection.dialect.name == "sqlite":
         return column.like(pattern, escape="\\")
+    if pattern.isascii():  # the rules of a language take twice as long
+        return func.lower(collate(column, "C")).like(pattern.lower(), escape="\\")
     return func.lower(column).like(func.lower(pattern), escape="\\")
 
 
