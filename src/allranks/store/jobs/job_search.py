@@ -138,7 +138,7 @@ def _contains(
     on both: SQLite's LIKE ignores case by itself."""
     if connection.dialect.name == "sqlite":
         return column.like(pattern, escape="\\")
-    if pattern.isascii():  # the rules of a language take twice as long
+    if pattern.isascii():  # the rules of a language take longer
         return func.lower(collate(column, "C")).like(pattern.lower(), escape="\\")
     return func.lower(column).like(func.lower(pattern), escape="\\")
 
