@@ -50,7 +50,6 @@ jobs = Table(
     Column("number", Integer),
     Column("notes", JSON),
     Index("jobs_live", "live"),
-    Index("jobs_status", "status"),
     Index("jobs_parent", "parent", "number", unique=True),
     # To PostgreSQL, entries without a parent are in order of their ids only if these come first.
     Index("jobs_list", "parent", "id", *LISTED).ddl_if("sqlite"),

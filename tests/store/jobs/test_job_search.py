@@ -211,6 +211,7 @@ def test_large_rows_of_jobs_are_not_read_to_search_them(house):
         Query(name="nosuch"),
         Query(name="nosuch*", archived=None),
         Query(status="Canceled"),
+        Query(status="NotStarted", name="nosuch"),
         Query(experiment="nosuch"),
         Query(sort=Sort("duration")),
         Query(tags=(("nosuch", None),)),
