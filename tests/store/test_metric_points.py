@@ -7,6 +7,7 @@ import threading
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlalchemy import event
 
 from allranks.plan.plan import Gang, Plan, Rules, Task
 from allranks.store.database import open_database
@@ -201,6 +202,33 @@ def test_what_a_script_tells_again_is_there_once(database, job):
     assert len(values(points, job)["loss", None]) == 4 + len(later)
     points.add_metrics(job, 2, told[:1])
     assert [each.attempt for each in points.series(job, METRIC)] == [1, 2]
+
+
+def test_a_line_of_many_series_takes_few_statements(database, job):
+    points, source = Points(database), Source(job, 1, 0, "resources")
+    rows = [["cpu", None, rank, 50.0] for rank in range(40)]
+    whole = points.add_from_agent(source, 0, line(*rows, at=1.0))
+    told: list[str] = []
+    event.listen(database, "before_cursor_execute", lambda *given: told.append(given[2]))
+    points.add_from_agent(source, whole, line(*rows, at=2.0))
+    words = [each.split()[0] for each in told]
+    assert [each for each in words if each in ("INSERT", "UPDATE")] == [
+        "UPDATE",
+        "INSERT",
+        "UPDATE",
+    ]
+    assert words.count("SELECT") <= 3
+    assert values(points, job, RESOURCE) == {("cpu", rank): [50.0, 50.0] for rank in range(40)}
+
+
+def test_series_of_a_node_are_found_without_those_of_other_nodes(tmp_path):
+    engine = open_database(tmp_path / "db")
+    where = ("job_id", "kind", "attempt", "node")
+    query = f"SELECT id FROM series WHERE {' AND '.join(f'{each} = 1' for each in where)}"
+    with engine.connect() as connection:
+        (plan,) = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {query}").all()
+    assert "job_id=? AND kind=? AND attempt=? AND node=?" in plan[3]
+    engine.dispose()
 
 
 def test_long_names_stay_two(database, job):

@@ -37,6 +37,7 @@ from allranks.server.loop.compaction_loop import CompactionLoop
 from allranks.server.loop.event_batches import EventBatches
 from allranks.server.loop.hangs import Hangs
 from allranks.server.loop.heartbeats import Heartbeats
+from allranks.server.loop.live_views import LiveViews
 from allranks.server.loop.loops import Loops
 from allranks.server.loop.reconcile import Shared
 from allranks.server.loop.stacks import Stacks
@@ -196,6 +197,7 @@ def _services(
         annotations=Annotations(database),
         schedules=Schedules(database),
         hangs=hangs,
+        live_views=LiveViews(),
         agents_listener=agents_listener,
         public_listener=PublicListener(home, agents_listener, host_names),
         host_names=host_names,

@@ -23,6 +23,7 @@ from allranks.server.loop.compaction_loop import CompactionLoop
 from allranks.server.loop.event_batches import EventBatches
 from allranks.server.loop.hangs import Hangs
 from allranks.server.loop.heartbeats import Heartbeats
+from allranks.server.loop.live_views import LiveViews
 from allranks.server.loop.loops import Loops
 from allranks.server.loop.stacks import Stacks
 from allranks.server.loop.wakeups import Wakeups
@@ -75,6 +76,7 @@ class Services(NamedTuple):
     annotations: Annotations
     schedules: Schedules
     hangs: Hangs
+    live_views: LiveViews
     agents_listener: AgentsListener
     public_listener: PublicListener
     host_names: HostNames

@@ -10,12 +10,14 @@ import json
 import sqlite3
 import threading
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    Dialect,
     Engine,
     Table,
     Text,
@@ -29,6 +31,7 @@ from sqlalchemy import (
     select,
 )
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.sql.compiler import SQLCompiler
 
 from allranks.errors import ServerError
 from allranks.store import postgres
@@ -36,7 +39,7 @@ from allranks.store.tables import metadata, versions
 
 # The newest migration. A new database is created from the tables below and stamped with it, because
 # importing Alembic is slow; a test checks that both ways give the same schema.
-HEAD = "0012"
+HEAD = "0013"
 
 
 def open_database(where: Path | str) -> Engine:
@@ -84,7 +87,7 @@ def insert_many(connection: Connection, table: Table, rows: Sequence[tuple[Any, 
     parameters, which takes ten times as long as the database."""
     if not rows:
         return
-    compiled = table.insert().compile(dialect=connection.dialect)
+    compiled = _insert(table, connection.dialect)
     names = [column.name for column in table.columns]
     if compiled.positional:
         assert compiled.positiontup == names
@@ -92,6 +95,13 @@ def insert_many(connection: Connection, table: Table, rows: Sequence[tuple[Any, 
     else:
         dicts = [dict(zip(names, row, strict=True)) for row in rows]
         connection.exec_driver_sql(str(compiled), dicts)
+
+
+@lru_cache(maxsize=16)
+def _insert(table: Table, dialect: Dialect) -> SQLCompiler:
+    compiled = table.insert().compile(dialect=dialect)
+    assert isinstance(compiled, SQLCompiler)
+    return compiled
 
 
 def reset_sequences(connection: Connection, filled: Sequence[Table]) -> None:

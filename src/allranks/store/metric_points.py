@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Engine, and_, delete, func, literal_column, select, update
+from sqlalchemy import Engine, and_, bindparam, delete, func, literal_column, select, update
 from sqlalchemy.engine import Connection
 
 from allranks.plan.lifecycle.validate_event import LATEST
@@ -86,13 +86,8 @@ class Points:
         Returns the number of bytes stored, from which the sender continues."""
         lines = list(_lines(source.name, offset, data))
         with self._engine.begin() as connection:
-            feed = and_(
-                _feeds.c.job_id == source.job_id,
-                _feeds.c.attempt == source.attempt,
-                _feeds.c.node == source.node,
-                _feeds.c.name == source.name,
-            )
-            stored = connection.execute(select(_feeds.c.taken).where(feed)).scalar_one_or_none()
+            feed = {f"of_{name}": each for name, each in source._asdict().items()}
+            stored = connection.execute(_TAKEN, feed).scalar_one_or_none()
             if offset > (stored or 0):
                 return stored or 0
             new = [(end, rows) for end, rows in lines if end > (stored or 0)]
@@ -101,9 +96,9 @@ class Points:
             _add(connection, source, [row for _, rows in new for row in rows])
             end = new[-1][0]
             if stored is None:
-                connection.execute(_feeds.insert().values(**source._asdict(), taken=end))
+                connection.execute(_feeds.insert(), {**source._asdict(), "taken": end})
             else:
-                connection.execute(update(_feeds).where(feed).values(taken=end))
+                connection.execute(_TAKE, {**feed, "end": end})
         return end
 
     def add_metrics(self, job_id: int, attempt: int, metrics: Sequence[tuple[str, Point]]) -> None:
@@ -233,34 +228,44 @@ def delete_points(connection: Connection, job_id: int) -> None:
     connection.execute(delete(_feeds).where(_feeds.c.job_id == job_id))
 
 
+# Built once: to build a statement takes longer than to execute it, and agents send points all the
+# time.
+_FEED = and_(*(_feeds.c[name] == bindparam(f"of_{name}") for name in Source._fields))
+_TAKEN = select(_feeds.c.taken).where(_FEED)
+_TAKE = update(_feeds).where(_FEED).values(taken=bindparam("end"))
+_OF_NODE = ("job_id", "kind", "attempt", "node")
+_EXISTING = select(
+    _series.c.name, _series.c.rank, _series.c.gpu, _series.c.id, _series.c.length
+).where(*(_series.c[name] == bindparam(name) for name in _OF_NODE))
+_LENGTHEN = update(_series).where(_series.c.id == bindparam("series"))
+
+
 def _add(connection: Connection, source: Source, rows: Sequence[tuple[Key, Row]]) -> None:
     kind = FEEDS[source.name]
-    mine = and_(
-        _series.c.job_id == source.job_id,
-        _series.c.attempt == source.attempt,
-        _series.c.node == source.node,
-        _series.c.kind == kind,
-    )
-    columns = (_series.c.name, _series.c.rank, _series.c.gpu, _series.c.id, _series.c.length)
+    mine = {**source._asdict(), "kind": kind}
     existing = {
         (name, rank, gpu): (number, length)
-        for name, rank, gpu, number, length in connection.execute(select(*columns).where(mine))
+        for name, rank, gpu, number, length in connection.execute(
+            _EXISTING, {name: mine[name] for name in _OF_NODE}
+        )
     }
     by_key: dict[Key, list[Row]] = {}
     for key, row in rows:
         by_key.setdefault(key, []).append(row)
     new: list[tuple[int | float | None, ...]] = []
+    longer: list[dict[str, int | float | None]] = []
     for key, points in by_key.items():
         series_id, length = existing.get(key) or (_create_series(connection, source, key, kind), 0)
         new += (
             (series_id, number, step, at, value if value == value else None)
             for number, (step, at, value) in enumerate(points, length)
         )
-        one = update(_series).where(_series.c.id == series_id)
-        step, at, value = points[-1]
-        last = {"step": step, "at": at, "value": value if value == value else None}
-        connection.execute(one.values(length=length + len(points), **last))
-    insert_many(connection, _points, new)
+        step, at, value = new[-1][2:]
+        last = {"length": length + len(points), "step": step, "at": at, "value": value}
+        longer.append({"series": series_id, **last})
+    if longer:
+        connection.execute(_LENGTHEN, longer)
+        insert_many(connection, _points, new)
 
 
 def _recent_points(

@@ -178,7 +178,8 @@ series = Table(
     Column("packed", Integer, nullable=False, server_default="0"),
     # 1 for the series that tells the value of its metric: see `metric_points`.
     Column("leads", Integer, nullable=False, server_default="0"),
-    Index("series_job", "job_id", "kind"),
+    # Those of a node are found without the others of its job, of which there may be thousands.
+    Index("series_job", "job_id", "kind", "attempt", "node"),
 )
 # Indexes of the rows that meet a condition; queries must contain its very words. As text, because
 # `Index(postgresql_where=…)` imports that dialect with every start of a server.

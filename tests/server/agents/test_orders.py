@@ -49,3 +49,24 @@ def test_to_wait_is_no_news_to_an_agent_with_an_order(server: Served) -> None:
         told, took = asked(server, known)
         assert (told["do"], told["server"]) == ("wait", name)
         assert took < LEASE / 4, known
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("path", ["jobs/b", "jobs/b/resources", "top"])
+def test_an_agent_hears_that_somebody_looks_at_what_its_job_uses(server: Served, path: str) -> None:
+    person, agent = server.as_(server.token()), server.as_(server.auth.agent_token("b", 1))
+    server.people.headers.update(person)
+    server.submit("b")
+
+    def started() -> bool:
+        (found,) = [
+            each for each in server.people.get("/api/v1/jobs").json() if each["name"] == "b"
+        ]
+        return bool(found["status"] != "NotStarted")
+
+    until(started)
+    for each, watched in (("jobs/b/metrics", False), (path, True)):
+        server.people.headers.update(person)
+        assert server.people.get(f"/api/v1/{each}").status_code == 200
+        server.people.headers.update(agent)
+        assert asked(server, "")[0].get("watched", False) is watched

@@ -76,3 +76,21 @@ def test_news_that_do_not_concern_a_waiter_leave_it_waiting():
         return seen
 
     assert asyncio.run(wait()) == [False, True]
+
+
+def test_new_output_wakes_only_those_who_wait_for_anything():
+    async def wait() -> tuple[list[bool], int]:
+        wakeups, asked = started(), []
+        orders = asyncio.create_task(wakeups.wait("j", 0, 60.0, lambda: asked.append(1) or True))
+        stream = asyncio.create_task(wakeups.wait("j", 0, 60.0))
+        await asyncio.sleep(0)
+        seen = []
+        for output in (True, False):
+            wakeups.notify("j", output=output)
+            for _ in range(3):
+                await asyncio.sleep(0)
+            seen += [stream.done(), orders.done()]
+        await asyncio.gather(stream, orders)
+        return seen, len(asked)
+
+    assert asyncio.run(wait()) == ([True, False, True, True], 1)

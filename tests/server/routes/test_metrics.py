@@ -12,6 +12,7 @@ import pytest
 
 from allranks.plan.plan import Gang, MetricTask, Plan, Rules, Task
 from allranks.server.auth.roles import OWNER, PERSON
+from allranks.server.loop.live_views import LiveViews
 from allranks.server.loop.wakeups import Wakeups
 from allranks.server.people.application import create_app
 from allranks.server.routes import metrics
@@ -40,7 +41,9 @@ def told(tmp_path):
     ended = row._replace(record=job)
     seen = SimpleNamespace(get=lambda name: ended, answering=lambda name: ended)
     people = create_app(lambda app: contextlib.nullcontext())
-    people.state.services = SimpleNamespace(records=seen, points=points, wakeups=Wakeups())
+    people.state.services = SimpleNamespace(
+        records=seen, points=points, wakeups=Wakeups(), live_views=LiveViews()
+    )
 
     async def app(scope, receive, send):
         await people({**scope, PERSON: OWNER}, receive, send)
@@ -101,7 +104,7 @@ def loaded(tmp_path, points):
     line = json.dumps({"at": 9.5, "points": points}).encode() + b"\n"
     kept.add_from_agent(Source(row.id, 1, 0, "resources"), 0, line)
     row = row._replace(record=row.record._replace(attempt=1))
-    (found,) = metrics.measured(row, SimpleNamespace(points=kept))["load"]
+    (found,) = metrics.measured(row, SimpleNamespace(points=kept, live_views=LiveViews()))["load"]
     database.dispose()
     return found
 

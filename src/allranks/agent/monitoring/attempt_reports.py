@@ -47,7 +47,8 @@ class AttemptReports:
         for rank, path in logs.items():
             self._link.follow(Tail(self._attempt, rank, path))
         for name, file in FEEDS.items():
-            self._link.feed(Feed(self._attempt, name, self._folder / file))
+            batched = name == "resources"
+            self._link.feed(Feed(self._attempt, name, self._folder / file, batched=batched))
         self._link.stacks = partial(_stacks, self._link.node, roots, {})
         self._mlflow = self._mlflow_files()
         if self._task.hang_timeout is not None:

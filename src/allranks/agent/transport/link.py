@@ -74,6 +74,7 @@ class Link:
         self._tails: list[Tail] = []
         self._feeds: list[Feed] = []
         self._feed_at = 0.0
+        self._watched = False
         self._last_answer = time.monotonic()
         self._server, self._known = "", ""
         self._refused = False
@@ -162,8 +163,8 @@ class Link:
     def _hurry(self) -> None:
         """Have points and unfinished lines sent with the next look, too."""
         self._feed_at = 0.0
-        for tail in self._tails:
-            tail.due = 0.0
+        for file in (*self._tails, *self._feeds):
+            file.due = 0.0
 
     def fetch_code(self, digest: str, goal: Path, patience: float) -> None:
         """Download the snapshot, retrying while the server does not answer.
@@ -213,6 +214,7 @@ class Link:
                 time.sleep(AGAIN)
                 continue
             self._last_answer = time.monotonic()
+            self._watched = order.pop("watched", False)
             if (number := order.pop("stacks", 0)) > self._stacks_request:
                 self._stacks_request = number
                 threading.Thread(target=self._send_stacks, args=(number,), daemon=True).start()
@@ -319,12 +321,16 @@ class Link:
         return more
 
     def _send_points(self, client: Client) -> None:
-        """Send new points of each feed; refusing one feed does not delay the others."""
+        """Send new points of each feed; refusing one feed does not delay the others. Those of
+        resource use travel in batches while nobody looks at them."""
         for feed in list(self._feeds):
+            if feed.sure and not self._watched and time.monotonic() < feed.due:
+                continue
             try:
                 while (piece := feed.rest()) or not feed.sure:
                     path = f"{self._base}/points/{feed.attempt}/{feed.name}?offset={feed.sent}"
                     self._put(client, feed, path, piece)
+                    feed.sent_batch()
                     feed.refused = ""
             except (Unauthorized, NotFound, Unreachable):
                 raise

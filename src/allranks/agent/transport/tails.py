@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import os
+import time
 from io import FileIO
 from pathlib import Path
 
 # Maximum bytes of a log in one request.
 PIECE = 1 << 20
+# Batches of points are a share of the attempt's age apart, at most this many seconds.
+BATCH, _SHARE = 10.0, 1 / 6
+
+
+def batch_pause(age: float) -> float:
+    """Seconds between two batches of points, in an attempt of that age."""
+    return min(age * _SHARE, BATCH)
 
 
 class Tail:
@@ -18,7 +26,7 @@ class Tail:
         self.sent = 0
         # Whether ``sent`` is confirmed: a restarted server may have a restored, older record.
         self.sure = True
-        # When an unfinished line may be sent again, in time.monotonic().
+        # When an unfinished line or the next batch of points may be sent, in time.monotonic().
         self.due = 0.0
 
     def rest(self) -> bytes:
@@ -37,13 +45,20 @@ class Tail:
 
 
 class Feed(Tail):
-    """A file of points, one line per time, sent in whole lines of any length."""
+    """A file of points, one line per time, sent in whole lines of any length. ``batched``: in
+    batches, unless somebody looks at them."""
 
-    def __init__(self, attempt: int, name: str, path: Path) -> None:
+    def __init__(self, attempt: int, name: str, path: Path, *, batched: bool = False) -> None:
         super().__init__(attempt, 0, path)
-        self.name = name
+        self.name, self.batched = name, batched
+        self._began = time.monotonic()
         # The server's message if it refuses the points.
         self.refused = ""
+
+    def sent_batch(self) -> None:
+        """Wait with the next batch."""
+        now = time.monotonic()
+        self.due = now + batch_pause(now - self._began) if self.batched else 0.0
 
     def _read(self, file: FileIO) -> bytes:
         piece = file.read(PIECE)

@@ -181,6 +181,8 @@ def _order(
     order |= orders_of.brief(row.record, agent.node, agent.launch, attempt)
     # After a restart of the server, the agent resends what this server lacks.
     order |= {"server": services.heartbeats.name, "heard": row.record.nodes[agent.node].seq}
+    # To be no order of its own, it is not in the id: agents see it with their next request.
+    order |= {"watched": True} if services.live_views.are_open(agent.job) else {}
     packed: dict[str, Any] = pack(order | ({"stacks": asked} if asked else {}))
     return packed
 
@@ -233,7 +235,7 @@ async def logs(request: Request) -> Response:
     attempt, rank = request.path_params["attempt"], request.path_params["rank"]
     offset, data = number_of(request, "offset"), await request.body()
     size = await run_in_threadpool(_append, services, agent.job, attempt, rank, offset, data)
-    services.wakeups.notify(agent.job)
+    services.wakeups.notify(agent.job, output=True)
     return JSONResponse({"size": size})
 
 
@@ -250,7 +252,7 @@ async def points(request: Request) -> Response:
     size = await run_in_threadpool(services.points.add_from_agent, source, offset, data)
     if feed == "logged" and b'"tags"' in data and (tags := tags_of(data)):
         await run_in_threadpool(services.annotations.tag, job.id, tags)
-    services.wakeups.notify(agent.job)
+    services.wakeups.notify(agent.job, output=True)
     return JSONResponse({"size": size})
 
 

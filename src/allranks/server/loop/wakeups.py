@@ -24,10 +24,11 @@ class Wakeups:
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = defaultdict(int)
-        self._waiting: dict[str, list[_Waiter]] = {}
+        # By name, and whether new output wakes them, too.
+        self._waiting: dict[tuple[str, bool], list[_Waiter]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
-        # Names that `_wake` will be called with: news in between need no other call.
-        self._noted: set[str] = set()
+        # What `_wake` will be called with: news in between need no other call.
+        self._noted: set[tuple[str, bool]] = set()
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -35,10 +36,12 @@ class Wakeups:
     def count(self, name: str) -> int:
         return self._counts[name]
 
-    def notify(self, name: str) -> None:
-        if self._loop is not None and not self._loop.is_closed() and name not in self._noted:
-            self._noted.add(name)
-            self._loop.call_soon_threadsafe(self._wake, name)
+    def notify(self, name: str, *, output: bool = False) -> None:
+        """Wake those who wait for news. ``output``: only logs or points are new."""
+        news = (name, output)
+        if self._loop is not None and not self._loop.is_closed() and news not in self._noted:
+            self._noted.add(news)
+            self._loop.call_soon_threadsafe(self._wake, *news)
 
     async def wait(
         self,
@@ -48,32 +51,36 @@ class Wakeups:
         concerns: Callable[[], bool] | None = None,
     ) -> None:
         """Return once the count exceeds ``count``, or after ``timeout`` seconds. News after which
-        ``concerns`` is false do not count: it is called with each, and much cheaper than waking."""
+        ``concerns`` is false do not count: it is called with each, and much cheaper than waking.
+        With ``concerns``, new output does not count either: each node of a gang prints, and to ask
+        all others each time would cost the square of their number."""
         if self._counts[name] > count and (concerns is None or concerns()):
             return
         loop = asyncio.get_running_loop()
         waiter = _Waiter(loop.create_future(), concerns)
-        self._waiting.setdefault(name, []).append(waiter)
+        key = (name, concerns is None)
+        self._waiting.setdefault(key, []).append(waiter)
         timer = loop.call_later(timeout, _end, waiter.future)
         try:
             await waiter.future
         finally:
             timer.cancel()
-            waiting = self._waiting.get(name, [])
+            waiting = self._waiting.get(key, [])
             if waiter in waiting:
                 waiting.remove(waiter)
             if not waiting:
-                self._waiting.pop(name, None)
+                self._waiting.pop(key, None)
 
-    def _wake(self, name: str) -> None:
-        self._noted.discard(name)
-        for key in (name, self.ALL):
-            self._counts[key] += 1
-            for waiter in self._waiting.pop(key, []):
-                if _is_concerned(waiter):
-                    _end(waiter.future)
-                else:
-                    self._waiting.setdefault(key, []).append(waiter)
+    def _wake(self, name: str, output: bool) -> None:
+        self._noted.discard((name, output))
+        for each in (name, self.ALL):
+            self._counts[each] += 1
+            for key in [(each, True)] if output else [(each, True), (each, False)]:
+                for waiter in self._waiting.pop(key, []):
+                    if _is_concerned(waiter):
+                        _end(waiter.future)
+                    else:
+                        self._waiting.setdefault(key, []).append(waiter)
 
 
 def _is_concerned(waiter: _Waiter) -> bool:
