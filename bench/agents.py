@@ -1,6 +1,7 @@
 """Thousands of agents that speak the wire to one server: hello, ready, GO, output, the end.
 
 They are simulated, a coroutine each: what is measured is the server, not the starting of processes.
+As real ones do, they ask for orders and send what their node uses, also while nothing happens.
 First many at once, in gangs of eight; while those wait and print, single gangs of other sizes come.
 """
 
@@ -8,8 +9,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
+import os
 import resource
+import sqlite3
 import ssl
 import subprocess
 import sys
@@ -20,8 +24,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from allranks.agent.monitoring.monitor import LOOK, Monitor
+from allranks.agent.transport.tails import batch_pause
 from allranks.events import Event, Kind
 from allranks.plan.plan import pack
+from allranks.settings import Home
 from allranks.statuses import Reason
 from bench import procs
 from bench.report import Bar, Result, table
@@ -51,6 +58,9 @@ class Agent:
         self.port, self.token, self.node, self.found = port, token, node, found
         self.said: list[Event] = []
         self.attempt, self.offset = 0, 0
+        self.began = self.due = 0.0
+        # Points that are not sent yet, and how many bytes of them are.
+        self.batch, self.used = b"", 0
         self.listens, self.speaks = Wire(port), Wire(port)
 
     async def start(self) -> float:
@@ -67,21 +77,36 @@ class Agent:
 
     async def run(self, begin: asyncio.Event, prints: float) -> None:
         """Wait as one whose rank is silent, then send ten lines a second."""
-        order = asyncio.create_task(self.told("leave"))
-        await begin.wait()
+        order, waits = asyncio.create_task(self.told("leave")), asyncio.create_task(begin.wait())
+        self.began = time.perf_counter()
+        while not (await asyncio.wait({waits}, timeout=LOOK))[0]:
+            await self.use()
         until = time.perf_counter() + prints
         while time.perf_counter() < until:
-            await asyncio.sleep(1.0)
+            await asyncio.sleep(LOOK)
             where = f"logs/{self.attempt}/{self.node}?offset={self.offset}"
             answer = await self.ask(self.speaks, "PUT", where, _LINE * 10)
             self.found.bytes += answer["size"] - self.offset
             self.offset = answer["size"]
+            await self.use()
+        await self.use(last=True)
         await self.say(Kind.ENDED, reason=Reason.DONE)
         await self.say(Kind.DRAINED)
         await order
         await self.say(Kind.BYE)
         self.listens.close()
         self.speaks.close()
+
+    async def use(self, last: bool = False) -> None:
+        """Measure a point of each series; send them in batches, at the pace of a real agent."""
+        now = time.perf_counter()
+        self.batch += json.dumps({**self.found.use, "at": time.time()}).encode() + b"\n"
+        if last or now >= self.due:
+            self.due = now + batch_pause(now - self.began, self.node)
+            self.found.points += self.batch.count(b"\n") * len(self.found.use["points"])
+            where = f"points/{self.attempt}/resources?offset={self.used}"
+            answer = await self.ask(self.speaks, "PUT", where, self.batch)
+            self.batch, self.used = b"", answer["size"]
 
     async def told(self, what: str) -> None:
         known = ""
@@ -158,7 +183,9 @@ class Found:
         self.go: dict[int, list[float]] = defaultdict(list)
         self.took: list[float] = []
         self.status: Counter[str] = Counter()
-        self.bytes = 0
+        self.bytes = self.points = 0
+        # What a node uses, as a real agent writes it.
+        self.use: dict[str, Any] = {}
         self.spent: dict[str, tuple[float, float, float]] = {}
         self.memory: dict[str, float] = {}
 
@@ -169,6 +196,7 @@ def run(given: argparse.Namespace) -> Result:
     # Two connections an agent, here and at the server, which has its limits from us.
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     with tempfile.TemporaryDirectory(prefix="allranks-bench-") as root:
+        found.use = _measured(Path(root, "use"))
         door = "tls" if given.agents_tls else "plain"
         Wire.tls = ssl._create_unverified_context() if given.agents_tls else None
         words = [sys.executable, "-m", "bench.agents_server", f"{root}/home", door]
@@ -183,7 +211,24 @@ def run(given: argparse.Namespace) -> Result:
         finally:
             server.terminate()
             server.wait(20)
-    return _result(given, found, kept)
+        points = _points(Path(root, "home"))
+    return _result(given, found, kept, points)
+
+
+def _measured(into: Path) -> dict[str, Any]:
+    """What this process and this machine use, as an agent of a rank writes it."""
+    monitor = Monitor(lambda: {0: os.getpid()}, into)
+    time.sleep(2 * LOOK)
+    monitor.stop()
+    line: dict[str, Any] = json.loads(into.read_bytes().splitlines()[-1])
+    return line
+
+
+def _points(home: Path) -> int:
+    """The points in the record."""
+    with contextlib.closing(sqlite3.connect(Home(home).database)) as database:
+        (count,) = database.execute("SELECT sum(length) FROM series").fetchone()
+    return int(count or 0)
 
 
 async def _all(
@@ -237,7 +282,7 @@ class _Part:
         return time.perf_counter(), procs.cpu_seconds(self._pid), time.process_time()
 
 
-def _result(given: argparse.Namespace, found: Found, kept: int) -> Result:
+def _result(given: argparse.Namespace, found: Found, kept: int, points: int) -> Result:
     times = {f"hello → GO, gangs of {size}": each for size, each in found.go.items()}
     times["an answer to what agents say"] = found.took
     rows = [
@@ -253,6 +298,8 @@ def _result(given: argparse.Namespace, found: Found, kept: int) -> Result:
     wrong = [f"{n} answers {code}" for code, n in found.status.items() if code != "200"]
     if kept != found.bytes:
         wrong.append(f"{kept} bytes of output are kept, of {found.bytes}")
+    if points != found.points:
+        wrong.append(f"{points} points are kept, of {found.points}")
     data = {"agents": given.agents, "spent_s": found.spent, "memory_mb": found.memory}
     samples = {
         "s": {**times, "an answer to what agents say": found.took[:: len(found.took) // 1000 + 1]},

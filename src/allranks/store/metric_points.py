@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from sqlalchemy import Engine, and_, bindparam, delete, func, literal_column, select, update
@@ -343,11 +344,18 @@ def _metrics(line: Mapping[str, Any]) -> list[tuple[Key, Row]]:
 
 def _shortened(value: Any) -> str:
     """The name, shortened with a hash if it is too long."""
-    name = str(repaired(str(value)))
+    name = str(value)
     if len(name) <= _MAX_NAME:
-        return name
+        return _repaired(name)
+    name = str(repaired(name))
     digest = hashlib.sha256(name.encode()).hexdigest()[:8]
     return f"{name[: _MAX_NAME - 9]}_{digest}"
+
+
+@lru_cache(maxsize=1024)
+def _repaired(name: str) -> str:
+    """Most points have one of few names."""
+    return str(repaired(name))
 
 
 def _timestamp(value: Any) -> float:

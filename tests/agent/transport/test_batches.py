@@ -1,6 +1,7 @@
 """Points on resource use travel in batches: in order, once, all before the end is told, and at once
 while somebody looks. What ranks log does not wait for them."""
 
+import itertools
 import json
 import threading
 import time
@@ -107,8 +108,14 @@ def sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sent]:
 
 
 def test_batches_get_rarer_with_age() -> None:
-    ages = (0.0, 6.0, 30.0, 3600.0)
-    assert [batch_pause(age) for age in ages] == [0.0, 1.0, 5.0, BATCH]
+    ages = (0.0, 3.0, 15.0, 3600.0)
+    assert [batch_pause(age, 0) for age in ages] == [0.0, 1.0, 5.0, BATCH]
+
+
+def test_batches_of_a_gang_do_not_come_together() -> None:
+    pauses = sorted(batch_pause(3600.0, node) for node in range(100))
+    assert 0.7 * BATCH <= pauses[0] < pauses[-1] <= BATCH
+    assert all(0.01 < b - a < 0.1 for a, b in itertools.pairwise(pauses))
 
 
 @pytest.mark.medium

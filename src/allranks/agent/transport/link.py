@@ -330,7 +330,7 @@ class Link:
                 while (piece := feed.rest()) or not feed.sure:
                     path = f"{self._base}/points/{feed.attempt}/{feed.name}?offset={feed.sent}"
                     self._put(client, feed, path, piece)
-                    feed.sent_batch()
+                    feed.sent_batch(self.node)
                     feed.refused = ""
             except (Unauthorized, NotFound, Unreachable):
                 raise

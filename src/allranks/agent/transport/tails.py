@@ -9,13 +9,15 @@ from pathlib import Path
 
 # Maximum bytes of a log in one request.
 PIECE = 1 << 20
-# Batches of points are a share of the attempt's age apart, at most this many seconds.
-BATCH, _SHARE = 10.0, 1 / 6
+# Batches of points are a share of the attempt's age apart, at most this many seconds; those of the
+# nodes of a gang, which start together, up to a part less, so that they do not come together.
+BATCH, _SHARE, _SPREAD = 10.0, 1 / 3, 0.3
 
 
-def batch_pause(age: float) -> float:
-    """Seconds between two batches of points, in an attempt of that age."""
-    return min(age * _SHARE, BATCH)
+def batch_pause(age: float, node: int) -> float:
+    """Seconds between two batches of points of a node, in an attempt of that age."""
+    # The golden ratio spreads any number of nodes evenly.
+    return min(age * _SHARE, BATCH) * (1 - _SPREAD * (node * 0.618034 % 1))
 
 
 class Tail:
@@ -55,10 +57,10 @@ class Feed(Tail):
         # The server's message if it refuses the points.
         self.refused = ""
 
-    def sent_batch(self) -> None:
+    def sent_batch(self, node: int) -> None:
         """Wait with the next batch."""
         now = time.monotonic()
-        self.due = now + batch_pause(now - self._began) if self.batched else 0.0
+        self.due = now + batch_pause(now - self._began, node) if self.batched else 0.0
 
     def _read(self, file: FileIO) -> bytes:
         piece = file.read(PIECE)
