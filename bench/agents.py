@@ -248,7 +248,8 @@ async def _all(
     begin, now = asyncio.Event(), asyncio.Event()
     now.set()
     tasks = [asyncio.create_task(agent.run(begin, given.agents_watched)) for agent in agents]
-    await asyncio.sleep(5)
+    # After half a minute, batches of points are as long as they get.
+    await asyncio.sleep(1.5 * given.agents_watched)
     part.ends("")
     await asyncio.sleep(given.agents_watched)
     part.ends("nothing happens")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Iterable
+from itertools import takewhile
 
 # Seconds for which a look counts. Longer than agents' batches and their requests for orders are
 # apart: a page that is open asks again when a batch has come.
@@ -14,13 +15,18 @@ class LiveViews:
     """In memory: who looks on after a restart asks again. Thread-safe."""
 
     def __init__(self) -> None:
+        # By job, those that expire first in front.
         self._until: dict[str, float] = {}
+        self._lock = threading.Lock()
 
-    def look(self, jobs: Iterable[str]) -> None:
-        """Record that somebody looks at these jobs."""
+    def look(self, job: str) -> None:
+        """Record that somebody looks at the job."""
         now = time.monotonic()
-        known = {job: until for job, until in self._until.copy().items() if until > now}
-        self._until = known | dict.fromkeys(jobs, now + LOOK)
+        with self._lock:
+            self._until.pop(job, None)
+            self._until[job] = now + LOOK
+            for each in [*takewhile(lambda one: self._until[one] <= now, self._until)]:
+                del self._until[each]
 
     def are_open(self, job: str) -> bool:
         """Whether somebody looks at the job."""

@@ -113,7 +113,7 @@ def resources(
     value] in percent, bytes, bytes per second, watts or degrees Celsius. `node_…` and network
     series cover the whole node, the others only the job."""
     row = services.records.answering(name)
-    services.live_views.look([row.name])
+    services.live_views.look(row.name)
     return _streamed(
         (each._asdict(), ([p.at, p.number] for p in services.points.read(each, most=most)))
         for each in services.points.series(row.id, RESOURCE, attempt)
@@ -128,7 +128,7 @@ def top(services: ServicesDep) -> Response:
 
 def measured(row: JobRow, services: Services) -> dict[str, Any]:
     """The last value of each metric, and the last load of each node with its GPUs and ranks."""
-    services.live_views.look([row.name])
+    services.live_views.look(row.name)
     several = services.points.newest(row.id, METRIC)
     named = _named([each for each, _ in several], row)
     return {
