@@ -7,9 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 
-from tests.support import CLI, Allranks, command_line, environment, until
+from tests.support import CLI, Allranks, command_line, environment, kill_server, until
 
 # Real servers and processes, about a second a test.
 pytestmark = pytest.mark.slow
@@ -202,6 +203,34 @@ def test_a_server_that_is_killed_loses_and_doubles_nothing(home, code):
     found = metrics(allranks, "j")["n"]
     assert [f"n {point['value']:.0f}" for point in found] == printed
     assert [point["step"] for point in found] == list(range(len(printed)))
+
+
+def test_a_server_that_is_killed_costs_no_point_of_what_is_used(home, code, tmp_path):
+    allranks = command_line(home, code)
+    script = "import os, time\nwhile not os.path.exists('enough'): time.sleep(0.05)\n"
+    (code / "waits.py").write_text(script)
+    words = ("--in-place", "--name", "j", "--detach", "--", "python", "waits.py")
+    assert allranks("run", *words).returncode == 0
+    written = home / "nodes" / "j.1" / "0" / "attempt-1" / "resources.jsonl"
+    until(written.exists)
+    # The agent removes its folder when the server has everything.
+    os.link(written, tmp_path / "written")
+
+    def moments():
+        return [json.loads(each)["at"] for each in (tmp_path / "written").read_text().splitlines()]
+
+    until(lambda: len(moments()) >= 3)
+    kill_server(home)
+    count = len(moments())
+    until(lambda: len(moments()) > count)
+    (code / "enough").touch()
+    assert allranks("job", "wait", "j").returncode == 0
+    server = json.loads((home / "server.json").read_text())
+    token = (home / "token").read_text().strip()
+    headers = {"authorization": f"Bearer {token}"}
+    told = httpx.get(f"{server['url']}/api/v1/jobs/j/resources", headers=headers).json()["series"]
+    (found,) = [each["points"] for each in told if each["name"] == "node_memory"]
+    assert [at for at, _ in found] == moments()
 
 
 @pytest.mark.end_to_end
