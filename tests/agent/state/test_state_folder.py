@@ -473,7 +473,7 @@ def test_what_is_a_file_here_and_a_folder_there_is_told(server, nodes):
     settle(a, b)
     assert a.files() == {"x": b"file"}
     assert b.files() == {"x": None, "x/y": b"in it"}
-    assert "is a folder on one node and a file on another: not saved" in b.notes[0]
+    assert "is not saved: in its place is another node's file or folder" in b.notes[0]
     (b.shared / "z").write_text("z")
     settle(b, a)
     assert a.files()["z"] == b"z"

@@ -659,8 +659,9 @@ def test_an_output_elsewhere_in_the_home_is_refused_at_once(server: Served, path
 def test_outputs_go_to_their_paths_in_the_servers_own_store(server: Served, nodes: Nodes):
     command = (
         "n=$ALLRANKS_NODE_RANK; mkdir ${{outputs.o}}/deep; echo $n > ${{outputs.o}}/deep/$n; "
-        "ln -s $n ${{outputs.o}}/deep/inside-$n; ln -s ../../../token ${{outputs.o}}/outside-$n; "
-        "echo $n > ${{outputs.m}}; echo recorded > ${{outputs.r}}/$n"
+        "ln -s $n ${{outputs.o}}/deep/inside-$n; ln -s ../r ${{outputs.o}}/outside-$n; "
+        "echo $n > ${{outputs.m}}; echo beside > ${{outputs.m}}.tmp; "
+        "echo recorded > ${{outputs.r}}/$n"
     )
     paths = "azureml://datastores/default/paths"
     larger = server.home.root.with_name("larger disk")
@@ -668,9 +669,11 @@ def test_outputs_go_to_their_paths_in_the_servers_own_store(server: Served, node
     server.home.data.symlink_to(larger)
     outputs = {
         "o": {"path": f"{paths}/runs/${{{{name}}}}"},
-        "m": {"path": f"{paths}/models/m.pt", "type": "uri_file"},
+        "m": {"path": f"{paths}/m.pt", "type": "uri_file"},
+        "l": {"path": f"{server.home.data}//runs/x/../l/"},
         "r": {},
     }
+    command += "; echo $n > ${{outputs.l}}/$n"
     submit(server, command, outputs=outputs, distribution={"type": "pytorch"})
     for node in range(2):
         nodes.start(node)
@@ -687,7 +690,48 @@ def test_outputs_go_to_their_paths_in_the_servers_own_store(server: Served, node
         recorded = server.home.jobs / "j" / "named-outputs"
         assert (recorded / "r" / f"{node}").read_text() == "recorded\n"
         assert not (recorded / "o").exists()
-    assert (server.home.data / "models" / "m.pt").read_text() in ("0\n", "1\n")
+        assert (server.home.data / "runs" / "l" / f"{node}").read_text() == f"{node}\n"
+        assert (recorded / "m" / "m.pt.tmp").read_text() == "beside\n"
+    assert (server.home.data / "m.pt").read_text() in ("0\n", "1\n")
+    assert sorted(each.name for each in server.home.data.iterdir()) == ["m.pt", "runs"]
+
+
+@pytest.mark.slow
+def test_the_files_of_a_job_follow_its_home(tmp_path: Path):
+    """A home that moves while a job runs, or is restored elsewhere."""
+    if not can_hide():
+        pytest.skip("this user may not have mount namespaces")
+    engine, over = Target(Home(tmp_path), None), tmp_path / "over"
+    kind = OWN._replace(make=lambda home, options: engine)
+    command = f"while [ ! -e '{over}' ]; do sleep 0.05; done; echo x | tee ${{{{outputs.o}}}}/f"
+    outputs = {"o": {"path": "azureml://datastores/default/paths/o"}}
+    with served(tmp_path / "home", kind) as server:
+        submit(server, f"{command}; echo x > outputs/late", 1, outputs=outputs)
+        nodes = Nodes(server, tmp_path / "nodes", "j")
+        nodes.start(0)
+        until(lambda: job_of(server)["status"] == "Running")
+        port = int(server.url.rpartition(":")[2])
+    try:
+        server.home.root.rename(tmp_path / "moved")
+        over.touch()
+        with served(tmp_path / "moved", kind, port) as moved:
+            assert nodes.end() == [0]
+            until(lambda: job_of(moved)["ended_at"])
+            assert (moved.home.jobs / "j" / "artifacts/outputs/late").read_text() == "x\n"
+            assert (moved.home.data / "o" / "f").read_text() == "x\n"
+        assert not server.home.root.exists()
+    finally:
+        nodes.kill()
+
+
+def test_an_output_through_a_link_of_the_store_is_refused_at_once(server: Served, tmp_path: Path):
+    server.home.data.mkdir()
+    (server.home.data / "images").symlink_to(tmp_path)
+    spec = {"name": "j", "command": "true ${{outputs.o}}", "environment": "current"}
+    spec["outputs"] = {"o": {"path": "azureml://datastores/default/paths/images/x"}}  # type: ignore[assignment]
+    told = server.people.post("/api/v1/jobs", json={"spec": spec, "in_place": "/"})
+    assert told.status_code == 422
+    assert "images" in told.json()["message"]
 
 
 def test_nodes_that_share_the_disk_have_no_use_of_these_routes(tmp_path: Path):

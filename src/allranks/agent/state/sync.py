@@ -320,7 +320,8 @@ class Sync:
             if answer["entries"] is None:
                 self._unsendable[path] = by_path[path].seen
                 self._note_once(
-                    f"{path!r} is a folder on one node and a file on another: not saved"
+                    f"{path!r} is not saved: in its place is another node's file or folder, or a "
+                    "link; or it is a link that leaves its output"
                 )
         self._revision, self.due = answer["revision"], answer["due"]
         return len(done)

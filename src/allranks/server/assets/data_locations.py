@@ -50,7 +50,7 @@ def places(
                 if key.startswith("outputs."):
                     _require_writable(located[key], path)
                     if own_disks:
-                        _require_outside(located[key], path, home)
+                        located[key] = _for_own_disks(located[key], path, home)
             else:
                 located[key] = _place(of, home, find)
         except SpecError as error:
@@ -83,16 +83,23 @@ def _require_writable(place: Located, path: str) -> None:
         raise SpecError(Problem(f"{path!r} is a web site, which accepts no uploads", hint=hint))
 
 
-def _require_outside(place: Located, path: str, home: Home) -> None:
-    """Raise SpecError for an output that nodes with disks of their own cannot bring: in the home,
-    but not in its store."""
-    folder = Path(os.path.normpath(place.path)) if place.path else None
-    if folder is None or home.data in folder.parents:
-        return
-    if folder.is_relative_to(home.root):
+def _for_own_disks(place: Located, path: str, home: Home) -> Located:
+    """The place of an output of nodes that do not share the disk of the home: what they send is put
+    into its store. Raises SpecError where that cannot be."""
+    if not place.path:
+        return place
+    goal = Path(os.path.normpath(place.path))
+    if not goal.is_relative_to(home.root):
+        return place
+    if home.data not in goal.parents:
         hint = "leave `path` out, and the output goes to the job's record; or use a datastore"
         message = f"the nodes cannot write to {path!r}, because they do not share the server's disk"
         raise SpecError(Problem(message, hint=hint))
+    for each in (goal, *goal.parents[: goal.parents.index(home.data)]):
+        if each.is_symlink() or (each.exists() and each != goal and not each.is_dir()):
+            hint = "name another path; files from such nodes are put through no link"
+            raise SpecError(Problem(f"{path!r} is not a folder of the store: {each}", hint=hint))
+    return place._replace(path=str(goal))
 
 
 def _wanted(spec: CommandJob) -> Iterator[tuple[str, str, bool]]:

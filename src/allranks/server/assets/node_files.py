@@ -51,6 +51,7 @@ class NodeFiles:
 
     def __init__(self, home: Home, records: Records) -> None:
         self._nodes, self._jobs, self._records = home.nodes, home.jobs, records
+        self._data = home.data  # may be a link to a larger disk
         self._states: dict[Path, State] = {}
         self._lock = threading.Lock()
 
@@ -124,19 +125,17 @@ class NodeFiles:
 
     def _place(self, row: JobRow, state: State, put: Put, was: Entry | None) -> bool:
         """Do a change in the record; False if that is not possible."""
-        make = put.entry is not None
-        root, path = on_server(row.plan.task, _within(put.path))
-        folder = Path(root).resolve()  # the store may be a link to a larger disk
-        if put.entry is not None and put.entry.what == "link" and root != row.plan.task.record:
-            # Within its output: in the store, those of others are beside it.
-            within = _within(put.path).partition("/")[2]
-            if not stays_inside(within, put.entry.target):
-                log.warning("%s: the link %s leaves its output", row.name, put.path)
+        place, entry = on_server(row.plan.task, _within(put.path)), put.entry
+        if place.in_store and entry is not None and entry.what == "link":
+            within = f"output/{place.within}" if place.within else ""
+            if not stays_inside(within, entry.target):  # in the store others are beside it
                 return False
+        root = self._data.resolve() if place.in_store else self._jobs / row.name
+        make = entry is not None
         try:
             if make:
-                folder.mkdir(exist_ok=True, mode=0o700)
-            above, name = open_parent(folder, path, make)
+                root.mkdir(exist_ok=True, mode=0o700)
+            above, name = open_parent(root, place.path, make)
             try:
                 if put.entry is None or (was is not None and was.what != put.entry.what):
                     _remove(above, name, was, state)
@@ -149,7 +148,7 @@ class NodeFiles:
         except OSError as error:
             if error.errno not in _IN_THE_WAY:
                 raise
-            log.warning("%s: %r of %s is in the way of another node's", row.name, path, put.path)
+            log.warning("%s: something is in the way of %r", row.name, put.path)
             return False
         return True
 
