@@ -64,6 +64,7 @@ def from_outside(draw: st.DrawFn) -> Event:
     node = draw(st.sampled_from([0, 1])) if kind is Kind.LOST else None
     node = draw(st.sampled_from([None, 0, 1])) if kind is Kind.PREEMPT_ASKED else node
     seen = {"state": draw(st.sampled_from(list(GangState))), "why": draw(st.text(max_size=3))}
+    seen |= {"reason": draw(st.sampled_from([None, Reason.SETUP_FAILED]))}
     data = seen if kind is Kind.SEEN else {"why": "silent"} if kind is Kind.LOST else {}
     return Event(kind, draw(TIMES), draw(WHICH), draw(WHICH), node, data=data)
 
@@ -73,6 +74,7 @@ CLOCKS = st.builds(
     now=st.sampled_from([0.0, 10.0, 100.0, 1000.0]),
     silent=st.frozensets(st.sampled_from([0, 1])),
     since=st.sampled_from([0.0, 90.0]),
+    missed=st.booleans(),
     hung=st.sampled_from([None, None, None, Failure(Reason.HANG, 1, 1, message="stuck")]),
 )
 RULES = st.builds(

@@ -108,8 +108,9 @@ class Step(NamedTuple):
 class Clock(NamedTuple):
     """The time, the nodes whose heartbeats stopped (``silent``), and the limits.
 
-    ``since`` is when this server started: agents are not blamed for its downtime. ``hung``: how the
-    ranks hang, if they do.
+    ``since`` is when this server started: agents are not blamed for its downtime. ``missed``: it
+    was away when the gang came, and has not seen it alive. ``hung``: how the ranks hang, if they
+    do.
     """
 
     now: float
@@ -117,6 +118,7 @@ class Clock(NamedTuple):
     hello: float = 120.0
     grace: float = 10.0
     since: float = 0.0
+    missed: bool = False
     hung: Failure | None = None
 
 
@@ -217,13 +219,8 @@ def _after(job: Job, rules: Rules, cause: Failure, clock: Clock) -> Step:
 def _found_no_server(job: Job, clock: Clock) -> bool:
     """Whether the gang got its nodes and failed while the server was away, for example on a laptop
     that slept: then no agent had a server to connect to, and nothing of the job has run."""
-    return (
-        job.gang is GangState.GONE
-        and job.gone is Reason.SETUP_FAILED
-        and job.submitted_at is not None
-        and job.submitted_at < clock.since
-        and all(node.state is NodeState.ABSENT for node in job.nodes)
-    )
+    absent = all(node.state is NodeState.ABSENT for node in job.nodes)
+    return clock.missed and absent and job.gone is Reason.SETUP_FAILED
 
 
 def _may_restart(job: Job, rules: Rules, cause: Failure, now: float) -> bool:

@@ -67,8 +67,10 @@ class Heartbeats:
         )
 
     def started_at(self) -> float:
-        """When this server began to listen, in the time of events."""
-        return clock.now() - (clock.uptime() - self._started)
+        """When this server began to listen, in the time of events; after a pause, its end."""
+        uptime, turned = clock.uptime(), self._turn[1]
+        paused = uptime - turned > self._lease / 2  # and `watch` has not noticed yet
+        return clock.now() - (0.0 if paused else uptime - self._started)
 
     def last_seen(self, row: JobRow, node: int) -> dict[str, float]:
         """``{"heard": …}``, when the node's agent last called, in the time of events; empty if

@@ -98,6 +98,8 @@ class Loop:
         self._to_clean: list[JobRow] = []
         # Versions of jobs that wait in the queue, with which nothing was due.
         self._waiting: dict[str, int] = {}
+        # When the engine last reported each gang, by key, and it was not gone.
+        self._alive: dict[str, float] = {}
         # Names of jobs whose gang was stopped: most likely it is gone by now.
         self._stopped: set[str] = set()
         self._thread = threading.Thread(target=self._run, name=f"loop {cluster.kind}", daemon=True)
@@ -201,7 +203,10 @@ class Loop:
             if not isinstance(error, AllranksError):
                 log.exception("%s could not be polled", self._cluster.kind)
             statuses = {key: GangStatus(GangState.UNKNOWN, str(error)) for key in submitted}
+        now = clock.now()
         for key, seen in statuses.items():
+            if seen.state not in (GangState.GONE, GangState.UNKNOWN):
+                self._alive[key] = now
             if not _still_waits(submitted[key], seen):
                 self._guarded(self._record_status, submitted[key], seen)
 
@@ -352,6 +357,7 @@ class Loop:
         self._engine.stop(_handle(row))
         shutil.rmtree(self._home.nodes / row.key, ignore_errors=True)
         self._waiting.pop(row.name, None)
+        self._alive.pop(row.key, None)
         self._heartbeats.forget(row)
         self._hangs.forget(row)
         self._states.forget(row)
@@ -373,10 +379,9 @@ class Loop:
             if self._shared.agent_variables.reachable(row)
             else frozenset[int]()
         )
-        hung = self._hangs.check(row)
-        return decide.Clock(
-            clock.now(), silent, clocks.hello, clocks.grace, heartbeats.started_at(), hung
-        )
+        since, known = heartbeats.started_at(), self._alive.get(row.key, row.record.submitted_at)
+        missed, hung = known is not None and known < since, self._hangs.check(row)
+        return decide.Clock(clock.now(), silent, clocks.hello, clocks.grace, since, missed, hung)
 
 
 def _handle(row: JobRow) -> Handle:
