@@ -198,6 +198,7 @@ class Model:
         can.append("again") if job.stopped_at is not None else None
         can.append("waited") if job.then is not None and job.then.purpose == "regroup" else None
         can.append("timeout") if job.started_at is not None and self.timeout else None
+        can.append("missed") if job.gone is Reason.SETUP_FAILED else None
         can.append("hung") if job.status is JobStatus.RUNNING and self.hangs else None
         for due in chain.from_iterable(combinations(can, n) for n in range(len(can) + 1)):
             silent = frozenset(i for i in range(self.nodes) if f"silent {i}" in due)
@@ -206,10 +207,11 @@ class Model:
                 silent=silent,
                 hello=-FOREVER if "hello" in due else FOREVER,
                 grace=-FOREVER if "grace" in due else FOREVER,
+                missed="missed" in due,
                 hung=HUNG if "hung" in due else None,
             )
             rules = self.rules._replace(timeout=-1.0 if "timeout" in due else FOREVER)
-            fair = not {"timeout", "hung"} & {*due} and all(
+            fair = not {"timeout", "hung", "missed"} & {*due} and all(
                 _silent(world.agents[i]) for i in silent
             )
             if "hello" in due:
@@ -295,8 +297,12 @@ class Model:
         # The poll. No answer is no event. A gang that is not there yet may be taken for gone.
         state = {"queued": GangState.QUEUED, "up": GangState.UP}.get(world.gang, GangState.GONE)
         if state is not job.gang:
-            seen = Event(Kind.SEEN, 0.0, job.launch, job.attempt, data={"state": state, "why": ""})
-            yield Edge(f"seen: {state}", self.tidy(self.fold(job, seen), world), server=True)
+            reasons = [None, Reason.SETUP_FAILED] if state is GangState.GONE else [None]
+            for reason in reasons:
+                data = {"state": state, "why": "", "reason": reason}
+                seen = Event(Kind.SEEN, 0.0, job.launch, job.attempt, data=data)
+                told = self.tidy(self.fold(job, seen), world)
+                yield Edge(f"seen: {state} {reason or ''}", told, fair=reason is None, server=True)
         if state is GangState.UP:
             for i, agent in enumerate(agents):
                 node = job.nodes[i]
