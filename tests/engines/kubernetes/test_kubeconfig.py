@@ -116,6 +116,16 @@ def test_a_file_that_cannot_be_read(file: Path) -> None:
         assert "--kubeconfig FILE" in str(caught.value.hint)
 
 
+def test_a_missing_key_is_named_and_no_value_is_shown(file: Path) -> None:
+    values = "client-id: a-client, client-secret: hidden-1, refresh-token: hidden-2"
+    provider = f"{{auth-provider: {{name: oidc, config: {{{values}}}}}}}"
+    file.write_text(GOOD.replace("{token: secret}", provider))
+    with pytest.raises(Refused) as caught:
+        loaded(file)
+    message = "the context 'one' cannot be used: the key 'id-token' is missing"
+    assert caught.value.message == message
+
+
 def test_a_list_of_files_as_in_kubeconfig(file: Path) -> None:
     other = file.with_name("other")
     other.write_text(GOOD.replace("name: one,", "name: more,"))

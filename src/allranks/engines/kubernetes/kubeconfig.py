@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,6 +17,8 @@ from typing import Any, NamedTuple
 from allranks.errors import Refused
 
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+# The client goes on with the whole user, its secrets included.
+_MISSING = re.compile(r"Expected key (\S+) in ")
 
 
 class Denied(Refused):
@@ -62,7 +65,10 @@ def _understood(what: str, place: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # the client raises many kinds, those of base64 and TLS among them
-        message = f"{what} cannot be used: {str(error).strip().partition(chr(10))[0]}"
+        reason = str(error).strip().partition("\n")[0]
+        if missing := _MISSING.search(reason):
+            reason = f"the key {missing[1]!r} is missing"
+        message = f"{what} cannot be used: {reason}"
         hint = "`kubectl get pods` with the same kubeconfig shows whether kubectl can use it"
         raise Refused(message, where=place, hint=hint) from None
 
