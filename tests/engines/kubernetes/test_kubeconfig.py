@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,46 @@ def test_a_program_that_gives_no_credentials(
     with pytest.raises(Denied, match=message) as caught:
         loaded(file, context)
     assert hint in str(caught.value.hint)
+
+
+def program(folder: Path, code: str) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / "plug").write_text(f"#!/bin/sh\n{code}\n")
+    (folder / "plug").chmod(0o755)
+
+
+@pytest.mark.parametrize("place", ["~/kube/config", "{}/none:~/kube/config", "{0}/one:{0}/two"])
+def test_a_program_beside_the_file_that_fails_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    program(tmp_path / "kube", "exit 1")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "kube/config").write_text(GOOD.replace("no-such-plugin", "./plug"))
+    (tmp_path / "one").write_text("apiVersion: v1\nkind: Config\n")
+    (tmp_path / "two").symlink_to("kube/config")
+    program(tmp_path, "exit 1")
+    with pytest.raises(Denied, match=r"`./plug`, which .* 'gone', failed"):
+        loaded(Path(place.format(tmp_path)), "gone")
+
+
+def test_a_program_is_started_in_the_folder_of_the_file_with_the_cluster(tmp_path: Path) -> None:
+    version = "client.authentication.k8s.io/v1"
+    told = {"apiVersion": version, "kind": "ExecCredential", "status": {"token": "x"}}
+    plug = f"echo '{json.dumps(told)}'"
+    users, cluster = tmp_path / "users", tmp_path / "cluster"
+    for folder in (users, cluster):
+        folder.mkdir()
+    head, _, contexts = GOOD.partition("users:\n")
+    of_users, _, of_contexts = contexts.partition("contexts:\n")
+    (users / "config").write_text(f"users:\n{of_users}".replace("no-such-plugin", "./plug"))
+    (cluster / "config").write_text(f"{head}contexts:\n{of_contexts}")
+    place = Path(f"{users}/config:{cluster}/config")
+    program(users, plug)
+    with pytest.raises(Denied, match=r"`./plug`, which .* 'gone', is not installed") as caught:
+        loaded(place, "gone")
+    assert f"it must be at {cluster}/plug" in str(caught.value.hint)
+    program(cluster, plug)
+    assert loaded(place, "gone")[0] == "default"
 
 
 @pytest.mark.parametrize(

@@ -26,11 +26,13 @@ class Denied(Refused):
 
 
 class _Parts(NamedTuple):
-    """The file's parts by name, and the name of its current context."""
+    """The file's parts by name, the folders of the clusters' files, and the name of its current
+    context."""
 
     contexts: Mapping[str, Any]
     clusters: Mapping[str, Any]
     users: Mapping[str, Any]
+    folders: Mapping[str, str]
     current: str
 
 
@@ -56,7 +58,8 @@ def load(configuration: Any, options: Mapping[str, Any]) -> str:
     with _understood(f"the context {name!r}", place):
         config.load_kube_config(place, name, configuration, persist_config=False)
     if not configuration.api_key and not configuration.cert_file:
-        _expect_no_program(parts.users.get(str(chosen.get("user"))) or {}, name, place)
+        user = parts.users.get(str(chosen.get("user"))) or {}
+        _expect_no_program(user, name, place, parts.folders[chosen["cluster"]])
     return str(chosen.get("namespace") or "default")
 
 
@@ -83,7 +86,10 @@ def _read(merger: Any, place: str) -> _Parts:
             {each.value["name"]: each.value[kind] or {} for each in found[f"{kind}s"].value}
             for kind in ("context", "cluster", "user")
         )
-        return _Parts(contexts, clusters, users, str(found.safe_get("current-context") or ""))
+        files = {each.value["name"]: each.path for each in found["clusters"].value}
+        folders = {name: os.path.dirname(file) for name, file in files.items()}
+        current = str(found.safe_get("current-context") or "")
+        return _Parts(contexts, clusters, users, folders, current)
     except OSError as error:
         message = f"the kubeconfig cannot be read: {(error.strerror or str(error)).lower()}"
     except Exception as error:  # of YAML, of the client, and of what is not a mapping
@@ -112,16 +118,17 @@ def _chosen(parts: _Parts, context: str | None, place: str) -> tuple[str, Mappin
     return name, chosen
 
 
-def _expect_no_program(user: Mapping[str, Any], context: str, place: str) -> None:
-    """Raise Denied if a program of the user should have provided credentials."""
+def _expect_no_program(user: Mapping[str, Any], context: str, place: str, folder: str) -> None:
+    """Raise Denied if a program of the user should have provided credentials. The client starts it
+    in the ``folder`` of the file with the cluster."""
     program = (user.get("exec") or {}).get("command")
     if not program:
         return
-    # The client starts it in the folder of the file.
-    path = os.path.join(os.path.dirname(place), program) if "/" in program else program
+    path = os.path.realpath(os.path.join(folder, program)) if "/" in program else program
     if shutil.which(path) is None:
         message = f"`{program}`, which provides the credentials of {context!r}, is not installed"
-        hint = "install it on the machine of the server; it must be on the server's PATH"
+        where = f"at {path}" if "/" in program else "on the server's PATH"
+        hint = f"install it on the machine of the server; it must be {where}"
         hint = str(user["exec"].get("installHint") or "").strip().partition("\n")[0] or hint
     else:
         message = f"`{program}`, which provides the credentials of {context!r}, failed"
