@@ -260,14 +260,19 @@ def fix(text: str, code: int = 1) -> str:
 
 def test_a_line_in_one_quoted_word_is_no_program_to_install():
     words = ("echo hi $RANK", "python src/train.py", "./run.sh --lr 1", "torchrun -m a.b")
+    words += ("./run.sh config.yml", "./train --data /data", "./train lr=1")
     for word in words:
         for said in ("command not found", "No such file or directory"):
             told = fix(f"/bin/bash: line 1: {word}: {said}\n", code=127)
             assert told.startswith(f"`{word}` is one quoted word, and")
             assert "leave out the quotes, or write `bash -c '…'`" in told
-    for path in ("train", "/opt/my tools/train"):
+    for path in ("train", "/opt/my tools/train", "./run me.sh", "/opt/my tools - new/train"):
         told = fix(f"/bin/bash: line 1: {path}: No such file or directory\n", code=127)
         assert "install it, or give its full path" in told
+    for said in ("cd: /data", "source: env.sh", "pushd: /my data", "cd: lr=1/a.sh -x"):
+        line = f"bash: line 3: {said}: No such file or directory\n"
+        assert cause(line, code=127) is cause(line, code=1) is Cause.FILE_MISSING
+        assert "quote" not in fix(line, code=127)
 
 
 NO_VARIABLE = """\

@@ -28,6 +28,9 @@ _TOOL = (
     r"(?:(?:cat|cp|dd|head|mkdir|mv|tail|tee|touch)|(?:/bin/)?(?:ba|da)?sh: (?:line )?\d+|"
     r"\S+\.(?:ba)?sh: line \d+): (?!ulimit: |'?/(?:proc|sys|dev)/)"
 )
+# Several words, not the path of one program, which may have blanks, too: the first word is a plain
+# name or a script, or an option or `name=value` follows.
+_LINE = r"[^\s/]+\s.+|\S+\.(?:py|sh)\s.+|\S+\s(?:.*\s)?(?:--?\w|\w+=).*"
 _NOT_IN_CODE = "`{0}` is not in the job's code: set --code to the folder that contains it"
 # The first match counts: narrower patterns come first.
 MESSAGES = (
@@ -72,10 +75,15 @@ MESSAGES = (
         "the node's system library has no {0}: the program was built on a newer system; install a "
         "build for this one",
     ),
-    # The path of a program may have blanks, too; it has slashes around them.
+    # What commands of the shell say of their argument, such as `cd`.
+    Message(
+        Cause.FILE_MISSING,
+        re.compile(_SHELL + r"(?!exec: )[a-z.]+: .+: No such file or directory$"),
+        (127,),
+    ),
     Message(
         Cause.COMMAND_NOT_FOUND,
-        re.compile(_SHELL + r"([^\s/]+\s.+|\S+\s[^/]+): (?:command not found|No such file.*)$"),
+        re.compile(_SHELL + rf"({_LINE}): (?:command not found|No such file.*)$"),
         (127,),
         "`{0}` is one quoted word, and bash takes one word as the name of a program: leave out "
         "the quotes, or write `bash -c '…'`",
