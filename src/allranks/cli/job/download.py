@@ -111,8 +111,7 @@ def _sentence(name: str, fetched: Fetched) -> str:
 
 def _replaced(files: Sequence[Path]) -> str:
     many = "a file that was" if len(files) == 1 else f"{len(files)} files that were"
-    apart = "to keep the files of several jobs apart, name a folder for each: -p DIR"
-    return f"note: replaced {many} different: {_named(list(map(str, files)))}; {apart}"
+    return f"note: replaced {many} older or different: {_named(list(map(str, files)))}"
 
 
 def _left_out(links: Sequence[str]) -> str:

@@ -29,7 +29,7 @@ _BEAT, _END = 0.1, 2.0
 class Fetched(NamedTuple):
     """The content of the folder: all files, those that were already ``there``, the bytes
     ``received``, files ``gone`` before their download, skipped symbolic ``links``, paths of other
-    files ``left_out``, and ``replaced`` files, whose old content differed."""
+    files ``left_out``, and ``replaced`` files, whose size, time or content differed."""
 
     files: list[tuple[Path, int]]
     there: set[Path]
