@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +146,21 @@ def test_a_dockerfile_is_kept_once_for_the_nodes_that_build_it(
     assert (tmp_path / "home").stat().st_mode & 0o077 == 0
     assert list((tmp_path / "temporary").iterdir()) == []
     assert len([*(tmp_path / "home").rglob("*")]) == 5  # no partial file either
+
+
+def test_threads_may_write_the_same_dockerfile_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ALLRANKS_HOME", str(tmp_path / "home"))
+    written, rename = threading.Barrier(2), Path.replace
+    monkeypatch.setattr(Path, "replace", lambda *paths: (written.wait(9), rename(*paths)))
+    made = Environment.from_dockerfile("d", "FROM a\n")
+    with ThreadPoolExecutor(2) as pool:
+        one, other = pool.map(lambda _: made.as_spec(), range(2))
+    assert one == other
+    assert [each.name for each in (tmp_path / "home").rglob("*") if each.is_file()] == [
+        "Dockerfile"
+    ]
 
 
 def test_environments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

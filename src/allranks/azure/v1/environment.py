@@ -5,8 +5,8 @@ from __future__ import annotations
 import builtins
 import copy
 import hashlib
-import os
 import re
+import secrets
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -331,7 +331,7 @@ def _built(dockerfile: str, own: CondaDependencies) -> dict[str, Any]:
     folder = home.dockerfiles / hashlib.sha256(text.encode()).hexdigest()[:16]
     home.root.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
-    file, part = folder / "Dockerfile", folder / f"Dockerfile.{os.getpid()}"
+    file, part = folder / "Dockerfile", folder / f"Dockerfile.{secrets.token_hex(8)}"
     if not file.exists():
         part.write_text(text)
         part.replace(file)
