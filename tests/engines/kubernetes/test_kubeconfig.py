@@ -167,6 +167,16 @@ def test_a_missing_key_is_named_and_no_value_is_shown(file: Path) -> None:
     assert caught.value.message == message
 
 
+def test_what_the_client_logs_of_a_program_has_no_values(
+    file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    variables = "env: [{name: ID, value: hidden}, {name: KEY}]"
+    file.write_text(GOOD.replace("command: no-such-plugin", f'command: "true", {variables}'))
+    with pytest.raises(Denied, match=r"`true`, which .* 'gone', failed"):
+        loaded(file, "gone")
+    assert caplog.messages == ["the key 'value' is missing"]
+
+
 def test_a_list_of_files_as_in_kubeconfig(file: Path) -> None:
     other = file.with_name("other")
     other.write_text(GOOD.replace("name: one,", "name: more,"))

@@ -7,6 +7,7 @@ provides them fails.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import shutil
@@ -53,6 +54,7 @@ def load(configuration: Any, options: Mapping[str, Any]) -> str:
             config.load_incluster_config(client_configuration=configuration)
             return (_ACCOUNT / "namespace").read_text().strip()
     place = str(file or kube_config.KUBE_CONFIG_DEFAULT_LOCATION)
+    logging.getLogger().addFilter(_hide_values)  # the client logs what its programs fail with
     parts = _read(kube_config.KubeConfigMerger, place)
     name, chosen = _chosen(parts, context, place)
     with _understood(f"the context {name!r}", place):
@@ -68,12 +70,20 @@ def _understood(what: str, place: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # the client raises many kinds, those of base64 and TLS among them
-        reason = str(error).strip().partition("\n")[0]
-        if missing := _MISSING.search(reason):
-            reason = f"the key {missing[1]!r} is missing"
+        reason = _without_values(str(error).strip().partition("\n")[0])
         message = f"{what} cannot be used: {reason}"
         hint = "`kubectl get pods` with the same kubeconfig shows whether kubectl can use it"
         raise Refused(message, where=place, hint=hint) from None
+
+
+def _without_values(message: str) -> str:
+    missing = _MISSING.search(message)
+    return f"the key {missing[1]!r} is missing" if missing else message
+
+
+def _hide_values(record: logging.LogRecord) -> bool:
+    record.msg = _without_values(record.msg) if isinstance(record.msg, str) else record.msg
+    return True
 
 
 def _read(merger: Any, place: str) -> _Parts:
