@@ -150,13 +150,15 @@ class Home(NamedTuple):
 
 class Clocks(NamedTuple):
     """In seconds. ``lease``: an agent without heartbeats for this long is lost. ``patience``: how
-    long an agent without work waits for a server before it exits. ``grace``: from SIGTERM to
-    SIGKILL on cancel, preemption and time limit; ``peer_grace``: the same after another rank
-    failed; ``look``: the interval between scans of a state folder."""
+    long an agent without work waits for a server before it exits; ``unsent``: the same if its
+    node's disk goes with it, and what is not sent. ``grace``: from SIGTERM to SIGKILL on cancel,
+    preemption and time limit; ``peer_grace``: the same after another rank failed; ``look``: the
+    interval between scans of a state folder."""
 
     tick: float = 0.5
     lease: float = 9.0
     patience: float = 120.0
+    unsent: float = 24 * 3600.0
     grace: float = 10.0
     peer_grace: float = 0.5
     hello: float = 120.0

@@ -30,6 +30,8 @@ CLOCKS: Mapping[str, str] = {
     "ALLRANKS_TICK": "The time between two runs of the server's loop.",
     "ALLRANKS_LEASE": "How long an agent may be silent before its node is lost.",
     "ALLRANKS_PATIENCE": "How long an agent with nothing left to run waits for a server.",
+    "ALLRANKS_UNSENT": "The same of a pod that has run and shares no disk with the server: with it "
+    "goes what it has not sent.",
     "ALLRANKS_GRACE": "The time between SIGTERM and SIGKILL on cancel, preemption and time limit.",
     "ALLRANKS_PEER_GRACE": "The time between SIGTERM and SIGKILL when another rank has failed.",
     "ALLRANKS_HELLO": "How long the agents of a launch may take to call after the first one.",

@@ -57,6 +57,24 @@ def trail(attempt, first, begin, count, name="loss", pace=1.0, rank=0):
     return Trail(attempt, name, rank, steps)
 
 
+def test_a_gang_that_found_no_server_made_no_attempt():
+    missed = [
+        said(Kind.CREATED, 0),
+        said(Kind.SUBMITTED, 1),
+        said(Kind.SEEN, 50, state="gone", reason="SETUP_FAILED"),
+        said(Kind.CLOSING, 50.1, purpose="resubmit", reason="SETUP_FAILED"),
+        said(Kind.STOPPING, 50.2),
+        said(Kind.RELAUNCHED, 50.3),
+        *begun(51),
+        said(Kind.CLOSING, 156, **DONE),
+        said(Kind.FINISHED, 157, status="Completed"),
+    ]
+    found = goodput(missed, 157)
+    assert parts(found) == {"queueing": 53, "preparing": 3, "computing": 100, "finalizing": 1}
+    assert {span.attempt for span in found.spans} == {1}
+    assert found.failures == 0
+
+
 def test_a_job_that_went_well():
     found = goodput(GOOD, now=1000)
     assert parts(found) == {"queueing": 3, "preparing": 3, "computing": 100, "finalizing": 1}

@@ -309,7 +309,7 @@ def test_what_a_node_has_made_waits_for_a_server_that_is_away(tmp_path: Path):
     engine, over = Target(Home(tmp_path), None), tmp_path / "over"
     kind = OWN._replace(make=lambda home, options: engine)
     until_over = f"while [ ! -e '{over}' ]; do sleep 0.05; done"
-    with served(tmp_path / "home", kind, patience=0.5) as server:
+    with served(tmp_path / "home", kind, patience=2.0) as server:
         submit(server, f"{until_over}; echo made | tee outputs/late", 1)
         nodes = Nodes(server, tmp_path / "nodes", "j")
         nodes.start(0)
@@ -318,8 +318,8 @@ def test_what_a_node_has_made_waits_for_a_server_that_is_away(tmp_path: Path):
     try:
         over.touch()
         with pytest.raises(subprocess.TimeoutExpired):
-            nodes.end(4)
-        with served(tmp_path / "home", kind, port, patience=0.5) as server:
+            nodes.end(6)
+        with served(tmp_path / "home", kind, port, patience=2.0) as server:
             assert nodes.end() == [0]
             until(lambda: job_of(server)["ended_at"])
             assert job_of(server)["status"] == "Completed"

@@ -146,7 +146,7 @@ class Agent:
             self._say(Kind.READY, **place._asdict())
             order = self._wait_for_go()
             if order["do"] == "go":
-                self._patience = own_disk.patience(self._task, self._patience)
+                self._patience = own_disk.patience(self._task, self._clocks)
                 done = self._run_ranks(work, folder, held, order, room, data, warm)
             else:
                 self._ended(Reason(order["why"]), "")

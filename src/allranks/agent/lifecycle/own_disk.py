@@ -18,19 +18,18 @@ from allranks.errors import NotFound, Unreachable
 from allranks.plan.data.state_manifest import own
 from allranks.plan.job import output_places
 from allranks.plan.plan import InputTask, Task
+from allranks.settings import Clocks
 from allranks.statuses import Reason
 
-# How long a node that has run waits for a server that is away, such as a laptop that is closed
-# overnight, in seconds.
-_KEEPS = 24 * 3600.0
 # Seconds for an answer.
 _TIMEOUT = 30.0
 
 
-def patience(task: Task, usual: float) -> float:
-    """How long a node whose ranks have started waits for the server: what it has not sent is gone
-    with its own disk, and stays on a shared one."""
-    return _KEEPS if task.sends_files else usual
+def patience(task: Task, clocks: Clocks) -> float:
+    """How long a node whose ranks have started waits for a server that is away, such as a laptop
+    that is closed overnight: what it has not sent is gone with its own disk, and stays on a shared
+    one."""
+    return clocks.unsent if task.sends_files else clocks.patience
 
 
 def on_node(task: Task, where: AgentIdentity) -> Task:
@@ -60,13 +59,15 @@ def on_node(task: Task, where: AgentIdentity) -> Task:
 
 
 def with_home(task: Task, where: AgentIdentity) -> Task:
-    """The task with a home folder that may be written. An image's user may have none, as one that
-    is only a number; uv and frameworks keep their caches there."""
-    if not task.sends_files or os.access(task.base.get("HOME", ""), os.W_OK | os.X_OK):
+    """The task with a home folder of the node's, if the image's user has none that it may enter, as
+    one that is only a number; uv and frameworks keep their caches there."""
+    home = task.base.get("HOME", "")
+    is_there = home != "/" and os.access(home, os.R_OK | os.X_OK)
+    if not task.sends_files or is_there or os.access(home, os.W_OK):
         return task
-    home = where.folder / "home"
-    home.mkdir(mode=0o700, exist_ok=True)
-    return task._replace(base={**task.base, "HOME": str(home)})
+    made = where.folder / "home"
+    made.mkdir(mode=0o700, exist_ok=True)
+    return task._replace(base={**task.base, "HOME": str(made)})
 
 
 def _uv(where: AgentIdentity) -> Path:

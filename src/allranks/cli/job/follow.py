@@ -119,8 +119,10 @@ def _why_again(name: str, attempt: int) -> str:
     before = [event for event in events if event["attempt"] == attempt - 1]
     told = [e["data"]["message"] for e in before if e["kind"] == "ended" and e["data"]["message"]]
     told += [f"node {e['node']} was lost" for e in before if e["kind"] == "lost"]
-    told += [e["data"]["reason"] for e in before if e["kind"] == "closing"]
-    new = any(event["kind"] == "relaunched" for event in before)
+    closing = [e["data"] for e in before if e["kind"] == "closing"]
+    told += [each["reason"] for each in closing if each["purpose"] != "resubmit"]
+    ends = [e for e in before if e["kind"] in ("relaunched", "regrouped")]
+    new = bool(ends) and ends[-1]["kind"] == "relaunched"
     where = "new nodes" if new else "the same nodes"
     return f"attempt {attempt - 1} failed ({told[0]}); attempt {attempt} starts on {where}"
 

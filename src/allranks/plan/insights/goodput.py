@@ -82,6 +82,7 @@ def goodput(events: Sequence[Event], now: float, trails: Sequence[Trail] = ()) -
     done anew follows from the ``trails`` of all its attempts."""
     if not events:
         return Goodput()
+    events = [*_of_attempts(events)]
     failed = _failed_at(events)
     marks = _marks(events, failed)
     ended = next((event.at for event in events if event.kind is Kind.FINISHED), now)
@@ -105,6 +106,17 @@ class _Mark(NamedTuple):
 _NO_FAILURE = (Reason.DONE, Reason.CANCELED)
 # Before the ranks start; the engine may take a gang back then.
 _WAITING = (Activity.QUEUEING, Activity.PREPARING, Activity.RESTARTING)
+
+
+def _of_attempts(events: Sequence[Event]) -> Iterator[Event]:
+    """Without the ends of gangs that were submitted again and made no attempt."""
+    ends = (Kind.CLOSING, Kind.RELAUNCHED)
+    resubmitted = False
+    for event in events:
+        if event.kind is Kind.CLOSING:
+            resubmitted = event.data.get("purpose") == "resubmit"
+        if not (resubmitted and event.kind in ends):
+            yield event
 
 
 def _failed_at(events: Iterable[Event]) -> dict[int, float]:

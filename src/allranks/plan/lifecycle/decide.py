@@ -55,7 +55,8 @@ class Node(NamedTuple):
 
 
 class Then(NamedTuple):
-    """What follows Finalizing: ``finish``, ``relaunch`` or ``regroup``, and why it began."""
+    """What follows Finalizing: ``finish``, ``relaunch``, ``regroup`` or ``resubmit`` (a relaunch
+    that uses no attempt), and why it began."""
 
     purpose: str
     reason: Reason
