@@ -176,6 +176,12 @@ def test_the_output_of_another_job_is_an_input(allranks: Allranks, job: Path) ->
     assert (code, wrong(found)) == (0, [])
 
 
+def test_an_output_in_a_folder_beside_the_job_file(allranks: Allranks, job: Path) -> None:
+    out = "outputs.model={type: uri_folder, path: ./out}"
+    code, found = doctor(allranks, "--set", out, "--set", "resources.instance_count=1")
+    assert (code, wrong(found)) == (0, [])
+
+
 def test_a_gang_that_never_fits(allranks: Allranks, job: Path) -> None:
     code, found = doctor(allranks, "--set", "resources.instance_count=65")
     assert code == 1

@@ -116,7 +116,8 @@ class Kind(NamedTuple):
     ``setup`` returns what an administrator applies for a namespace, if there is such a text.
     ``server`` returns what runs the server itself inside the cluster, if there is such a text.
     ``images``: every node runs in an image, the job's own or that of the option ``image``.
-    ``own_disks``: whether with these options no node shares the disk of the server's home.
+    ``own_disks``: whether with these options no node shares the disk of the server's home;
+    ``mounts``: the folders of such nodes that outlast them.
     ``own_networks``: whether with these options each node has a loopback of its own, even on the
     machine of the server.
     """
@@ -133,6 +134,7 @@ class Kind(NamedTuple):
     prepare: Callable[[Any], None] | None = None
     server: Callable[[str, Mapping[str, str]], str] | None = None
     own_disks: Callable[[Mapping[str, Any]], bool] = lambda options: False
+    mounts: Callable[[Mapping[str, Any]], Sequence[str]] = lambda options: ()
     own_networks: Callable[[Mapping[str, Any]], bool] = lambda options: False
 
     @property

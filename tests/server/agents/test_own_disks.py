@@ -655,6 +655,35 @@ def test_an_output_elsewhere_in_the_home_is_refused_at_once(server: Served, path
     assert "do not share the server's disk" in told.text
 
 
+def test_a_path_that_no_node_has_is_refused_at_once(server: Served, tmp_path: Path):
+    made = tmp_path / "images"
+    made.mkdir()
+
+    def told(path: object, **more: Any) -> str:
+        spec = {"name": "j", "command": "true", "environment": "current", **more}
+        answer = server.people.post("/api/v1/jobs", json={"spec": spec, "in_place": "/"})
+        assert answer.status_code == 422
+        return answer.text
+
+    out = told(made, outputs={"o": {"path": str(tmp_path / "out")}})
+    assert "would be gone with its node: no volume is mounted there" in out
+    assert "azureml://datastores/default/paths" in out
+    data = told(made, inputs={"i": {"path": str(made)}})
+    assert "is a path of this machine, and the nodes do not share its disk" in data
+    assert "use azureml://datastores/default/paths/images" in data
+
+
+def test_a_path_of_a_volume_or_of_the_image_is_none_of_ours(tmp_path: Path):
+    mounted = OWN._replace(mounts=lambda options: [str(tmp_path / "volume")])
+    (tmp_path / "volume" / "set").mkdir(parents=True)
+    with served(tmp_path / "home", mounted) as server:
+        inputs = {
+            "i": {"path": str(tmp_path / "volume" / "set")},
+            "image": {"path": "/only/in/the/image"},
+        }
+        submit(server, "true", inputs=inputs, outputs={"o": {"path": f"{tmp_path}/volume/out"}})
+
+
 @pytest.mark.slow
 def test_outputs_go_to_their_paths_in_the_servers_own_store(server: Served, nodes: Nodes):
     command = (

@@ -108,7 +108,8 @@ def _plan(data: Mapping[str, Any], folder: Path, file: Path) -> Task:
     _, lines = load.read(load.content(file), file=str(file))
     home = settings.home()
     try:
-        job = CommandJob.parse({**data, "inputs": _absolute(data.get("inputs") or {}, folder)})
+        lies = {key: _absolute(data.get(key) or {}, folder) for key in ("inputs", "outputs")}
+        job = CommandJob.parse({**data, **lies})
         known = environments(home)
         table, given = known.table(), job.environment
         compute, there = str(data.get("compute") or ""), places(job, datastores(home), home)
@@ -180,13 +181,13 @@ def _environment(task: Task, recipe: Recipe, waits: bool) -> Finding:
     return Finding("environment", NOTE, said, hint)
 
 
-def _absolute(inputs: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Inputs with absolute paths, as in a submission."""
+def _absolute(given: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Inputs or outputs with absolute paths, as in a submission."""
     return {
         name: {**value, "path": str(path)}
         if isinstance(value, Mapping) and (path := local(value.get("path"), folder))
         else value
-        for name, value in inputs.items()
+        for name, value in given.items()
     }
 
 

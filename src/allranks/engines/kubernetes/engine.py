@@ -24,7 +24,7 @@ from allranks.engines.kubernetes.api import Api
 from allranks.engines.kubernetes.cache import Cache
 from allranks.engines.kubernetes.kubeconfig import Denied
 from allranks.engines.kubernetes.manifest import HOME, Names
-from allranks.engines.kubernetes.options import OPTIONS, expect_namespace
+from allranks.engines.kubernetes.options import OPTIONS, expect_namespace, mounts
 from allranks.engines.kubernetes.setup import rights
 from allranks.engines.kubernetes.start import PLACED, Fetched, Shared, Start
 from allranks.engines.kubernetes.status import held, status
@@ -364,5 +364,6 @@ KIND = Kind(
     setup=rights,
     server=_server,
     own_disks=_own_disks,
+    mounts=mounts,
     own_networks=_own_networks,
 )

@@ -93,6 +93,13 @@ def volume(text: str) -> Volume:
     return Volume(source("volumes", spec), path, read_only)
 
 
+def mounts(options: Mapping[str, Any]) -> Sequence[str]:
+    """Where volumes are mounted that outlast a pod; everywhere, if a patch may mount more."""
+    volumes = [volume(each) for each in options.get("volumes") or ()]
+    mounted = [each.path for each in volumes if "emptyDir" not in each.source]
+    return ["/"] if options.get("patch") else mounted
+
+
 def source(option: str, spec: str) -> Mapping[str, Any]:
     """The volume source of ``pvc:CLAIM``, ``nfs:SERVER:/EXPORT``, ``host:/FOLDER`` or ``empty``.
     Raises Refused."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +32,13 @@ def places(
     known: Datastores,
     home: Home,
     find: Find | None = None,
-    own_disks: bool = False,
+    mounts: Sequence[str] | None = None,
 ) -> Mapping[str, Located]:
     """The location of each input and output with a path, by `inputs.NAME` and `outputs.NAME`.
 
     Without ``find`` (a dry run) outputs of other jobs are assumed at their default place.
-    ``own_disks``: no node shares the disk of the home. Raises SpecError with every location that is
-    missing or not ready.
+    ``mounts``: no node shares the disk of the home, and these of their folders outlast them. Raises
+    SpecError with every location that is missing or not ready.
     """
     located, problems = {}, []
     for key, path, model in _wanted(spec):
@@ -47,10 +47,11 @@ def places(
             of = left_by(path, where) if key.startswith("inputs.") else None
             if of is None:
                 located[key] = known.locate(path, where, model=model)
-                if key.startswith("outputs."):
+                is_output = key.startswith("outputs.")
+                if is_output:
                     _require_writable(located[key], path)
-                    if own_disks:
-                        located[key] = _for_own_disks(located[key], path, home)
+                if mounts is not None:
+                    located[key] = _for_own_disks(located[key], path, home, mounts, is_output)
             else:
                 located[key] = _place(of, home, find)
         except SpecError as error:
@@ -83,23 +84,52 @@ def _require_writable(place: Located, path: str) -> None:
         raise SpecError(Problem(f"{path!r} is a web site, which accepts no uploads", hint=hint))
 
 
-def _for_own_disks(place: Located, path: str, home: Home) -> Located:
-    """The place of an output of nodes that do not share the disk of the home: what they send is put
-    into its store. Raises SpecError where that cannot be."""
+def _for_own_disks(
+    place: Located, path: str, home: Home, mounts: Sequence[str], is_output: bool
+) -> Located:
+    """The place of data of nodes that do not share the disk of the home: they get inputs from its
+    store, and what they send of an output is put there. Raises SpecError where that cannot be."""
     if not place.path:
         return place
     goal = Path(os.path.normpath(place.path))
     if not goal.is_relative_to(home.root):
-        return place
-    if home.data not in goal.parents:
+        _expect_on_nodes(goal, path, home, mounts, is_output)
+    elif is_output and home.data not in goal.parents:
         hint = "leave `path` out, and the output goes to the job's record; or use a datastore"
         message = f"the nodes cannot write to {path!r}, because they do not share the server's disk"
         raise SpecError(Problem(message, hint=hint))
-    for each in (goal, *goal.parents[: goal.parents.index(home.data)]):
-        if each.is_symlink() or (each.exists() and each != goal and not each.is_dir()):
-            hint = "name another path; files from such nodes are put through no link"
-            raise SpecError(Problem(f"{path!r} is not a folder of the store: {each}", hint=hint))
+    elif is_output:
+        for each in (goal, *goal.parents[: goal.parents.index(home.data)]):
+            if each.is_symlink() or (each.exists() and each != goal and not each.is_dir()):
+                message = f"{path!r} is not a folder of the store: {each}"
+                hint = "name another path; files from such nodes are put through no link"
+                raise SpecError(Problem(message, hint=hint))
     return place._replace(path=str(goal))
+
+
+def _expect_on_nodes(
+    goal: Path, path: str, home: Home, mounts: Sequence[str], is_output: bool
+) -> None:
+    """Raise SpecError for an output that would be gone with its node, and for an input that lies on
+    this machine: a path that does not may be one of the image."""
+    if any(goal.is_relative_to(each) for each in mounts):
+        return
+    if is_output:
+        raise SpecError(
+            Problem(
+                f"{path!r} would be gone with its node: no volume is mounted there",
+                hint="leave `path` out, and the output goes to the job's record; or name a path in "
+                "a datastore, such as azureml://datastores/default/paths/NAME; or mount a volume",
+            )
+        )
+    if goal.exists():
+        raise SpecError(
+            Problem(
+                f"{path!r} is a path of this machine, and the nodes do not share its disk",
+                hint=f"copy it to {home.data} and use azureml://datastores/default/paths/"
+                f"{goal.name}, put it in an object store, or mount a volume there",
+            )
+        )
 
 
 def _wanted(spec: CommandJob) -> Iterator[tuple[str, str, bool]]:

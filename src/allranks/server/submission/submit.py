@@ -105,8 +105,10 @@ def plan(
         of = of._replace(asked=of.asked or submission.environment_asked)
     except SpecError as error:
         of, problems = recipe.Resolved(), [*problems, *error.problems]
+    kind = clusters.kind(compute)
     try:
-        lie = places(spec, datastores, home, find, clusters.kind(compute).own_disks(options))
+        mounts = kind.mounts(options) if kind.own_disks(options) else None
+        lie = places(spec, datastores, home, find, mounts)
         refuse_taken(spec, datastores.versions)
     except SpecError as error:
         lie, problems = {}, [*problems, *error.problems]
@@ -128,15 +130,15 @@ def plan(
             table=table,
             environments=str(home.environments),
             uv=uv(),
-            tools=portable(submission.tools, clusters.kind(compute).images),
+            tools=portable(submission.tools, kind.images),
             cache=str(home.cache),
             tier="spot" if compute.tier == "low_priority" else "",
             gpus=None if problems else choice(spec, compute, options, clusters),
             continues=submission.continues,
             previous=submission.previous,
             look=submission.look,
-            images=clusters.kind(compute).images,
-            own_disks=clusters.kind(compute).own_disks(options),
+            images=kind.images,
+            own_disks=kind.own_disks(options),
         ),
         problems,
     )
