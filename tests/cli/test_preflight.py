@@ -178,7 +178,9 @@ def test_the_output_of_another_job_is_an_input(allranks: Allranks, job: Path) ->
 
 def test_an_output_in_a_folder_beside_the_job_file(allranks: Allranks, job: Path) -> None:
     out = "outputs.model={type: uri_folder, path: ./out}"
-    code, found = doctor(allranks, "--set", out, "--set", "resources.instance_count=1")
+    use = "command=python train.py --data ${{inputs.data}} ${{outputs.model}}"
+    words = ("--set", out, "--set", use, "--set", "resources.instance_count=1")
+    code, found = doctor(allranks, *words)
     assert (code, wrong(found)) == (0, [])
 
 

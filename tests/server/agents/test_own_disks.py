@@ -589,13 +589,13 @@ def test_inputs_are_served_from_stores_alone_and_never_through_links(
     (data / "out").symlink_to(server.home.token)
     (data / "in").symlink_to("a")
     (data / "folder").symlink_to(server.home.root)
-    (tmp_path / "elsewhere").write_text("mine")
     inputs = {
         "d": {"path": "azureml://datastores/default/paths/set"},
         "e": {"path": str(tmp_path / "elsewhere")},
         "t": {"path": str(server.home.token)},
     }
     submit(server, "true ${{inputs.d}} ${{inputs.e}} ${{inputs.t}}", inputs=inputs)
+    (tmp_path / "elsewhere").write_text("mine")
     node = Client(server)
     listed = node.send("GET", "input/d").json()
     assert sorted(each[0] for each in listed["files"]) == ["a", "in"]
