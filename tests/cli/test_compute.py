@@ -127,6 +127,21 @@ def test_an_address_that_pods_cannot_call_is_noted(allranks: Allranks, tmp_path:
         assert there["notes"] == []
 
 
+def test_an_address_is_found_without_a_node_that_the_selector_matches(
+    allranks: Allranks, tmp_path: Path
+):
+    """A pool scaled to zero has no nodes; a user of one namespace may not list any."""
+    with api_server.running() as cluster:
+        file = api_server.kubeconfig(tmp_path, cluster)["kubeconfig"]
+        make = ("--type", "kubernetes", "--image", "x", "--kubeconfig", file)
+        empty = (*make, "--node-selector", "gpu=h100")
+        assert answer(allranks, "compute", "create", "a", *empty)["server_address"] == "127.0.0.1"
+        grown = answer(allranks, "compute", "create", "b", *empty, "--autoscaling")
+        assert grown["server_address"] == "127.0.0.1"
+        cluster.fail("GET", "/api/v1/nodes", *[api_server.answers(403, "forbidden")] * 2)
+        assert answer(allranks, "compute", "create", "c", *make)["server_address"] == "127.0.0.1"
+
+
 def test_the_rights_that_a_cluster_grants_are_printed(allranks: Allranks):
     done = allranks("compute", "render", "kubernetes", "--namespace", "team")
     kinds = [each["kind"] for each in yaml.safe_load_all(done.stdout)]

@@ -120,6 +120,7 @@ class Kind(NamedTuple):
     ``mounts``: the folders of such nodes that outlast them.
     ``own_networks``: whether with these options each node has a loopback of its own, even on the
     machine of the server.
+    ``address`` returns that of the cluster itself, by name or number, as far as options tell.
     """
 
     name: str
@@ -136,6 +137,7 @@ class Kind(NamedTuple):
     own_disks: Callable[[Mapping[str, Any]], bool] = lambda options: False
     mounts: Callable[[Mapping[str, Any]], Sequence[str]] = lambda options: ()
     own_networks: Callable[[Mapping[str, Any]], bool] = lambda options: False
+    address: Callable[[Mapping[str, Any]], str] = lambda options: ""
 
     @property
     def remote(self) -> bool:

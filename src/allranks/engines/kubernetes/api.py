@@ -12,7 +12,7 @@ import json
 import threading
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 from allranks.engines.kubernetes import kubeconfig
 from allranks.engines.kubernetes.kubeconfig import Denied
@@ -61,6 +61,11 @@ class Api:
     @property
     def namespace(self) -> str:
         return str(self._options.get("namespace") or self._connected().namespace)
+
+    @property
+    def host(self) -> str:
+        """The API server's name or number."""
+        return urlsplit(self._connected().configuration.host).hostname or ""
 
     def path(self, kind: str, name: str = "") -> str:
         """The path of a namespaced kind, such as ``jobs``, or of one object of it."""

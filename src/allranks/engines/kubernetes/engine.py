@@ -366,4 +366,5 @@ KIND = Kind(
     own_disks=_own_disks,
     mounts=mounts,
     own_networks=_own_networks,
+    address=lambda options: Api(options).host,
 )

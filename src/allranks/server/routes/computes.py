@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ipaddress
-import itertools
 import os
 import re
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import BaseModel
@@ -15,6 +14,7 @@ from starlette.concurrency import run_in_threadpool
 
 from allranks.agent.network import interfaces
 from allranks.engines.base import Host, Kind
+from allranks.engines.options import connection
 from allranks.errors import AllranksError, Conflict, Problem, SpecError
 from allranks.server.arguments import BODY
 from allranks.server.dependencies import JsonBody, Services, ServicesDep
@@ -175,15 +175,26 @@ def _route(compute: Compute, services: Services) -> str:
     """The address of this machine by which the cluster's hosts can call it, from the kernel's
     routes; without a route a mailbox on the shared disk."""
     found = []
-    for host in itertools.islice(_hosts(compute, services), _TRIED):
+    for peer in _peers(compute, services):
         try:
-            found.append(interfaces.source(_resolved(host.address or host.name)))
+            found.append(interfaces.source(_resolved(peer)))
         except OSError:
             continue
         if not found[-1].startswith("127."):
             return found[-1]
     # Loopback suffices if the only host is this machine.
     return found[0] if found else mailbox.ADDRESS
+
+
+def _peers(compute: Compute, services: Services) -> Iterator[str]:
+    """Where a route is looked for: the hosts that the options select; all, if these select none
+    now, as of a pool scaled to zero; and without a host to see or a shared disk the cluster."""
+    kind, options = services.clusters.kind(compute), services.clusters.options(compute)
+    engine = services.clusters.engine_of(compute)
+    hosts = engine.hosts(options) or engine.hosts(connection(kind.options, options))
+    yield from (host.address or host.name for host in hosts[:_TRIED])
+    if not hosts and kind.own_disks(options):
+        yield kind.address(options)
 
 
 def _require_shared_disk(kind: Kind, options: Mapping[str, Any]) -> None:
