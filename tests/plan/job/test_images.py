@@ -11,11 +11,11 @@ from allranks.plan.plan import Plan
 from allranks.spec.job import parse
 
 
-def compiled(**keys: object) -> Plan:
+def compiled(*, images: bool = True, **keys: object) -> Plan:
     base = {"PATH": "/venv/bin:/bin", "VIRTUAL_ENV": "/venv", "HTTPS_PROXY": "http://p:1"}
     options = {"image": "the-computes", "shm_size": "1g"}
     context = CompileContext(
-        "a", "/home/jobs/a", ("agent",), "e", base, compute="c", options=options, images=True
+        "a", "/home/jobs/a", ("agent",), "e", base, compute="c", options=options, images=images
     )
     return compile(parse({"command": "true", "name": "a", **keys}), context)
 
@@ -32,6 +32,16 @@ def test_a_jobs_own_image_and_shared_memory_count_before_the_computes():
     plan = compiled(environment={"image": "own"}, resources={"shm_size": "8g"})
     assert plan.gang.options == {"image": "own", "shm_size": "8g"}
     assert plan.task.recipe is plan.task.container is None
+
+
+@pytest.mark.parametrize("images", [True, False])
+@pytest.mark.parametrize("size", ["lots", "9zz", "4"])
+def test_a_size_of_shared_memory_that_is_none_is_refused_on_every_engine(images: bool, size: str):
+    with pytest.raises(SpecError) as caught:
+        compiled(resources={"shm_size": size}, images=images)
+    (problem,) = caught.value.problems
+    assert problem.located() == f"resources.shm_size: {size!r} is not an amount of memory"
+    assert "4g, 512m" in str(problem.hint)
 
 
 def test_packages_beside_an_image_are_made_on_top():

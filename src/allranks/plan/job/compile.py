@@ -83,6 +83,7 @@ def compile(spec: CommandJob, context: CompileContext) -> Plan:
     _refuse_unbuilt(spec)
     _refuse_too_long(spec)
     resources = spec.resources
+    memory_of(resources.shm_size, "resources.shm_size")  # refused also where nothing uses it
     nodes = resources.instance_count
     options = dict(context.options)
     engine = options.pop("container", None)
