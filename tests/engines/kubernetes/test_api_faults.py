@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -352,6 +352,42 @@ def test_a_job_is_refused_for_its_size_only_if_no_autoscaler_is_certain(case: Ca
     case.engine.admit(large)
     with pytest.raises(Refused, match="4 available"):
         case.engine.admit(large)
+
+
+@pytest.mark.parametrize(
+    ("changes", "selector", "said", "hint"),
+    [
+        (
+            {"nodes": 1, "cpus": 64.0, "memory": 3 << 29, "gpus": 8},
+            [],
+            "it needs 1 node with 64 CPUs, 1.5 GiB of memory and 8 nvidia.com/gpu, 0 available",
+            "request fewer nodes",
+        ),
+        (
+            {"cpus": 0.2},
+            ["gpu=h100", "zone=a"],
+            "no node of it has the labels gpu=h100 and zone=a",
+            "kubectl get nodes --show-labels",
+        ),
+        (
+            {"cpus": 0.8},
+            ["disk=ssd"],
+            "it needs 3 nodes with 0.8 CPUs and the label disk=ssd each, 1 available",
+            "request fewer nodes",
+        ),
+    ],
+)
+def test_a_refusal_says_what_is_missing_as_people_write_it(
+    case: Case, changes: dict[str, Any], selector: list[str], said: str, hint: str
+):
+    gang = GANG._replace(**changes, options={**NEEDS, "node_selector": selector})
+    with pytest.raises(Refused) as caught:
+        case.engine.admit(gang)
+    assert caught.value.message == f"the job can never run on this cluster: {said}"
+    assert hint in str(caught.value.hint)
+    assert "--autoscaling" in str(caught.value.hint)
+    place = "node_selector" if "no node" in said else "resources"
+    assert caught.value.where == place
 
 
 def test_without_the_client_library_the_hint_names_the_extra(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from allranks.engines.base import Host
 from allranks.engines.kubernetes import manifest, options
 from allranks.engines.kubernetes.api import Api, Object
-from allranks.errors import AllranksError, Refused
+from allranks.errors import AllranksError, Problem, Refused
 from allranks.plan.amounts import counted
 from allranks.plan.plan import Gang
 
@@ -39,6 +39,8 @@ _UNITS = {
     **{unit: 1000.0**n for n, unit in enumerate("kMGTPE", 1)},
     **{f"{unit}i": 1024.0**n for n, unit in enumerate("KMGTPE", 1)},
 }
+# Resources that have words of their own.
+_OWN = ("cpu", "memory")
 
 
 def quantity(text: str) -> float:
@@ -135,21 +137,50 @@ def _ready(node: Object) -> str:
     return next((str(each["status"]) for each in conditions if each["type"] == "Ready"), "")
 
 
-def shortage(api: Api, gang: Gang) -> str:
-    """Explain why the cluster can never have that many pods at once; empty if it may."""
+def shortage(api: Api, gang: Gang) -> Problem | None:
+    """Explain why the cluster can never have that many pods at once; None if it may."""
     if gang.options.get("autoscaling"):
-        return ""
+        return None
     answer = api.request("GET", "/api/v1/nodes")
     if answer.status == 403:
-        return ""
+        return None
     nodes = api.good(answer, "list the nodes").body["items"]
     selector = options.pairs("node_selector", gang.options.get("node_selector"))
     wanted = {name: quantity(amount) for name, amount in manifest.requests(gang).items()}
-    room = sum(_room(node, wanted) for node in nodes if _selects(selector, node))
+    selected = [node for node in nodes if _selects(selector, node)]
+    room = sum(_room(node, wanted) for node in selected)
     if room >= gang.nodes or _may_grow(api):
-        return ""
-    each = " and ".join(f"{amount} {name}" for name, amount in manifest.requests(gang).items())
-    return f"it needs {counted(gang.nodes, 'node')} with {each} each, {room} available"
+        return None
+    grows = "if the cluster adds nodes on demand: allranks compute update NAME --autoscaling"
+    if selector and not selected:
+        hint = f"choose labels that `kubectl get nodes --show-labels` shows; {grows}"
+        return Problem(f"no node of it has {_labels(selector)}", "node_selector", hint=hint)
+    each = _listed([*_amounts(gang), *([_labels(selector)] if selector else [])])
+    said = f"it needs {counted(gang.nodes, 'node')} with {each}"
+    return Problem(
+        f"{said}{' each' if gang.nodes > 1 else ''}, {room} available",
+        "resources",
+        hint="request fewer nodes, or less per node; `cpus` defaults to the number of processes "
+        f"per node; {grows}",
+    )
+
+
+def _amounts(gang: Gang) -> list[str]:
+    """What each pod requests, as people write it."""
+    found = [counted(manifest.cpus(gang), "CPU")]
+    if gang.memory:
+        found.append(f"{gang.memory / (1 << 30):.3g} GiB of memory")
+    asked = manifest.requests(gang).items()
+    return [*found, *(f"{amount} {name}" for name, amount in asked if name not in _OWN)]
+
+
+def _labels(selector: Mapping[str, str]) -> str:
+    pairs = [f"{key}={value}" for key, value in selector.items()]
+    return f"the label{'s' if len(pairs) > 1 else ''} {_listed(pairs)}"
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
 
 
 def _room(node: Object, wanted: Mapping[str, float]) -> int:

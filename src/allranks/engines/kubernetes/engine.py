@@ -75,12 +75,8 @@ class KubernetesEngine:
         except EngineError:
             return  # it does not answer now, or denies it: the job waits in the queue
         if shortage:
-            raise Refused(
-                f"the job can never run on this cluster: {shortage}",
-                where="resources",
-                hint="request fewer nodes, or less per node; `cpus` defaults to the number of "
-                "processes per node; if the cluster adds nodes on demand: --autoscaling",
-            )
+            said = f"the job can never run on this cluster: {shortage.message}"
+            raise Refused(said, where=shortage.where, hint=shortage.hint)
 
     def render(self, gang: Gang) -> str:
         from allranks.engines.kubernetes.yaml_text import documents  # lazy: YAML takes 60 ms
