@@ -142,6 +142,20 @@ def test_an_address_is_found_without_a_node_that_the_selector_matches(
         assert answer(allranks, "compute", "create", "c", *make)["server_address"] == "127.0.0.1"
 
 
+def test_a_quota_that_is_used_up_is_noted(allranks: Allranks, tmp_path: Path):
+    full = (
+        'jobs.batch "x" is forbidden: exceeded quota: team, requested: a=1, used: a=0, limited: a=0'
+    )
+    with api_server.running() as cluster:
+        file = api_server.kubeconfig(tmp_path, cluster)["kubeconfig"]
+        make = ("--type", "kubernetes", "--image", "x", "--kubeconfig", file, "--host-network")
+        note = "note: jobs will wait: the quota 'team' of the namespace is used up: requested a=1"
+        for verb in ("create", "update"):
+            cluster.fail("POST", "/jobs", api_server.answers(403, full))
+            done = allranks("compute", verb, "k", *(make if verb == "create" else make[2:]))
+            assert (done.returncode, note in done.stderr) == (0, True), done.stderr
+
+
 def test_the_rights_that_a_cluster_grants_are_printed(allranks: Allranks):
     done = allranks("compute", "render", "kubernetes", "--namespace", "team")
     kinds = [each["kind"] for each in yaml.safe_load_all(done.stdout)]

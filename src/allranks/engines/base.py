@@ -66,8 +66,9 @@ class Inventory(Protocol):
     ``options`` are a compute's. Both methods raise EngineError if the cluster does not answer.
     """
 
-    def check(self, options: Mapping[str, Any]) -> None:
-        """Raise Refused, in the cluster's words, if these options can never work there."""
+    def check(self, options: Mapping[str, Any]) -> str | None:
+        """Raise Refused, in the cluster's words, if these options can never work there. Returns a
+        note if jobs cannot start now."""
 
     def hosts(self, options: Mapping[str, Any]) -> Sequence[Host]:
         """Return all machines, including those that are off."""

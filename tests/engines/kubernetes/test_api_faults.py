@@ -287,6 +287,25 @@ def test_a_wrong_token_is_an_error_with_a_hint_and_no_fault_of_a_job(case: Case)
     assert not isinstance(later.value, Refused)
 
 
+QUOTA = (
+    'jobs.batch "allranks-check" is forbidden: exceeded quota: team, requested: '
+    "count/jobs.batch=1, used: count/jobs.batch=3, limited: count/jobs.batch=3"
+)
+
+
+def test_a_quota_is_no_missing_right_and_a_compute_may_be_created_while_it_is_used_up(case: Case):
+    options = {**NEEDS, **api_server.kubeconfig(case.folder, case.server)}
+    case.server.fail("POST", "/jobs", *[api_server.answers(403, QUOTA)] * 2)
+    note = case.engine.check(options)
+    said = "the quota 'team' of the namespace is used up: requested count/jobs.batch=1, used "
+    assert note == f"jobs will wait: {said}count/jobs.batch=3, limited count/jobs.batch=3"
+    with pytest.raises(EngineError) as later:
+        case.engine.submit(GANG)
+    assert (isinstance(later.value, Refused), said in later.value.message) == (False, True)
+    assert "kubectl describe quota" in str(later.value.hint)
+    assert case.engine.check(options) is None
+
+
 def test_a_context_that_is_not_there(case: Case):
     options = {**NEEDS, **api_server.kubeconfig(case.folder, case.server), "context": "prod"}
     with pytest.raises(Refused, match="has no context 'prod'") as caught:

@@ -2,13 +2,14 @@
 
 The official client reads the kubeconfig (exec plugins, tokens, certificates, proxies) and speaks
 HTTP; it is imported with the first request, because that takes a third of a second.
-Raises Denied if the server denies a request, Refused if it rejects it, EngineError if it does not
-answer.
+Raises Denied if the server denies a request, QuotaExceeded if a quota does, Refused if it rejects
+the request, EngineError if it does not answer.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -23,6 +24,8 @@ _TIMEOUT = (3.0, 10.0)
 _DENIED = (401, 403)
 # Answers that say nothing about the request: too many requests, or a fault of the server.
 _LATER = (408, 409, 410, 429)
+# How the server denies what a quota has no room for, also to those who have the right.
+_QUOTA = re.compile(r"exceeded quota: ([^,]+), (.+)")
 
 Object = dict[str, Any]
 
@@ -40,6 +43,10 @@ class Answer(NamedTuple):
 
 class Expired(EngineError):
     """The cluster no longer knows the resource version of a watch: list again (410)."""
+
+
+class QuotaExceeded(EngineError):
+    """A quota of the namespace is used up; it may be free later."""
 
 
 class Connection(NamedTuple):
@@ -181,6 +188,13 @@ class Api:
 
     def _error(self, answer: Answer, action: str) -> AllranksError:
         where = self._where()
+        if answer.status == 403 and (quota := _QUOTA.search(answer.message)):
+            numbers = re.sub(r"(requested|used|limited): ", r"\1 ", quota[2])
+            return QuotaExceeded(
+                f"the quota {quota[1]!r} of the namespace is used up: {numbers}",
+                where=where,
+                hint="`kubectl describe quota` shows it; end what uses it, or ask for more",
+            )
         if answer.status in _DENIED:
             return Denied(
                 f"the cluster denies access: {answer.message}",

@@ -20,7 +20,7 @@ from allranks.engines import agent_bundle
 from allranks.engines.base import GangStatus, Handle, Host, Kind
 from allranks.engines.home_mark import HomeMark
 from allranks.engines.kubernetes import cluster, manifest, server_manifest
-from allranks.engines.kubernetes.api import Api
+from allranks.engines.kubernetes.api import Api, QuotaExceeded
 from allranks.engines.kubernetes.cache import Cache
 from allranks.engines.kubernetes.kubeconfig import Denied
 from allranks.engines.kubernetes.manifest import HOME, Names
@@ -156,15 +156,18 @@ class KubernetesEngine:
 
     # ------------------------------------------------------------ the cluster
 
-    def check(self, options: Mapping[str, Any]) -> None:
+    def check(self, options: Mapping[str, Any]) -> str | None:
         _require(options)
         api = Api(options)
         cluster.check_version(api)
         cluster.check_rights(api)
         gang = Gang("check.1", 1, ("python3", "-c", "pass"), options=options)
         made = manifest.job(gang, Names("check.1", "check"), self._start(gang))
-        answer = api.request("POST", api.path("jobs"), made, dryRun="All", fieldValidation="Strict")
-        api.good(answer, "check a job")
+        try:
+            api.create("jobs", made, dryRun="All", fieldValidation="Strict")
+        except QuotaExceeded as error:
+            return f"jobs will wait: {error.message}"
+        return None
 
     def hosts(self, options: Mapping[str, Any]) -> Sequence[Host]:
         return cluster.hosts(Api(options), options)

@@ -51,9 +51,9 @@ async def create(data: JsonBody, services: ServicesDep) -> dict[str, Any]:
             hint=f"choose another name, or change it: allranks compute update {compute.name} …",
         )
     services.computes.expect_free(compute.name)
-    compute = await _checked(compute, services)
+    compute, note = await _checked(compute, services)
     services.computes.create(compute.name, compute.to_dict())
-    return {**_brief(services, compute), **_told(compute, idle, services)}
+    return {**_brief(services, compute), **_told(compute, idle, note, services)}
 
 
 async def update(name: str, data: JsonBody, services: ServicesDep) -> dict[str, Any]:
@@ -68,9 +68,9 @@ async def update(name: str, data: JsonBody, services: ServicesDep) -> dict[str, 
         raise Conflict(
             f"the type of the built-in compute {current.name!r} is fixed", hint="create another"
         )
-    compute = await _checked(compute, services)
+    compute, note = await _checked(compute, services)
     services.computes.put(compute.name, compute.to_dict())
-    return {**_brief(services, compute), **_told(compute, idle, services)}
+    return {**_brief(services, compute), **_told(compute, idle, note, services)}
 
 
 def delete(name: str, services: ServicesDep) -> dict[str, Any]:
@@ -132,15 +132,15 @@ def _own(name: str, services: Services) -> Compute:
     return compute
 
 
-async def _checked(compute: Compute, services: Services) -> Compute:
+async def _checked(compute: Compute, services: Services) -> tuple[Compute, str | None]:
     """The compute with its server address, after its cluster has checked the options and the
-    agents' listener is open."""
+    agents' listener is open; and the cluster's note."""
     kind = services.clusters.kind(compute)
     options = services.clusters.options(compute)
     engine = services.clusters.engine_of(compute)
-    await run_in_threadpool(engine.check, options)
+    note = await run_in_threadpool(engine.check, options)
     if not kind.remote:
-        return compute
+        return compute, note
     given = compute.server_address or os.environ.get("ALLRANKS_SERVER_ADDRESS")
     if given is None:
         address = await run_in_threadpool(_route, compute, services)
@@ -150,12 +150,15 @@ async def _checked(compute: Compute, services: Services) -> Compute:
         _require_shared_disk(kind, options)
     else:
         await services.agents_listener.open(address)
-    return compute.model_copy(update={"server_address": address})
+    return compute.model_copy(update={"server_address": address}), note
 
 
-def _told(compute: Compute, idle: Sequence[str], services: Services) -> dict[str, Any]:
+def _told(
+    compute: Compute, idle: Sequence[str], note: str | None, services: Services
+) -> dict[str, Any]:
     """The keys without effect, and ``notes`` on what is possible but will hardly work."""
-    kind, address, notes = services.clusters.kind(compute), compute.server_address or "", []
+    kind, address = services.clusters.kind(compute), compute.server_address or ""
+    notes = [note] if note else []
     if _is_loopback(address) and kind.own_networks(services.clusters.options(compute)):
         notes.append(
             f"the nodes have a network of their own, where {address} is not this machine; give "
