@@ -34,6 +34,7 @@ from allranks.server.loop.agent_variables import AgentVariables
 from allranks.server.loop.dead_agent_files import collect, dead
 from allranks.server.loop.hangs import Hangs
 from allranks.server.loop.heartbeats import Heartbeats
+from allranks.server.loop.retries import Retries
 from allranks.server.loop.wakeups import Wakeups
 from allranks.settings import Clocks, Home
 from allranks.statuses import TERMINAL, GangState, JobStatus
@@ -89,6 +90,7 @@ class Loop:
         self._home, self._records, self._clocks = shared.home, shared.records, shared.clocks
         self._wakeups, self._heartbeats = shared.wakeups, shared.heartbeats
         self._hangs, self._states = shared.hangs, shared.states
+        self._retries = Retries(shared.clocks.tick)
         # Identical for every server of this home, of which the lock allows one at a time: a new
         # server takes over the leases of a killed one at once.
         host_and_home = f"{os.uname().nodename}:{shared.home.root}".encode()
@@ -258,6 +260,8 @@ class Loop:
                 if decide.waits(row.record):
                     self._waiting[row.name] = row.version
                 return
+            if step.effect == "submit" and not self._retries.due(row.key, step.event):
+                return
             if step.effect == "submit" and (why := self._states.waits(row)):
                 self._record_status(row, GangStatus(GangState.UNKNOWN, why))
                 return
@@ -276,7 +280,7 @@ class Loop:
         try:
             events = self._events_of(row, step)
         except AllranksError as error:
-            log.warning("%s: %s failed, retrying soon: %s", row.name, step.event, error)
+            self._retries.failed(row.key, step.event, error)
             self._record_status(row, GangStatus(GangState.UNKNOWN, error.message))
             return False
         columns: dict[str, Any] = {}
@@ -346,11 +350,8 @@ class Loop:
         for row in rows:
             try:
                 self._clean_launch(row)
-            except AllranksError as error:
-                log.warning("%s: clean-up failed, retrying at the next tick: %s", row.name, error)
-                self._to_clean.append(row)
-            except Exception:
-                log.exception("%s: clean-up failed, retrying at the next tick", row.name)
+            except Exception as error:
+                self._retries.failed(row.key, "clean-up", error)
                 self._to_clean.append(row)
 
     def _clean_launch(self, row: JobRow) -> None:
@@ -358,6 +359,7 @@ class Loop:
         shutil.rmtree(self._home.nodes / row.key, ignore_errors=True)
         self._waiting.pop(row.name, None)
         self._alive.pop(row.key, None)
+        self._retries.forget(row.key)
         self._heartbeats.forget(row)
         self._hangs.forget(row)
         self._states.forget(row)
@@ -374,11 +376,8 @@ class Loop:
 
     def _clock(self, row: JobRow) -> decide.Clock:
         clocks, heartbeats = row.plan.rules.clocks(self._clocks), self._heartbeats
-        silent = (
-            heartbeats.silent(row)
-            if self._shared.agent_variables.reachable(row)
-            else frozenset[int]()
-        )
+        reachable = self._shared.agent_variables.reachable(row)
+        silent = heartbeats.silent(row) if reachable else frozenset[int]()
         since, known = heartbeats.started_at(), self._alive.get(row.key, row.record.submitted_at)
         missed, hung = known is not None and known < since, self._hangs.check(row)
         return decide.Clock(clock.now(), silent, clocks.hello, clocks.grace, since, missed, hung)
