@@ -306,6 +306,15 @@ def test_a_quota_is_no_missing_right_and_a_compute_may_be_created_while_it_is_us
     assert case.engine.check(options) is None
 
 
+def test_an_invalid_manifest_is_refused_with_a_hint_at_the_options(case: Case):
+    invalid = 'Job.batch "x" is invalid: metadata.labels: Invalid value: "a b"'
+    case.server.fail("POST", "/jobs", api_server.answers(422, invalid))
+    with pytest.raises(Refused) as caught:
+        case.engine.submit(GANG)
+    assert caught.value.message == invalid
+    assert "resources.properties.kubernetes" in str(caught.value.hint)
+
+
 def test_a_context_that_is_not_there(case: Case):
     options = {**NEEDS, **api_server.kubeconfig(case.folder, case.server), "context": "prod"}
     with pytest.raises(Refused, match="has no context 'prod'") as caught:

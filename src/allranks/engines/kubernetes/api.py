@@ -212,7 +212,12 @@ class Api:
                 hint="check that the address is that of a Kubernetes API server and that the "
                 "namespace exists",
             )
-        return Refused(answer.message, where=where, hint="change the options that it names")
+        return Refused(
+            answer.message,
+            where=where,
+            hint="change the option of the job (resources.properties.kubernetes) or of its compute "
+            "that the message is about",
+        )
 
     def _expired(self, answer: Answer) -> AllranksError:
         if answer.status in (410, 504):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from allranks.events import Kind
 from allranks.plan.attempt_end import Failure
 from allranks.plan.diagnosis.causes import TABLE, Cause
 from allranks.plan.diagnosis.explain import Explanation, as_json
@@ -23,6 +24,8 @@ def error_of(row: JobRow, failure: Failure, records: Records, home: Home) -> dic
     """What went wrong, and the hint."""
     verdict = VERDICTS[failure.reason]
     why = explanation_of(row, records, home) if verdict.outcome is JobStatus.FAILED else None
+    if failure.reason is Reason.GANG_REFUSED:
+        failure = failure._replace(hint=_refusal_hint(row, records))
     return {
         "reason": failure.reason,
         "blame": Blame.INFRASTRUCTURE if failure.passing else verdict.blame,
@@ -38,7 +41,7 @@ def _hint(row: JobRow, failure: Failure, verdict: Verdict, why: Explanation | No
     """The hint: the fix of the cause, then the general hint of the reason."""
     text = verdict.hint if failure.rank is not None else verdict.hint.replace(" --rank {rank}", "")
     general = text.format(job=row.name, rank=failure.rank)
-    if failure.reason is Reason.SETUP_FAILED and failure.hint:
+    if failure.reason in (Reason.SETUP_FAILED, Reason.GANG_REFUSED) and failure.hint:
         return failure.hint
     own = failure.hint
     cause = why.cause if why is not None and failure.reason in _BY_RANKS else Cause.UNKNOWN
@@ -48,6 +51,12 @@ def _hint(row: JobRow, failure: Failure, verdict: Verdict, why: Explanation | No
     if not own and cause is not Cause.UNKNOWN and why is not None:
         own = why.fix
     return f"{own}; {general}" if own else general
+
+
+def _refusal_hint(row: JobRow, records: Records) -> str:
+    """What the engine advised when it refused the gang."""
+    found = [each.event for each in records.events(row.name) if each.event.kind is Kind.REFUSED]
+    return str(found[-1].data.get("hint") or "") if found else ""
 
 
 def _sentence(row: JobRow, failure: Failure, sentence: str) -> str:

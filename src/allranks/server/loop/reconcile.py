@@ -316,7 +316,8 @@ class Loop:
             try:
                 handle = engine.submit(self._gang(row))
             except Refused as error:
-                return row.event(Kind.REFUSED, data={"message": error.message})
+                said = {"message": error.message, "hint": error.hint}
+                return row.event(Kind.REFUSED, data=said)
             return row.event(step.event, data=handle._asdict())
         if step.effect == "stop":
             try:

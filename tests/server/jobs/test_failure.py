@@ -1,0 +1,44 @@
+"""The error of a job, as `job show` prints it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from allranks.engines.base import Handle
+from allranks.errors import Refused
+from allranks.plan.plan import Gang
+from tests.server.serving import FAKE, Target, served
+from tests.support import until
+
+pytestmark = pytest.mark.medium
+
+
+class Picky(Target):
+    """A cluster that refuses what it had admitted: it looks closer when it gets the gang."""
+
+    hint: str | None
+
+    def submit(self, gang: Gang) -> Handle:
+        raise Refused("labels: Invalid value: 'a b'", hint=self.hint)
+
+
+@pytest.mark.parametrize("hint", ["change the label", None])
+def test_a_refusal_has_the_engines_hint(tmp_path: Path, hint: str | None):
+    engine = Picky(None, {})  # type: ignore[arg-type]
+    engine.hint = hint
+    with served(tmp_path / "h", FAKE._replace(make=lambda *_: engine), tick=0.02) as server:
+        server.submit("j")
+
+        def shown() -> Any:
+            return server.people.get("/api/v1/jobs/j").json()
+
+        until(lambda: shown()["status"] == "Failed")
+        error = shown()["error"]
+    assert error["message"] == "labels: Invalid value: 'a b'"
+    if hint:
+        assert error["hint"] == hint
+    else:
+        assert "fewer nodes" in error["hint"]
