@@ -60,11 +60,17 @@ COMMON = (
 
 
 def check(
-    declared: Sequence[Option], given: Mapping[str, Any], where: str, *, of_job: bool = False
+    declared: Sequence[Option],
+    given: Mapping[str, Any],
+    where: str,
+    *,
+    of_job: bool = False,
+    elsewhere: Mapping[str, Sequence[str]] = {},
 ) -> dict[str, Any]:
     """Return ``given`` converted to the declared types. Raises SpecError with all problems.
 
     ``where`` is the key that contains them. ``of_job``: refuse options that select the cluster.
+    ``elsewhere``: names of engines by the options that they have.
     """
     known = {option.name: option for option in declared if not (of_job and option.connects)}
     values: dict[str, Any] = {}
@@ -73,7 +79,9 @@ def check(
         place = f"{where}.{name}" if where else name
         option = known.get(name.replace("-", "_"))
         if option is None:
-            problems.append(_unknown(name, place, known))
+            own = {option.name for option in declared}
+            others = () if name in own else elsewhere.get(name.replace("-", "_"), ())
+            problems.append(_unknown(name, place, known, others))
             continue
         try:
             values[option.name] = _READ[option.type](value)
@@ -96,10 +104,12 @@ def connection(declared: Sequence[Option], values: Mapping[str, Any]) -> dict[st
     return {name: value for name, value in values.items() if name in names}
 
 
-def _unknown(name: str, place: str, known: Mapping[str, Option]) -> Problem:
+def _unknown(name: str, place: str, known: Mapping[str, Option], others: Sequence[str]) -> Problem:
     near = difflib.get_close_matches(name, known, 1, 0.6)
     options = f"options: {', '.join(known)}" if known else "this engine has no options"
     hint = f"did you mean `{near[0]}`?" if near else options
+    if others:
+        hint = f"it is an option of {' or '.join(others)}; {options}"
     return Problem(f"unknown option {name!r}", place, hint=hint)
 
 

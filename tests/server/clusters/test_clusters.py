@@ -8,6 +8,8 @@ import pytest
 from allranks.errors import SpecError
 from allranks.server.clusters.clusters import Clusters
 from allranks.settings import Home
+from allranks.spec.compute import Compute
+from allranks.spec.job import parse
 from tests.server.serving import FAKE
 
 
@@ -49,3 +51,21 @@ def test_a_job_that_is_about_to_come_lets_its_engine_prepare(tmp_path: Path) -> 
     for wrong in ("none-such", 7, {}):
         clusters.prepare(wrong)  # the submission refuses it
     Clusters(Home(tmp_path), None, {"fake": FAKE}).prepare("fake")
+
+
+def test_an_option_of_another_engine_is_told_as_such(tmp_path: Path) -> None:
+    clusters = Clusters(Home(tmp_path), None)
+    compute = Compute(name="k", type="kubernetes", options={"partition": "x"})
+    with pytest.raises(SpecError, match="unknown option 'partition'") as caught:
+        clusters.options(compute)
+    assert str(caught.value.hint).startswith("it is an option of slurm; options: kubeconfig, ")
+    options = {"address": 1, "resources": 2}
+    slurm = compute.model_copy(update={"type": "slurm", "options": options})
+    with pytest.raises(SpecError) as several:
+        clusters.options(slurm)
+    hints = [str(each.hint).partition(";")[0] for each in several.value.problems]
+    assert hints == ["it is an option of ray", "it is an option of ray or kubernetes"]
+    spec = parse({"command": "true", "resources": {"properties": {"kubernetes": {"qos": "x"}}}})
+    with pytest.raises(SpecError) as of_job:
+        clusters.options(compute.model_copy(update={"options": {}}), spec)
+    assert "it is an option of slurm" in str(of_job.value.hint)

@@ -85,6 +85,11 @@ class Clusters:
         self.host_gpus = HostGpus()
         # The first kind needs no options, and has a built-in compute of its name.
         self.first = next(iter(kinds))
+        # The engines that have an option, by its name.
+        self._have: dict[str, list[str]] = {}
+        for kind in kinds.values():
+            for option in kind.options:
+                self._have.setdefault(option.name, []).append(kind.name)
 
     def known(self) -> KnownComputes:
         """The computes, default and mapped names, read once."""
@@ -127,7 +132,8 @@ class Clusters:
         """
         kind = self.kind(compute)
         declared = (*kind.options, *options.COMMON)
-        found = {**options.defaults(declared), **options.check(declared, compute.options, "")}
+        checked = options.check(declared, compute.options, "", elsewhere=self._have)
+        found = {**options.defaults(declared), **checked}
         if spec is None:
             return found
         given = spec.resources.properties or {}
@@ -140,7 +146,8 @@ class Clusters:
         if not isinstance(own, Mapping):
             hint = "write `key: value` lines below it"
             raise SpecError(Problem("must be a mapping of options", where, hint=hint))
-        return {**found, **options.check(declared, own, where, of_job=True)}
+        checked = options.check(declared, own, where, of_job=True, elsewhere=self._have)
+        return {**found, **checked}
 
     def engine_of(self, compute: Compute) -> Target:
         kind = self.kind(compute)
