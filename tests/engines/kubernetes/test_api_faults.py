@@ -17,7 +17,7 @@ from allranks.errors import EngineError, Refused
 from allranks.plan.plan import Gang
 from allranks.statuses import GangState, Reason
 from tests.engines.kubernetes import api_server
-from tests.engines.kubernetes.api_server import ApiServer, answers, cuts
+from tests.engines.kubernetes.api_server import INDEX, ApiServer, answers, cuts
 from tests.support import until
 
 NEEDS = {"image": "trainer", "home_volume": "host"}
@@ -167,6 +167,26 @@ def test_a_job_that_others_deleted_is_canceled(case: Case):
     until(lambda: case.seen().state is GangState.GONE)
     assert case.seen().reason is Reason.CANCELED
     assert "not by allranks" in case.seen().why
+
+
+def test_a_pod_that_was_deleted_and_is_gone_before_the_next_poll_is_named(case: Case):
+    case.start()
+    pod = next(p for p in case.server.of("pods") if p["metadata"]["annotations"][INDEX] == "1")
+    name = pod["metadata"]["name"]
+    for phase in ("Running", "Succeeded"):
+        pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        pod["status"]["phase"] = phase
+        case.server.put("pods", pod)
+    case.server.remove("pods", name)
+    for node in (0, 2):
+        case.server.change_pod(node, phase="Succeeded")
+    (job,) = case.server.of("jobs")
+    ended = {"type": "Failed", "status": "True", "reason": "FailedIndexes", "message": "x"}
+    case.server.put("jobs", {**job, "status": {"conditions": [ended]}})
+    until(lambda: case.seen().state is GangState.GONE)
+    seen = case.seen()
+    assert seen.reason is Reason.PREEMPTED
+    assert seen.why.startswith(f"Kubernetes: node 1 on n1: its pod {name} was deleted, ")
 
 
 def test_a_quota_in_the_way_is_shown(case: Case):

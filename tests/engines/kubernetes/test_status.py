@@ -88,6 +88,25 @@ def test_what_came_from_outside_counts_before_the_exit_codes_that_follow():
     assert gone.reason is Reason.PREEMPTED
 
 
+def test_a_pod_that_was_deleted_is_named_with_its_machine():
+    """The agent got SIGTERM and ended well, as after a preemption; the pod may be gone by now."""
+    (pod, *_) = pods({"phase": "Succeeded", "started": False, "deleted": True})
+    said = "Kubernetes: node 0 on h: its pod p0 was deleted, by somebody or by the cluster"
+    for end in ("", "Complete", "FailedIndexes"):
+        job = JOB._replace(end=end, nodes=1)
+        assert status(job, [pod], removed=[pod]) == GangStatus(
+            GangState.GONE, said, reason=Reason.PREEMPTED
+        )
+    job = JOB._replace(end="FailedIndexes", nodes=1)
+    assert status(job, [], removed=[pod]).why == said
+    # Its agent could not say anything: as before, the node is lost.
+    killed = status(job, [], removed=[pod._replace(phase="Running")])
+    assert (killed.why, killed.reason) == (said, None)
+    evicted = pod._replace(phase="Failed", disruption="EvictionByEvictionAPI")
+    assert "it was evicted" in status(job, [], removed=[evicted]).why
+    assert status(None, [], known=True, removed=[pod]).reason is Reason.CANCELED
+
+
 def test_a_deadline_counts_before_how_its_pods_ended():
     gone = seen(*[ended(ended=("Error", "", 143))] * 3, job=JOB._replace(end="DeadlineExceeded"))
     assert gone.reason is Reason.TIME_LIMIT

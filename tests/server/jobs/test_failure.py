@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from allranks.engines.base import Handle
 from allranks.errors import Refused
+from allranks.plan.attempt_end import Failure
+from allranks.plan.lifecycle import decide
 from allranks.plan.plan import Gang
+from allranks.server.jobs.failure import _sentence
+from allranks.statuses import Reason
 from tests.server.serving import FAKE, Target, served
 from tests.support import until
-
-pytestmark = pytest.mark.medium
 
 
 class Picky(Target):
@@ -25,6 +28,7 @@ class Picky(Target):
         raise Refused("labels: Invalid value: 'a b'", hint=self.hint)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("hint", ["change the label", None])
 def test_a_refusal_has_the_engines_hint(tmp_path: Path, hint: str | None):
     engine = Picky(None, {})  # type: ignore[arg-type]
@@ -42,3 +46,14 @@ def test_a_refusal_has_the_engines_hint(tmp_path: Path, hint: str | None):
         assert error["hint"] == hint
     else:
         assert "fewer nodes" in error["hint"]
+
+
+def test_a_preemption_is_told_in_the_engines_words_if_the_agents_had_none():
+    record = decide.new(1)._replace(gone=Reason.PREEMPTED, why="Kubernetes: its pod was deleted")
+    row: Any = SimpleNamespace(record=record)
+    end = Failure(Reason.PREEMPTED, 0)
+    said = "the job was preempted"
+    assert _sentence(row, end, said) == f"{said}: Kubernetes: its pod was deleted"
+    assert _sentence(row, end._replace(message="maintenance"), said) == "maintenance"
+    other: Any = SimpleNamespace(record=record._replace(gone=None))
+    assert _sentence(other, end, said) == said

@@ -169,7 +169,7 @@ def _amounts(gang: Gang) -> list[str]:
     """What each pod requests, as people write it."""
     found = [counted(manifest.cpus(gang), "CPU")]
     if gang.memory:
-        found.append(f"{gang.memory / (1 << 30):.3g} GiB of memory")
+        found.append(f"{round(gang.memory / (1 << 30), 2):.12g} GiB of memory")
     asked = manifest.requests(gang).items()
     return [*found, *(f"{amount} {name}" for name, amount in asked if name not in _OWN)]
 

@@ -43,6 +43,8 @@ _FIRST = 5.0
 _WARNINGS, _NEW_WARNINGS = 30.0, 5.0
 # Seconds that a pod may take to start before its node is looked at, and between two looks.
 _STARTING, _LOOKS = 15.0, 10.0
+# Gangs whose deleted pods are kept.
+_MOST = 1000
 
 
 class KubernetesEngine:
@@ -59,6 +61,8 @@ class KubernetesEngine:
         self._held: dict[str, float] = {}
         self._again: dict[str, float] = {}
         self._seen: set[str] = set()
+        # Pods that were deleted while they lived, by gang and node, in the order of their end.
+        self._removed: dict[str, dict[int, PodView]] = {}
         self._warnings: tuple[float, Mapping[str, str]] = (0.0, {})
         # Since when a pod with a node has not started, and which of such nodes are down.
         self._starting: dict[str, float] = {}
@@ -136,7 +140,8 @@ class KubernetesEngine:
                 self._seen.add(handle.key)
                 self._release(handle.key, job, own)
             event = self._warning(job, own)
-            found[handle.key] = status(job, own, handle.key in self._seen, event)
+            removed = [*self._removed.get(name, {}).values()]
+            found[handle.key] = status(job, own, handle.key in self._seen, event, removed)
         return found
 
     def stop(self, handle: Handle) -> None:
@@ -153,6 +158,7 @@ class KubernetesEngine:
         self._delete_silent([pod for pod in self._read_pods(0.0) if pod.gang == names.name])
         for known in (self._held, self._again):
             known.pop(handle.key, None)
+        self._removed.pop(names.name, None)
 
     # ------------------------------------------------------------ the cluster
 
@@ -179,6 +185,8 @@ class KubernetesEngine:
         have not started: they wait until all pods run."""
         now, limit = time.monotonic(), job.hold_limit
         try:
+            if job.suspended:
+                self._removed.pop(job.name, None)
             if job.suspended and not job.queue:
                 self._delete_silent(pods)
                 released = all(pod.silent for pod in pods)
@@ -211,6 +219,16 @@ class KubernetesEngine:
             else pod
             for pod in pods
         ]
+
+    def _pod(self, pod: Mapping[str, Any]) -> PodView:
+        """What is kept of a pod. Between two polls one may be deleted and gone."""
+        view = pod_view(pod)
+        removed = self._removed.get(view.gang, {})
+        if view.deleted and (not view.over or view.node in removed):
+            self._removed.setdefault(view.gang, removed)[view.node] = view
+            if len(self._removed) > _MOST:  # those of stopped gangs come after the stop
+                self._removed.pop(next(iter(self._removed)), None)
+        return view
 
     def _clear(self, key: str) -> None:
         for each in (self._nodes / key).glob(f"{PLACED}*"):
@@ -294,7 +312,7 @@ class KubernetesEngine:
 
     @functools.cached_property
     def _pods(self) -> Cache[PodView]:
-        return Cache(self._api, "pods", f"{HOME}={self._mark}", pod_view)
+        return Cache(self._api, "pods", f"{HOME}={self._mark}", self._pod)
 
     @functools.cached_property
     def _mark(self) -> str:

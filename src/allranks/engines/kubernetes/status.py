@@ -60,11 +60,16 @@ _WAITS = {
 
 
 def status(
-    job: JobView | None, pods: Sequence[PodView], known: bool = False, event: str = ""
+    job: JobView | None,
+    pods: Sequence[PodView],
+    known: bool = False,
+    event: str = "",
+    removed: Sequence[PodView] = (),
 ) -> GangStatus:
     """The status of a gang. ``job`` is None if there is none: then ``known`` says whether it was
     seen before. ``event`` is a warning of the cluster about the Job while pods are missing, and
-    what its autoscaler said while they have no nodes.
+    what its autoscaler said while they have no nodes. ``removed``: pods that were deleted while
+    they lived, as they were seen last, though the Job was not.
     """
     living = [pod for pod in pods if not pod.over]
     lost = tuple(sorted({pod.node for pod in pods if _is_lost(pod)}))
@@ -77,16 +82,16 @@ def status(
             why = why or "it was deleted in the cluster, not by allranks"
         return GangStatus(GangState.GONE, _say(why or "it has no such job"), reason=reason)
     if job.end and not living:
-        reason, why = _why(pods)
+        reason, why = _why(pods, removed)
         if job.end == _DEADLINE:
             reason, why = Reason.TIME_LIMIT, "it reached its deadline"
-        if job.end == "Complete":
+        if job.end == "Complete" and not removed:
             reason, why = None, "its agents have ended"
         return GangStatus(GangState.GONE, _say(why or job.message or job.end), reason=reason)
     placed = {pod.node for pod in pods if pod.started or pod.over}
     if len(placed) >= job.nodes:
         if all(pod.over or pod.silent for pod in pods):
-            reason, why = _why(pods)
+            reason, why = _why(pods, removed)
             return GangStatus(GangState.GONE, _say(why or "its agents have ended"), reason=reason)
         return GangStatus(GangState.UP, "", lost)
     return _waiting(job, living, event)
@@ -127,15 +132,20 @@ def _is_lost(pod: PodView) -> bool:
     return pod.over or pod.silent
 
 
-def _why(pods: Sequence[PodView]) -> tuple[Reason | None, str]:
+def _why(pods: Sequence[PodView], removed: Sequence[PodView] = ()) -> tuple[Reason | None, str]:
     """Why a gang's pods ended: what came from outside counts before what agents did."""
-    for pod in pods:
+    for pod in (*pods, *removed):
         if pod.silent:
             return Reason.NODE_LOST, f"the node {pod.host} does not answer"
         if found := DISRUPTIONS.get(pod.disruption):
             return found[0], _of(pod, found[1])
         if pod.phase == "Failed" and (found := ENDS.get(pod.reason)):
             return found[0], _of(pod, found[1])
+    if removed:
+        # Their agents ended by themselves, so they have said why; else these nodes are lost.
+        told = any(pod.phase == "Succeeded" for pod in removed)
+        said = f"its pod {removed[0].name} was deleted, by somebody or by the cluster"
+        return Reason.PREEMPTED if told else None, _of(removed[0], said)
     for pod in pods:
         reason, _, code = pod.ended
         if pod.phase == "Failed":

@@ -374,7 +374,7 @@ TABLE: dict[Cause, CauseInfo] = {
         "a node was lost", "--max-attempts 2 or more restarts the job automatically", True, _INFRA
     ),
     Cause.PREEMPTED: CauseInfo(
-        "the job was preempted: its nodes were needed for other work",
+        "the job was preempted: the cluster, or somebody, took its nodes away",
         "--max-attempts 2 or more restarts the job automatically",
         True,
         _INFRA,

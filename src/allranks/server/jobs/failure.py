@@ -64,4 +64,6 @@ def _sentence(row: JobRow, failure: Failure, sentence: str) -> str:
         place = row.record.nodes[failure.node].place
         host = f" ({place.host})" if place is not None and row.plan.server_address else ""
         return f"node {failure.node}{host} was lost: {failure.message}"
+    if failure.reason is row.record.gone is Reason.PREEMPTED and not failure.message:
+        return f"{sentence}: {row.record.why}" if row.record.why else sentence
     return failure.message or sentence
