@@ -388,8 +388,7 @@ TABLE: dict[Cause, CauseInfo] = {
     ),
     Cause.GANG_REFUSED: CauseInfo(
         "the compute rejected the job",
-        "change what the message names, such as an option; or request fewer nodes, GPUs, CPUs or "
-        "less memory, or choose another --compute",
+        "change what the message names: request less, or choose another --compute",
     ),
     Cause.PLATFORM_ERROR: CauseInfo(
         "allranks itself failed on a node",

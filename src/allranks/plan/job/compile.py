@@ -83,7 +83,6 @@ def compile(spec: CommandJob, context: CompileContext) -> Plan:
     _refuse_unbuilt(spec)
     _refuse_too_long(spec)
     resources = spec.resources
-    memory_of(resources.shm_size, "resources.shm_size")  # refused also where nothing uses it
     nodes = resources.instance_count
     options = dict(context.options)
     engine = options.pop("container", None)
@@ -246,6 +245,8 @@ def _around(
     spec: CommandJob, engine: str | None, context: CompileContext, of: Resolved
 ) -> dict[str, Any]:
     """What ranks find around them: a container, an environment made for them, or nothing new."""
+    # Refused also where nothing uses it.
+    memory_of(spec.resources.shm_size, "resources.shm_size")
     asked: dict[str, Any] = {"environment": of.name, "environment_asked": of.asked}
     if of.environment is None:
         return asked
