@@ -140,6 +140,11 @@ class Kind(NamedTuple):
     own_networks: Callable[[Mapping[str, Any]], bool] = lambda options: False
     address: Callable[[Mapping[str, Any]], str] = lambda options: ""
 
+    def lasting(self, options: Mapping[str, Any]) -> Sequence[str] | None:
+        """The folders that outlast nodes with disks of their own; None if nodes share the disk of
+        the server's home."""
+        return self.mounts(options) if self.own_disks(options) else None
+
     @property
     def remote(self) -> bool:
         return self.end_all is None

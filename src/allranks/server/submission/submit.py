@@ -107,8 +107,7 @@ def plan(
         of, problems = recipe.Resolved(), [*problems, *error.problems]
     kind = clusters.kind(compute)
     try:
-        mounts = kind.mounts(options) if kind.own_disks(options) else None
-        lie = places(spec, datastores, home, find, mounts)
+        lie = places(spec, datastores, home, find, kind.lasting(options))
         refuse_taken(spec, datastores.versions)
     except SpecError as error:
         lie, problems = {}, [*problems, *error.problems]
