@@ -94,10 +94,10 @@ def volume(text: str) -> Volume:
 
 
 def mounts(options: Mapping[str, Any]) -> Sequence[str]:
-    """Where volumes are mounted that outlast a pod; everywhere, if a patch may mount more."""
+    """Where volumes are mounted that outlast a pod; everywhere, if a patch mounts some."""
     volumes = [volume(each) for each in options.get("volumes") or ()]
     mounted = [each.path for each in volumes if "emptyDir" not in each.source]
-    return ["/"] if options.get("patch") else mounted
+    return ["/"] if "mountPath" in str(options.get("patch")) else mounted
 
 
 def source(option: str, spec: str) -> Mapping[str, Any]:
