@@ -13,8 +13,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 import pytest
@@ -23,6 +24,7 @@ from allranks.agent.state import state_folder
 from allranks.agent.transport.identity import AgentIdentity
 from allranks.agent.transport.link import ServerAddress
 from allranks.engines import agent_bundle, agent_fetch
+from allranks.engines.base import Kind
 from allranks.errors import NotFound
 from allranks.server.agents import input_routes
 from allranks.server.http.agents_listener import write
@@ -301,34 +303,50 @@ def test_a_restarted_server_has_the_files_for_the_next_launch(tmp_path: Path):
         assert (outputs / "second").read_text() == "1\n"
 
 
-@pytest.mark.slow
-def test_what_a_node_has_made_waits_for_a_server_that_is_away(tmp_path: Path):
-    """Without a server, an agent with nothing to send leaves after ``patience``."""
+class Away(NamedTuple):
+    """One node of a job whose server is away; its ranks end, with what ``then`` does, once ``over``
+    is there. A server of the same port and ``kind`` hears it again."""
+
+    home: Home
+    kind: Kind
+    port: int
+    nodes: Nodes
+    over: Path
+
+
+@contextmanager
+def away(tmp_path: Path, then: str, patience: float = 60.0, **more: Any) -> Iterator[Away]:
     if not can_hide():
         pytest.skip("this user may not have mount namespaces")
     engine, over = Target(Home(tmp_path), None), tmp_path / "over"
     kind = OWN._replace(make=lambda home, options: engine)
-    until_over = f"while [ ! -e '{over}' ]; do sleep 0.05; done"
-    with served(tmp_path / "home", kind, patience=2.0) as server:
-        submit(server, f"{until_over}; echo made | tee outputs/late", 1)
+    with served(tmp_path / "home", kind, patience=patience) as server:
+        submit(server, f"while [ ! -e '{over}' ]; do sleep 0.05; done; {then}", 1, **more)
         nodes = Nodes(server, tmp_path / "nodes", "j")
         nodes.start(0)
         until(lambda: job_of(server)["status"] == "Running")
         port = int(server.url.rpartition(":")[2])
     try:
-        over.touch()
+        yield Away(server.home, kind, port, nodes, over)
+    finally:
+        nodes.kill()
+
+
+@pytest.mark.slow
+def test_what_a_node_has_made_waits_for_a_server_that_is_away(tmp_path: Path):
+    """Without a server, an agent with nothing to send leaves after ``patience``."""
+    with away(tmp_path, "echo made | tee outputs/late", patience=2.0) as found:
+        found.over.touch()
         with pytest.raises(subprocess.TimeoutExpired):
-            nodes.end(6)
-        with served(tmp_path / "home", kind, port, patience=2.0) as server:
-            assert nodes.end() == [0]
+            found.nodes.end(6)
+        with served(found.home.root, found.kind, found.port, patience=2.0) as server:
+            assert found.nodes.end() == [0]
             until(lambda: job_of(server)["ended_at"])
             assert job_of(server)["status"] == "Completed"
             record = server.home.jobs / "j"
             assert (record / "artifacts/outputs/late").read_text() == "made\n"
             log = record / "attempts/1/user_logs/std_log.txt"
             assert log.read_text() == "made\n"
-    finally:
-        nodes.kill()
 
 
 @pytest.mark.slow
@@ -728,29 +746,17 @@ def test_outputs_go_to_their_paths_in_the_servers_own_store(server: Served, node
 @pytest.mark.slow
 def test_the_files_of_a_job_follow_its_home(tmp_path: Path):
     """A home that moves while a job runs, or is restored elsewhere."""
-    if not can_hide():
-        pytest.skip("this user may not have mount namespaces")
-    engine, over = Target(Home(tmp_path), None), tmp_path / "over"
-    kind = OWN._replace(make=lambda home, options: engine)
-    command = f"while [ ! -e '{over}' ]; do sleep 0.05; done; echo x | tee ${{{{outputs.o}}}}/f"
     outputs = {"o": {"path": "azureml://datastores/default/paths/o"}}
-    with served(tmp_path / "home", kind) as server:
-        submit(server, f"{command}; echo x > outputs/late", 1, outputs=outputs)
-        nodes = Nodes(server, tmp_path / "nodes", "j")
-        nodes.start(0)
-        until(lambda: job_of(server)["status"] == "Running")
-        port = int(server.url.rpartition(":")[2])
-    try:
-        server.home.root.rename(tmp_path / "moved")
-        over.touch()
-        with served(tmp_path / "moved", kind, port) as moved:
-            assert nodes.end() == [0]
+    then = "echo x > ${{outputs.o}}/f; echo x > outputs/late"
+    with away(tmp_path, then, outputs=outputs) as found:
+        found.home.root.rename(tmp_path / "moved")
+        found.over.touch()
+        with served(tmp_path / "moved", found.kind, found.port) as moved:
+            assert found.nodes.end() == [0]
             until(lambda: job_of(moved)["ended_at"])
             assert (moved.home.jobs / "j" / "artifacts/outputs/late").read_text() == "x\n"
             assert (moved.home.data / "o" / "f").read_text() == "x\n"
-        assert not server.home.root.exists()
-    finally:
-        nodes.kill()
+        assert not found.home.root.exists()
 
 
 def test_an_output_through_a_link_of_the_store_is_refused_at_once(server: Served, tmp_path: Path):
