@@ -32,7 +32,7 @@ RUNS_IN_RANKS = {"agent/inside/sitecustomize.py", "agent/programs/warm_server.py
 RUNS_IN_RANKS |= {"agent/programs/allranks_warm/script.py"}
 RUNS_WHAT_IT_READS = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "torch"}
 # Modules of a folder, beside what says what it is for.
-MOST = 16
+MOST = 20
 # Run by path, or read by Alembic: not imported.
 NO_PACKAGES = {
     *(SRC / "agent" / "inside", SRC / "azure" / "inside", SRC / "ssm" / "inside"),
@@ -115,14 +115,14 @@ def inner_imports(source: Source) -> list[str]:
 
 def long_files(source: Source) -> list[str]:
     n = len(source.lines)
-    return [f"{source.name}: {n} lines"] if n >= 400 else []
+    return [f"{source.name}: {n} lines"] if n >= 500 else []
 
 
 def long_functions(source: Source) -> list[str]:
     return [
         f"{source.name}:{function.lineno}: {function.name}, {n} lines"
         for function in source.functions()
-        if (n := (function.end_lineno or 0) - function.lineno + 1) >= 60
+        if (n := (function.end_lineno or 0) - function.lineno + 1) >= 80
     ]
 
 
@@ -224,8 +224,8 @@ BROKEN: dict[Rule, Source] = {
     engine_words: Source("server/app.py", 'if compute.type == "slurm": ...'),
     impure_imports: Source("plan/lifecycle/decide.py", "from os.path import join"),
     inner_imports: Source("server/app.py", "def f():\n    import yaml"),
-    long_files: Source("server/app.py", "\n" * 400),
-    long_functions: Source("server/app.py", "def f():\n" + "    pass\n" * 60),
+    long_files: Source("server/app.py", "\n" * 500),
+    long_functions: Source("server/app.py", "def f():\n" + "    pass\n" * 80),
     unpickled: Source("server/app.py", "yaml.load(x)"),
     drawers: Source("server/log_utils.py", ""),
     promises: Source("server/app.py", "pass  # TODO: all of it"),
