@@ -47,6 +47,8 @@ _PASSING = frozenset(
         errno.ENFILE,
     }
 )
+# Of the system, of quotas, and of SQLite.
+_FULL = ("no space left on device", "disk quota exceeded", "disk is full")
 
 
 class Problem(NamedTuple):
@@ -234,6 +236,14 @@ def from_body(body: Mapping[str, Any]) -> AllranksError:
         where=body.get("where"),
         hint=body.get("hint"),
     )
+
+
+def is_disk_full(error: Exception | str) -> bool:
+    """Whether a disk is full, by an error of this machine, or by one that a server or another
+    process reported as text."""
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return any(text in str(error).lower() for text in _FULL)
 
 
 def is_passing(error: Exception) -> bool:

@@ -136,8 +136,8 @@ VERDICTS: dict[Reason, Verdict] = {
         JobStatus.FAILED,
         Blame.INFRASTRUCTURE,
         None,
-        "not all outputs could be uploaded",
-        "the ranks completed, and the uploaded files are there; fix what the message names",
+        "not everything that the ranks wrote could be saved",
+        "the ranks completed, and what was saved is there; fix what the message names",
     ),
     Reason.PEER_FAILED: Verdict(
         JobStatus.FAILED,

@@ -456,6 +456,26 @@ def test_a_rank_that_is_done_while_others_still_run_is_told_of():
     assert load(json.loads(json.dumps(pack(job)))) == job
 
 
+def test_a_job_whose_files_wait_for_space_is_finalizing_for_people():
+    story = Story().running()
+    story.agent(0, Kind.NOTE, doing="waits for space to save the state folder: full")
+    assert pending_reason.shown_status(story.job) is JobStatus.RUNNING  # ranks of node 1 run
+    story.agent(1, Kind.ENDED, reason=Reason.DONE)
+    assert pending_reason.shown_status(story.job) is JobStatus.FINALIZING
+    said = pending_reason.pending_reason(story.job, story.now)
+    assert said == "node 0 waits for space to save the state folder: full"
+    story.agent(0, Kind.NOTE, doing="")
+    assert pending_reason.shown_status(story.job) is JobStatus.RUNNING
+
+
+def test_a_job_that_is_done_but_could_not_be_saved_has_failed():
+    story = Story().running()
+    story.agent(0, Kind.ENDED, reason=Reason.DONE).agent(1, Kind.WORKED).step()
+    assert story.job.status is JobStatus.FINALIZING
+    story.agent(1, Kind.ENDED, reason=Reason.OUTPUTS_LOST, message="not all is saved")
+    assert outcome(story.job).message == "not all is saved"
+
+
 def test_what_takes_nodes_long_before_they_are_ready_is_told():
     story = Story(nodes=3)
     story.step()

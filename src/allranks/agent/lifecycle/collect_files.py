@@ -100,6 +100,12 @@ def keep_and_describe(
     return None if summary == Summary() else {"about": ABOUT, **note(summary)}
 
 
+def disk_error(note: Mapping[str, Any]) -> str:
+    """The error of a disk that kept files from being moved, by ``keep_and_describe``'s note."""
+    errors = {os.strerror(each).lower() for each in _FATAL}
+    return next((each["said"] for each in note["left_out"] if each["said"] in errors), "")
+
+
 def keep(task: Task, node: int, work: Path, before: Listing, tick: Callable[[], None]) -> Summary:
     """Move files in ``work`` that are new or changed since ``before`` to the job's record, at most
     ``task.keep_work`` bytes (None: all, including ignored files).

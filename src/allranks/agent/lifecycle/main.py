@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Any
 from allranks.agent.environments import installed_frameworks
 from allranks.agent.launch import mlflow_variables
 from allranks.agent.launch.start_ranks import Stage, with_sitecustomize
-from allranks.agent.lifecycle import collect_files, own_disk, own_place
+from allranks.agent.lifecycle import collect_files, own_disk, own_place, unsaved
 from allranks.agent.lifecycle.attempt import Attempt, sentence
-from allranks.agent.lifecycle.own_disk import AgentCalls, OwnDisk
+from allranks.agent.lifecycle.own_disk import OwnDisk
 from allranks.agent.lifecycle.phases import Preparation
 from allranks.agent.lifecycle.prepare import Work, collect, command_of, prepare
 from allranks.agent.lifecycle.stop import Leave, Stopped
+from allranks.agent.lifecycle.unsaved import AgentCalls
 from allranks.agent.lifecycle.upload import upload
 from allranks.agent.monitoring.attempt_reports import AttemptReports
 from allranks.agent.network import ports
@@ -69,6 +70,8 @@ class Agent:
         self._in = Preparation(partial(self._say, Kind.NOTE))
         self._link.tick = self._in.look
         self._tensorflow: tuple[int, int] | None = None
+        # Why the last changes of the state are not saved, and what saving waits for, if they are.
+        self._unsaved = self._waits_for = ""
         # Once for all ranks and attempts.
         self._cold = cache(lambda why: self._note(f"ranks start cold: {why}", {"about": "warm"}))
 
@@ -94,8 +97,9 @@ class Agent:
         has_state, note = answer.get("state", True), partial(self._note, facts={"about": "state"})
         place, pace, alone = (self._where, self._link.door), self._clocks.look, task.nodes == 1
         self._state = State(state_folder(self._where), *place, alone, pace, has_state, note)
-        calls = AgentCalls(self._clocks.grace, self._order, self._wait_a_while, self._note)
-        self._files = OwnDisk(task, *place, pace, answer.get("files", True), calls)
+        times = self._clocks.grace, self._order, self._wait_a_while, self._clocks.unsent
+        self._calls = AgentCalls(*times, self._waits, self._note)
+        self._files = OwnDisk(task, *place, pace, answer.get("files", True), self._calls)
         self._attempt = self._link.attempt
         self._say(Kind.HELLO, pid=os.getpid())
         self._link.start()
@@ -109,8 +113,11 @@ class Agent:
             self._ended(Reason.PLATFORM_ERROR, f"{type(error).__name__}: {error}")
             self._link.flush(self._patience)
             raise
+        if self._unsaved:  # the last changes of a state of a job that has failed
+            kept = unsaved.keep(self._state.root, self._task, self._where.node)
+            self._note(f"{self._unsaved}{kept}", {"about": "unsaved"})
         self._say(Kind.BYE)
-        if self._link.flush(self._patience):
+        if self._link.flush(self._patience) and not unsaved.is_kept(self._where.folder):
             shutil.rmtree(self._where.folder, ignore_errors=True)
         return 0
 
@@ -328,15 +335,14 @@ class Agent:
             limit = MemoryLimit(self._where.memory, attempt.exceed)
         attempt.run(partial(reports.begin, roots=attempt.pids, limit=limit))
         reports.over()
-        if trouble := collect(self._task, self._where.node, work):
-            self._say(Kind.NOTE, message=trouble)
         done = attempt.reason is Reason.DONE
         if not done:  # report a failure at once, because the other nodes wait for it
             attempt.report_end()
-        self._state.finish(done, self._clocks.grace, self._order, self._wait_a_while)
-        self._keep(work)  # after the state, which the next attempt needs: time may be short
+        self._save_state(attempt)
+        self._collect(work, attempt)
+        self._keep(work, attempt)  # after the state, which the next attempt needs
         if data is not None:
-            upload(data, attempt, self._order, self._or_stop, self._note, self._clocks.grace)
+            upload(data, attempt, self._or_stop, self._calls)
         self._files.finish(attempt)
         if done:
             attempt.report_end()
@@ -350,12 +356,49 @@ class Agent:
 
         return remote_shell.secret(self._where.token, self._attempt)
 
-    def _keep(self, work: Work) -> None:
+    def _save_state(self, attempt: Attempt) -> None:
+        """Save the rest of the state; a successful attempt that cannot has failed."""
+        done = attempt.reason is Reason.DONE
+        why = self._state.finish(done, *self._calls[:5])
+        self._unsaved = f"not all of the state folder is saved: {why}" if why else ""
+        if why and done:
+            kept = unsaved.keep(self._state.root, self._task, self._where.node)
+            unsaved.fail(attempt, self._calls, f"{self._unsaved}{kept}")
+            self._unsaved = ""
+        self._waits("")
+
+    def _collect(self, work: Work, attempt: Attempt) -> None:
+        """Copy the outputs of an in-place job to the record."""
+        why = unsaved.with_room(
+            lambda: collect(self._task, self._where.node, work), attempt, self._calls
+        )
+        if why:
+            unsaved.fail(attempt, self._calls, f"{why}; they are still in {work.folder}")
+
+    def _keep(self, work: Work, attempt: Attempt) -> None:
         """Move new files of the working folder to the record."""
-        node, until = self._where.node, collect_files.Deadline(self._order, self._clocks.grace)
-        before = work.laid_out
-        if note := collect_files.keep_and_describe(self._task, node, work.folder, before, until):
-            self._say(Kind.NOTE, **note)
+        task, node, before = self._task, self._where.node, work.laid_out
+        until = collect_files.Deadline(self._order, self._clocks.grace)
+        notes = list[dict[str, Any]]()
+
+        def save() -> str:
+            note = collect_files.keep_and_describe(task, node, work.folder, before, until)
+            if note is None:
+                return ""
+            if notes and not notes[-1]["files"]:
+                notes.pop()  # nothing had space
+            notes.append(note)
+            return collect_files.disk_error(note)
+
+        why = unsaved.with_room(save, attempt, self._calls)
+        for note in notes:  # the record adds them up
+            is_last = note is notes[-1]
+            self._say(Kind.NOTE, **(note if is_last else {**note, "left_out": []}))
+        if why and attempt.reason is Reason.DONE:
+            kept = unsaved.keep(work.folder, task, node)
+            unsaved.fail(
+                attempt, self._calls, f"not all of the working folder is saved: {why}{kept}"
+            )
 
     def _env(
         self, rank: Rank, work: Work, folder: Path, places: Sequence[Place], go: Order
@@ -379,6 +422,12 @@ class Agent:
 
     def _note(self, message: str, facts: Mapping[str, Any]) -> None:
         self._say(Kind.NOTE, message=message, **facts)
+
+    def _waits(self, what: str) -> None:
+        """Report once what saving waits for; '' for nothing."""
+        if what != self._waits_for:
+            self._waits_for = what
+            self._say(Kind.NOTE, doing=what, message=what or "there is space", about="unsaved")
 
     def _say(self, kind: Kind, rank: int | None = None, **data: Any) -> None:
         if self._outbox.say(kind, self._attempt, rank=rank, **data):

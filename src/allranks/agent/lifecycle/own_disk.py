@@ -8,9 +8,10 @@ import posixpath
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
+from allranks.agent.lifecycle import unsaved
 from allranks.agent.lifecycle.attempt import Attempt
+from allranks.agent.lifecycle.unsaved import AgentCalls
 from allranks.agent.state.state_folder import State, job_files
 from allranks.agent.transport.identity import AgentIdentity
 from allranks.agent.transport.link import ServerAddress
@@ -76,15 +77,6 @@ def _uv(where: AgentIdentity) -> Path:
 
 def _input(where: AgentIdentity, each: InputTask) -> Path:
     return where.folder / "inputs" / each.name / posixpath.basename((each.source or "").rstrip("/"))
-
-
-class AgentCalls(NamedTuple):
-    """What ends sending early, see ``State.finish``; and what records a message with its facts."""
-
-    grace: float
-    order: Callable[[], Mapping[str, object]]
-    wait: Callable[[float], None]
-    note: Callable[[str, Mapping[str, str]], None]
 
 
 class OwnDisk:
@@ -166,15 +158,11 @@ class OwnDisk:
         if self._state is None:
             return
         done = attempt is not None and attempt.reason is Reason.DONE
-        why = self._state.finish(done, *self._calls[:3])
+        why = self._state.finish(done, *self._calls[:5])
         if attempt is not None and done and why:
-            stopped = self._calls.order()
-            if stopped["do"] == "stop" and stopped["why"] != Reason.DONE:
-                attempt.overrule(Reason(str(stopped["why"])))
-            else:
-                hint = "check the disk of the server's home and its log, and run the job again"
-                message = f"not all files of the job reached the server: {why}"
-                attempt.overrule(Reason.OUTPUTS_LOST, message, hint)
+            hint = "check the disk of the server's home and its log, and run the job again"
+            message = f"not all files of the job reached the server: {why}"
+            unsaved.fail(attempt, self._calls, message, hint)
 
     def _note(self, message: str) -> None:
         self._calls.note(message, {"about": "files"})

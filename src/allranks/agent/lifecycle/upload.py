@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from allranks.agent.lifecycle.attempt import Attempt, sentence
 from allranks.agent.lifecycle.stop import Stopped
+from allranks.agent.lifecycle.unsaved import AgentCalls, with_room
 from allranks.errors import AllranksError
 from allranks.statuses import Reason
 
@@ -30,15 +31,14 @@ class OrStop(Protocol):
 def upload(
     data: Transfers,
     attempt: Attempt,
-    order: Callable[[], Order],
     or_stop: OrStop,
-    note: Callable[[str, Mapping[str, Any]], None],
-    grace: float,
+    calls: AgentCalls,
 ) -> None:
     """Upload outputs, for at most the grace if the job has failed. Files that cannot be uploaded
     stay in the record."""
+    note = calls.note
     data.report_streams(note)
-    done, previous = attempt.reason is Reason.DONE, order()
+    done, previous = attempt.reason is Reason.DONE, calls.order()
 
     def heeds(order: Order) -> bool:
         return done and order != previous and order["why"] != Reason.DONE
@@ -46,12 +46,23 @@ def upload(
     def wait(fd: int | None = None, seconds: float | None = None) -> None:
         or_stop(fd, seconds, heeds)
 
+    errors = list[AllranksError | OSError]()
+
+    def save() -> str:
+        errors.clear()
+        try:
+            data.finish(note, wait, None if done else calls.grace)
+        except (AllranksError, OSError) as error:
+            errors.append(error)
+        return sentence(errors[0]) if errors else ""
+
     try:
-        data.finish(note, wait, None if done else grace)
+        why = with_room(save, attempt, calls)
     except Stopped as error:
         attempt.overrule(error.why)
         data.keep(note)
-    except (AllranksError, OSError) as error:
+        return
+    if why:
         kept = data.keep(note)
-        hint = getattr(error, "hint", None) or "fix that"
-        attempt.overrule(Reason.OUTPUTS_LOST, sentence(error), f"{hint}; files kept: {kept}")
+        hint = getattr(errors[0], "hint", None) or "fix that"
+        attempt.overrule(Reason.OUTPUTS_LOST, why, f"{hint}; files kept: {kept}")

@@ -7,7 +7,6 @@ saved stays, and the next round tries again.
 
 from __future__ import annotations
 
-import errno
 import math
 import os
 import threading
@@ -21,9 +20,16 @@ from allranks.agent.state.transfer import StateClient
 from allranks.agent.state.tree import ChangedMeanwhile, Tree
 from allranks.agent.transport.identity import AgentIdentity
 from allranks.agent.transport.link import ServerAddress
-from allranks.errors import AllranksError, ServerError, Unauthorized, Unreachable
+from allranks.errors import (
+    AllranksError,
+    ServerError,
+    Unauthorized,
+    Unreachable,
+    is_disk_full,
+)
 from allranks.plan.data import node_files
 from allranks.plan.data.state_manifest import SHARED, own
+from allranks.plan.lifecycle.pending_reason import WAITS
 
 # The pause between rounds, in multiples of the CPU time of the last one; and the longest interval
 # of asking the server for changes of other nodes, in multiples of the interval of rounds.
@@ -85,6 +91,11 @@ class State:
         self._last_error, self._change_count, self._full_since = "", 0, 0.0
 
     @property
+    def root(self) -> Path:
+        """The folder with all its parts."""
+        return self._tree.root
+
+    @property
     def paths(self) -> dict[str, str]:
         """The paths of a state folder's parts, by what commands call them."""
         names = ("state_dir", "instance_state_dir")
@@ -124,10 +135,13 @@ class State:
         grace: float,
         order: Callable[[], Mapping[str, object]],
         wait: Callable[[float], None],
+        room: float | None = None,
+        waits: Callable[[str], None] = lambda what: None,
     ) -> str:
         """Stop the thread and save the rest after the ranks have ended. If the job is ``done``,
-        this takes as long as needed until ``order`` changes; otherwise, or while a disk is full, at
-        most ``grace`` seconds. Return why not everything is saved; '' if it is."""
+        this takes as long as needed until ``order`` changes, and a full disk has ``room`` seconds
+        to have space again (by default the grace); otherwise all takes at most ``grace`` seconds.
+        ``waits`` receives what this waits for. Return why not everything is saved; '' if it is."""
         self._stopped.set()
         self._full_since = 0.0
         first_order, until = order(), math.inf if done else time.monotonic() + grace
@@ -146,8 +160,7 @@ class State:
                 go_on()
             self._client.go_on = go_on
             while not self._is_saved():
-                if self._full_since and time.monotonic() > self._full_since + grace:
-                    raise _Stopped
+                self._check_room(grace, room if done else None, waits)
                 go_on(0.5)
         except _Stopped:
             reason = self._last_error or "no time left"
@@ -173,6 +186,17 @@ class State:
             if self._change_count > _ATTEMPTS or not retryable:
                 raise _Stopped from None
             return False
+
+    def _check_room(self, grace: float, room: float | None, waits: Callable[[str], None]) -> None:
+        """Raise _Stopped if a disk has been full for too long."""
+        if not self._full_since:
+            return
+        seconds = grace
+        if room is not None and is_disk_full(self._last_error):
+            seconds = room
+            waits(f"{WAITS} to save {self._name}: {self._last_error}")
+        if time.monotonic() > self._full_since + seconds:
+            raise _Stopped
 
     def _run(self) -> None:
         poll_factor, due = 1.0, time.monotonic()
@@ -208,12 +232,12 @@ class State:
 
 def _is_full(error: Exception) -> bool:
     """Whether this node's disk is full, or the server's, which answers with a server error."""
-    if isinstance(error, OSError):
-        return error.errno in (errno.ENOSPC, errno.EDQUOT)
-    return type(error) is ServerError
+    return is_disk_full(error) if isinstance(error, OSError) else type(error) is ServerError
 
 
 def _error_text(error: Exception) -> str:
     if isinstance(error, OSError):
         return f"{error.strerror}: {os.fspath(error.filename or 'on this node')}"
-    return str(error) or "a file is still being written to"
+    where = getattr(error, "where", None)
+    text = str(error) or "a file is still being written to"
+    return f"{text}: {where}" if where and where not in text else text

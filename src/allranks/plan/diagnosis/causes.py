@@ -365,8 +365,8 @@ TABLE: dict[Cause, CauseInfo] = {
     ),
     Cause.SETUP_FAILED: CauseInfo("a node could not prepare the job", "fix what the error names"),
     Cause.OUTPUTS_LOST: CauseInfo(
-        "the ranks succeeded, but not all outputs could be uploaded",
-        "fix what the error names; outputs already uploaded are kept",
+        "the ranks succeeded, but not everything that they wrote could be saved",
+        "fix what the error names; what was saved is kept",
         None,
         _INFRA,
     ),

@@ -385,5 +385,8 @@ def outcome(job: Job) -> Failure:
     if job.then.reason in (Reason.DONE, Reason.CANCELED, Reason.TIME_LIMIT):
         # Our own decision, unless the engine reported the same one.
         same = first is not None and first.reason is job.then.reason and not job.canceled
-        return first if first and same else Failure(job.then.reason)
+        # Ranks are done before what they wrote is saved.
+        lost = first is not None and first.reason is Reason.OUTPUTS_LOST
+        unsaved = lost and job.then.reason is Reason.DONE
+        return first if first and (same or unsaved) else Failure(job.then.reason)
     return first or Failure(job.then.reason)

@@ -10,6 +10,8 @@ from allranks.statuses import JobStatus, NodeState, Reason
 
 # Seconds after which the other ranks may be waiting in vain for a rank that has ended.
 LEFT_BEHIND = 30.0
+# Begins what a node reports while a full disk does not take what its ranks wrote.
+WAITS = "waits for space"
 _EQUAL_STEPS = "make sure that every rank takes the same number of steps"
 
 
@@ -20,6 +22,8 @@ def pending_reason(job: Job, now: float, together: bool = True) -> str:
         return restart
     if job.status is JobStatus.PREPARING and (doing := _setup(job)):
         return doing
+    if saving := _saving(job):
+        return f"node {saving[0]} {job.nodes[saving[0]].doing}"
     running = job.status is JobStatus.RUNNING and any(n.reason is None for n in job.nodes)
     done = _done_by(job, now - LEFT_BEHIND)
     if not (running and done and together):
@@ -28,6 +32,20 @@ def pending_reason(job: Job, now: float, together: bool = True) -> str:
         f"{done} exited with code 0 more than {LEFT_BEHIND:.0f} s ago while others still run; if "
         f"they wait for it, they wait forever: {_EQUAL_STEPS}"
     )
+
+
+def shown_status(job: Job) -> JobStatus:
+    """The status for people: a job whose ranks are done and whose files wait for space is
+    Finalizing, although its end is not decided yet."""
+    return JobStatus.FINALIZING if _saving(job) else job.status
+
+
+def _saving(job: Job) -> list[int]:
+    """The nodes that wait for space to save what their ranks wrote, once no rank runs."""
+    nodes = job.nodes if job.status is JobStatus.RUNNING else ()
+    waiting = [i for i, n in enumerate(nodes) if n.reason is None and n.doing.startswith(WAITS)]
+    ended = all(node.reason is not None or i in waiting for i, node in enumerate(nodes))
+    return waiting if ended else []
 
 
 def _restart(job: Job, now: float) -> str:

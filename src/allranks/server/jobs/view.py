@@ -71,7 +71,7 @@ def job(row: JobRow, home: Home, note: Annotation) -> dict[str, Any]:
     return {
         "name": row.name,
         "type": row.type,
-        "status": str(record.status),
+        "status": str(plan_standing.shown_status(record)),
         "status_reason": status_reason(row) or None,
         "display_name": note.display_name or row.name,
         "description": spec.get("description"),
@@ -153,7 +153,7 @@ def brief(row: JobRow) -> dict[str, Any]:
 def _brief(row: JobRow) -> dict[str, Any]:
     return {
         "name": row.name,
-        "status": str(row.record.status),
+        "status": str(plan_standing.shown_status(row.record)),
         "type": row.type,
         "experiment_name": row.experiment,
         "display_name": row.spec.get("display_name") or row.name,

@@ -15,9 +15,11 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from allranks import clock
+from allranks.agent.lifecycle.unsaved import is_kept
 from allranks.engines.base import GangStatus, Handle
 from allranks.errors import AllranksError, Refused
 from allranks.events import Event, Kind
@@ -357,7 +359,7 @@ class Loop:
 
     def _clean_launch(self, row: JobRow) -> None:
         self._engine.stop(_handle(row))
-        shutil.rmtree(self._home.nodes / row.key, ignore_errors=True)
+        _remove(self._home.nodes / row.key)
         self._waiting.pop(row.name, None)
         self._alive.pop(row.key, None)
         self._retries.forget(row.key)
@@ -371,7 +373,7 @@ class Loop:
         try:
             for key in self._leftovers:
                 self._engine.stop(Handle(key))
-                shutil.rmtree(self._home.nodes / key, ignore_errors=True)
+                _remove(self._home.nodes / key)
         except Exception:
             log.exception("not all leftover gangs could be cleaned up")
 
@@ -382,6 +384,12 @@ class Loop:
         since, known = heartbeats.started_at(), self._alive.get(row.key, row.record.submitted_at)
         missed, hung = known is not None and known < since, self._hangs.check(row)
         return decide.Clock(clock.now(), silent, clocks.hello, clocks.grace, since, missed, hung)
+
+
+def _remove(folder: Path) -> None:
+    """Remove the folder of a gang's agents, except files that could not be saved."""
+    if not any(is_kept(each) for each in folder.glob("*")):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _handle(row: JobRow) -> Handle:

@@ -1,0 +1,82 @@
+"""What ranks wrote and could not be saved: a full disk gets time to have space again; then the job
+fails, and the folder with the files is kept where it outlives the agent."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from allranks.agent.lifecycle.attempt import Attempt
+from allranks.errors import is_disk_full
+from allranks.plan.lifecycle.pending_reason import WAITS
+from allranks.plan.plan import Task
+from allranks.statuses import Reason
+
+# Begins the names of kept folders in the agent's own folder, which is then not removed.
+KEPT = "unsaved-"
+_HINT = "free space on the disk that the message names, then copy the files from there"
+
+
+class AgentCalls(NamedTuple):
+    """What ends saving early, see ``State.finish``: ``grace``, ``order`` and ``wait``; ``unsent``:
+    seconds that a full disk has to have space again once the job is done. ``waits`` receives what
+    saving waits for, and ``note`` records a message with its facts."""
+
+    grace: float
+    order: Callable[[], Mapping[str, Any]]
+    wait: Callable[[float], None]
+    unsent: float
+    waits: Callable[[str], None]
+    note: Callable[[str, Mapping[str, Any]], None]
+
+
+def with_room(save: Callable[[], str], attempt: Attempt, calls: AgentCalls) -> str:
+    """Call ``save`` until it returns '', as long as it returns that a disk is full and a successful
+    ``attempt`` may wait. Return what it returned last."""
+    first_order, until = calls.order(), time.monotonic() + calls.unsent
+    while is_disk_full(why := save()):
+        is_over = time.monotonic() > until or calls.order() != first_order
+        if is_over or attempt.reason is not Reason.DONE:
+            break
+        calls.waits(f"{WAITS}: {why}")
+        calls.wait(1.0)
+    calls.waits("")
+    return why
+
+
+def fail(attempt: Attempt, calls: AgentCalls, message: str, hint: str = _HINT) -> None:
+    """A successful attempt whose files could not be saved has failed, or ended as ordered."""
+    order = calls.order()
+    if order["do"] == "stop" and order["why"] != Reason.DONE:
+        attempt.overrule(Reason(str(order["why"])))
+        calls.note(message, {"about": "unsaved"})
+    else:
+        attempt.overrule(Reason.OUTPUTS_LOST, message, hint)
+
+
+def keep(folder: Path, task: Task, node: int) -> str:
+    """Move a folder of the agent to the job's record, or leave it where it is if that is another
+    disk. Return where it is, as an addition to a message; '' if its disk goes with the agent."""
+    if task.sends_files:
+        return ""
+    goal = Path(task.record, "unsaved", f"node-{node}", folder.name)
+    try:
+        goal.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(goal, ignore_errors=True)  # of an earlier attempt
+        folder.rename(goal)
+    except OSError:
+        goal = folder.with_name(f"{KEPT}{folder.name}")
+        try:
+            folder.rename(goal)  # a full disk allows this
+        except OSError as error:
+            return f"; its files are lost: {error.strerror}"
+    return f"; its files are kept on {os.uname().nodename} in {goal}"
+
+
+def is_kept(folder: Path) -> bool:
+    """Whether an agent's folder has files that could not be saved."""
+    return any(folder.glob(f"{KEPT}*"))

@@ -1,0 +1,132 @@
+"""What ranks wrote and a full disk does not take: time for space, then a failure that names where
+it is."""
+
+import json
+import os
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from allranks.agent.lifecycle import unsaved
+from allranks.agent.lifecycle.unsaved import AgentCalls
+from allranks.statuses import Reason
+from tests.support import Allranks, answer, until
+
+FULL = "No space left on device: /d"
+RUN, STOP = {"do": "go"}, {"do": "stop", "why": "CANCELED"}
+
+
+class Attempt:
+    reason = Reason.DONE
+    message = ""
+
+    def overrule(self, reason: Reason, message: str = "", hint: str = "") -> None:
+        self.reason, self.message = reason, message
+
+
+def calls(orders: list[dict[str, Any]], waits: list[str], notes: list[str]) -> AgentCalls:
+    def order() -> dict[str, Any]:
+        return orders.pop(0) if len(orders) > 1 else orders[0]
+
+    def note(message: str, facts: object) -> None:
+        notes.append(message)
+
+    return AgentCalls(1.0, order, lambda seconds: None, 60.0, waits.append, note)
+
+
+def test_saving_waits_while_the_disk_is_full() -> None:
+    results, waits = [FULL, FULL, ""], list[str]()
+    why = unsaved.with_room(lambda: results.pop(0), Attempt(), calls([RUN], waits, []))
+    assert (why, results) == ("", [])
+    assert waits == [f"waits for space: {FULL}"] * 2 + [""]
+
+
+@pytest.mark.parametrize("results", [["permission denied"], [FULL, "permission denied"]])
+def test_no_time_mends_another_error(results: list[str]) -> None:
+    why = unsaved.with_room(lambda: results.pop(0), Attempt(), calls([RUN], [], []))
+    assert (why, results) == ("permission denied", [])
+
+
+def test_a_cancel_or_a_failure_ends_the_wait() -> None:
+    failed = Attempt()
+    failed.reason = Reason.RANK_EXITED
+    assert unsaved.with_room(lambda: FULL, failed, calls([RUN], [], [])) == FULL
+    assert unsaved.with_room(lambda: FULL, Attempt(), calls([RUN, RUN, STOP], [], [])) == FULL
+
+
+def test_an_attempt_whose_files_are_not_saved_has_failed_unless_it_is_canceled() -> None:
+    attempt, notes = Attempt(), list[str]()
+    unsaved.fail(attempt, calls([RUN], [], notes), "not all is saved")
+    assert (attempt.reason, attempt.message, notes) == (Reason.OUTPUTS_LOST, "not all is saved", [])
+    attempt = Attempt()
+    unsaved.fail(attempt, calls([STOP], [], notes), "not all is saved")
+    assert (attempt.reason, notes) == (Reason.CANCELED, ["not all is saved"])
+
+
+def test_files_are_kept_in_the_record_or_on_their_disk(tmp_path: Path) -> None:
+    agent, record = tmp_path / "agent", tmp_path / "re'cord"
+    (agent / "state").mkdir(parents=True)
+    (agent / "state" / "f").write_text("x")
+    task: Any = SimpleNamespace(sends_files=False, record=str(record))
+    assert str(record / "unsaved/node-1/state") in unsaved.keep(agent / "state", task, 1)
+    assert (record / "unsaved/node-1/state/f").read_text() == "x"
+    assert not unsaved.is_kept(agent)
+
+    (agent / "state").mkdir()
+    task.record = "/proc/none"  # as on a full disk, nothing can be made there
+    assert str(agent / "unsaved-state") in unsaved.keep(agent / "state", task, 1)
+    assert unsaved.is_kept(agent)
+
+    task.sends_files = True
+    assert unsaved.keep(agent / "state", task, 1) == ""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.getuid() != 0, reason="a full disk is a small tmpfs, which root can mount")
+@pytest.mark.parametrize("room", [False, True])
+def test_a_job_whose_state_has_no_space_is_not_completed(
+    allranks: Allranks, home: Path, room: bool
+) -> None:
+    clocks = {"ALLRANKS_UNSENT": "60" if room else "2", "ALLRANKS_GRACE": "1"}
+    assert allranks("server", "start", env=clocks).returncode == 0
+    disk, shown = home / "states", dict[str, Any]()
+    disk.mkdir(exist_ok=True)
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "none", disk]
+    if subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("mounting a small disk needs root, and a container that allows it")
+
+    def waits() -> bool:
+        done = allranks("job", "show", "full", "--json")
+        shown.update(json.loads(done.stdout) if done.returncode == 0 else {"status": ""})
+        assert shown["status"] not in ("Completed", "Failed")
+        return bool(shown["status"] == "Finalizing")
+
+    script = 'head -c 3000000 /dev/zero >"$ALLRANKS_STATE_DIR/model"'
+    try:
+        with ThreadPoolExecutor(1) as beside:
+            run = beside.submit(allranks, "run", "--name", "full", "--", "sh", "-c", script)
+            until(waits)
+            assert "node 0 waits for space to save the state folder" in shown["status_reason"]
+            if room:
+                subprocess.run(["mount", "-o", "remount,size=9m", disk], check=True)
+            ended = run.result()
+        job = answer(allranks, "job", "show", "full")
+    finally:
+        allranks("server", "stop")
+        subprocess.run(["umount", "--lazy", disk], check=True)
+    kept = home / "jobs" / "full" / "unsaved" / "node-0" / "state"
+    if room:
+        assert (job["status"], ended.returncode, kept.exists()) == ("Completed", 0, False)
+        return
+    assert (job["status"], job["error"]["reason"], ended.returncode) == (
+        "Failed",
+        "OUTPUTS_LOST",
+        1,
+    )
+    for text in (job["error"]["message"], ended.stderr):
+        assert str(kept) in text
+    assert (kept / "shared" / "model").stat().st_size == 3_000_000
