@@ -19,12 +19,11 @@ _PARTS = (
     "agent/inside/*.sh",
     "plan/**/*.py",
     "snapshot/__init__.py",
-    "snapshot/files.py",
+    "snapshot/ignore.py",
     "spec/**/*.py",
 )
-# And of others, each plain Python: `packaging` compares versions of packages, `pathspec` reads the
-# rules of what is ignored, pynvml measures GPUs.
-_OTHERS = ("packaging", "pathspec", "pynvml")
+# And of others, each plain Python: `packaging` compares versions of packages, pynvml measures GPUs.
+_OTHERS = ("packaging", "pynvml")
 
 
 def files() -> Iterator[tuple[str, bytes]]:

@@ -24,6 +24,8 @@ _COMMANDS = {
     # Of the code folder only, not the rest of the repository.
     "diff": ("diff", "HEAD", "--no-color", "--no-ext-diff", "--no-textconv", "--", "."),
 }
+# Set in hooks of git; they would lead to another repository.
+_OF_ONE_REPOSITORY = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX")
 
 
 # `git+URL@REF#FOLDER`; `git+` may be left out of URLs that are unambiguous.
@@ -42,27 +44,38 @@ class GitState(NamedTuple):
     diff: str = ""
 
 
+def repository_of(folder: Path) -> Path | None:
+    """The top folder of the repository that a folder is in, if it is in one."""
+    return next((each for each in (folder, *folder.parents) if (each / ".git").exists()), None)
+
+
+def start(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    """Start git on a folder, to read its output. Raises OSError."""
+    # Read-only: no locks, no password prompts, no programs configured by the repository.
+    env = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+    for name in _OF_ONE_REPOSITORY:
+        env.pop(name, None)
+    quiet = ("-c", "core.fsmonitor=false", "-c", "core.quotePath=false")
+    return subprocess.Popen(
+        ["git", "-C", str(folder), *quiet, *arguments],
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+
+
 class GitQuery:
     """Runs git on a folder in the background; `result` waits for it."""
 
     def __init__(self, folder: Path) -> None:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        if not any((each / ".git").exists() for each in (folder, *folder.parents)):
+        if repository_of(folder) is None:
             return
-        # Read-only: no locks, no password prompts, no programs configured by the repository.
-        env = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
-        quiet = ["-c", "core.fsmonitor=false", "-c", "core.quotePath=false"]
-        try:
+        # Git may be missing, or cannot be run.
+        with contextlib.suppress(OSError):
             for name, arguments in _COMMANDS.items():
-                self._processes[name] = subprocess.Popen(
-                    ["git", "-C", str(folder), *quiet, *arguments],
-                    env=env,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.DEVNULL,
-                )
-        except OSError:
-            pass  # git is missing or cannot be run
+                self._processes[name] = start(folder, *arguments)
 
     def result(self) -> GitState:
         """The state of the code; empty for a folder outside a repository."""

@@ -68,14 +68,16 @@ def take_snapshot(
     allow_large: bool = False,
     progress: OnProgress = unheard,
     includes: Sequence[Path] = (),
+    is_commit: bool = False,
 ) -> Snapshot:
     """Snapshot a folder or a single file. ``note`` receives messages for the user; ``cache_file``:
-    a file to cache digests in; ``includes`` are files and folders that are put beside the others.
+    a file to cache digests in; ``includes`` are files and folders that are put beside the others;
+    ``is_commit``: it is a checkout, and git tracks all of it.
 
     Raises NotFound and UsageError; CodeTooLarge unless ``allow_large``, before reading any file.
     """
     try:
-        return _take(code, note, cache_file, allow_large, progress, includes)
+        return _take(code, note, cache_file, allow_large, progress, includes, is_commit)
     except OSError as error:
         raise UsageError(
             f"cannot read the code: {(error.strerror or str(error)).lower()}",
@@ -91,6 +93,7 @@ def _take(
     allow_large: bool,
     progress: OnProgress,
     includes: Sequence[Path],
+    is_commit: bool,
 ) -> Snapshot:
     if not code.exists():
         raise NotFound(
@@ -106,7 +109,7 @@ def _take(
             hint="change to the folder of your script, or set it: --code DIR",
         )
     notes: list[str] = []
-    files = walk(code, notes)
+    files = walk(code, notes, is_commit=is_commit)
     if includes:
         files = _with_includes(files, includes, notes)
     size = sum(file.status.st_size for file in files)

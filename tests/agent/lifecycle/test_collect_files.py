@@ -3,7 +3,6 @@
 import os
 import socket
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -275,15 +274,3 @@ def test_a_folder_that_may_not_be_changed(work, task, monkeypatch):
     monkeypatch.setattr(collect_files.os, "rename", refused)
     assert keep(task, 0, work, before, never).files == 1
     assert Path(task.record, "artifacts/work/model.pt").stat().st_ino == inode
-
-
-def test_a_node_without_pathspec_keeps_what_is_ignored(work, task, monkeypatch):
-    (work / ".gitignore").write_text("*.pt\n")
-    before = listing(work)
-    (work / "model.pt").write_text("m")
-
-    def missing(root: Path) -> Callable[[str], bool]:
-        raise ImportError("pathspec")
-
-    monkeypatch.setattr(collect_files, "ignore_rules", missing)
-    assert keep(task, 0, work, before, never).files == 1

@@ -9,6 +9,7 @@ import pytest
 
 from allranks.agent.lifecycle import prepare
 from allranks.errors import AllranksError
+from allranks.plan.plan import Task
 from allranks.snapshot.take import take_snapshot
 
 HOSTILE = [
@@ -23,6 +24,16 @@ HOSTILE = [
 WAYS: list[Callable[[Path, Path], None]] = [prepare._unpack, prepare._unpack_in_python]
 
 
+def packed(code: Path, goal: Path) -> Path:
+    """The snapshot of a folder, as a node gets it."""
+    taken = take_snapshot(code)
+    with goal.open("wb") as file:
+        for digest in taken.parts:
+            with taken.open(digest) as part:
+                shutil.copyfileobj(part, file)
+    return goal
+
+
 @pytest.fixture
 def tar(tmp_path: Path) -> Path:
     code = tmp_path / "code"
@@ -32,13 +43,7 @@ def tar(tmp_path: Path) -> Path:
     (code / "run.sh").write_text("#!/bin/sh\n")
     (code / "run.sh").chmod(0o750)
     (code / "link").symlink_to("run.sh")
-    taken = take_snapshot(code)
-    path = tmp_path / "code.tar"
-    with path.open("wb") as file:
-        for digest in taken.parts:
-            with taken.open(digest) as part:
-                shutil.copyfileobj(part, file)
-    return path
+    return packed(code, tmp_path / "code.tar")
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -76,3 +81,24 @@ def test_what_is_no_tar(tmp_path, way):
     (tmp_path / "work").mkdir()
     with pytest.raises(AllranksError, match="cannot unpack the code"):
         way(tmp_path / "code.tar", tmp_path / "work")
+
+
+def test_code_in_logs_is_there_and_what_ranks_log_is_collected(tmp_path):
+    code, record = tmp_path / "co de", tmp_path / "re'cord"
+    for name in ("logs/__init__.py", "logs/deep/a.py", "outputs/__init__.py"):
+        (code / name).parent.mkdir(parents=True, exist_ok=True)
+        (code / name).write_text("of the code")
+    (code / "logs" / "link").symlink_to("deep")
+    works = [tmp_path / f"attempt {number}" for number in (1, 2)]
+    expected = "of the code"
+    for folder in works:
+        folder.mkdir()
+        task = Task("j", "e", "true", record=str(record))
+        work = prepare.prepare(task, folder, packed(code, folder / "code.tar"), 0.0, {}).folder
+        assert (work / "logs" / "link" / "a.py").read_text() == expected
+        expected = folder.name
+        (work / "logs" / "deep" / "a.py").write_text(expected)
+        (work / "outputs" / "result").write_text("x")
+    assert (record / "artifacts" / "logs" / "deep" / "a.py").read_text() == "attempt 2"
+    assert (record / "artifacts" / "outputs" / "result").exists()
+    assert not [*record.rglob("*.part")]

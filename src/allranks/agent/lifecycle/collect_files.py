@@ -28,7 +28,7 @@ from allranks.plan.data.kept_files import (
     note,
 )
 from allranks.plan.plan import Task
-from allranks.snapshot.files import NEVER, ignore_rules
+from allranks.snapshot.ignore import NEVER, ignore_rules
 from allranks.statuses import Reason
 
 _PIECE = 4 << 20
@@ -178,7 +178,7 @@ def _find_changes(work: Path, before: Listing, ignoring: bool) -> _Changes:
                 changes.links.append(path)
         elif stat.S_ISREG(status.st_mode):
             if is_ignored is None:
-                is_ignored = _ignore_rules(work)
+                is_ignored = ignore_rules(work)
             file = File(path, status.st_size)
             if is_ignored(path):
                 changes.ignored.append(file)
@@ -187,14 +187,6 @@ def _find_changes(work: Path, before: Listing, ignoring: bool) -> _Changes:
             else:
                 changes.files.append(file)
     return changes
-
-
-def _ignore_rules(work: Path) -> Callable[[str], bool]:
-    """The snapshot's ignore rules; nothing is ignored if they, or their parser, cannot be read."""
-    try:
-        return ignore_rules(work)
-    except (ImportError, OSError, ValueError):
-        return lambda path: False
 
 
 def _stays_inside(work: Path, path: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -137,7 +138,25 @@ def _make_collected(task: Task, work: Path) -> None:
         if task.in_place:
             local.mkdir(exist_ok=True)
         else:
+            if local.is_dir():
+                _move_code(local, recorded)
             local.symlink_to(recorded)
+
+
+def _move_code(local: Path, recorded: Path) -> None:
+    """Move code that lies in ``local`` to the record, to which the link in its place leads. Files
+    that are there stay: another node put them there, or the ranks of an earlier attempt."""
+    for folder, folders, names in os.walk(local):
+        goal = recorded / os.path.relpath(folder, local)
+        goal.mkdir(exist_ok=True)
+        links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
+        for name in (*names, *links):
+            if not os.path.lexists(goal / name):
+                # Beside first: another node may do the same.
+                beside = goal / f".{secrets.token_hex(8)}.part"
+                shutil.copy2(os.path.join(folder, name), beside, follow_symlinks=False)
+                beside.rename(goal / name)
+    shutil.rmtree(local)
 
 
 def _folders(task: Task) -> dict[str, str]:

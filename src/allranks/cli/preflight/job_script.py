@@ -225,7 +225,7 @@ def look(
             findings.append(wrong)
             continue
         if taken is not None and code is not None and _left_out(file, code, taken):
-            hint = f"remove it from .amlignore or .gitignore in {code}"
+            hint = "take it out of .amlignore, or out of git's rules: git check-ignore -v FILE"
             findings.append(Finding("script", BAD, f"{where} is excluded from the code", hint))
             continue
         folder = (code if code.is_dir() else code.parent) if code is not None else file.parent

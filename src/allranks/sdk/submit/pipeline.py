@@ -198,7 +198,7 @@ class Reader:
         if "snapshot" in data or (given is None and not includes):
             return data
         with _keyed(at):
-            code, _ = find_code(given, base) if given is not None else (includes.pop(0), None)
+            code, fetched = find_code(given, base) if given is not None else (includes.pop(0), None)
         assert code is not None
         data["code"] = str(code)
         key = (code, *includes)
@@ -210,6 +210,7 @@ class Reader:
                 self._allow_large,
                 self._progress,
                 includes,
+                is_commit=fetched is not None,
             )
         if self._taken[key].files:
             data["snapshot"] = self._taken[key].digest

@@ -95,7 +95,14 @@ def _command(
         return submission, ()
     # Git runs while the files are read; a fetched commit is known already.
     query = GitQuery(folder.resolve()).result if fetched is None else lambda: fetched.git
-    snapshot = take_snapshot(code, note, settings.home().snapshots, allow_large, progress)
+    snapshot = take_snapshot(
+        code,
+        note,
+        settings.home().snapshots,
+        allow_large,
+        progress,
+        is_commit=fetched is not None,
+    )
     git = query()
     if git.properties:
         spec["properties"] = {**git.properties, **(spec.get("properties") or {})}
