@@ -212,7 +212,7 @@ def test_hyperdrive() -> None:
         max_duration_minutes=60,
     ).job()
     assert made["trial"]["command"] == (
-        "python t.py --n 1 --batch-size ${{search_space.batch_size}} --lr ${{search_space.lr}}"
+        "python t.py --n 1 --batch-size '${{search_space.batch_size}}' --lr '${{search_space.lr}}'"
     )
     sweep = SweepJob.parse({**made, "trial": {**made["trial"], "code": None}})
     assert sweep.limits.timeout == 3600

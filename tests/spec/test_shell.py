@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -45,6 +46,15 @@ HOSTILE = [
     "\t",
     "case",
     "",
+]
+# What people pass, and what a shell may take for something else.
+LITERALS = [
+    '{"lr": 0.1, "name": "a b"}',
+    r"^img_\d+\.(png|jpg)$",
+    r"C:\data\new",
+    "['a','b']",
+    *('say "hi"', " a ", "a\nb\tc", "a  b", "\n", "  ", "a\r\n", "a\u00a0b", "x" * 4_999),
+    *("if", "x=1", "1", "9", "a*", "?b", "[ab]", "~root", "--x 1 -y", "}", "a,b", "'", "\v a\f"),
 ]
 # Each prints exactly the value, between NULs.
 EXACT = [
@@ -97,6 +107,12 @@ ANYWHERE = [
     "cat <<${{inputs.x}}\nx\n",
     'echo "$\\\n(echo ${{inputs.x}})"',
     "echo <(echo ${{inputs.x}}) >(echo ${{inputs.x}})",
+    'echo >& ${{inputs.x}}; echo >&"${{inputs.x}}"; echo >&a${{inputs.x}}',
+    "a=([${{inputs.x}}]=1 b); export ${{inputs.x}} x=${{inputs.x}}",
+    "echo i${{inputs.x}}f ${{inputs.x}}#${{inputs.x}}",
+    "x=1 echo ${{inputs.x}}x; >a echo ${{inputs.x}}x",
+    "[[ a == ${{inputs.x}} || a =~ ${{inputs.x}} ]] || echo '${{inputs.x}}'",
+    "cat <<'a b'\n${{inputs.x}} '${{inputs.x}}'\na b\necho '${{inputs.x}}'",
     "echo \"$(echo case) ${{inputs.x}} $(case a in (a) echo ')' ;; esac) ${{inputs.x}}\"",
     "echo 'unclosed ${{inputs.x}}",
     "x=${{inputs.x}} y='${{inputs.x}}' true",
@@ -109,6 +125,35 @@ ANYWHERE = [
     "y=\"${z:-it's}\"; echo '${{inputs.x}}'",
     "echo ) ${{inputs.x}}",
     "[[ a =~ ^(a|')$ ]] ; echo ${{inputs.x}} '",
+]
+
+# Each prints the same as with a variable in place of the value, without globbing.
+UNQUOTED = [
+    "p ${{inputs.x}}",
+    "p a ${{inputs.x}} b; p ${{inputs.x}}; (p ${{inputs.x}})",
+    "p --x=${{inputs.x}} x=${{inputs.x}} --x=${{inputs.x}}.txt ./${{inputs.x}}",
+    "p a${{inputs.x}}b ${{inputs.x}}b a${{inputs.x}}",
+    "p ${{inputs.x}}${{inputs.x}} ${{inputs.x}}-${{inputs.x}}",
+    'p ""${{inputs.x}} ${{inputs.x}}\'\' "a b"${{inputs.x}}\'c d\'"${{inputs.x}}"',
+    'p "$(p ${{inputs.x}})" "`p a ${{inputs.x}}`" "${y:-$(p ${{inputs.x}})}"',
+    "p {a,${{inputs.x}}} ~${{inputs.x}} ${{inputs.x}}{c,d}",
+    "p ${{inputs.x}}#c; p #${{inputs.x}}\np ${{inputs.x}} # c",
+    'X=${{inputs.x}} Y=a${{inputs.x}} Z=${{inputs.x}}; p "$X" "$Y" "$Z"',
+    'X=1 Y=${{inputs.x}} bash -c \'printf "<%s>" "$Y"\'',
+    'X=a:~${{inputs.x}}; p "$X"; X+=${{inputs.x}}; p "$X"',
+    '>/dev/null X=${{inputs.x}}; p "$X"',
+    'f() { local X=${{inputs.x}}; p "$X"; }; f',
+    'export X=a,${{inputs.x}}; p "$X"',
+    'a=(${{inputs.x}} --y=${{inputs.x}} z=${{inputs.x}}\n${{inputs.x}}); p "${a[@]}"',
+    'a=([99]=${{inputs.x}}); p "${a[@]}"',
+    'set -- ${{inputs.x}}; p $# "$@"',
+    'for i in ${{inputs.x}}; do p "$i"; done; for i in a ${{inputs.x}}\ndo p "$i"; done',
+    "[[ -z ${{inputs.x}} ]] && p empty; [[ -n a${{inputs.x}} ]] && p full",
+    "cat <<< ${{inputs.x}}; cat <<EOF\n${{inputs.x}}\nEOF\n",
+    "case ${{inputs.x}} in 'a b') p both;; *) p else;; esac",
+    "case a in a) :;; esac; p a ${{inputs.x}} --x=${{inputs.x}} b ${{inputs.x}}",
+    "if [ a = a ]; then p ${{inputs.x}}; fi && ! p ${{inputs.x}} || p ${{inputs.x}} | cat",
+    "p ${{inputs.x}}>&1; p a ${{inputs.x}} \\\n  b ${{inputs.x}}",
 ]
 
 fuzz = st.lists(
@@ -185,6 +230,35 @@ def test_every_value_is_exact_in_every_quoting(values: list[str], tmp_path: Path
     assert harmless(commands, tmp_path) == [f"{v}\0".encode() * 3 for v in values]
 
 
+def expect_like_a_variable(template: str, values: list[str], where: Path) -> None:
+    """The filled commands glob where bash would, the variable does not."""
+    prints = "p() { printf '<%s>' \"$@\"; }\n"
+    accepted = [(value, filled(template, value, path=False)) for value in values]
+    plain = template.replace("${{inputs.x}}", "${x}")
+    with_value = [prints + command for _, commands in accepted for command in commands]
+    with_variable = [
+        f"set -f; x={shlex.quote(value)}; {prints}{plain}"
+        for value, commands in accepted
+        if commands
+    ]
+    assert harmless(with_value, where) == run(with_variable, where)
+
+
+@pytest.mark.parametrize("template", UNQUOTED)
+def test_an_unquoted_value_is_an_unquoted_variable(template: str, tmp_path: Path) -> None:
+    (tmp_path / "ab").touch()
+    expect_like_a_variable(template, [*HOSTILE, *LITERALS], tmp_path)
+
+
+@QUICK
+@given(values=st.lists(bash_text, min_size=8, max_size=20), template=st.sampled_from(UNQUOTED))
+@pytest.mark.medium
+def test_any_unquoted_value_is_an_unquoted_variable(
+    values: list[str], template: str, tmp_path: Path
+) -> None:
+    expect_like_a_variable(template, values, tmp_path)
+
+
 SOUP = [
     *["${{inputs.x}}", '"', "'", "`", "$(", ")", "(", "\\", " ", "\n", "#", "${y:-", "}"],
     *["echo ", "case a in ", " esac ", ";;", "<<EOF", "EOF\n", "[[ ", " ]]", "$((", "))"],
@@ -205,11 +279,22 @@ def test_no_value_is_run_in_any_soup(templates: list[str], value: str, tmp_path:
     ("template", "value", "path", "expected"),
     [
         ("a ${{inputs.x}}", "b c", False, "a b c"),
-        ("a ${{inputs.x}}", "b 'c d' $e", False, "a b 'c d' '$e'"),
+        ("a ${{inputs.x}}", "b {c d} $e", False, "a b '{c' 'd}' '$e'"),
+        ("a ${{inputs.x}}", '{"lr":0.1}', False, """a '{"lr":0.1}'"""),
+        ("a ${{inputs.x}}", "k=v", False, "a 'k=v'"),
         ("a ${{inputs.x}}", "it's", False, """a 'it'"'"'s'"""),
         ("a ${{inputs.x}}", "b c", True, "a 'b c'"),
-        ("a ${{inputs.x}}", "", False, "a ''"),
-        ("a ${{inputs.x}}", "  ", False, "a '  '"),
+        ("a ${{inputs.x}}", "", False, "a "),
+        ("a ${{inputs.x}}", "", True, "a ''"),
+        ("a --x=${{inputs.x}}", "b c", False, "a --x=b c"),
+        ("a x=${{inputs.x}}", "b  $c", False, "a x=${?+b  '$c'}"),
+        ("x=${{inputs.x}} a", "b c", False, "x='b c' a"),
+        ("a > ${{inputs.x}}", "b c", False, "a > 'b c'"),
+        ("a ${{inputs.x}}.txt", "b", False, "a b.txt"),
+        ("a ${{inputs.x}}.txt", "b c", False, "a ${?+b c}.txt"),
+        ("i${{inputs.x}}f a", "", False, "i${?+}f a"),
+        ("a ${{inputs.x}}>b", "2", False, "a '2'>b"),
+        ("[[ a == ${{inputs.x}} ]]", "a*", False, "[[ a == $(printf %s 'a*') ]]"),
         ("a --x=${{ inputs.x }}", "/data/x_1.csv", True, "a --x=/data/x_1.csv"),
         ('a "${{inputs.x}}"', 'b\\"$`', False, 'a "b\\\\\\"\\$\\`"'),
         ("a '${{inputs.x}}'", "it's", False, "a 'it'\\''s'"),
@@ -244,6 +329,46 @@ def test_what_is_refused(template: str, value: str, said: str) -> None:
     assert "inputs.x" in caught.value.message
     assert caught.value.where == "command"
     assert "variable" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("command", "value", "expected"),
+    [
+        ("--x ${{inputs.x}}", "hello world", ["--x", "hello", "world"]),
+        ('--x "${{inputs.x}}"', "hello world", ["--x", "hello world"]),
+        ("--x ${{inputs.x}}", '{"lr":0.1}', ["--x", '{"lr":0.1}']),
+        ("--x ${{inputs.x}}", '{"lr": 0.1}', ["--x", '{"lr":', "0.1}"]),
+        ("--x=${{inputs.x}}", r"^img_\d+\.", [r"--x=^img_\d+\."]),
+        ('${{inputs.x}} "${{inputs.x}}"', "*.png", ["*.png", "*.png"]),
+        ('--x ${{inputs.x}} --y "${{inputs.x}}"', "", ["--x", "--y", ""]),
+    ],
+)
+def test_the_examples_of_the_page(
+    command: str, value: str, expected: list[str], tmp_path: Path
+) -> None:
+    page = Path(__file__).parents[2].joinpath("docs/how-to/azureml.md").read_text()
+    assert f"| `{value}` | `{command}` |" in page or not value
+    (tmp_path / "a.png").touch()
+    (printed,) = run(filled(f"printf '%s\\0' {command}", value, path=False), tmp_path)
+    assert printed.decode().split("\0")[:-1] == expected
+
+
+@pytest.mark.parametrize(
+    ("test", "value", "expected"),
+    [
+        ("img_1.png == ${{inputs.x}}", "img_*", b"yes"),
+        ('img_1.png == "${{inputs.x}}"', "img_*", b""),
+        ("img_1.png =~ ${{inputs.x}}", r"^img_[0-9]+\.(png|jpg)$", b"yes"),
+        ("img_1.png =~ ${{inputs.x}} && -n it\\'s", "^img a|b$", b""),
+        ("a.c != ${{inputs.x}}", "a?c", b""),
+        ("${{inputs.x}} == -f", "-f", b"yes"),
+    ],
+)
+def test_a_value_is_a_pattern_in_a_test(
+    test: str, value: str, expected: bytes, tmp_path: Path
+) -> None:
+    (printed,) = run(filled(f"[[ {test} ]] && printf yes", value, path=False), tmp_path)
+    assert printed == expected
 
 
 def test_endless_nesting_is_refused_in_words() -> None:

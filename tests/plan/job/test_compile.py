@@ -9,9 +9,10 @@ from allranks.plan.job.compile import CompileContext, compile
 from allranks.spec.job import parse
 
 
-def compiled(command="true", **variables):
+def compiled(command="true", inputs=None, **variables):
     context = CompileContext("a", "/home/jobs/a", ("agent",), "e", {"PATH": "/bin"})
     spec = {"name": "a", "command": command, "environment_variables": variables}
+    spec["inputs"] = inputs or {}
     return compile(parse(spec), context)
 
 
@@ -21,6 +22,7 @@ def test_words_that_linux_does_not_take_are_refused_with_a_hint():
     for given, where in (
         ({"command": "echo " + "é" * 65_530}, "command"),
         ({"X": "x" * 131_072}, "environment_variables.X"),
+        ({"inputs": {"x": "x" * 131_072}}, "inputs.x"),
     ):
         with pytest.raises(SpecError) as caught:
             compiled(**given)

@@ -205,7 +205,7 @@ class HyperDriveConfig:
             name = name_of(key)
             space[name] = value
             option = key if key.startswith("-") else f"--{key}"
-            words += [shlex.quote(option), f"${{{{search_space.{name}}}}}"]
+            words += [shlex.quote(option), f"'${{{{search_space.{name}}}}}'"]
         limits: dict[str, Any] = {"max_total_trials": self.most or _MOST}
         limits["timeout"] = self.minutes * _MINUTE
         if self.at_once:

@@ -27,7 +27,8 @@ class PipelineParameter:
         self.name, self.default_value = name, default_value
 
     def bind(self, bound: Bound) -> str:
-        return bound.input(self.name, f"${{{{parent.inputs.{name_of(self.name)}}}}}")
+        # In quotes, as its value is one argument.
+        return f'"{bound.input(self.name, f"${{{{parent.inputs.{name_of(self.name)}}}}}")}"'
 
 
 class PipelineData:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -16,7 +17,7 @@ from allranks.cli.submit.sweep import is_sweep, sweep_of, sweep_options
 from allranks.errors import UsageError
 from allranks.masking import PASSED_ON
 from allranks.sdk.submit.current_environment import asked_for
-from allranks.spec.fields.python_forms import environment_reference, joined
+from allranks.spec.fields.python_forms import environment_reference
 
 _OUTPUT_MODES = ("rw_mount", "upload", "direct")
 _INPUT_MODES = ("ro_mount", "download", "direct", "stream")
@@ -153,7 +154,7 @@ def spec_of(options: argparse.Namespace) -> dict[str, Any]:
         show.talk(f"note: the command is {said} `bash -c '…'`")
     passed = [name for name in options.env if "=" not in name]
     spec: dict[str, Any] = {
-        "command": joined(words),
+        "command": shlex.join(words),
         "code": options.code,
         "resources": _present(instance_count=options.nodes, gpus_per_instance=options.gpus),
         "inputs": _unique(map(_input, options.input), "-i/--input"),

@@ -228,6 +228,10 @@ def _refuse_too_long(spec: CommandJob) -> None:
     for name, value in spec.environment_variables.items():
         where = f"environment_variables.{name}"
         told.append((where, f"the variable {name}", f"{name}={value}", hint))
+    for name, literal in spec.inputs.items():
+        if not isinstance(literal, Input):
+            text = f"AZUREML_PARAMETER_{name}={literal}"
+            told.append((f"inputs.{name}", f"the input {name}", text, hint))
     problems = [
         Problem(f"{what} has {size:,} bytes, and Linux takes {_LONGEST:,}", where, hint=hint)
         for where, what, text, hint in told

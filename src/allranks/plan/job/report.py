@@ -31,7 +31,7 @@ def report(job: Plan, rendered: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     paths |= {f"search_space.{name}": text for name, text in task.parameters.items()}
     for name in ("model_dir", "data_dir", "tensorboard_dir", "state_dir", "instance_state_dir"):
         paths[name] = f"<the node's {name.replace('_', ' ')}>"
-    paths |= {f"inputs.{each.name}": each.text or _input_path(each) for each in task.inputs}
+    paths |= {f"inputs.{each.name}": _input_text(each) for each in task.inputs}
     paths |= {f"outputs.{o.name}": o.path or f"<the node's {o.name}>" for o in task.outputs}
     files = {name for name in paths if name.startswith("outputs.")}
     files |= {f"inputs.{each.name}" for each in task.inputs if each.text is None}
@@ -97,7 +97,9 @@ def _container(task: Task) -> list[str] | None:
     return container.words(image, "<its name>", mounts, program, gpus=task.gpus > 0)
 
 
-def _input_path(each: InputTask) -> str:
+def _input_text(each: InputTask) -> str:
+    if each.text is not None:
+        return each.text
     if each.streamed:
         return f"<the node's stream of {each.name}>"
     return f"<the node's {each.name}>" if each.cached else each.source or each.uri

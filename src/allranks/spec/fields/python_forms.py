@@ -8,17 +8,11 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
 from typing import Any
 
 from allranks.errors import Problem, SpecError
 
 _FILES = (".txt", ".yml", ".yaml")
-
-
-def joined(words: Sequence[str]) -> str:
-    """The arguments as one shell line, quoted; a ``${{…}}`` argument stays a reference."""
-    return " ".join(word if _is_reference(word) else shlex.quote(word) for word in words)
 
 
 def environment_reference(name: str) -> str:
@@ -29,7 +23,8 @@ def environment_reference(name: str) -> str:
 def as_in_a_file(key: str, value: Any) -> Any:
     """The value of a job's ``key`` in the form of a job file. Raises SpecError."""
     if key == "command" and isinstance(value, list | tuple):
-        return joined([_word(number, word) for number, word in enumerate(value)])
+        # In quotes, a ``${{…}}`` is one argument, whatever its value.
+        return shlex.join(_word(number, word) for number, word in enumerate(value))
     if key == "environment" and isinstance(value, str) and value:
         if value.lower().endswith(_FILES):
             kind = "requirements" if value.lower().endswith(_FILES[0]) else "conda_file"
@@ -45,7 +40,3 @@ def _word(number: int, word: Any) -> str:
         return os.fspath(word) if isinstance(word, os.PathLike) else str(word)
     message = f"an argument must be a str or a number, not {type(word).__name__}"
     raise SpecError(Problem(message, f"command.{number}", hint="convert it with str(…)"))
-
-
-def _is_reference(word: str) -> bool:
-    return word.startswith("${{") and word.endswith("}}") and word.count("${{") == 1

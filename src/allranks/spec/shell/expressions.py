@@ -54,9 +54,10 @@ def fill(text: str, values: Mapping[str, str]) -> str:
 def fill_shell(text: str, values: Mapping[str, str], paths: Collection[str]) -> str:
     """``text`` as a bash command in which no value can be executed.
 
-    A value in quotes, or one of ``paths``, arrives unchanged. A literal outside quotes is split
-    into words, as Azure ML does. Raises SpecError for an unknown name, and for a value that no
-    quoting makes safe at its position (see ``allranks.spec.shell.substitute``).
+    A value in quotes, or one of ``paths``, arrives unchanged. A literal outside quotes is what a
+    variable of bash is there, without globbing: split at blanks, and no word if it is empty. Raises
+    SpecError for an unknown name, and for a value that no quoting makes safe at its position (see
+    ``allranks.spec.shell.substitute``).
     """
     atoms: list[str | Held] = []
     for piece in _given(text, values):

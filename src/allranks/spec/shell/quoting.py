@@ -13,6 +13,9 @@ from typing import NamedTuple
 from allranks.errors import Problem, SpecError
 
 PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
+ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\[[^]]*\])?\+?=")
+# Where bash splits a variable without quotes, if the command does not change IFS.
+_BLANKS = re.compile(r"[ \t\n]+")
 _RESERVED = frozenset(
     (
         *("if", "then", "else", "elif", "fi", "do", "done", "while", "until", "for", "select"),
@@ -41,28 +44,48 @@ def _hex(value: str) -> str:
     )
 
 
-def bare(held: Held, sure: bool) -> str:
-    return " ".join(_word(word, sure) for word in _words(held))
+def whole(held: Held, sure: bool) -> str:
+    """One word. Quotes are left out where they change nothing for a word of an argument."""
+    return _word(held.value, sure) if held.value else "''"
 
 
-def bare_whole(held: Held, sure: bool) -> str:
-    return _word(held.value, sure)
+def quoted(held: Held, sure: bool) -> str:
+    """One word that is no keyword, assignment, number of a redirection or part of a `{1..9}`."""
+    return f"'{held.value}'" if PLAIN.fullmatch(held.value) else whole(held, sure)
 
 
-def _words(held: Held) -> list[str]:
-    if held.whole:
-        return [held.value]
-    try:
-        return shlex.split(held.value) or [held.value]
-    except ValueError:  # an unbalanced quote
-        return [held.value]
+def words(held: Held, sure: bool) -> str:
+    """A word for each part between blanks, none for an empty value. Only for arguments."""
+    return " ".join(_word(part, sure) if part else "" for part in _BLANKS.split(held.value))
+
+
+def unquoted(held: Held, sure: bool) -> str:
+    """Exactly what a variable without quotes is at the same place.
+
+    `$?` is always set, so `${?+…}` is its words: bash splits what is not quoted in them wherever it
+    splits a variable, after the command's keywords, assignments and braces are recognized.
+    """
+    parts = re.split(r"([ \t\n]+)", held.value)
+    parts[::2] = [shlex.quote(part) if part else "" for part in parts[::2]]
+    return f"${{?+{''.join(parts)}}}"
+
+
+def pattern(held: Held, sure: bool) -> str:
+    """The right side of ``==`` or ``=~`` in ``[[ ]]``, where quotes would make it plain text."""
+    if not sure or not held.value or PLAIN.fullmatch(held.value):
+        return whole(held, sure)
+    return f"$(printf %s {shlex.quote(held.value)})"
+
+
+def has_blanks(held: Held) -> bool:
+    return _BLANKS.search(held.value) is not None
 
 
 def _word(word: str, sure: bool) -> str:
     if word in _RESERVED:
         return f"'{word}'"
     if PLAIN.fullmatch(word):
-        return word
+        return word if not sure or not ASSIGNMENT.match(word) else f"'{word}'"
     return shlex.quote(word) if sure else f"$'{_hex(word)}'"
 
 

@@ -4,10 +4,12 @@ A reader follows the command's quoting (quotes, backslash, ``$( )``, backticks, 
 arithmetic, comments, here-documents, ``case``) and each value is written the way its place asks:
 
     place               written
-    outside quotes      shlex.quote; a literal word by word
+    outside quotes      '…' around a path; a literal as bash treats a variable there, without
+                        globbing: an argument is split at blanks, `x=…` and `[[ … ]]` are not
     "…"                 \ " $ ` behind a backslash
     '…'                 ' as '\''
     $'…'                all but plain letters as \xHH
+    =~ …, == … in [[ ]] a pattern, as a variable is
     a comment           $'…' with \xHH: a newline would end the comment
     <<EOF               \ $ ` behind a backslash; <<'EOF': as it is; refused when a line of the
                         result would be the delimiter
@@ -30,11 +32,12 @@ from contextlib import contextmanager
 
 from allranks.errors import Problem, SpecError
 from allranks.spec.shell import quoting
-from allranks.spec.shell.quoting import Held
+from allranks.spec.shell.quoting import ASSIGNMENT, PLAIN, Held
 
 _NUMBER = re.compile(r"[+-]?[0-9][0-9A-Fa-fxX.]*")
-_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\[[^]]*\])?\+?=")
 _SUBSCRIPT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\[[^]]*")
+_INDEX = re.compile(r"\[[^]]*")
+_PATTERNS_AFTER = frozenset(["=", "==", "!=", "=~"])
 # A command can start after these, so `case` and `[[` are keywords there.
 _LEADING = frozenset(["if", "then", "else", "elif", "do", "while", "until", "!", "time", "{", "in"])
 _BREAKS = frozenset(" \t\n;&|()<>")
@@ -66,6 +69,7 @@ class _Reader:
         self.depth = depth
         self.lets_in = _FREE
         self.in_test = False  # within [[ … ]], where -eq reads its words as arithmetic
+        self.in_case = False  # between `case` and `in`
         self.heredocs: list[tuple[str, bool, bool]] = []  # delimiter, quoted, tabs stripped
 
     # Reading and writing
@@ -93,8 +97,10 @@ class _Reader:
         if self.lets_in == _NUMERIC and not _NUMBER.fullmatch(value):
             raise quoting.refused(held, "is used in arithmetic and is not a number")
         if self.lets_in == _WORD and not quoting.PLAIN.fullmatch(value):
-            raise quoting.refused(held, "is used in `${…}` or an index and is not a plain word")
-        if self.in_test and "[" in value and ("$" in value or "`" in value):
+            place = "is used in `${…}`, an index or `>&`"
+            raise quoting.refused(held, f"{place} and is not a plain word")
+        runs = "[" in value and ("$" in value or "`" in value)
+        if self.in_test and runs and write is not quoting.pattern:
             raise quoting.refused(held, "is used in `[[ … ]]`, where bash could execute it")
         self.out.append(write(held, self.sure))
 
@@ -112,38 +118,43 @@ class _Reader:
 
     @contextmanager
     def deeper(self, lets_in: int, *, in_test: bool = False) -> Iterator[None]:
-        kept = self.lets_in, self.in_test, self.heredocs
+        kept = self.lets_in, self.in_test, self.in_case, self.heredocs
         if self.depth == _DEEPEST:
             hint = "move it to a script file and call that"
             raise SpecError(Problem("the command nests too deeply", where="command", hint=hint))
         if self.heredocs:
             self.sure = False
         self.depth += 1
-        self.lets_in, self.in_test, self.heredocs = lets_in, in_test, []
+        self.lets_in, self.in_test, self.in_case, self.heredocs = lets_in, in_test, False, []
         yield
         self.sure = self.sure and not self.heredocs
         self.depth -= 1
-        self.lets_in, self.in_test, self.heredocs = kept
+        self.lets_in, self.in_test, self.in_case, self.heredocs = kept
 
     # Places
 
-    def commands(self, *, closer: str) -> None:
-        """Commands up to the ``)`` that closes them, or to the end."""
-        word, leads, cases, target = "", True, 0, False
+    def commands(self, *, closer: str, array: bool = False) -> None:
+        """Commands, or the elements of an ``array``, up to the ``)`` that closes them, or to the
+        end."""
+        word, before, leads, cases, target, twice = "", "", not array, 0, False, False
         while (atom := self.peek()) is not None:
             if isinstance(atom, str) and atom not in _BREAKS and atom not in _SPECIAL:
                 self.copy()  # looking at the whole word for each letter takes minutes
                 word += atom
                 continue
             if isinstance(atom, Held) or atom not in _BREAKS:
-                self.lets_in = _WORD if _SUBSCRIPT.fullmatch(word) else _FREE
+                index = _SUBSCRIPT.fullmatch(word) or (array and _INDEX.fullmatch(word))
+                self.lets_in = _WORD if index or twice else _FREE
                 if atom == "#" and not word:
                     self.comment()
+                elif isinstance(atom, Held):
+                    if self.in_test and not word and before in _PATTERNS_AFTER:
+                        self.put(quoting.pattern)
+                    else:
+                        self.put(self.written(atom, word, leads=leads, target=target))
+                    word += "\0"
                 else:
-                    # Words split from an assignment or a redirection would become a command.
-                    whole = target or self.in_test or bool(_ASSIGNMENT.match(word))
-                    whole = whole or (leads and (bool(word) or not self.sure))
-                    word += self.word_part(atom, whole=whole)
+                    word += self.word_part(atom)
                 continue
             cases += self.keyword(word) if leads else 0
             leads = self.still_leads(word, leads)
@@ -158,21 +169,47 @@ class _Reader:
                 self.heredoc_operator()
             else:
                 self.copy(3 if self.sees("<<<") else 1)
-            leads = leads or atom in "\n;&|()"
+            leads = leads or (atom in "\n;&|()" and not array)
+            # Bash expands the word after `>&`, and then once more what came of it.
+            twice = target and not word and (atom == "&" or (twice and atom in " \t"))
             target = atom in "<>" or (target and not word and atom in "& \t")
+            before = word or before
             word = ""
             if atom == "\n":
                 self.heredoc_bodies()
 
-    def word_part(self, atom: str | Held, *, whole: bool) -> str:
+    def written(
+        self, held: Held, word: str, *, leads: bool, target: bool
+    ) -> Callable[[Held, bool], str]:
+        """How a value outside quotes is written, after ``word`` of the same word."""
+        if self.lets_in != _FREE:
+            return quoting.whole
+        assigned = ASSIGNMENT.match(word) is not None
+        one_word = held.whole or target or self.in_test or self.in_case
+        if not self.sure:
+            # Words split from an assignment or a redirection would become a command.
+            return quoting.whole if one_word or leads or assigned else quoting.words
+        following = self.peek(1)
+        ends = following is None or (isinstance(following, str) and following in " \t\n;&|)")
+        plain = not word or (PLAIN.fullmatch(word) is not None and not assigned)
+        if not (one_word or (leads and assigned)):
+            if plain and ends and not leads:
+                return quoting.words
+            if quoting.has_blanks(held) or not held.value or "{" in word:
+                return quoting.unquoted
+        # Letters before or after a value can make more of it than a word: `~x`, `2>`, `if`.
+        changes = "~" in word or (leads and not assigned and not (plain and ends))
+        if changes or self.in_test or following in ("<", ">", "("):
+            return quoting.quoted
+        return quoting.whole
+
+    def word_part(self, atom: str) -> str:
         """One part of a word. Quoted or expanded parts do not belong to a keyword."""
-        if isinstance(atom, Held):
-            self.put(quoting.bare_whole if whole else quoting.bare)
-        elif self.sees("\\\n"):
-            self.backslash(quoting.bare_whole, "")
+        if self.sees("\\\n"):
+            self.backslash(quoting.whole, "")
             return ""
-        elif atom == "\\":
-            self.backslash(quoting.bare_whole, "")
+        if atom == "\\":
+            self.backslash(quoting.whole, "")
         elif atom == "'":
             self.copy()
             self.quoted(quoting.single)
@@ -197,14 +234,24 @@ class _Reader:
             self.in_test = True
         if word in ("case", "esac"):
             self.sure = False
+            self.in_case = word == "case"
         return {"case": 1, "esac": -1}.get(word, 0)
 
     def still_leads(self, word: str, leads: bool) -> bool:
         if word == "]]":
             self.in_test = False
-        if self.in_test and word == "=~":
+        if word == "in":
+            self.in_case = False
+        if self.in_test and word == "=~" and not self.value_alone():
             self.sure = False
         return (leads and (not word or word in _LEADING)) or (word == "in" and not self.sure)
+
+    def value_alone(self) -> bool:
+        """Whether the next word is one value and nothing else."""
+        ahead = 0
+        while self.peek(ahead) in (" ", "\t"):
+            ahead += 1
+        return isinstance(self.peek(ahead), Held) and self.peek(ahead + 1) in (" ", "\t", "\n")
 
     def parenthesis(self, word: str) -> None:
         if self.sees("((") and not word:
@@ -213,7 +260,7 @@ class _Reader:
             return
         self.copy()
         with self.deeper(_FREE, in_test=self.in_test):
-            self.commands(closer=")")
+            self.commands(closer=")", array=ASSIGNMENT.fullmatch(word) is not None)
 
     def comment(self) -> None:
         while (atom := self.peek()) is not None and atom != "\n":
@@ -349,7 +396,8 @@ class _Reader:
             self.copy()
         raw = "".join(str(atom) for atom in self.atoms[start : self.at])
         delimiter = re.sub(r"[\\'\"]", "", raw)
-        self.sure = self.sure and "$" not in raw and "`" not in raw and bool(raw)
+        closed = raw.count("'") % 2 == 0 and raw.count('"') % 2 == 0 and not raw.endswith("\\")
+        self.sure = self.sure and "$" not in raw and "`" not in raw and bool(raw) and closed
         self.heredocs.append((delimiter, delimiter != raw, strips))
 
     def heredoc_bodies(self) -> None:
