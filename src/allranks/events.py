@@ -38,6 +38,9 @@ class Kind(StrEnum):
     NOTE = "note"
 
 
+# What a NOTE is about whose message names processes that could not be ended.
+LEFTOVERS = "leftovers"
+
 FROM_AGENTS = frozenset(
     {
         Kind.HELLO,

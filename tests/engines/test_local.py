@@ -21,6 +21,7 @@ from allranks.engines.local.fork_server import ForkServer
 from allranks.errors import Refused
 from allranks.plan.plan import Gang
 from allranks.statuses import GangState
+from tests import reforking
 from tests.support import until
 
 # These gangs' processes carry the marker themselves; none was forked by the fork server.
@@ -258,6 +259,49 @@ def test_the_clean_up_finds_what_moved_away(tmp_path):
     until(lambda: len(marked(key, NOWHERE)) == 3)
     end_gang(key, NOWHERE)
     assert marked(key, NOWHERE) == []
+
+
+@pytest.mark.slow
+def test_a_gang_without_keeper_that_forks_again_and_again_is_ended(tmp_path):
+    key = f"reforking-{os.getpid()}.1"
+    program = [sys.executable, "-c", reforking.PROGRAM.format(chains=3)]
+    with reforking.busy_machine(6):
+        subprocess.run(program, env={**os.environ, MARKER: key}, check=True)
+        assert end_gang(key, NOWHERE, seconds=20.0) == []
+        for _ in range(5):
+            assert marked(key, NOWHERE) == []
+
+
+@pytest.mark.medium
+def test_a_keeper_ends_what_is_below_it_when_its_gang_is_ended(tmp_path):
+    """It is killed last, so that orphans are its children instead of those of init."""
+    key = f"kept-{os.getpid()}.1"
+    lock = tmp_path / "node-0.lock"
+    keeper = (
+        "import os, sys, time; from allranks.agent.processes.keeper import keep; code = keep(); "
+        "code is None and (os.system('setsid env -i sleep 99 &'), time.sleep(99)); sys.exit(code)"
+    )
+    with lock.open("w") as held:
+        argv = [sys.executable, "-c", keeper]
+        fds = (held.fileno(),)
+        node = subprocess.Popen(argv, env={**os.environ, MARKER: key}, pass_fds=fds)
+    until(lambda: len(psutil.Process(node.pid).children(recursive=True)) == 2)
+    below = psutil.Process(node.pid).children(recursive=True)
+    assert end_gang(key, tmp_path) == []
+    assert node.wait() == 256 - signal.SIGKILL  # it ended by itself, as its agent did
+    assert not any(each.is_running() for each in below)
+
+
+@pytest.mark.medium
+def test_what_cannot_be_ended_is_listed(engine, monkeypatch):
+    one = gang("stuck")
+    engine.submit(one)
+    until(lambda: len(marked(engine.mark(one.key), NOWHERE)) == 1)
+    (pid,) = marked(engine.mark(one.key), NOWHERE)
+    monkeypatch.setattr(os, "kill", lambda *_: None)  # as if it waited for a dead disk
+    assert end_gang(engine.mark(one.key), NOWHERE, 0.05) == [f"{pid} (python)"]
+    monkeypatch.undo()
+    assert engine.stop(Handle(one.key)) == []
 
 
 _HOLDER = """

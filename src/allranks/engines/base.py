@@ -96,8 +96,9 @@ class Engine(Protocol):
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, GangStatus]:
         """Return the status of each gang by key, with few requests however many gangs."""
 
-    def stop(self, handle: Handle) -> None:
-        """End every process of the gang; an unknown key is ignored."""
+    def stop(self, handle: Handle) -> Sequence[str] | None:
+        """End every process of the gang; an unknown key is ignored. Return those that could not be
+        ended, by number and name, if the engine can tell."""
 
 
 class Target(Engine, Inventory, Protocol):
@@ -108,8 +109,9 @@ class Kind(NamedTuple):
     """The declaration of an engine.
 
     ``make`` gets the home and the options with ``connects``; it contacts nobody.
-    ``end_all`` ends the gangs of a home whose server is gone. Only engines that run gangs on this
-    machine have it; the nodes of all others reach the server through the agents' door.
+    ``end_all`` ends the gangs of a home whose server is gone, and returns what could not be ended.
+    Only engines that run gangs on this machine have it; the nodes of all others reach the server
+    through the agents' door.
     ``spot``: options of which at least one must be set for spot jobs to be treated differently;
     None if they never are. ``gpus`` returns the GPUs per node that options alone request, or None.
     ``prepare`` starts what the first gang would wait for, while a job is submitted; idempotent,
@@ -128,7 +130,7 @@ class Kind(NamedTuple):
     help: str
     options: tuple[Option, ...]
     make: Callable[[Home, Mapping[str, Any]], Target]
-    end_all: Callable[[Home], None] | None = None
+    end_all: Callable[[Home], Sequence[str]] | None = None
     spot: tuple[str, ...] | None = None
     gpus: Callable[[Mapping[str, Any]], int | None] = lambda options: None
     images: bool = False

@@ -71,11 +71,11 @@ App = Callable[..., Any]
 _STARTED = 2.0
 
 
-def end_what_runs_here(home: Home) -> None:
-    """End all gangs that a stopped server left running on this machine."""
-    for kind in KINDS.values():
-        if kind.end_all is not None:
-            kind.end_all(home)
+def end_what_runs_here(home: Home) -> list[str]:
+    """End all gangs that a stopped server left running on this machine. Return what could not be
+    ended."""
+    engines = (kind.end_all for kind in KINDS.values() if kind.end_all is not None)
+    return [process for end_all in engines for process in end_all(home)]
 
 
 def create_app(

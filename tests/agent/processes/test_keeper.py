@@ -10,6 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from allranks.agent.processes import keeper as keeper_module
+from tests import reforking
 from tests.support import until
 
 PROGRAM = textwrap.dedent(
@@ -67,6 +69,58 @@ def test_the_keeper_ends_as_its_agent_does(ending, code):
     keeper, _ = start(ending)
     keeper.stdout.close()
     assert keeper.wait(10) == code
+
+
+@pytest.mark.slow
+def test_processes_that_fork_again_and_again_are_ended_on_a_busy_machine():
+    """In sessions of their own, every 20 ms, with SIGTERM ignored."""
+    program = reforking.PROGRAM.format(chains=3)
+    mark = f"REFORKING={os.getpid()}"
+    ending = f"os.environ.update([{mark.split('=')!r}]); subprocess.Popen([sys.executable, '-c', "
+    ending += f"{program!r}]).wait(); time.sleep(0.1); sys.exit(3)"
+    with reforking.busy_machine(6):
+        keeper, _ = start(ending)
+        keeper.stdout.close()
+        assert keeper.wait(30) == 3
+    assert not [process for process in psutil.process_iter() if has_mark(process.pid, mark)]
+
+
+def has_mark(pid: int, mark: str) -> bool:
+    try:
+        return mark.encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+
+
+def test_what_cannot_be_ended_is_named():
+    program = textwrap.dedent(
+        """
+        import subprocess
+        from allranks.agent.processes import keeper
+        keeper._send = lambda pid, number: None  # as to a process that waits for a dead disk
+        sleep = subprocess.Popen(["sleep", "99"])
+        print(sleep.pid, keeper.not_ended(keeper.end_descendants(seconds=0.05)))
+        sleep.kill()
+        sleep.wait()
+        """
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    pid, _, sentence = done.stdout.strip().partition(" ")
+    assert sentence == f"could not end {pid} (sleep)"
+
+
+@pytest.mark.parametrize("lists", [True, False])
+def test_descendants_are_those_that_psutil_finds(lists, monkeypatch):
+    monkeypatch.setattr(keeper_module, "_LISTS_CHILDREN", lists)
+    shell = subprocess.Popen(["bash", "-c", "(sleep 99 & setsid sleep 98) & wait"])
+    try:
+        until(lambda: len(sleepers(shell.pid)) == 2)
+        below = psutil.Process(shell.pid).children(recursive=True)
+        assert {*keeper_module.below(shell.pid)} == {each.pid for each in below}
+    finally:
+        for each in (*psutil.Process(shell.pid).children(recursive=True), shell):
+            each.kill()
+        shell.wait()
 
 
 def test_the_agent_is_small(tmp_path: Path):

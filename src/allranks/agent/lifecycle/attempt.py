@@ -15,11 +15,16 @@ from allranks.agent.launch import start_ranks
 from allranks.agent.launch.mpi_ranks import MpiRanks, is_listening
 from allranks.agent.launch.start_ranks import Launch, Stage
 from allranks.agent.monitoring.failure_context import FailureContext
-from allranks.agent.processes.keeper import end_descendants, has_children, has_others
+from allranks.agent.processes.keeper import (
+    end_descendants,
+    has_children,
+    has_others,
+    not_ended,
+)
 from allranks.agent.processes.ranks import Ended, Running, last_lines
 from allranks.agent.transport.inbox import Inbox
 from allranks.errors import AllranksError, is_passing
-from allranks.events import Kind
+from allranks.events import LEFTOVERS, Kind
 from allranks.plan.diagnosis import rank_failure
 from allranks.plan.distributions import variables
 from allranks.plan.distributions.topology import ranks_of
@@ -72,8 +77,7 @@ class Attempt:
             self._running.close()
             if self._stage.warm is not None:
                 self._stage.warm.close()
-            if has_children():
-                end_descendants()
+            self._end_descendants()
             start_ranks.clean(self._stage)
 
     @property
@@ -235,8 +239,12 @@ class Attempt:
 
     def _end_rest(self) -> None:
         # Processes in a container end with it; our own children then supervise the container.
-        if self._stage.room is None and has_children():
-            end_descendants()
+        if self._stage.room is None:
+            self._end_descendants()
+
+    def _end_descendants(self) -> None:
+        if has_children() and (left := end_descendants()):
+            self._say(Kind.NOTE, about=LEFTOVERS, message=not_ended(left))
 
     def _rank_ended(self, ended: Ended) -> None:
         if ended.process.rank is not None:

@@ -12,7 +12,9 @@ import contextlib
 import ctypes
 import os
 import signal
+import sys
 import time
+from collections.abc import Iterable, Iterator
 
 from allranks.agent.processes.rank_processes import is_ours
 
@@ -20,8 +22,10 @@ from allranks.agent.processes.rank_processes import is_ours
 NOTICES = (signal.SIGTERM, signal.SIGXCPU)
 # Children that stay when all other descendants are ended, with what is below them.
 SPARED: set[int] = set()
-# Seconds.
-_TIDYING = 5.0
+# Seconds. Freeing the memory of a large process may take most of the second number.
+_TIDYING, _ENDING = 5.0, 60.0
+# A kernel built without CONFIG_PROC_CHILDREN lists no children.
+_LISTS_CHILDREN = os.path.exists(f"/proc/self/task/{os.getpid()}/children")
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -52,7 +56,9 @@ def keep() -> int | None:
     until = time.monotonic() + _TIDYING
     while has_watchers() and time.monotonic() < until:
         time.sleep(0.02)
-    end_descendants()
+    if left := end_descendants():
+        print(f"allranks agent: {not_ended(left)}", file=sys.stderr, flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)  # so that the engine searches for them
     return os.waitstatus_to_exitcode(status) & 0xFF
 
 
@@ -65,13 +71,37 @@ def follow_to_death(number: int) -> None:
     _prctl(_PR_SET_PDEATHSIG, number)
 
 
-def end_descendants() -> None:
-    """SIGKILL and reap all descendants of this process, except those spared."""
+def end_descendants(seconds: float = _ENDING) -> list[int]:
+    """SIGKILL and reap all descendants of this process, except those spared. Return those that
+    have not ended after some time: the kernel keeps some, and we may not signal all.
+
+    What loses its parent becomes our child. So a process that forks and exits again and again
+    cannot leave, and is caught as soon as we are faster once.
+    """
+    until = time.monotonic() + seconds
+    signalled: set[int] = set()
     while has_children():
-        for pid in below(os.getpid()):
+        living = set()
+        for pid in _descendants(os.getpid()):
             _send(pid, signal.SIGKILL)
-        with contextlib.suppress(ChildProcessError):
-            SPARED.discard(os.wait()[0])
+            living.add(pid)
+        if time.monotonic() > until:
+            return sorted(living)
+        if living <= signalled:
+            time.sleep(0.001)
+        signalled = living
+    return []
+
+
+def not_ended(pids: Iterable[int]) -> str:
+    """The sentence about processes that could not be ended."""
+    return f"could not end {', '.join(f'{pid} ({_name(pid)})' for pid in pids)}"
+
+
+def _name(pid: int) -> str:
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/comm") as file:
+        return file.read().strip()
+    return "ended since"
 
 
 def has_children() -> bool:
@@ -109,20 +139,42 @@ def has_watchers() -> bool:
 
 def below(root: int) -> list[int]:
     """All descendants of a process, except those spared and what is below them."""
+    return list(_descendants(root))
+
+
+def _descendants(root: int) -> Iterator[int]:
+    """The same, a process before its children are looked up."""
+    parents = None if _LISTS_CHILDREN else _by_parent()
+    look = [root]
+    while look:
+        parent = look.pop()
+        for pid in _children(parent) if parents is None else parents.get(parent, []):
+            if pid not in SPARED:
+                yield pid
+                look.append(pid)
+
+
+def _children(pid: int) -> list[int]:
+    """The children of a process, as its kernel lists them: each belongs to a thread."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):  # it has ended
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            path = f"/proc/{pid}/task/{thread}/children"
+            with contextlib.suppress(OSError), open(path, "rb") as file:
+                found += map(int, file.read().split())
+    return found
+
+
+def _by_parent() -> dict[int, list[int]]:
+    """All processes of this machine by their parent."""
     parents: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
             with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
                 # The command's name, in parentheses, may contain blanks and parentheses.
                 after = file.read().rpartition(b")")[2].split()
-                if int(name) not in SPARED:
-                    parents.setdefault(int(after[1]), []).append(int(name))
-    found, look = [], [root]
-    while look:
-        children = parents.get(look.pop(), [])
-        found += children
-        look += children
-    return found
+                parents.setdefault(int(after[1]), []).append(int(name))
+    return parents
 
 
 def _send(pid: int, number: int) -> None:

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import signal
+from collections.abc import Sequence
 from typing import Any
 
 from allranks import settings
@@ -122,20 +123,27 @@ def stop(options: argparse.Namespace) -> int:
     home = own_home()
     server = find_server.look(home)
     if not server.alive:
-        count = _end_leftovers(home)
+        count, left = _end_leftovers(home)
         sentence = f"stopped {counted(count, 'job')} of a server that has ended"
-        return show.result(
-            options, _status(home, server), sentence if count else "no server is running"
-        )
+        return _stop_result(options, home, sentence if count else "no server is running", left)
     stopped = _stop_jobs(options)
     for number in (signal.SIGTERM, signal.SIGKILL):
         find_server.end(home, number)
         if find_server.wait_gone(home, _SERVER_TIMEOUT):
-            _end_leftovers(home)
+            _, left = _end_leftovers(home)
             jobs = f" and {counted(stopped, 'job')}" if stopped else ""
-            status = _status(home, find_server.look(home))
-            return show.result(options, status, f"stopped the server{jobs}")
+            return _stop_result(options, home, f"stopped the server{jobs}", left)
     raise ServerError("the server does not stop", where=str(home.root), hint=f"see {home.log}")
+
+
+def _stop_result(
+    options: argparse.Namespace, home: Home, sentence: str, left: Sequence[str]
+) -> int:
+    """Report the stop; exits with 1 if processes are ``left``."""
+    status = {**_status(home, find_server.look(home)), "leftovers": [*left]}
+    more = (f"could not end {', '.join(left)}",) if left else ()
+    show.result(options, status, sentence, *more)
+    return 1 if left else 0
 
 
 def run_options(parser: argparse.ArgumentParser) -> None:
@@ -210,15 +218,15 @@ def _stop_jobs(options: argparse.Namespace) -> int:
     return ended
 
 
-def _end_leftovers(home: Home) -> int:
+def _end_leftovers(home: Home) -> tuple[int, list[str]]:
     """End the gangs that a killed or unreachable server left, and the warm servers of this home.
-    Return how many gangs there were."""
+    Return how many gangs there were, and the processes that could not be ended."""
     count = len(list(home.engines.glob("*/*/")))
     if count or home.warm.is_dir():
         from allranks.server.app import end_what_runs_here  # lazy: rarely needed
 
-        end_what_runs_here(home)
-    return count
+        return count, end_what_runs_here(home)
+    return count, []
 
 
 def _status(home: Home, server: find_server.Running) -> dict[str, Any]:

@@ -49,7 +49,9 @@ def show_job(options: argparse.Namespace) -> int:
 
         show_parent(job)
         return 0
-    reason = f" ({job['status_reason']})" if job["status_reason"] and not job["ended_at"] else ""
+    waits_for = "" if job["ended_at"] else job["status_reason"]
+    remark = job["leftovers"] or waits_for
+    reason = f" ({remark})" if remark else ""
     lines = [
         ("name", job["name"]),
         *_of_parent(job),

@@ -128,18 +128,19 @@ class LocalEngine:
         reasons = self._reasons() if waits else {}
         return {handle.key: self._status(handle.key, reasons) for handle in handles}
 
-    def stop(self, handle: Handle) -> None:
+    def stop(self, handle: Handle) -> Sequence[str]:
         gang = self._gangs.pop(handle.key, None)
         pids = gang.pids if gang is not None else []
         # A keeper that exited by itself has ended everything below it. If one was killed, or was
         # started by another server, all processes of the machine are searched.
         codes = [self._code(pid) for pid in pids]
         exited = [code for code in codes if code is not None and code >= 0]
+        left: list[str] = []
         # A server of imported modules ends its ranks a moment after the agent has ended.
         if gang is None or (
             gang.started and (len(exited) < gang.gang.nodes or len(gang.dead_nodes()) < len(exited))
         ):
-            end_gang(self.mark(handle.key), self._folder / handle.key)
+            left = end_gang(self.mark(handle.key), self._folder / handle.key)
         for pid in pids:
             self._fork_server.forget(pid)
             if pid in _CHILDREN:
@@ -147,6 +148,7 @@ class LocalEngine:
                 child.kill()  # during its exec it has no environment, so the search misses it
                 child.wait()
         shutil.rmtree(self._folder / handle.key, ignore_errors=True)
+        return left
 
     def check(self, options: Mapping[str, Any]) -> None:
         """Accept everything: `cpus` and `memory` are checked when a job is submitted."""
@@ -166,15 +168,18 @@ class LocalEngine:
             )
         ]
 
-    def stop_all(self) -> None:
-        """End every gang of this home, whose server is gone, and its warm servers."""
+    def stop_all(self) -> list[str]:
+        """End every gang of this home, whose server is gone, and its warm servers. Return what
+        could not be ended."""
         self._known = {}  # do not resume gangs that are about to end
+        left: list[str] = []
         for folder in list(self._folder.glob("*/")):
             if _only_waits(folder):
                 shutil.rmtree(folder, ignore_errors=True)  # without a search for its processes
             else:
-                self.stop(Handle(folder.name))
+                left += self.stop(Handle(folder.name))
         warm_servers.remove(self._warm)
+        return left
 
     def mark(self, key: str) -> str:
         """Return the marker of a gang's processes, unique even if two homes share a job name."""

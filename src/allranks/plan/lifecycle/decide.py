@@ -69,6 +69,7 @@ class Job(NamedTuple):
     ``given_up``: canceled with --force, without waiting for a cluster that does not answer.
     ``went_at`` is when this attempt's ranks were started, ``previous`` why the previous attempt
     ended, ``hung`` how this one hangs, ``doomed`` the rank of it that has to be killed.
+    ``leftovers``: the processes that could not be ended.
     """
 
     nodes: tuple[Node, ...]
@@ -94,6 +95,7 @@ class Job(NamedTuple):
     message: str = ""
     hung: Failure | None = None
     doomed: int | None = None
+    leftovers: str = ""
 
 
 class Step(NamedTuple):

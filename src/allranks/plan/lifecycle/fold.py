@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from allranks.events import FROM_AGENTS, Event, Kind
+from allranks.events import FROM_AGENTS, LEFTOVERS, Event, Kind
 from allranks.plan.attempt_end import Failure
 from allranks.plan.lifecycle.decide import Job, Node, Then, back_off, spent
 from allranks.plan.plan import Place
@@ -17,6 +17,8 @@ def fold(job: Job, event: Event) -> Job:
     """The job after the event; the same object if the event has no effect."""
     if event.kind is Kind.RESUMED:
         return _resumed(job, event)
+    if event.data.get("about") == LEFTOVERS:
+        job = job._replace(leftovers=str(event.data.get("message", "")))
     if job.status in TERMINAL:
         return job
     if event.kind is Kind.CANCEL_ASKED:

@@ -73,6 +73,7 @@ def job(row: JobRow, home: Home, note: Annotation) -> dict[str, Any]:
         "type": row.type,
         "status": str(plan_standing.shown_status(record)),
         "status_reason": status_reason(row) or None,
+        "leftovers": record.leftovers or None,
         "display_name": note.display_name or row.name,
         "description": spec.get("description"),
         "experiment_name": row.experiment,

@@ -22,7 +22,7 @@ from allranks import clock
 from allranks.agent.lifecycle.unsaved import is_kept
 from allranks.engines.base import GangStatus, Handle
 from allranks.errors import AllranksError, Refused
-from allranks.events import Event, Kind
+from allranks.events import LEFTOVERS, Event, Kind
 from allranks.plan.lifecycle import decide
 from allranks.plan.lifecycle.decide import Step
 from allranks.plan.lifecycle.fold import fold
@@ -322,8 +322,9 @@ class Loop:
                 return row.event(Kind.REFUSED, data=said)
             return row.event(step.event, data=handle._asdict())
         if step.effect == "stop":
+            left = None
             try:
-                engine.stop(_handle(row))
+                left = engine.stop(_handle(row))
             except AllranksError:
                 if not row.record.given_up:
                     raise
@@ -332,7 +333,7 @@ class Loop:
                 collect(self._home, self._records, self._shared.points, row, node)
             self._next_poll = self._pace = 0.0
             self._stopped.add(row.name)
-            return row.event(step.event)
+            return row.event(step.event, data=_left_behind(left) if left else {})
         if step.event is Kind.FINISHED:
             result = result_of(row, self._records, self._home)
             if result["status"] is JobStatus.COMPLETED:
@@ -358,7 +359,8 @@ class Loop:
                 self._to_clean.append(row)
 
     def _clean_launch(self, row: JobRow) -> None:
-        self._engine.stop(_handle(row))
+        if left := self._engine.stop(_handle(row)):
+            self._records.append(row.name, [row.event(Kind.NOTE, data=_left_behind(left))])
         _remove(self._home.nodes / row.key)
         self._waiting.pop(row.name, None)
         self._alive.pop(row.key, None)
@@ -394,6 +396,11 @@ def _remove(folder: Path) -> None:
 
 def _handle(row: JobRow) -> Handle:
     return Handle(row.key, row.record.ref)
+
+
+def _left_behind(processes: Sequence[str]) -> dict[str, str]:
+    """The data of an event: these could not be ended."""
+    return {"about": LEFTOVERS, "message": f"could not end {', '.join(processes)}"}
 
 
 def _still_waits(row: JobRow, seen: GangStatus) -> bool:

@@ -14,6 +14,8 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 # The number of pidfd_open(2) on every architecture. Pythons built for an old libc have no
 # os.pidfd_open.
 _PIDFD_OPEN = 434
+# A kernel built without CONFIG_PROC_CHILDREN lists no children.
+_LISTS_CHILDREN = os.path.exists(f"/proc/self/task/{os.getpid()}/children")
 
 
 def end_with(parent: int) -> None:
@@ -62,6 +64,14 @@ def pidfd_open(pid: int) -> int:
 
 def below(root: int, spared: Collection[int] = ()) -> list[int]:
     """All descendants of a process, except those spared and what is below them."""
+    found: list[int] = []
+    look = [root]
+    if _LISTS_CHILDREN:
+        while look:
+            more = [pid for pid in _children(look.pop()) if pid not in spared]
+            found += more
+            look += more
+        return found
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -72,11 +82,21 @@ def below(root: int, spared: Collection[int] = ()) -> list[int]:
                 continue  # it has ended
             if int(name) not in spared:
                 children.setdefault(parent, []).append(int(name))
-    found, look = [], [root]
     while look:
         more = children.get(look.pop(), [])
         found += more
         look += more
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    """The children of a process, as its kernel lists them: each belongs to a thread."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):  # it has ended
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            path = f"/proc/{pid}/task/{thread}/children"
+            with contextlib.suppress(OSError), open(path, "rb") as file:
+                found += map(int, file.read().split())
     return found
 
 
