@@ -48,7 +48,8 @@ def split(files: Sequence[File]) -> Iterator[Chunk]:
 def fingerprint(chunk: Chunk) -> str:
     """A hash of the files' metadata: path, mode, size, times, inode."""
     digest = hashlib.sha256()
-    for path, name, status in chunk:
+    for path, name, status, content in chunk:
+        digest.update(content or b"")
         digest.update(
             f"{path}\0{name}\0{status.st_mode}\0{status.st_size}\0{status.st_mtime_ns}\0"
             f"{status.st_ctime_ns}\0{status.st_ino}\0".encode(errors="surrogateescape")
@@ -78,8 +79,13 @@ def pack(chunk: Chunk) -> tuple[str, BinaryIO]:
 
 
 def _add(archive: tarfile.TarFile, file: File) -> None:
-    from tarfile import REGTYPE  # lazy: as above
+    from tarfile import REGTYPE, TarInfo  # lazy: as above
 
+    if file.content is not None:
+        made = TarInfo(file.name)
+        made.size = len(file.content)
+        archive.addfile(made, io.BytesIO(file.content))
+        return
     # Drop owners and all mode bits but "executable", so that the same code gives the same hash.
     info = archive.gettarinfo(file.path, file.name)
     info.uid = info.gid = 0

@@ -34,23 +34,37 @@ Names = Mapping[str, bool]
 
 
 class File(NamedTuple):
-    """A file or link: its path on disk, its name in the code, and its metadata."""
+    """A file or link: its path on disk, its name in the code, and its metadata. One that is made
+    for the code has its ``content`` and no path."""
 
     path: str
     name: str
     status: os.stat_result
+    content: bytes | None = None
 
 
-def walk(code: Path, notes: list[str], is_commit: bool = False) -> list[File]:
+def generated(name: str, content: bytes) -> File:
+    """A file that is made for the code."""
+    status = os.stat_result((stat.S_IFREG | 0o644, 0, 0, 1, 0, 0, len(content), 0, 0, 0))
+    return File("", name, status, content)
+
+
+def status_now(file: File) -> os.stat_result:
+    """The metadata of a file as it is now. Raises OSError."""
+    return file.status if file.content is not None else os.lstat(file.path)
+
+
+def walk(code: Path, notes: list[str], is_commit: bool = False, of_job: bool = True) -> list[File]:
     """The files of a folder, or the single file, sorted by name. Excluded files that a user may
     miss are added to ``notes``. ``is_commit``: the folder is a checkout, and git tracks all of it.
-    Raises UsageError and OSError."""
+    ``of_job``: a job runs in it, and has some folders of its own. Raises OSError."""
     if code.is_file():
         return [File(str(code), code.name, os.lstat(code))]
     names = dict.fromkeys(_walk(code, lambda path: False), True) if is_commit else _names(code)
     is_excluded = excluded_by_user(code)
     chosen = [name for name in _without_marked(names, notes) if not is_excluded(name)]
-    chosen = _without_job_folders(code, names, chosen, notes)
+    if of_job:
+        chosen = _without_job_folders(code, names, chosen, notes)
     files, links = list[File](), list[str]()
     for name in sorted(chosen):
         path = f"{code}/{name}"

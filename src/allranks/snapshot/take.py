@@ -19,7 +19,8 @@ from allranks.plan.amounts import size_text
 from allranks.plan.job.code_size import MOST_BYTES, MOST_FILES, is_too_large, largest
 from allranks.plan.progress import OnProgress, Progress, unheard
 from allranks.snapshot import chunks
-from allranks.snapshot.files import File, walk
+from allranks.snapshot.files import File, status_now, walk
+from allranks.snapshot.packages import Package, with_packages
 
 LARGE = 300 << 20
 # A recently changed file may change again without new metadata: file systems have coarse clocks.
@@ -29,13 +30,15 @@ _MAX_CACHED = 20_000
 
 
 class Snapshot(NamedTuple):
-    """``digest`` is the SHA-256 of ``manifest``; ``parts``: chunks by digest; ``size`` in bytes."""
+    """``digest`` is the SHA-256 of ``manifest``; ``parts``: chunks by digest; ``size`` in bytes;
+    ``left``: a sentence for each package that the job imports and the snapshot does not have."""
 
     digest: str
     manifest: bytes
     parts: Mapping[str, chunks.Chunk]
     files: tuple[str, ...]
     size: int
+    left: tuple[str, ...] = ()
 
     def open(self, digest: str) -> BinaryIO:
         """A chunk's piece of the tar. Raises UsageError if its files have changed."""
@@ -54,7 +57,7 @@ class Snapshot(NamedTuple):
 
 def _has_changed(file: File) -> bool:
     try:
-        now = os.lstat(file.path)
+        now = status_now(file)
     except OSError:
         return True
     then = file.status
@@ -69,15 +72,16 @@ def take_snapshot(
     progress: OnProgress = unheard,
     includes: Sequence[Path] = (),
     is_commit: bool = False,
+    packages: Sequence[Package] = (),
 ) -> Snapshot:
     """Snapshot a folder or a single file. ``note`` receives messages for the user; ``cache_file``:
     a file to cache digests in; ``includes`` are files and folders that are put beside the others;
-    ``is_commit``: it is a checkout, and git tracks all of it.
+    ``is_commit``: it is a checkout, and git tracks all of it; ``packages`` go along.
 
     Raises NotFound and UsageError; CodeTooLarge unless ``allow_large``, before reading any file.
     """
     try:
-        return _take(code, note, cache_file, allow_large, progress, includes, is_commit)
+        return _take(code, note, cache_file, allow_large, progress, includes, is_commit, packages)
     except OSError as error:
         raise UsageError(
             f"cannot read the code: {(error.strerror or str(error)).lower()}",
@@ -94,6 +98,7 @@ def _take(
     progress: OnProgress,
     includes: Sequence[Path],
     is_commit: bool,
+    packages: Sequence[Package],
 ) -> Snapshot:
     if not code.exists():
         raise NotFound(
@@ -115,14 +120,17 @@ def _take(
     size = sum(file.status.st_size for file in files)
     if is_too_large(len(files), size) and not allow_large:
         raise _too_large_error(code, size, files)
+    files, left = with_packages(code, files, packages, allow_large, notes)
+    size = sum(file.status.st_size for file in files)
     if size > LARGE:
         notes.append(_large_note(code, size, files))
-    for sentence in notes:
+    for sentence in (*notes, *left):
         note(sentence)
     parts = _parts(files, _DigestCache(cache_file), size, progress)
     manifest = json.dumps({"chunks": [*parts], "files": len(files), "size": size}).encode()
     digest = hashlib.sha256(manifest).hexdigest()
-    return Snapshot(digest, manifest, parts, tuple(file.name for file in files), size)
+    names = tuple(file.name for file in files)
+    return Snapshot(digest, manifest, parts, names, size, tuple(left))
 
 
 def _with_includes(files: list[File], includes: Sequence[Path], notes: list[str]) -> list[File]:
@@ -154,7 +162,7 @@ def _parts(
         fingerprint = chunks.fingerprint(chunk)
         digest = cache.digests.get(fingerprint)
         if digest is None:
-            chunk = [each._replace(status=os.lstat(each.path)) for each in chunk]
+            chunk = [each._replace(status=status_now(each)) for each in chunk]
             fingerprint = chunks.fingerprint(chunk)
             digest, file = chunks.pack(chunk)
             file.close()

@@ -123,6 +123,13 @@ if hasattr(os, "register_at_fork"):
     _begin()
     os.register_at_fork(after_in_child=_begin)
     sys.meta_path.append(_Azure())
+    if "ALLRANKS_IMPORTS" in os.environ:
+        try:
+            import allranks_imports  # type: ignore[import-not-found] # lazy: beside this file
+
+            allranks_imports.use_copies()
+        except Exception:
+            pass
     _leaving = os.environ.get("ALLRANKS_LEAVING")
     if _leaving:
         with open(_leaving, "rb") as _text:

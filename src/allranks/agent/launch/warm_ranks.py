@@ -31,6 +31,7 @@ from allranks.agent.programs.allranks_warm.wire import MESSAGE, connect, send
 from allranks.plan.distributions.topology import STARTS_RANKS
 from allranks.plan.environments import warm_start
 from allranks.plan.environments.warm_start import Call, Cold
+from allranks.plan.job import code_packages
 from allranks.plan.plan import Task
 from allranks.version import __version__
 
@@ -91,7 +92,7 @@ class WarmRanks(NamedTuple):
                 "cwd": str(work),
                 "env": env,
                 "words": call.words,
-                "call": self._checked(call, work),
+                "call": self._checked(call, work, env),
                 "interpreter": self.interpreter,
             }
             pid, pidfd = self.server.fork(message, log.fileno())
@@ -101,15 +102,23 @@ class WarmRanks(NamedTuple):
         """End what the ranks left behind."""
         self.server.close()
 
-    def _checked(self, call: Call, cwd: Path) -> dict[str, Any]:
+    def _checked(self, call: Call, cwd: Path, env: Mapping[str, str]) -> dict[str, Any]:
         script = cwd / call.target if call.kind == "file" else cwd
         if call.kind == "file" and not _is_source(script):
             raise Cold(f"{call.target} is no script")
         folder = Path(os.path.realpath(script)).parent if call.kind == "file" else cwd
-        if (name := warm_start.own_module(os.listdir(folder), self.loaded)) is not None:
-            raise Cold(f"the job's {name} has the name of a module that is imported already")
+        for each in (folder, *_imported_from(env)):
+            if (name := warm_start.own_module(os.listdir(each), self.loaded)) is not None:
+                raise Cold(f"the job's {name} has the name of a module that is imported already")
         first = {"file": call.target, "module": "-m", "code": "-c"}[call.kind]
         return {"kind": call.kind, "target": call.target, "argv": [first, *call.arguments]}
+
+
+def _imported_from(env: Mapping[str, str]) -> Iterator[Path]:
+    """The folders of packages that came along with the code."""
+    if file := env.get("ALLRANKS_IMPORTS"):
+        for _, copy in code_packages.unpacked(Path(file).read_bytes()):
+            yield from filter(Path.is_dir, (Path(copy), Path(copy, "src")))
 
 
 @contextlib.contextmanager

@@ -414,6 +414,8 @@ class Agent:
             version = self._tensorflow if own else installed_frameworks.tensorflow(env)
             if installed_frameworks.breaks_on_empty_ps(version):
                 env = variables.without_empty_ps(env)
+        if work.imports is not None:
+            env["ALLRANKS_IMPORTS"] = str(work.imports)
         # Last, so that the user cannot override it: leftovers of a dead gang are found by it.
         env["ALLRANKS_GANG"] = os.environ.get("ALLRANKS_GANG", "")
         return env

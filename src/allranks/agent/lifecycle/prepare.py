@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from allranks.agent.lifecycle.attempt import sentence
 from allranks.agent.lifecycle.collect_files import Listing, listing
 from allranks.errors import AllranksError, NotFound
+from allranks.plan.job import code_packages
 from allranks.plan.plan import InputTask, OutputTask, Task
 from allranks.spec.shell.expressions import fill_shell
 
@@ -22,12 +23,15 @@ COLLECTED = ("outputs", "logs")
 
 class Work(NamedTuple):
     """A prepared working folder. ``paths`` has a value for each ``inputs.x``, ``outputs.y`` and
-    ``name``; ``began`` is the time in seconds since the epoch; ``laid_out`` lists its files."""
+    ``name``; ``began`` is the time in seconds since the epoch; ``laid_out`` lists its files.
+    ``imports``: a file with the folders of the submitter's that have a copy here, if there are
+    any."""
 
     folder: Path
     paths: dict[str, str]
     began: float
     laid_out: Listing
+    imports: Path | None = None
 
 
 def prepare(
@@ -49,6 +53,7 @@ def prepare(
     work.mkdir(exist_ok=True)
     if code is not None:
         _unpack(code, work)
+    imports = _set_packages_aside(work, folder)
     _make_collected(task, work)
     parameters = {f"search_space.{name}": text for name, text in task.parameters.items()}
     paths = {"name": task.job, **parameters, **_folders(task), **elsewhere}
@@ -58,7 +63,7 @@ def prepare(
     for output in task.outputs:
         key = f"outputs.{output.name}"
         paths[key] = elsewhere.get(key) or _output(output)
-    return Work(work, paths, began, {} if task.in_place else listing(work))
+    return Work(work, paths, began, {} if task.in_place else listing(work), imports)
 
 
 def command_of(task: Task, work: Work) -> str:
@@ -102,6 +107,20 @@ def _unpack(code: Path, work: Path) -> None:
             f"cannot unpack the code: {lines[0] if lines else 'tar failed'}",
             hint="exclude that file with .amlignore, or free disk space on the node",
         )
+
+
+def _set_packages_aside(work: Path, folder: Path) -> Path | None:
+    """Move the packages that came with the code out of the working folder. Return a file with
+    where they, and other folders, are here."""
+    if not (work / code_packages.LIST).is_file():
+        return None
+    packages = folder / "packages"
+    (work / code_packages.FOLDER).rename(packages)
+    file = packages / "imports"
+    imports = code_packages.unpacked(file.read_bytes())
+    here = (code_packages.on_node(each, str(work), str(packages)) for each in imports)
+    file.write_bytes(code_packages.packed(here))
+    return file
 
 
 def _is_full_tar(tar: str, env: dict[str, str]) -> bool:

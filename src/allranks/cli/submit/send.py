@@ -19,6 +19,7 @@ from allranks.plan.amounts import counted
 from allranks.plan.job.shell_variables import dropped, passed_by_default, sentence
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
+from allranks.sdk.submit.current_environment import is_current
 from allranks.sdk.submit.prepare import prepare
 from allranks.sdk.submit.send import send
 
@@ -137,7 +138,7 @@ def _dropped_variables(submission: Mapping[str, Any]) -> list[str]:
     if spec.get("type") == "pipeline":
         return []  # each step says what it needs
     passed = {*submission["base"], *(spec.get("environment_variables") or {})}
-    if spec.get("environment") not in (None, "current", "azureml:current@latest"):
+    if not is_current(spec.get("environment")):
         passed -= {"PYTHONPATH"}  # it has another Python's modules
     return dropped(os.environ, passed)
 

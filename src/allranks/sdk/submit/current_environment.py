@@ -35,6 +35,11 @@ _TOOLS = re.compile(
 _OURS = re.compile(r"ALLRANKS_|_$|PWD$|OLDPWD$|SHLVL$")
 
 
+def is_current(environment: object) -> bool:
+    """Whether a job's ``environment`` is that of the submitter."""
+    return environment in (None, "current", "azureml:current@latest")
+
+
 def current(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The base environment of ranks, with the current Python's folder first on PATH."""
     found = {name: environ[name] for name in (*_BASE, *_ACTIVATION) if environ.get(name)}
@@ -57,13 +62,13 @@ def tools(environ: Mapping[str, str] = os.environ, python: bool = True) -> dict[
     """This shell's settings for pip and uv, for building the job's environment; with ``python``
     also the current Python if PATH does not show it (slow)."""
     found = {name: value for name, value in environ.items() if _TOOLS.match(name)}
-    front = _python(environ) if python else None
+    front = python_behind_shim(environ) if python else None
     return found if front is None else {**found, "ALLRANKS_PYTHON": front}
 
 
-def _python(environ: Mapping[str, str]) -> str | None:
+def python_behind_shim(environ: Mapping[str, str] = os.environ) -> str | None:
     """The current Python behind a shim of pyenv, mise or asdf, which depends on the folder and the
-    shell."""
+    shell (slow); None if it is no shim."""
     front = _bin(environ, environ.get("PATH") or _SYSTEM_PATH)
     names = [os.path.join(front or "", name) for name in ("python", "python3")]
     found = next((each for each in names if os.path.exists(each)), None)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import allranks.agent
 from allranks import settings
 from allranks.errors import Problem, SpecError
+from allranks.plan.job.code_packages import NOT_RECORDED
 from allranks.plan.progress import OnProgress, unheard
-from allranks.sdk.submit.current_environment import current, tools
+from allranks.sdk.submit.current_environment import current, is_current, tools
+from allranks.sdk.submit.editable_packages import live_packages
 from allranks.sdk.submit.names import generate_name
 from allranks.sdk.submit.paths import (
     absolute,
@@ -26,6 +29,7 @@ from allranks.sdk.submit.paths import (
 from allranks.sdk.submit.python_packages import packages
 from allranks.sdk.submit.send import Snapshots
 from allranks.snapshot.git import GitQuery
+from allranks.snapshot.packages import Package
 from allranks.snapshot.take import Snapshot, take_snapshot
 from allranks.spec.fields.problems import placed
 from allranks.spec.pipeline.bindings import is_bound
@@ -48,13 +52,15 @@ def prepare_pipeline(
     """The submission of a pipeline and the snapshots of its steps' code. Raises like ``prepare``,
     with keys of the pipeline."""
     git = GitQuery(base.resolve())
-    reader = Reader(note, allow_large, progress)
+    shell = current()
+    reader = Reader(cache(note), allow_large, progress, live_packages(shell))
     made = reader.pipeline(dict(spec), base, "")
     made.setdefault("name", generate_name())
     made.setdefault("experiment_name", base.resolve().name or "Default")
-    shell = current()
     found = packages(shell)
     properties = {**git.result().properties, **({PACKAGES: found} if found else {})}
+    if left := {sentence for each in reader.snapshots for sentence in each.left}:
+        properties[NOT_RECORDED] = "; ".join(sorted(left))
     if properties:
         made["properties"] = {**properties, **(made.get("properties") or {})}
     submission = {"spec": made, "base": shell, "tools": tools()}
@@ -99,13 +105,19 @@ def _anchored(path: str, base: Path) -> str:
 
 
 class Reader:
-    """Reads components, and takes each code folder once."""
+    """Reads components, and takes each code folder once. ``packages`` are those of the current
+    Python in development."""
 
     def __init__(
-        self, note: Callable[[str], None], allow_large: bool, progress: OnProgress
+        self,
+        note: Callable[[str], None],
+        allow_large: bool,
+        progress: OnProgress,
+        packages: Sequence[Package] = (),
     ) -> None:
         self._note, self._allow_large, self._progress = note, allow_large, progress
-        self._taken: dict[tuple[Path, ...], Snapshot] = {}
+        self._packages = packages
+        self._taken: dict[tuple[object, ...], Snapshot] = {}
         self._depth = 0
 
     @property
@@ -201,7 +213,8 @@ class Reader:
             code, fetched = find_code(given, base) if given is not None else (includes.pop(0), None)
         assert code is not None
         data["code"] = str(code)
-        key = (code, *includes)
+        packages = self._packages if is_current(data.get("environment")) else ()
+        key = (code, *includes, bool(packages))
         if key not in self._taken:
             self._taken[key] = take_snapshot(
                 code,
@@ -211,6 +224,7 @@ class Reader:
                 self._progress,
                 includes,
                 is_commit=fetched is not None,
+                packages=packages,
             )
         if self._taken[key].files:
             data["snapshot"] = self._taken[key].digest

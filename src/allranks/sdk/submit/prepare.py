@@ -15,8 +15,10 @@ from typing import Any
 from allranks import settings
 from allranks.errors import SpecError, UsageError
 from allranks.masking import without_credentials
+from allranks.plan.job.code_packages import NOT_RECORDED
 from allranks.plan.progress import OnProgress, unheard
-from allranks.sdk.submit.current_environment import current, tools
+from allranks.sdk.submit.current_environment import current, is_current, tools
+from allranks.sdk.submit.editable_packages import live_packages
 from allranks.sdk.submit.names import generate_name
 from allranks.sdk.submit.paths import (
     environment_of,
@@ -83,7 +85,7 @@ def _command(
     if limit := os.environ.get("ALLRANKS_KEEP_WORK"):
         spec.setdefault("keep_work", limit)
     submission: dict[str, Any] = {"spec": spec, "base": current()}
-    brought = spec.get("environment") in (None, "current", "azureml:current@latest")
+    brought = is_current(spec.get("environment"))
     if not brought or moves_data(spec):
         submission["tools"] = tools(python=not brought)
     require_text(submission)
@@ -102,10 +104,14 @@ def _command(
         allow_large,
         progress,
         is_commit=fetched is not None,
+        packages=live_packages(submission["base"]) if brought else (),
     )
     git = query()
-    if git.properties:
-        spec["properties"] = {**git.properties, **(spec.get("properties") or {})}
+    properties = {**git.properties}
+    if snapshot.left:
+        properties[NOT_RECORDED] = "; ".join(snapshot.left)
+    if properties:
+        spec["properties"] = {**properties, **(spec.get("properties") or {})}
     if not snapshot.files:
         return submission, ()
     submission |= {"code": snapshot.digest, "diff": git.diff}

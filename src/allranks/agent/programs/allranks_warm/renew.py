@@ -11,6 +11,10 @@ from typing import Any
 def renew() -> None:
     """Renew what modules took from the environment, the clock or chance as they were imported. The
     module `random` does so by itself in every fork."""
+    if "ALLRANKS_IMPORTS" in os.environ:
+        import allranks_imports  # type: ignore[import-not-found] # lazy: few jobs need it
+
+        allranks_imports.use_copies()
     process: Any = sys.modules.get("multiprocessing.process")
     if process is not None:
         process.ORIGINAL_DIR = os.getcwd()
