@@ -105,6 +105,11 @@ class Home(NamedTuple):
         return self.root / "token"
 
     @property
+    def mark(self) -> Path:
+        """Text that no other folder has, by which nodes know that they see this home."""
+        return self.root / "home.mark"
+
+    @property
     def door(self) -> Path:
         """``{"port"}`` of the agents' listener for other hosts, if it was ever opened."""
         return self.root / "door.json"

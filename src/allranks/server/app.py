@@ -14,6 +14,7 @@ from starlette.applications import Starlette
 from allranks.engines.base import Kind
 from allranks.engines.registry import KINDS
 from allranks.server.agents import input_routes, routes, start_routes, state_routes
+from allranks.server.agents.home_mark import mark_home
 from allranks.server.assets import components, datastores
 from allranks.server.assets.components import Components
 from allranks.server.assets.datastores import Datastores
@@ -172,6 +173,7 @@ def _services(
     loops = Loops(Shared(home, records, points, clusters, variables, *at_work))
     return Services(
         home=home,
+        home_mark=mark_home(home),
         clocks=clocks,
         compaction=CompactionLoop(database),
         records=records,

@@ -23,6 +23,7 @@ from allranks.agent.lifecycle.attempt import Attempt, sentence
 from allranks.agent.lifecycle.own_disk import OwnDisk
 from allranks.agent.lifecycle.phases import Preparation
 from allranks.agent.lifecycle.prepare import Work, collect, command_of, prepare
+from allranks.agent.lifecycle.shared_home import require_home
 from allranks.agent.lifecycle.stop import Leave, Stopped
 from allranks.agent.lifecycle.unsaved import AgentCalls
 from allranks.agent.lifecycle.upload import upload
@@ -40,6 +41,7 @@ from allranks.plan.distributions import topology, variables
 from allranks.plan.distributions.topology import Rank
 from allranks.plan.environments import warm_start
 from allranks.plan.environments.activation import is_made_for
+from allranks.plan.home_mark import HomeMark
 from allranks.plan.lifecycle.phases import Phase
 from allranks.plan.plan import Place, Task
 from allranks.settings import Clocks
@@ -67,6 +69,7 @@ class Agent:
         self._attempt = 1
         self._network: dict[str, str] = {}
         self._mlflow: dict[str, str] | None = None
+        self._home: HomeMark | None = None
         self._in = Preparation(partial(self._say, Kind.NOTE))
         self._link.tick = self._in.look
         self._tensorflow: tuple[int, int] | None = None
@@ -92,6 +95,7 @@ class Agent:
         self._original_task = self._task
         self._clocks = Clocks(**answer["clocks"])
         self._mlflow = answer.get("mlflow")
+        self._home = answer.get("home")
         self._patience = self._clocks.patience
         self._link.set_lease(self._clocks.lease)
         has_state, note = answer.get("state", True), partial(self._note, facts={"about": "state"})
@@ -129,6 +133,9 @@ class Agent:
         held: list[socket.socket] = []
         room = data = warm = None
         try:
+            if self._home is not None:
+                require_home(self._home, self._where.node)
+                self._home = None  # later servers have marks of their own
             code = self._in(Phase.CODE, self._fetch_code, folder)
             wait = partial(self._or_stop, None)
             self._in(Phase.DATA, self._files.begin, self._attempt, wait, self._in.doing)

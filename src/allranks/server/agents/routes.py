@@ -93,6 +93,8 @@ async def hello(request: Request) -> Response:
         "task": pack(row.plan.task),
         "state": services.states.is_known(row),
         "files": services.node_files.are_known(row),
+        # Nodes with disks of their own see no home.
+        "home": None if row.plan.task.sends_files else services.home_mark,
         "clocks": row.plan.rules.clocks(services.clocks)._asdict(),
         "mlflow": services.tracking.rank_variables(row, services.auth)
         if services.tracking
