@@ -59,8 +59,10 @@ def environment(home: Path) -> dict[str, str]:
         for name, value in os.environ.items()
         if not name.startswith("ALLRANKS_") and name not in lacked
     }
-    # The environment `current` of the tests' jobs is the one that runs the tests.
-    return {**clean, "ALLRANKS_HOME": str(home), "VIRTUAL_ENV": sys.prefix}
+    # The environment `current` of the tests' jobs is the one that runs the tests. Their jobs are
+    # small, and many tests run more ranks at once than a small machine has CPUs.
+    ours = {"ALLRANKS_HOME": str(home), "ALLRANKS_MAX_RANKS": "0"}
+    return {**clean, **ours, "VIRTUAL_ENV": sys.prefix}
 
 
 def command_line(home: Path, folder: Path) -> Allranks:

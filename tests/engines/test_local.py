@@ -342,3 +342,31 @@ def test_warm_servers_stay_while_a_gang_waits_for_another(
     assert seen(engine, waits).state is GangState.QUEUED
     with pytest.raises(subprocess.TimeoutExpired):
         warm.wait(0.2)
+
+
+def test_a_gang_starts_once_ranks_have_ended_though_their_agents_still_live(engine):
+    first, second, third, child = (gang(name, ranks=1) for name in ("a", "b", "c", "d"))
+    for each in (first, second, third):
+        engine.submit(each)
+    assert seen(engine, third).why == "waits while 2 ranks run (`max_ranks` of the compute is 2)"
+    assert engine.hosts({})[0].free_cpus == 0
+    engine.submit(child._replace(ranks=0))
+    assert seen(engine, child).state is GangState.UP
+    engine.poll([Handle(first.key, ended=True)])
+    assert seen(engine, third).state is GangState.UP
+    assert engine.hosts({})[0].free_cpus == 0
+    unlimited = gang("e", ranks=1, options={"max_ranks": 0})
+    engine.stop(Handle(first.key))
+    engine.submit(unlimited)
+    assert seen(engine, unlimited).state is GangState.UP
+
+
+def test_a_port_that_two_gangs_fix_is_used_by_one_at_a_time_also_after_a_restart(engine, tmp_path):
+    first, second = (gang(name, fixed_ports=(29500,)) for name in ("a", "b"))
+    for each in (first, second):
+        engine.submit(each)
+    again = LocalEngine(tmp_path / "engine", tmp_path / "nodes", MACHINE)
+    job = first.key.removesuffix(".1")
+    assert seen(again, second).why == f"waits for port 29500, which the job {job} uses"
+    again.stop(Handle(first.key))
+    assert seen(again, second).state is GangState.UP

@@ -18,10 +18,12 @@ MARKER = "ALLRANKS_GANG"
 
 
 class Handle(NamedTuple):
-    """A submitted gang. ``key`` is ours, stored before submitting; ``ref`` is the engine's id."""
+    """A submitted gang. ``key`` is ours, stored before submitting; ``ref`` is the engine's id.
+    ``ended``: its ranks have, and no others follow; its agents may still send files."""
 
     key: str
     ref: str = ""
+    ended: bool = False
 
 
 class GangStatus(NamedTuple):

@@ -14,12 +14,13 @@ from allranks.plan.environments.container import ENGINES
 
 
 class Type(StrEnum):
-    """The type of a value. LINES is a list of strings, or one string. MEMORY keeps its text, an
-    amount with a unit. PATH is absolute: the CLI and the SDK resolve relative ones. MAPPING is a
-    mapping, or its text in YAML or JSON."""
+    """The type of a value. COUNT is a whole number, also 0. LINES is a list of strings, or one
+    string. MEMORY keeps its text, an amount with a unit. PATH is absolute: the CLI and the SDK
+    resolve relative ones. MAPPING is a mapping, or its text in YAML or JSON."""
 
     TEXT = "text"
     NUMBER = "number"
+    COUNT = "count"
     SWITCH = "switch"
     LINES = "lines"
     MEMORY = "memory"
@@ -130,6 +131,13 @@ def _number(value: Any) -> float:
     return int(number) if number.is_integer() else number
 
 
+def _count(value: Any) -> int:
+    text = _text(value).strip()
+    if not text.isdecimal():
+        raise ValueError("a whole number, or 0")
+    return int(text)
+
+
 def _memory(value: Any) -> str:
     text = _text(value)
     try:
@@ -175,6 +183,7 @@ def _mapping(value: Any) -> dict[str, Any]:
 _READ = {
     Type.TEXT: _text,
     Type.NUMBER: _number,
+    Type.COUNT: _count,
     Type.SWITCH: _switch,
     Type.LINES: _lines,
     Type.MEMORY: _memory,

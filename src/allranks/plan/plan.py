@@ -19,7 +19,9 @@ class Gang(NamedTuple):
     """N agents to start, all or none. ``gpus``, ``cpus``, ``memory`` (bytes) and ``processes`` (the
     most user processes) are per node; None: not specified. ``env`` contains secrets and is never
     passed on a command line. ``grace``: seconds that ranks have to end, by default the server's.
-    ``spot``: the gang may be preempted."""
+    ``spot``: the gang may be preempted. ``ranks`` share the CPUs of their machines, or 0: parameter
+    servers do not count, and no rank of a job that a rank of another submitted. ``fixed_ports``
+    are those that ranks listen on although allranks did not choose them."""
 
     key: str
     nodes: int
@@ -32,6 +34,8 @@ class Gang(NamedTuple):
     processes: int = 1
     grace: float | None = None
     spot: bool = False
+    ranks: int = 0
+    fixed_ports: tuple[int, ...] = ()
 
 
 class InputTask(NamedTuple):
@@ -259,7 +263,7 @@ class Place(NamedTuple):
 
 
 # Left out unless set: older agents accept no fields that they do not know.
-_IF_SET = frozenset({"sends_files"})
+_IF_SET = frozenset({"sends_files", "fixed_ports"})
 
 
 def pack(value: Any) -> Any:

@@ -17,6 +17,7 @@ USER: Mapping[str, str] = {
     "ALLRANKS_HOST_NAMES": "Names of the server, with commas, under which it answers besides its "
     "host name; for the server.",
     "ALLRANKS_SERVER_ADDRESS": "The `server_address` of computes that set none; for the server.",
+    "ALLRANKS_MAX_RANKS": "The `max_ranks` of local computes that set none; for the server.",
     "ALLRANKS_PASS_ENV": "Names of variables to pass to every job, such as `HF_*,WANDB_*`.",
     "ALLRANKS_KEEP_WORK": "The `keep_work` of jobs that do not set it.",
     "ALLRANKS_MLFLOW_PYTHON": "A Python that has MLflow, if the server's own has none.",

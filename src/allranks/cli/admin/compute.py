@@ -295,7 +295,7 @@ def _add_option(group: Any, variants: Sequence[tuple[str, Option]]) -> None:
     elif option.type is Type.LINES:
         group.add_argument(flag, dest=dest, action="append", metavar="TEXT", help=f"{text}; repeat")
     else:
-        metavar = "N" if option.type is Type.NUMBER else "TEXT"
+        metavar = "N" if option.type in (Type.NUMBER, Type.COUNT) else "TEXT"
         group.add_argument(flag, dest=dest, metavar=metavar, help=text)
 
 

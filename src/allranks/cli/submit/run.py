@@ -37,6 +37,9 @@ def _job_options(add: Callable[..., Any]) -> None:
     add("-n", "--nodes", type=int, default=1, metavar="N", help="number of nodes (1)")
     add("-p", "--procs-per-node", type=int, default=1, metavar="P", help="ranks per node (1)")
     add("--gpus", type=int, metavar="G", help="GPUs per node (one a rank, if nodes have GPUs)")
+    add("--cpus", type=float, metavar="C", help="CPUs per node that the job waits for (none)")
+    memory = "memory per node, such as 4g; a job that holds more is ended (no limit)"
+    add("--memory", metavar="M", help=memory)
     kinds = "pytorch, tensorflow, mpi, deepspeed, horovod, jax, ray or none (pytorch when N·P > 1)"
     add("-d", "--distribution", metavar="TYPE", help=kinds)
     add("--workers", type=int, metavar="W", help="tensorflow: workers (one per node)")
@@ -156,7 +159,7 @@ def spec_of(options: argparse.Namespace) -> dict[str, Any]:
     spec: dict[str, Any] = {
         "command": shlex.join(words),
         "code": options.code,
-        "resources": _present(instance_count=options.nodes, gpus_per_instance=options.gpus),
+        "resources": _resources(options),
         "inputs": _unique(map(_input, options.input), "-i/--input"),
         "outputs": _unique(map(_output, options.output), "-o/--output"),
         "environment_variables": asked_for(options.env, options.env_all),
@@ -177,6 +180,18 @@ def spec_of(options: argparse.Namespace) -> dict[str, Any]:
         "keep_work": options.keep_work,
     }
     return {key: value for key, value in spec.items() if value not in (None, {})}
+
+
+def _resources(options: argparse.Namespace) -> dict[str, Any]:
+    own = _present(cpus=options.cpus, memory=options.memory)
+    properties = None
+    if own:
+        from allranks.engines.registry import KINDS  # lazy: few runs need it
+
+        # Only the server knows which engine the compute has; all have these options.
+        properties = dict.fromkeys(KINDS, own)
+    nodes, gpus = options.nodes, options.gpus
+    return _present(instance_count=nodes, gpus_per_instance=gpus, properties=properties)
 
 
 def _present(**values: Any) -> dict[str, Any]:

@@ -21,9 +21,11 @@ from typing import Any
 from allranks import file_locks
 from allranks.engines.base import MARKER, GangStatus, Handle, Host, Kind
 from allranks.engines.local import fork_server, warm_servers
-from allranks.engines.local.capacity import NOTHING, Capacity, need, this_machine
+from allranks.engines.local.capacity import Capacity, need, this_machine
 from allranks.engines.local.end_gang import end_gang
 from allranks.engines.local.fork_server import ForkServer
+from allranks.engines.local.queue import Entry, turns
+from allranks.engines.options import Option, Type
 from allranks.errors import EngineError, Refused
 from allranks.plan.plan import Gang, pack
 from allranks.settings import Home
@@ -35,6 +37,12 @@ FIRST_ADDRESS = 2
 # The server's own variables that agents inherit.
 _HANDED_ON = re.compile(
     r"(?:PATH|HOME|LANG|XDG_RUNTIME_DIR|DOCKER_HOST|ALLRANKS_SYS_CLASS)$|APPTAINER_"
+)
+
+_MAX_RANKS = Option(
+    "max_ranks",
+    "ranks that run at once before other jobs wait, 0 for any number (its CPUs)",
+    Type.COUNT,
 )
 
 # Processes started without the fork server, until they are reaped. They outlive the engine object.
@@ -51,15 +59,11 @@ class _Gang:
         self.pids: list[int] = []
         self.trouble = ""
         self.taken = ""
+        self.ended = False
 
     @property
     def started(self) -> bool:
         return self.gpus is not None
-
-    @property
-    def turn(self) -> tuple[bool, float]:
-        """The key that orders waiting gangs: spot gangs come last."""
-        return self.gang.spot, self.arrived
 
     def dead_nodes(self) -> list[int]:
         return [node for node, lock in enumerate(self._locks) if not file_locks.is_held(lock)]
@@ -75,7 +79,11 @@ class LocalEngine:
     def __init__(self, folder: Path, nodes: Path, capacity: Capacity | None = None) -> None:
         self._folder, self._nodes = folder, nodes
         self._capacity = capacity or this_machine()
+        own = os.environ.get("ALLRANKS_MAX_RANKS", "")
+        self._most = int(own) if own.isdecimal() else int(self._capacity.cpus)
         self._known: dict[str, _Gang] | None = None
+        # Why each gang in the queue waits, as of the last look.
+        self._waits: Mapping[str, str] = {}
         # Servers of imported modules, which outlive jobs: see agent/launch/warm_ranks.py.
         self._warm = nodes.parent / "warm"
         self._fork_server = ForkServer(self._warm)
@@ -93,11 +101,11 @@ class LocalEngine:
         self._fork_server.start()
 
     def admit(self, gang: Gang) -> None:
-        if gang.options:
+        if unknown := sorted(gang.options.keys() - {_MAX_RANKS.name}):
             raise Refused(
-                f"unknown option {sorted(gang.options)[0]!r} of {self.name}",
+                f"unknown option {unknown[0]!r} of {self.name}",
                 where=f"resources.properties.{self.name}",
-                hint="options: `cpus` and `memory`, per node",
+                hint="options: `cpus` and `memory`, per node, and `max_ranks`",
             )
         missing = self._capacity.missing(need(gang))
         if missing:
@@ -122,11 +130,11 @@ class LocalEngine:
         return Handle(gang.key, gang.key)
 
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, GangStatus]:
+        for handle in handles:
+            if handle.key in self._gangs:
+                self._gangs[handle.key].ended = handle.ended
         self._start_what_fits()
-        asked = (self._gangs.get(handle.key) for handle in handles)
-        waits = any(gang is not None and not gang.started for gang in asked)
-        reasons = self._reasons() if waits else {}
-        return {handle.key: self._status(handle.key, reasons) for handle in handles}
+        return {handle.key: self._status(handle.key) for handle in handles}
 
     def stop(self, handle: Handle) -> Sequence[str]:
         gang = self._gangs.pop(handle.key, None)
@@ -155,13 +163,16 @@ class LocalEngine:
 
     def hosts(self, options: Mapping[str, Any]) -> Sequence[Host]:
         total, free = self._capacity, self._free()
+        # A rank needs a CPU, whether or not its job names one.
+        entries = [self._entry(gang) for gang in self._gangs.values() if self._lives(gang)]
+        busy = sum(max(each.need.cpus, each.ranks) for each in entries)
         return [
             Host(
                 os.uname().nodename,
                 f"127.0.0.{FIRST_ADDRESS}",
                 "up",
                 cpus=total.cpus,
-                free_cpus=free.cpus,
+                free_cpus=max(0.0, total.cpus - busy),
                 gpus=total.gpus,
                 free_gpus=free.gpus,
                 memory=total.memory,
@@ -186,12 +197,12 @@ class LocalEngine:
         home = hashlib.sha256(os.path.realpath(self._folder).encode()).hexdigest()[:12]
         return f"{home}.{key}"
 
-    def _status(self, key: str, reasons: Mapping[str, str]) -> GangStatus:
+    def _status(self, key: str) -> GangStatus:
         gang = self._gangs.get(key)
         if gang is None:
             return GangStatus(GangState.GONE, "the gang does not exist")
         if not gang.started:
-            return GangStatus(GangState.QUEUED, gang.trouble or reasons[key])
+            return GangStatus(GangState.QUEUED, gang.trouble or self._waits[key])
         dead = gang.dead_nodes()
         if len(dead) == gang.gang.nodes:
             return GangStatus(GangState.GONE, _last_line(gang.folder))
@@ -209,54 +220,29 @@ class LocalEngine:
     def _lives(self, gang: _Gang) -> bool:
         return gang.started and len(gang.dead_nodes()) < gang.gang.nodes
 
-    def _waiting(self) -> list[_Gang]:
-        """The gangs that have not started, in order."""
-        waiting = (gang for gang in self._gangs.values() if not gang.started)
-        return sorted(waiting, key=lambda each: each.turn)
-
     def _start_what_fits(self) -> None:
-        """Start waiting gangs in order of arrival. Resources that an earlier gang waits for are
-        reserved, so that small jobs cannot starve a large one."""
-        waiting = self._waiting()
+        """Start the waiting gangs whose turn it is, and tell spot gangs to give way to others."""
+        waiting = [gang for gang in self._gangs.values() if not gang.started]
+        self._waits = {}
         if not waiting:
             return
         free = self._free()
         warm_servers.make_room(self._warm, free, [need(gang.gang) for gang in waiting])
-        has_spots = any(gang.gang.spot and gang.started for gang in self._gangs.values())
-        for gang in waiting:
-            if not free.nodes and not has_spots:
-                return  # nothing fits any more
-            if not free.missing(need(gang.gang)):
-                self._start(gang)
-            elif not gang.gang.spot:
-                free = free.plus(self._preempt(gang, free))
-            free = free.minus(need(gang.gang))
+        running = [gang for gang in self._gangs.values() if self._lives(gang)]
+        decision = turns(free, map(self._entry, running), map(self._entry, waiting))
+        self._waits = decision.waits
+        for key in decision.start:
+            self._start(self._gangs[key])
+        for key, to in decision.preempt.items():
+            self._gangs[key].taken = f"{to.rpartition('.')[0]} waits in the queue"
 
-    def _preempt(self, gang: _Gang, free: Capacity) -> Capacity:
-        """Preempt spot gangs for this one: those already preempted first, then the youngest.
-        Return what they release; nothing if all of them together would not suffice."""
-        spots = [each for each in self._gangs.values() if each.gang.spot and self._lives(each)]
-        released, victims = NOTHING, list[_Gang]()
-        for each in sorted(spots, key=lambda one: (not one.taken, -one.arrived)):
-            if not free.plus(released).missing(need(gang.gang)):
-                break
-            released = released.plus(need(each.gang))
-            victims.append(each)
-        if free.plus(released).missing(need(gang.gang)):
-            return NOTHING
-        for each in victims:
-            each.taken = f"{gang.gang.key.rpartition('.')[0]} waits in the queue"
-        return released
-
-    def _reasons(self) -> dict[str, str]:
-        """What each waiting gang waits for, if those before it come first."""
-        waiting = self._waiting()
-        free, found = self._free() if waiting else NOTHING, {}
-        for gang in waiting:
-            missing = free.missing(need(gang.gang))
-            found[gang.gang.key] = f"waits for {' and '.join(missing) or 'its turn'}"
-            free = free.minus(need(gang.gang))
-        return found
+    def _entry(self, gang: _Gang) -> Entry:
+        plan = gang.gang
+        most = int(plan.options.get(_MAX_RANKS.name, self._most))
+        ranks, ports = (0, ()) if gang.ended else (plan.ranks, plan.fixed_ports)
+        preempted = bool(gang.taken)
+        entry = Entry(plan.key, need(plan), gang.arrived, ranks, most, ports)
+        return entry._replace(spot=plan.spot, preempted=preempted)
 
     def _start(self, gang: _Gang) -> None:
         each = gang.gang.gpus
@@ -354,7 +340,8 @@ class LocalEngine:
             # The server died before writing it: it never started, and is submitted again.
             shutil.rmtree(folder, ignore_errors=True)
             return
-        plan = Gang(**{**data["gang"], "argv": tuple(data["gang"]["argv"])})
+        tuples = {name: tuple(data["gang"].get(name, ())) for name in ("argv", "fixed_ports")}
+        plan = Gang(**{**data["gang"], **tuples})
         gang = self._gangs[plan.key] = _Gang(plan, folder, data["arrived"], data.get("gpus"))
         if gang.started:
             self._start_agents(gang)
@@ -377,7 +364,7 @@ def _make(home: Home, options: Mapping[str, Any]) -> LocalEngine:
 KIND = Kind(
     LocalEngine.name,
     "this machine; each node has its own address",
-    (),
+    (_MAX_RANKS,),
     _make,
     lambda home: _make(home, {}).stop_all(),
     spot=(),

@@ -12,6 +12,7 @@ from allranks.errors import Problem, SpecError
 from allranks.plan import amounts
 from allranks.plan.data.addresses import Located
 from allranks.plan.data.kept_files import LIMIT
+from allranks.plan.distributions.fixed_ports import fixed_ports
 from allranks.plan.distributions.topology import world
 from allranks.plan.environments.activation import installs_packages
 from allranks.plan.environments.recipe import Compute, Resolved, is_image, recipe, resolve
@@ -31,6 +32,8 @@ from allranks.spec.fields.azureml_references import Asset
 from allranks.spec.job import CommandJob
 from allranks.spec.job_parts import Distribution, Input, Metric, Output
 
+# In the submitter's environment, if that is a rank of a job.
+SUBMITTER = "ALLRANKS_JOB"
 BUILT = ("none", "pytorch", "tensorflow", "mpi", "deepspeed", "horovod", "jax", "ray")
 
 
@@ -112,7 +115,10 @@ def compile(spec: CommandJob, context: CompileContext) -> Plan:
     _refuse_ranks_there_are_not(task)
     besides = task.chiefs + task.parameter_servers + task.evaluators
     most = 1 if task.distribution == "ray" else task.procs + math.ceil(besides / nodes)
-    gang = gang._replace(processes=most)
+    # What a rank submits and waits for must not wait for that rank.
+    ranks = 0 if SUBMITTER in context.base else world(task) - task.parameter_servers
+    ports = fixed_ports(spec.command, spec.environment_variables)
+    gang = gang._replace(processes=most, ranks=ranks, fixed_ports=ports)
     retry = spec.retry
     rules = Rules(
         nodes,
@@ -278,7 +284,8 @@ def _base(base: Mapping[str, str], in_image: bool) -> dict[str, str]:
     """An image has an environment of its own, and programs at other paths."""
     if not in_image:
         return dict(base)
-    return {name: value for name, value in base.items() if name.lower() in _PROXIES}
+    kept = (*_PROXIES, SUBMITTER.lower())
+    return {name: value for name, value in base.items() if name.lower() in kept}
 
 
 def _options(distribution: Distribution | None) -> dict[str, Any]:

@@ -191,6 +191,13 @@ def waits(job: Job) -> bool:
     return job.status is JobStatus.QUEUED and job.up_at is None and job.started_at is None
 
 
+def ranks_ended(job: Job) -> bool:
+    """Whether all ranks of this launch have ended: no attempt on its nodes follows."""
+    stays = job.then is None or job.then.purpose == "regroup"
+    return not stays and all(is_gone(n) or n.state in _ENDED for n in job.nodes)
+
+
+_ENDED = (NodeState.DRAINING, NodeState.EXITED)
 _NOT_READY = (NodeState.ABSENT, NodeState.SETUP, NodeState.LOST)
 
 

@@ -15,6 +15,8 @@ from allranks.masking import looks_secret
 _ANSWERS = str(Path(__file__).absolute().parents[2] / "azure" / "inside")
 # The clean base. Nothing else of the submitter's shell is passed on.
 _BASE = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "PATH")
+# Set in a rank: the server lets no job wait for the one whose rank submitted it.
+_SUBMITTER = "ALLRANKS_JOB"
 _ACTIVATION = (
     "VIRTUAL_ENV",
     "LD_LIBRARY_PATH",
@@ -42,7 +44,8 @@ def is_current(environment: object) -> bool:
 
 def current(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The base environment of ranks, with the current Python's folder first on PATH."""
-    found = {name: environ[name] for name in (*_BASE, *_ACTIVATION) if environ.get(name)}
+    passed = (*_BASE, *_ACTIVATION, _SUBMITTER)
+    found = {name: environ[name] for name in passed if environ.get(name)}
     for name in environ:
         if name.lower() in _PROXIES or name.startswith("CONDA_"):
             found[name] = environ[name]

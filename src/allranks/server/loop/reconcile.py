@@ -15,6 +15,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -106,6 +107,8 @@ class Loop:
         self._alive: dict[str, float] = {}
         # Names of jobs whose gang was stopped: most likely it is gone by now.
         self._stopped: set[str] = set()
+        # Gangs whose ranks have ended since the last look, for an engine with a queue of its own.
+        self._ended: list[Handle] = []
         self._thread = threading.Thread(target=self._run, name=f"loop {cluster.kind}", daemon=True)
 
     def start(self) -> None:
@@ -137,6 +140,7 @@ class Loop:
                     live = True  # assumed until the next tick
                     for name in woken:
                         self._guarded(self._advance, self._records.get(name))
+                    self._start_next()
                     self._look_at_stopped()
                     continue
                 self._clean()
@@ -222,6 +226,13 @@ class Loop:
         for name in names:
             self._guarded(self._advance, self._records.get(name))
 
+    def _start_next(self) -> None:
+        """Let the engine start the jobs that waited for ranks that have just ended: a burst of
+        short jobs would wait for a tick after each."""
+        ended, self._ended = [each for each in self._ended if each.ended], []
+        if ended:
+            self._engine.poll(ended)
+
     def _record_status(self, row: JobRow, seen: GangStatus) -> None:
         """Record what the engine reports, after the files of dead agents: those take precedence."""
         job, now = row.record, clock.now()
@@ -297,6 +308,8 @@ class Loop:
         self._wakeups.notify(row.name)
         if saved is not None and last.kind in (Kind.FINISHED, Kind.RELAUNCHED):
             self._to_clean.append(row)
+        if last.kind in (Kind.CLOSING, Kind.FINISHED) and not self._engine.pace:
+            self._ended.append(_handle(row._replace(record=reduce(fold, events, row.record))))
         if last.kind is Kind.FINISHED and row.parent is not None:
             self._on_parent(row.parent)
         return True
@@ -320,7 +333,7 @@ class Loop:
             except Refused as error:
                 said = {"message": error.message, "hint": error.hint}
                 return row.event(Kind.REFUSED, data=said)
-            return row.event(step.event, data=handle._asdict())
+            return row.event(step.event, data={"key": handle.key, "ref": handle.ref})
         if step.effect == "stop":
             left = None
             try:
@@ -395,7 +408,7 @@ def _remove(folder: Path) -> None:
 
 
 def _handle(row: JobRow) -> Handle:
-    return Handle(row.key, row.record.ref)
+    return Handle(row.key, row.record.ref, ended=decide.ranks_ended(row.record))
 
 
 def _left_behind(processes: Sequence[str]) -> dict[str, str]:

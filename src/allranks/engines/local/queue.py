@@ -1,0 +1,98 @@
+"""Which gangs of the queue start now, which spot gangs give way, and why the others wait. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from allranks.engines.local.capacity import NOTHING, Capacity
+
+
+class Entry(NamedTuple):
+    """A gang that waits or runs. ``ranks`` are those that run, or will; 0 if they do not count.
+    While ``most`` ranks run, it waits (0: it does not). Its scripts listen on ``ports``.
+    ``preempted``: it was told to give way."""
+
+    key: str
+    need: Capacity
+    arrived: float = 0.0
+    ranks: int = 0
+    most: int = 0
+    ports: tuple[int, ...] = ()
+    spot: bool = False
+    preempted: bool = False
+
+    @property
+    def job(self) -> str:
+        return self.key.rpartition(".")[0]
+
+
+class Turns(NamedTuple):
+    """``start``: keys of the gangs that start, in order. ``preempt``: those that give way, with the
+    key of the gang that they give way to. ``waits``: why each of the others waits."""
+
+    start: list[str]
+    preempt: dict[str, str]
+    waits: dict[str, str]
+
+
+def turns(free: Capacity, running: Iterable[Entry], waiting: Iterable[Entry]) -> Turns:
+    """Decide on all ``waiting`` gangs, in order of arrival; spot gangs come last, and first those
+    that a rank of a running job submitted, because it may wait for them.
+
+    Resources that an earlier gang waits for are reserved, so that small gangs cannot starve a large
+    one. Nothing is reserved for a gang that waits for other ranks to end: its turn comes.
+    """
+    running = list(running)
+    spots = [each for each in running if each.spot]
+    ranks = sum(each.ranks for each in running)
+    users = {port: each for each in running for port in each.ports}
+    found = Turns([], {}, {})
+    for one in sorted(waiting, key=lambda each: (each.spot, each.ranks > 0, each.arrived)):
+        if why := _taken_port(one, users) or _crowded(one, ranks):
+            found.waits[one.key] = why
+            continue
+        missing = free.missing(one.need)
+        if missing:
+            found.waits[one.key] = f"waits for {' and '.join(missing)}"
+            if not one.spot:
+                victims = _preempted(one, free, spots)
+                found.preempt.update(dict.fromkeys((each.key for each in victims), one.key))
+                free, spots = _sum(free, victims), [x for x in spots if x not in victims]
+        else:
+            found.start.append(one.key)
+            ranks += one.ranks
+        users = dict.fromkeys(one.ports, one) | users
+        free = free.minus(one.need)
+    return found
+
+
+def _taken_port(one: Entry, users: Mapping[int, Entry]) -> str:
+    taken = [port for port in one.ports if port in users]
+    return f"waits for port {taken[0]}, which the job {users[taken[0]].job} uses" if taken else ""
+
+
+def _crowded(one: Entry, ranks: int) -> str:
+    """Whether as many ranks run as may; on an idle machine a gang starts whatever its size."""
+    if not one.ranks or not one.most or ranks < one.most:
+        return ""
+    run = "1 rank runs" if ranks == 1 else f"{ranks} ranks run"
+    return f"waits while {run} (`max_ranks` of the compute is {one.most})"
+
+
+def _preempted(one: Entry, free: Capacity, spots: list[Entry]) -> list[Entry]:
+    """The running spot gangs that give way to this one: those already preempted first, then the
+    youngest. None, if all of them together would not suffice."""
+    victims = list[Entry]()
+    for each in sorted(spots, key=lambda spot: (not spot.preempted, -spot.arrived)):
+        if not _sum(free, victims).missing(one.need):
+            break
+        victims.append(each)
+    return [] if _sum(free, victims).missing(one.need) else victims
+
+
+def _sum(free: Capacity, victims: Iterable[Entry]) -> Capacity:
+    released = NOTHING
+    for each in victims:
+        released = released.plus(each.need)
+    return free.plus(released)

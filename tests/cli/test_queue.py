@@ -1,0 +1,45 @@
+"""How many ranks this machine runs at once, and which jobs do not wait for others."""
+
+import json
+import sys
+
+import pytest
+
+from tests.support import CLI, until
+
+pytestmark = pytest.mark.slow
+ONE = {"ALLRANKS_MAX_RANKS": "1"}
+
+
+def test_others_wait_and_say_why_and_a_rank_may_submit_a_job_and_wait_for_it(allranks, code):
+    """The parent's rank is the one that may run. It submits a sweep, too, whose trials may run."""
+    (code / "parent.py").write_text(
+        "import pathlib, subprocess, sys\n"
+        f"call = [sys.executable, '-c', {CLI!r}, 'run']\n"
+        "subprocess.run([*call, '--', 'echo', 'child'], check=True)\n"
+        "sweep = ['--sweep', 'x=choice(1,2)', '--trials', '2', '--minimize', 'loss']\n"
+        "trial = ['echo', 'loss: ${{search_space.x}}']\n"
+        "subprocess.run([*call, '-m', 'loss=loss: (.*)', *sweep, '--', *trial], check=True)\n"
+        "print('parent done', flush=True)\n"
+    )
+    words = ("--env", "ALLRANKS_HOME", "--name", "parent", "--", sys.executable, "parent.py")
+    allranks("run", "--detach", *words, env=ONE)
+    allranks("run", "--detach", "--name", "second", "--", "true")
+    allranks("run", "--detach", "--name", "both", "--cpus", "0.5", "--memory", "1g", "--", "true")
+
+    def second() -> dict:
+        return json.loads(allranks("job", "show", "second", "--json").stdout)
+
+    until(lambda: "waits while 1 rank runs" in (second()["status_reason"] or ""))
+    assert allranks("job", "wait", "parent").returncode == 0
+    assert "parent done" in allranks("job", "logs", "parent").stdout
+    assert allranks("job", "wait", "second").returncode == 0
+    assert allranks("job", "wait", "both").returncode == 0
+
+
+def test_the_number_is_an_option_of_the_compute(allranks):
+    assert allranks("compute", "update", "local", "--max-ranks", "0").returncode == 0
+    assert "max_ranks=0" in allranks("compute", "show", "local").stdout
+    wrong = allranks("compute", "update", "local", "--max-ranks", "-1")
+    assert wrong.returncode == 2
+    assert "whole number" in wrong.stderr
