@@ -69,6 +69,7 @@ class Reason(StrEnum):
     OUTPUTS_LOST = "OUTPUTS_LOST"
     PEER_FAILED = "PEER_FAILED"
     PORT_TAKEN = "PORT_TAKEN"
+    PORT_CONFLICT = "PORT_CONFLICT"
     NODE_LOST = "NODE_LOST"
     PREEMPTED = "PREEMPTED"
     HANG = "HANG"
@@ -153,6 +154,14 @@ VERDICTS: dict[Reason, Verdict] = {
         "another process took the port chosen for the job",
         "it happened on each attempt: check that the script does not listen on "
         "MASTER_PORT in two processes; `ss -ltnp` on that node shows which process uses it",
+    ),
+    Reason.PORT_CONFLICT: Verdict(
+        JobStatus.FAILED,
+        Blame.USER,
+        RetryOn.PORT,
+        "another job on the same host uses the port on which this job's ranks meet",
+        "take MASTER_PORT from the environment, where it is a port of this job alone; or name the "
+        "port outside the script (--env MASTER_PORT=29500), and jobs wait for one another",
     ),
     Reason.NODE_LOST: Verdict(
         JobStatus.FAILED,

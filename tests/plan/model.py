@@ -418,7 +418,9 @@ class Model:
         if phase == "run":
             yield ended(Reason.RANK_EXITED, "fails", fair=False)
             if self.races:
+                # One that passes goes on like a port that was taken.
                 yield ended(Reason.PORT_TAKEN, "loses its port", fair=False)
+                yield ended(Reason.PORT_CONFLICT, "meets another job", fair=False)
             if self.services:
                 yield goes("serve", Kind.WORKED, "worked")
             else:

@@ -32,3 +32,14 @@ def test_none_to_be_had(monkeypatch):
     with pytest.raises(EngineError, match="free ports"):
         ports.hold(1)
     assert ports.hold(0) == []
+
+
+def test_a_port_that_a_user_fixes_is_claimed_by_one_job_of_the_host():
+    claims = ports.claim([4, 5], "A; 'x")
+    with pytest.raises(ports.PortConflict, match="the job A; 'x on the same host uses port 5, too"):
+        ports.claim([3, 5], "B")
+    again = ports.claim([3], "C")
+    ports.release(claims)
+    ports.release(again)
+    again = ports.claim([3, 5], "B")
+    ports.release(again)

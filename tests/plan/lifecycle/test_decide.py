@@ -10,7 +10,17 @@ from allranks.events import Event, Kind
 from allranks.plan.lifecycle import decide as policy
 from allranks.plan.lifecycle import pending_reason, retry
 from allranks.plan.lifecycle.agent_orders import order
-from allranks.plan.lifecycle.decide import Clock, Job, Step, decide, failure, load, new, outcome
+from allranks.plan.lifecycle.decide import (
+    Clock,
+    Job,
+    Step,
+    decide,
+    failure,
+    load,
+    new,
+    outcome,
+    ranks_ended,
+)
 from allranks.plan.lifecycle.fold import fold
 from allranks.plan.plan import Rules, pack
 from allranks.statuses import VERDICTS, GangState, JobStatus, NodeState, Reason, RetryOn
@@ -437,6 +447,29 @@ def test_a_port_that_was_taken_is_tried_again_whatever_the_user_asked_for():
     assert story.running().fails(0, Reason.PORT_TAKEN).next() == closing(
         "finish", Reason.PORT_TAKEN
     )
+
+
+def test_of_two_jobs_that_met_the_one_that_came_ends_and_the_other_starts_again():
+    came, was_there = Story(), Story(ONCE)
+    assert came.running().fails(0, Reason.PORT_CONFLICT).next() == closing(
+        "finish", Reason.PORT_CONFLICT
+    )
+    was_there.running().fails(0, Reason.PORT_CONFLICT, passing=True)
+    assert was_there.step() == closing("regroup", Reason.PORT_CONFLICT)
+    assert was_there.drained().step() == Step(Kind.REGROUPED)
+    assert was_there.job.spent == retry.Spent(port=1), "no attempt of the user's"
+
+
+def test_the_ranks_of_a_launch_have_ended_once_no_attempt_on_its_nodes_follows():
+    story = Story().running()
+    assert not ranks_ended(story.job)
+    story.fails(0)
+    story.step()
+    assert not ranks_ended(story.drained().job), "it restarts on the same nodes"
+    last = Story(ONCE).running().fails(0)
+    last.step()
+    assert not ranks_ended(last.job), "the other node's ranks still run"
+    assert ranks_ended(last.drained().job)
 
 
 def test_a_rank_that_is_done_while_others_still_run_is_told_of():

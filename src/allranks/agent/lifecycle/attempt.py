@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from allranks import clock
 from allranks.agent.launch import start_ranks
@@ -27,9 +27,12 @@ from allranks.errors import AllranksError, is_passing
 from allranks.events import LEFTOVERS, Kind
 from allranks.plan.diagnosis import rank_failure
 from allranks.plan.distributions import variables
-from allranks.plan.distributions.topology import ranks_of
+from allranks.plan.distributions.topology import ranks_of, together
 from allranks.settings import Clocks
 from allranks.statuses import Reason
+
+if TYPE_CHECKING:
+    from allranks.agent.monitoring.other_jobs import OtherJob
 
 # With these reasons ranks get the full grace, because they may save something.
 _GENTLE = (Reason.CANCELED, Reason.TIME_LIMIT, Reason.PREEMPTED)
@@ -67,7 +70,7 @@ class Attempt:
         self._started = 0.0
         self._context = FailureContext()
         self._facts: Mapping[str, Any] = {}
-        self._exceeded: Callable[[], _End] | None = None
+        self._forced: tuple[Reason, Callable[[], _End]] | None = None
 
     def run(self, begun: Callable[[Mapping[int, Path]], None]) -> None:
         """Run all processes to their end. ``begun`` is called with each rank's log."""
@@ -106,7 +109,15 @@ class Attempt:
     def exceed(self, held: int, most: int, rank: int | None) -> None:
         """End the attempt because the job holds ``held`` bytes of memory on this node, more than
         ``most``; ``rank`` holds the largest part. Callable from any thread."""
-        self._exceeded = partial(self._too_large, held, most, rank)
+        self._force(Reason.OUT_OF_MEMORY, partial(self._too_large, held, most, rank))
+
+    def met(self, other: OtherJob, rank: int | None) -> None:
+        """End the attempt because ``rank`` joined the store of another job. Callable from any
+        thread."""
+        self._force(Reason.PORT_CONFLICT, partial(self._joined, other, rank))
+
+    def _force(self, reason: Reason, end: Callable[[], _End]) -> None:
+        self._forced = self._forced or (reason, end)
         self._inbox.wake()
 
     def _run(self, begun: Callable[[Mapping[int, Path]], None]) -> _End:
@@ -137,10 +148,10 @@ class Attempt:
                     self._say(Kind.WORKED)
             self._inbox.wait(running.pace if hosted is None else _POLL, running.fds)
             self._context.look()
-            if self._exceeded is not None:
-                running.send(signal.SIGKILL)  # no grace, because others need the memory
+            if self._forced is not None:
+                running.send(signal.SIGKILL)  # no grace: others need the memory, or the port
                 self._stop(Reason.PEER_FAILED)
-                return Reason.OUT_OF_MEMORY, None
+                return self._forced[0], None
             if hosted is not None and (first := hosted.failure() or self._cut_short(hosted)):
                 self._stop(Reason.PEER_FAILED)
                 return Reason.RANK_EXITED, first
@@ -261,8 +272,12 @@ class Attempt:
                 self._rank_ended(each)
             if first is not None or reason is Reason.PEER_FAILED:
                 first = self._launch.hosted.failure() or first
-        if reason is Reason.OUT_OF_MEMORY and self._exceeded is not None:
-            return self._exceeded()
+        if self._forced is not None and reason is self._forced[0]:
+            return self._forced[1]()
+        failed = first is not None or reason is Reason.PEER_FAILED
+        met = self._met_by(first) if failed else None
+        if met is not None:
+            return met
         if first is not None:
             return self._failed(first)
         return _End(reason, self._time_limit_message(reason))
@@ -283,6 +298,35 @@ class Attempt:
         data |= {"failed_at": clock.now(), "hint": "", "facts": dict(self._facts)}
         tail = [] if rank is None else last_lines(self._stage.folder / f"rank-{rank}.log")
         return _End(Reason.OUT_OF_MEMORY, message, rank, {**data, "tail": tail})
+
+    def _joined(self, other: OtherJob, rank: int | None) -> _End:
+        who = "a rank" if rank is None else f"rank {rank}"
+        message = f"{who} on node {self._stage.node} joined the store of the job {other.job} on "
+        message += f"port {other.port}: both use this port on the same host"
+        return self._conflict(message, other, rank)
+
+    def _conflict(self, message: str, other: OtherJob, rank: int | None, at: float = 0.0) -> _End:
+        other.tell(self._stage.task.job)
+        return _End(Reason.PORT_CONFLICT, message, rank, {"failed_at": at or clock.now()})
+
+    def _met_by(self, first: Ended | None) -> _End | None:
+        """The end of this attempt, if another job of this host has its port, or joined its store a
+        short time ago. That one does not come again, so the attempt may start again."""
+        from allranks.agent.monitoring import other_jobs  # lazy: few attempts fail
+
+        at = clock.now() if first is None else first.at
+        data: dict[str, Any] = {"failed_at": at, "passing": True}
+        rank = None if first is None else first.process.rank
+        if (joined := other_jobs.joined_by(self._stage.folder, at)) is not None:
+            job, port = joined
+            message = f"a rank of the job {job} joined this job's store on port {port}: both use "
+            return _End(Reason.PORT_CONFLICT, f"{message}this port on the same host", rank, data)
+        other = None if first is None else other_jobs.listening(last_lines(first.process.log))
+        if first is None or other is None or not (other.is_store or together(self._stage.task)):
+            return None
+        message = f"{first.process.name} on node {self._stage.node} could not listen on port "
+        message += f"{other.port}, which the job {other.job} on the same host uses"
+        return self._conflict(message, other, rank, at)
 
     def _failed(self, first: Ended) -> _End:
         process, node = first.process, self._stage.node

@@ -29,6 +29,7 @@ from allranks.agent.lifecycle.unsaved import AgentCalls
 from allranks.agent.lifecycle.upload import upload
 from allranks.agent.monitoring.attempt_reports import AttemptReports
 from allranks.agent.network import ports
+from allranks.agent.network.ports import PortConflict
 from allranks.agent.processes.keeper import end_descendants
 from allranks.agent.state.state_folder import State, state_folder
 from allranks.agent.transport.identity import AgentIdentity, networks, with_site
@@ -68,6 +69,8 @@ class Agent:
         self._link = Link(server, where.node, self._outbox, self._inbox)
         self._attempt = 1
         self._network: dict[str, str] = {}
+        # Names of the ports that the user fixes, held so that no other job of the host uses them.
+        self._claimed: list[socket.socket] = []
         self._mlflow: dict[str, str] | None = None
         self._home: HomeMark | None = None
         self._in = Preparation(partial(self._say, Kind.NOTE))
@@ -148,12 +151,15 @@ class Agent:
             self._in(Phase.ENVIRONMENT, self._environment, folder)
             room = self._in(Phase.IMAGE, self._room, folder)
             held = own_place.reserve_ports(self._task, self._where)
+            self._claimed = own_place.claim_fixed_ports(self._task, self._where.node)
             warm = self._in(Phase.ENVIRONMENT, self._warm, work, folder, held)
         except Stopped as error:
             self._ended(error.why, "")
         except (AllranksError, OSError) as error:
             hint = getattr(error, "hint", None) or ""
-            self._ended(Reason.SETUP_FAILED, sentence(error), hint=hint, passing=is_passing(error))
+            is_conflict = isinstance(error, PortConflict)
+            reason = Reason.PORT_CONFLICT if is_conflict else Reason.SETUP_FAILED
+            self._ended(reason, sentence(error), hint=hint, passing=is_passing(error))
             self._files.finish()  # the log of a failed build
         else:
             place = own_place.place(self._where, held)
@@ -166,6 +172,7 @@ class Agent:
                 self._ended(Reason(order["why"]), "")
         finally:
             ports.release(held)
+            ports.release(self._claimed)
             for each in (room, data, warm):
                 if each is not None:
                     each.close()
@@ -340,7 +347,8 @@ class Agent:
             from allranks.agent.monitoring.memory_limit import MemoryLimit  # lazy: rare
 
             limit = MemoryLimit(self._where.memory, attempt.exceed)
-        attempt.run(partial(reports.begin, roots=attempt.pids, limit=limit))
+        attempt.run(partial(reports.begin, roots=attempt.pids, limit=limit, met=attempt.met))
+        ports.release(self._claimed)  # another job may use them while files are sent
         reports.over()
         done = attempt.reason is Reason.DONE
         if not done:  # report a failure at once, because the other nodes wait for it

@@ -8,6 +8,7 @@ import socket
 from allranks.agent.network import ports
 from allranks.agent.transport.identity import AgentIdentity, interface_to
 from allranks.plan.distributions import topology
+from allranks.plan.distributions.fixed_ports import fixed_ports
 from allranks.plan.plan import Place, Task
 
 
@@ -16,6 +17,13 @@ def reserve_ports(task: Task, where: AgentIdentity) -> list[socket.socket]:
     helpers = topology.helper_ports(task, where.node)
     held = ports.hold(topology.ports_needed(task, where.node) - helpers)
     return held + ports.hold(helpers, where.address)
+
+
+def claim_fixed_ports(task: Task, node: int) -> list[socket.socket]:
+    """Claim the ports that the user fixes, on the node whose ranks listen there. Raises
+    PortConflict if another job of this host has one."""
+    fixed = fixed_ports(task.command, task.variables) if node == 0 else ()
+    return ports.claim(fixed, task.job) if fixed else []
 
 
 def place(where: AgentIdentity, held: list[socket.socket]) -> Place:

@@ -8,9 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from allranks.agent.monitoring import process_usage
 from allranks.agent.monitoring.logged_lines import LoggedLines
 from allranks.agent.monitoring.mlflow_files import MlflowFiles
 from allranks.agent.monitoring.monitor import Monitor, Sample
+from allranks.agent.processes.rank_processes import Members
 from allranks.agent.transport.link import Link
 from allranks.agent.transport.tails import Feed, Tail
 from allranks.plan.distributions.variables import LOGGED
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from allranks.agent.monitoring.idle_ranks import IdleRanks
     from allranks.agent.monitoring.memory_limit import MemoryLimit
     from allranks.agent.monitoring.metrics import Metrics
+    from allranks.agent.monitoring.other_jobs import Met, StoreWatch
 
 # The files of an attempt's folder that contain points, by the server's name for them.
 FEEDS = {"metrics": "metrics.jsonl", "resources": "resources.jsonl", "logged": LOGGED}
@@ -41,9 +44,10 @@ class AttemptReports:
         logs: Mapping[int, Path],
         roots: Callable[[], Mapping[int, int]],
         limit: MemoryLimit | None = None,
+        met: Met | None = None,
     ) -> None:
         """Begin when the ranks run. ``logs`` are their logs, ``roots`` returns the first process of
-        each, ``limit`` enforces their memory limit."""
+        each, ``limit`` enforces their memory limit, ``met``: a rank meets another job."""
         for rank, path in logs.items():
             self._link.follow(Tail(self._attempt, rank, path))
         for name, file in FEEDS.items():
@@ -61,9 +65,21 @@ class AttemptReports:
         into = self._folder / FEEDS["resources"]
         visible = roots if self._task.container is None else _Inside(self._link.node, roots)
         monitor = partial(Monitor, visible, into, also=self._sampled)
-        if limit is not None:
-            monitor = partial(monitor, held=limit.look, most=limit.most)
-        self._monitor = monitor()
+        stores: StoreWatch | None = None
+
+        def held(members: Members, ranks: Mapping[int, process_usage.Rank], size: int) -> None:
+            nonlocal stores
+            if limit is not None:
+                limit.look(members, ranks, size)
+            if stores is None and met is not None:
+                # lazy: many jobs end before the first look
+                from allranks.agent.monitoring.other_jobs import StoreWatch
+
+                stores = StoreWatch(met)
+            if stores is not None:
+                stores.look(members)
+
+        self._monitor = monitor(held=held, most=None if limit is None else limit.most)
         if self._task.metrics:
             from allranks.agent.monitoring.metrics import Metrics  # lazy: many jobs have none
 

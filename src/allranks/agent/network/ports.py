@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import re
 import socket
+from collections.abc import Sequence
 
 from allranks.errors import EngineError
 
@@ -45,6 +47,40 @@ def release(held: list[socket.socket]) -> None:
     for each in held:
         each.close()
     held.clear()
+
+
+class PortConflict(EngineError):
+    """Another job of this host has the port that this one fixes."""
+
+
+def claim(fixed: Sequence[int], job: str) -> list[socket.socket]:
+    """Claim these ports for the job, until the sockets are closed or this process ends.
+
+    The claims are names of abstract sockets: like ports, they belong to the network namespace, and
+    the kernel removes them. Raises PortConflict.
+    """
+    held: list[socket.socket] = []
+    for port in fixed:
+        claim = f"\0allranks-port-{port}"
+        # The second name tells others whose claim it is.
+        for name in (claim, f"{claim} {job}"):
+            held.append(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+            try:
+                held[-1].bind(name)
+            except OSError:
+                release(held)
+                raise PortConflict(
+                    f"the job {_claimant(port)} on the same host uses port {port}, too",
+                    hint="submit it again when that job has ended, or name another port; best "
+                    "name none: MASTER_PORT is then a port of this job alone",
+                ) from None
+    return held
+
+
+def _claimant(port: int) -> str:
+    with open("/proc/net/unix", errors="replace") as file:
+        found = re.search(rf"@allranks-port-{port} (.+)$", file.read(), re.MULTILINE)
+    return found[1] if found else "of somebody else"
 
 
 def _range() -> tuple[int, int]:

@@ -55,6 +55,7 @@ class Cause(StrEnum):
     NCCL_ERROR = "NCCL_ERROR"
 
     PORT_TAKEN = "PORT_TAKEN"
+    PORT_CONFLICT = "PORT_CONFLICT"
     RENDEZVOUS_TIMEOUT = "RENDEZVOUS_TIMEOUT"
     COLLECTIVE_TIMEOUT = "COLLECTIVE_TIMEOUT"
     COLLECTIVE_MISMATCH = "COLLECTIVE_MISMATCH"
@@ -263,6 +264,12 @@ TABLE: dict[Cause, CauseInfo] = {
         "do not hard-code ports: use MASTER_PORT, or port 0 for any free port; `ss -ltnp` shows "
         "the process that listens",
         None,
+    ),
+    Cause.PORT_CONFLICT: CauseInfo(
+        "another job on the same host uses the port on which this job's ranks meet",
+        "take MASTER_PORT from the environment instead of setting it in the script, or name the "
+        "port outside it (--env MASTER_PORT=29500), so that the jobs wait for one another",
+        True,
     ),
     Cause.RENDEZVOUS_TIMEOUT: CauseInfo(
         "not all ranks connected to each other in time",

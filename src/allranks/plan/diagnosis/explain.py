@@ -103,6 +103,7 @@ _BY_REASON: Mapping[Reason, Cause] = {
     Reason.GANG_REFUSED: Cause.GANG_REFUSED,
     Reason.PLATFORM_ERROR: Cause.PLATFORM_ERROR,
     Reason.PORT_TAKEN: Cause.PORT_TAKEN,
+    Reason.PORT_CONFLICT: Cause.PORT_CONFLICT,
     Reason.HANG: Cause.HANG,
 }
 _BY_RANKS = ("RANK_EXITED", "RANK_KILLED", "OUT_OF_MEMORY", "PEER_FAILED")

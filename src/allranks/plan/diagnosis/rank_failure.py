@@ -33,8 +33,14 @@ def error_line(tail: Sequence[str], code: int) -> str:
 
 def port_taken(tail: Sequence[str], ports: Sequence[int]) -> int | None:
     """The first of ``ports`` that a rank could not bind because another process listens on it."""
-    lines = "\n".join(line for line in tail if _PORT_TAKEN.search(line))
-    return next((port for port in ports if re.search(rf"(?<!\d){port}(?!\d)", lines)), None)
+    in_use = ports_in_use(tail)
+    return next((port for port in ports if port in in_use), None)
+
+
+def ports_in_use(tail: Sequence[str]) -> set[int]:
+    """The numbers that may be ports beside messages that a port is in use."""
+    lines = "\n".join(COLOURS.sub("", line) for line in tail if _PORT_TAKEN.search(line))
+    return {int(number) for number in re.findall(r"(?<!\d)\d{2,5}(?!\d)", lines)}
 
 
 def reason(signal: str | None, facts: Mapping[str, Any]) -> Reason:

@@ -235,9 +235,13 @@ def _found_no_server(job: Job, clock: Clock) -> bool:
 
 def _may_restart(job: Job, rules: Rules, cause: Failure, now: float) -> bool:
     budget = VERDICTS[cause.reason].retry
-    if cause.reason is Reason.SETUP_FAILED and not cause.passing:
-        return False  # a permanent failure of the setup
+    if cause.reason in _MAY_PASS and not cause.passing:
+        return False
     return budget is not None and retry.left(rules, spent(job, now), budget) > 0
+
+
+# Reasons that would come again, unless the agent knows that they pass.
+_MAY_PASS = (Reason.SETUP_FAILED, Reason.PORT_CONFLICT)
 
 
 def spent(job: Job, now: float) -> Spent:
