@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.test_kills import chaos_home, is_agent, kill, of_job, run  # noqa: F401
-from tests.support import Allranks, until
+from tests.support import Allranks, answer, until
 
 # Numbered checkpoints of two files and then `latest`; what is found must be whole.
 SCRIPT = """
@@ -109,3 +109,35 @@ def test_no_checkpoint_is_lost_or_torn(run: Allranks, chaos_home: Path, tmp_path
 
 def shown(run: Allranks, name: str) -> dict:  # noqa: F811
     return json.loads(run("job", "show", name, "--json").stdout)
+
+
+# In the first attempt it is killed in the middle of its second checkpoint.
+IN_PLACE = """
+import os, signal, sys, time
+path = os.environ["ALLRANKS_STATE_DIR"] + "/ckpt"
+if os.path.exists(path):
+    data = open(path, "rb").read()
+    sys.exit(f"{len(data)} bytes" if data != b"1" * 300_000 else 0)
+with open(path, "wb") as file:
+    file.write(b"1" * 300_000)
+time.sleep(float(sys.argv[1]))
+file = open(path, "wb")
+file.write(b"2" * 150_000)
+file.flush()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_checkpoint_in_place_that_a_kill_cuts_short(allranks: Allranks, tmp_path: Path) -> None:
+    script = tmp_path / "in_place.py"
+    script.write_text(IN_PLACE)
+    clocks = {"ALLRANKS_LOOK": "0.3"}
+    assert allranks("server", "start", env=clocks).returncode == 0
+    argv = ["run", "--name", "cut", "--max-attempts", "2", "--", sys.executable, script, "3"]
+    done = allranks(*argv)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "note: 'shared/ckpt', or a file beside it, was being written when a rank" in done.stderr
+    versions = answer(allranks, "state", "show", "cut")["versions"]
+    sizes = {each["version"]: (each["size"], each["torn"]) for each in versions}
+    assert (150_000, ["shared/ckpt"]) in sizes.values()
+    assert versions[0]["size"] == 300_000

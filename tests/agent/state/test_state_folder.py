@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import errno
+import hashlib
 import itertools
 import json
 import os
@@ -10,6 +11,7 @@ import random
 import shutil
 import subprocess
 import threading
+import time
 import types
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from hypothesis import strategies as st
 from allranks.agent.state import state_folder as state
 from allranks.agent.state.state_folder import State, state_folder
 from allranks.agent.state.sync import Sync
+from allranks.agent.state.torn_files import Deaths
 from allranks.agent.state.transfer import PIECE, StateClient
 from allranks.agent.state.tree import Tree
 from allranks.errors import NotFound, Unauthorized, Unreachable
@@ -650,3 +653,171 @@ def test_what_came_and_cannot_lie_here_does_not_fill_the_disk(nodes):
             assert came == [f"x {number}"]
     settle(b)
     assert (b.shared / "open").read_text() == "open 3"
+
+
+# ---------------------------------------------------------------- renames, and files left in part
+
+
+def replace(path, content):
+    beside = path.with_name(f".{path.name}.new")
+    beside.write_bytes(content)
+    beside.replace(path)
+
+
+def test_a_file_put_in_place_by_a_rename_is_sent_at_the_first_look(server, nodes):
+    node = nodes[0]
+    node.sync.writers.watch()
+    for number in range(5):
+        for rank in range(4):
+            replace(node.shared / f"rank-{rank}", b"step %d of rank %d" % (number, rank))
+        (node.shared / "in-place").write_text(str(number))  # after them: it holds up none
+        node.sync_now()
+        entries = server.state.entries()
+        assert [entries[f"shared/rank-{rank}"].size for rank in range(4)] == [16] * 4
+        digests = {path: entry.sha256 for path, entry in entries.items()}
+        for rank in range(4):
+            content = b"step %d of rank %d" % (number, rank)
+            assert digests[f"shared/rank-{rank}"] == hashlib.sha256(content).hexdigest()
+
+
+def test_a_renamed_file_that_is_still_written_to_is_not_complete(server, nodes):
+    node = nodes[0]
+    node.sync.writers.watch()
+    with (node.shared / "f.new").open("wb") as file:
+        file.write(b"ha")
+        (node.shared / "f.new").rename(node.shared / "f")
+        node.sync_now()
+        assert server.state.entries() == {}
+        file.write(b"lf")
+    node.sync_now()  # closed since: by its writer, or by a kill
+    assert server.state.entries() == {}
+    node.sync_now()
+    assert [*server.state.entries()] == ["shared/f"]
+
+
+def killed(node, attempt=1):
+    """The end of an attempt of a node whose rank was killed now."""
+    node.sync.writers.deaths.kill(time.time())
+    node.sync.find_torn()
+    node.save()
+    node.notes += node.sync.send_torn()
+    assert node.sync.complete()
+
+
+def begin(node):
+    node.sync.begin_attempt(Deaths())
+    node.sync.writers.watch()
+
+
+@pytest.mark.parametrize("was_open", [True, False])
+def test_a_file_left_in_part_by_a_kill_does_not_replace_the_complete_one(server, nodes, was_open):
+    a, b = nodes
+    for node in nodes:
+        begin(node)
+    (a.shared / "ckpt").write_bytes(b"the first, complete" * 100)
+    (a.shared / "log").write_bytes(b"step 1\n")
+    (a.shared / "other").write_bytes(b"x" * 100)
+    settle(a, b)
+    with (a.shared / "log").open("ab") as log, (a.shared / "ckpt").open("wb") as file:
+        log.write(b"step 2\n")
+        file.write(b"the second, in pa")
+        file.flush()
+        replace(a.shared / "other", b"complete")
+        if was_open:
+            a.sync_now()
+    killed(a)
+    killed(b)
+    # What is current, and what the next attempt finds.
+    a.sync.fetch_all()
+    settle(b)
+    kept = {"ckpt": b"the first, complete" * 100, "log": b"step 1\nstep 2\n", "other": b"complete"}
+    assert a.files() == b.files() == kept
+    *_, torn, newest = server.state.versions()
+    assert [[*each.torn] for each in (torn, newest)] == [["shared/ckpt"], []]
+    assert torn.entries["shared/ckpt"].size == len(b"the second, in pa")
+    assert server.state.content(torn.entries["shared/ckpt"].sha256).read_bytes().endswith(b"in pa")
+    (said,) = [each for each in a.notes if "killed" in each]
+    assert "'shared/ckpt', or a file beside it, was being written" in said
+    assert "keeps the complete file before it (1.9 kB" in said
+    assert f"version {torn.number} has the newer one (17 bytes)" in said
+
+
+def test_what_was_complete_before_the_kill_is_sent(server, nodes):
+    a = nodes[0]
+    begin(a)
+    (a.shared / "ckpt").write_bytes(b"one" * 100)
+    settle(a)
+    (a.shared / "ckpt").write_bytes(b"two")  # shorter, and closed at a look long before the kill
+    a.sync_now()
+    path, (seen, look) = next(iter(a.sync.writers._closed.items()))
+    a.sync.writers._closed[path] = (seen, look - 10.0)
+    killed(a)
+    assert server.state.entries()["shared/ckpt"].size == 3
+    assert not any(each.torn for each in server.state.versions())
+
+
+def test_what_a_rank_wrote_after_the_last_kill_is_complete(server, nodes):
+    """Another rank was killed; this one had its grace, saved, and ended by itself."""
+    a = nodes[0]
+    begin(a)
+    (a.shared / "ckpt").write_bytes(b"one" * 100)
+    settle(a)
+    (a.shared / "ckpt").write_bytes(b"two")
+    a.sync.writers.deaths.kill(time.time() - 5.0)
+    a.sync.find_torn()
+    a.save()
+    assert server.state.entries()["shared/ckpt"].size == 3
+
+
+def test_after_the_first_death_a_closed_file_waits_for_the_end(server, nodes):
+    """Its writer may have been the dead one; a file put in place by a rename does not wait."""
+    a = nodes[0]
+    begin(a)
+    a.sync.writers.deaths.begin(time.time())
+    replace(a.shared / "renamed", b"x")
+    (a.shared / "written").write_bytes(b"x")
+    settle(a)
+    assert [*server.state.entries()] == ["shared/renamed"]
+    a.sync.find_torn()  # all ended by themselves
+    a.save()
+    assert sorted(server.state.entries()) == ["shared/renamed", "shared/written"]
+
+
+def test_nodes_that_leave_parts_have_one_version_of_them(server, nodes):
+    for node in nodes:
+        begin(node)
+        (node.shared / f"rank-{node.root.name[-1]}").write_bytes(b"one" * 100)
+    settle(*nodes)
+    for node in nodes:
+        (node.shared / f"rank-{node.root.name[-1]}").write_bytes(b"two")
+        killed(node)
+    torn = [each for each in server.state.versions() if each.torn]
+    assert [each.torn for each in torn] == [["shared/rank-0", "shared/rank-1"]]
+    assert "a rank was killed while it wrote rank-0, rank-1" in torn[0].why
+    server.restart()
+    assert [each.torn for each in server.state.versions() if each.torn] == [torn[0].torn]
+    newest = server.state.newest()
+    assert not newest.torn
+    assert all(entry.size == 300 for entry in newest.entries.values())
+
+
+def test_a_damaged_content_is_never_replaced_by_an_incomplete_file(server, nodes):
+    a, b = nodes
+    begin(a)
+    (a.shared / "ckpt").write_bytes(b"one" * 100)
+    settle(a, b)
+    (a.shared / "ckpt").write_bytes(b"two")
+    killed(a)
+    (sha256,) = {entry.sha256 for entry in server.state.entries().values()}
+    content = server.state.content(sha256)
+    content.chmod(0o644)
+    content.write_bytes(b"damaged")
+    assert server.state.fall_back(sha256) is None
+
+
+@given(pace=st.floats(0.1, 10.0), rest=st.floats(0.0, 100.0), now=st.floats(1e9, 2e9))
+def test_all_nodes_look_at_the_same_moments(pace, rest, now):
+    seconds = state._until_look(pace, rest, now)
+    assert rest <= seconds <= rest + pace
+    moment = (now + seconds) / pace
+    assert abs(moment - round(moment)) < 1e-4

@@ -22,6 +22,7 @@ from allranks.agent.processes.keeper import (
     not_ended,
 )
 from allranks.agent.processes.ranks import Ended, Running, last_lines
+from allranks.agent.state.torn_files import Deaths
 from allranks.agent.transport.inbox import Inbox
 from allranks.errors import AllranksError, is_passing
 from allranks.events import LEFTOVERS, Kind
@@ -71,6 +72,8 @@ class Attempt:
         self._context = FailureContext()
         self._facts: Mapping[str, Any] = {}
         self._forced: tuple[Reason, Callable[[], _End]] | None = None
+        # For whoever decides which files are complete.
+        self.deaths = Deaths()
 
     def run(self, begun: Callable[[Mapping[int, Path]], None]) -> None:
         """Run all processes to their end. ``begun`` is called with each rank's log."""
@@ -195,6 +198,7 @@ class Attempt:
 
     def _stop(self, why: Reason, since: float | None = None) -> None:
         """Send SIGTERM, wait for the grace, send SIGKILL; then end what the ranks left behind."""
+        self.deaths.begin(clock.now())
         running, hosted = self._running, self._launch.hosted
         if why is Reason.PEER_FAILED:
             task = self._stage.task
@@ -258,6 +262,8 @@ class Attempt:
             self._say(Kind.NOTE, about=LEFTOVERS, message=not_ended(left))
 
     def _rank_ended(self, ended: Ended) -> None:
+        if ended.signal is not None:
+            self.deaths.kill(ended.at)
         if ended.process.rank is not None:
             how = {"code": ended.code, "signal": ended.signal, "ended_at": ended.at}
             self._say(Kind.RANK_ENDED, ended.process.rank, **how)

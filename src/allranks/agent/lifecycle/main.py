@@ -145,7 +145,7 @@ class Agent:
             data = self._data(folder)
             data_paths = {} if data is None else self._in(Phase.DATA, self._data_paths, data)
             elsewhere = self._state.paths | data_paths
-            self._in(Phase.STATE, self._state.begin, self._attempt, wait, self._in.doing)
+            self._in(Phase.STATE, self._begin_state, wait)
             collect_files.set_aside(self._task, self._where.node, self._attempt)
             work = prepare(self._task, folder, code, time.time(), elsewhere)
             self._in(Phase.ENVIRONMENT, self._environment, folder)
@@ -183,6 +183,19 @@ class Agent:
             raise Leave
         self._patience = self._clocks.patience
         return False
+
+    def _begin_state(self, wait: Callable[[float], None]) -> None:
+        node, nodes = self._where.node, self._task.nodes
+        # All nodes see the same files.
+        sizes = {nodes, topology.world(self._task)} if node == 0 else set[int]()
+        self._state.begin(self._attempt, wait, self._in.doing, sizes)
+        self._warn()
+
+    def _warn(self) -> None:
+        """Record what people have to know of the state's files."""
+        for message in self._state.warnings:
+            self._note(message, {"about": "checkpoint"})
+        self._state.warnings = []
 
     def _data(self, folder: Path) -> Transfers | None:
         """The transfers of the job's data, if any of it is in datastores."""
@@ -340,7 +353,7 @@ class Agent:
             self._say,
         )
         reports = AttemptReports(self._task, self._attempt, folder, self._link)
-        self._state.start()
+        self._state.start(attempt.deaths, self._task.nodes)
         self._files.start()
         limit = None
         if self._where.memory is not None:
@@ -375,6 +388,7 @@ class Agent:
         """Save the rest of the state; a successful attempt that cannot has failed."""
         done = attempt.reason is Reason.DONE
         why = self._state.finish(done, *self._calls[:5])
+        self._warn()
         self._unsaved = f"not all of the state folder is saved: {why}" if why else ""
         if why and done:
             kept = unsaved.keep(self._state.root, self._task, self._where.node)

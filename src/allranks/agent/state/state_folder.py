@@ -11,11 +11,12 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from pathlib import Path
 from typing import NamedTuple
 
 from allranks.agent.state.sync import Note, Sync
+from allranks.agent.state.torn_files import Deaths
 from allranks.agent.state.transfer import StateClient
 from allranks.agent.state.tree import ChangedMeanwhile, Tree
 from allranks.agent.transport.identity import AgentIdentity
@@ -34,6 +35,8 @@ from allranks.plan.lifecycle.pending_reason import WAITS
 # The pause between rounds, in multiples of the CPU time of the last one; and the longest interval
 # of asking the server for changes of other nodes, in multiples of the interval of rounds.
 _SCAN_FACTOR, _MAX_POLL_FACTOR = 10.0, 8
+# Agents that use one of the kernel's few watchers each although their folder is empty.
+_FEW = 32
 # How often a file may change while it is saved at the end.
 _ATTEMPTS = 9
 
@@ -45,19 +48,20 @@ class _Stopped(Exception):
 class Folder(NamedTuple):
     """A folder that a node and the server each have a copy of. ``parts`` of it are synchronized,
     by the server's ``route``. ``name``: what messages call it. ``sends``: only this node changes
-    it."""
+    it. ``resumes``: the next attempt continues from its files, so each has to be complete."""
 
     root: Path
     parts: tuple[str, ...]
     route: str
     name: str
     sends: bool
+    resumes: bool = False
 
 
 def state_folder(where: AgentIdentity) -> Folder:
     """The folder with a part of all nodes and one of this node."""
     parts = (SHARED, own(where.node))
-    return Folder(where.folder / "state", parts, "state", "the state folder", False)
+    return Folder(where.folder / "state", parts, "state", "the state folder", False, True)
 
 
 def job_files(where: AgentIdentity) -> Folder:
@@ -85,7 +89,9 @@ class State:
         self._tree = Tree(folder.root, folder.parts)
         self._sync = Sync(self._tree, self._client, where.node, note, folder.name, folder.sends)
         self._alone, self._pace, self._known, self._note = alone, pace, known, note
-        self._name = folder.name
+        self._name, self._resumes = folder.name, folder.resumes
+        # What people have to know of its files, since the last attempt began.
+        self.warnings: list[str] = []
         self._thread: threading.Thread | None = None
         self._stopped = threading.Event()
         self._last_error, self._change_count, self._full_since = "", 0, 0.0
@@ -103,12 +109,16 @@ class State:
         return dict(zip(names, folders, strict=True))
 
     def begin(
-        self, attempt: int, wait: Callable[[float], None], doing: Callable[[str], None]
+        self,
+        attempt: int,
+        wait: Callable[[float], None],
+        doing: Callable[[str], None],
+        sizes: Set[int] = frozenset(),
     ) -> None:
         """Create the folder and fetch its files; waits while the server is unreachable. ``wait``
-        sleeps for some seconds and may raise; ``doing`` receives the current activity. Raises
-        AllranksError, OSError."""
-        self._sync.attempt = attempt
+        sleeps for some seconds and may raise; ``doing`` receives the current activity; ``sizes``:
+        of sets that ranks write together. Raises AllranksError, OSError."""
+        self._sync.attempt, self.warnings = attempt, []
         self._tree.make()
         if not self._known and attempt == 1:
             return
@@ -118,13 +128,18 @@ class State:
             try:
                 if summary := self._sync.fetch_all():
                     self._note(summary)
+                self.warnings += self._sync.uneven(sizes)
                 return
             except Unreachable:
                 wait(0.5)
 
-    def start(self) -> None:
-        """Start to synchronize in a thread."""
+    def start(self, deaths: Deaths | None = None, nodes: int = 1) -> None:
+        """Start to synchronize in a thread. ``deaths``: those of this attempt's ranks; ``nodes``:
+        how many agents there are, perhaps all on this machine."""
         self._stopped.clear()
+        self._sync.begin_attempt(deaths if self._resumes and deaths is not None else Deaths())
+        if self._resumes and nodes <= _FEW:
+            self._sync.writers.watch()
         self._client.go_on = self._check_stopped
         self._thread = threading.Thread(target=self._run, name="state", daemon=True)
         self._thread.start()
@@ -159,6 +174,8 @@ class State:
                 self._thread.join(0.02)  # most often it ends at once
                 go_on()
             self._client.go_on = go_on
+            if not done:
+                self._sync.find_torn()
             while not self._is_saved():
                 self._check_room(grace, room if done else None, waits)
                 go_on(0.5)
@@ -170,12 +187,14 @@ class State:
 
     def close(self) -> None:
         self._client.close()
+        self._sync.writers.close()
 
     def _is_saved(self) -> bool:
         """Whether everything is saved; False to try again. Raises _Stopped if that is pointless."""
         try:
             while self._sync.sync_once(end=True):
                 self._client.go_on()
+            self.warnings += self._sync.send_torn()
             return self._sync.is_empty or self._sync.complete()
         except (AllranksError, OSError, ChangedMeanwhile) as error:
             self._last_error = _error_text(error)
@@ -199,9 +218,8 @@ class State:
             raise _Stopped
 
     def _run(self) -> None:
-        poll_factor, due = 1.0, time.monotonic()
-        pause = self._pace
-        while not self._stopped.wait(pause):
+        poll_factor, due, rest = 1.0, time.monotonic(), self._pace / 2
+        while not self._stopped.wait(_until_look(self._pace, rest, time.time())):
             began = time.thread_time()
             ask = not self._alone and time.monotonic() >= due
             try:
@@ -213,10 +231,12 @@ class State:
                 changed = False
             else:
                 self._last_error = ""
+            if self._resumes and not self._sync.is_empty:
+                self._sync.writers.watch()
             if ask or changed:
                 poll_factor = 1.0 if changed else min(_MAX_POLL_FACTOR, poll_factor * 2)
-                due = time.monotonic() + self._pace * poll_factor
-            pause = max(self._pace, (time.thread_time() - began) * _SCAN_FACTOR)
+                due = time.monotonic() + self._pace * (poll_factor - 0.5)
+            rest = max(self._pace / 2, (time.thread_time() - began) * _SCAN_FACTOR)
 
     def _report_error(self, error: Exception) -> None:
         """Note an error once, unless it passes by itself, as an unreachable server does."""
@@ -228,6 +248,12 @@ class State:
     def _check_stopped(self) -> None:
         if self._stopped.is_set():
             raise _Stopped
+
+
+def _until_look(pace: float, rest: float, now: float) -> float:
+    """Seconds until the next look, ``rest`` or more. All nodes look at the same moments, so that
+    what their ranks write together is sent together."""
+    return rest + -(now + rest) % pace
 
 
 def _is_full(error: Exception) -> bool:

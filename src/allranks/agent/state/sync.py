@@ -10,18 +10,18 @@ import errno
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
+from contextlib import suppress
 from typing import NamedTuple
 
+from allranks.agent.state.torn_files import Deaths, Left, left, set_aside
 from allranks.agent.state.transfer import SMALL, Damaged, LocalChange, StateClient, batches
 from allranks.agent.state.tree import ChangedMeanwhile, FileState, Scan, Tree
+from allranks.agent.state.writers import Writers
 from allranks.errors import AllranksError, MissingCode
 from allranks.plan.amounts import size_text
 from allranks.plan.data import state_manifest
 from allranks.plan.data.state_manifest import Entry, Here, Todo, todo
 
-# Seconds after which an unchanged file counts as complete although it is open for writing: some
-# programs never close their files.
-_REST_SECONDS = 30.0
 # Bytes of small files kept in memory between hashing and sending.
 _MEMORY_SIZE = 32 << 20
 # Rounds with incomplete files after which closed files count as complete, because some scripts
@@ -77,18 +77,28 @@ class Sync:
         # Files that cannot be read, or that the server rejected, until they change.
         self._unsendable: dict[str, FileState] = {}
         self._waited = 0
-        # When each file that is open for writing was first seen so.
-        self._open_since: dict[str, float] = {}
+        self.writers = Writers(tree)
+        # Files in part, in place of the server's complete ones.
+        self._torn: dict[str, FileState] = {}
         self._noted: set[str] = set()
         # Whether the server had other entries than expected: it was restored from a backup.
         self._surprised = False
         # Whether the server has changes that are not part of a version yet.
         self.due = False
 
+    def uneven(self, sizes: Set[int]) -> list[str]:
+        """What to say of files that were not written together, see ``uneven_sets``."""
+        return [str(each) for each in state_manifest.uneven_sets(self._head, sizes)]
+
     @property
     def is_empty(self) -> bool:
         """Whether the state has never had any files."""
         return self._revision == 0 and not self._last_scan
+
+    def begin_attempt(self, deaths: Deaths) -> None:
+        """Ranks start; ``deaths`` will be those of them."""
+        self.writers.begin_attempt(deaths)
+        self._torn = {}
 
     def fetch_all(self) -> str:
         """Fetch all files from the server. Returns a summary, or '' if there was nothing to fetch.
@@ -155,6 +165,47 @@ class Sync:
         self._exchange([], same=True, over=True)
         return not self._surprised
 
+    # ------------------------------------------------------------ torn files
+
+    def find_torn(self) -> None:
+        """Set files aside that a killed rank has left in part, where the server has the complete
+        ones before them: the next attempt gets those."""
+        files = self._tree.scan().files
+        suspects, changed = self.writers.suspects(files), dict[str, Left]()
+        for path, was_open_long in suspects.items():
+            before, synced, seen = self._head.get(path), self._synced.get(path), files[path]
+            is_new = synced is None or synced.seen != seen
+            if not is_new or before is None or before.what != "file":
+                continue
+            with suppress(OSError, ChangedMeanwhile), self._tree.reading(path, seen) as file:
+                changed[path] = left(path, file, before, was_open_long)
+        self._torn = {path: files[path] for path in set_aside(changed)}
+        for path, seen in self._torn.items():
+            # As if the server had a newer one: it is fetched when the next attempt begins.
+            self._synced[path] = Synced(self._head[path]._replace(seq=-1), seen)
+
+    def send_torn(self) -> list[str]:
+        """Save them in a version of their own. Returns messages that name both. Raises
+        AllranksError, OSError."""
+        changes = [self._read_change(path, seen, 0) for path, seen in self._torn.items()]
+        if not changes:
+            return []
+        for batch in batches(changes):
+            self._client.upload(self._tree, batch)
+        number = self._client.keep_torn(self.attempt, [(c.path, c.entry) for c in changes])
+        messages = []
+        for path, seen in self._torn.items():
+            before = self._head[path]
+            age = (seen.mtime_ns - before.mtime_ns) / 1e9
+            messages.append(
+                f"{path!r}, or a file beside it, was being written when a rank was killed: "
+                f"{self._name} keeps the complete file before it ({size_text(before.size)}, "
+                f"written {age:.0f} s earlier); version {number} has the newer one "
+                f"({size_text(seen.size)})"
+            )
+        self._torn = {}
+        return messages
+
     # ------------------------------------------------------------ decisions
 
     def _work(self, scan: Scan, end: bool) -> Work:
@@ -188,10 +239,11 @@ class Sync:
         if end:
             return work._replace(send=order)
         hurry = self._waited >= _MAX_WAITS
-        open_ = {path for path in order if self._tree.is_open(path)}
+        open_ = self.writers.look(order, seen)
         work = work._replace(writing=self._is_writing(open_, seen))
         for number, path in enumerate(order):
-            if not self._is_complete(path, seen[path], path in open_, hurry):
+            unchanged = self._last_scan.get(path) == seen[path] or (hurry and path not in open_)
+            if not self.writers.is_complete(path, seen[path], unchanged):
                 ready, rest = order[:number], order[number:]
                 later = not open_.issuperset(rest)
                 # A file may have been deleted because of one that is not complete yet.
@@ -201,18 +253,8 @@ class Sync:
     def _is_writing(self, open_: Set[str], seen: Mapping[str, FileState]) -> bool:
         """Whether an open file is growing, such as part of a checkpoint. A file that grows for long
         is a log, and does not delay a version."""
-        now = time.monotonic()
-        self._open_since = {path: self._open_since.get(path, now) for path in open_}
         changed = (path for path in open_ if self._last_scan.get(path) != seen[path])
-        return any(now - self._open_since[path] < _REST_SECONDS for path in changed)
-
-    def _is_complete(self, path: str, seen: FileState, is_open: bool, hurry: bool) -> bool:
-        if seen.fingerprint is None:
-            return True
-        same = self._last_scan.get(path) == seen
-        if is_open:
-            return same and time.time() - seen.mtime_ns / 1e9 > _REST_SECONDS
-        return same or hurry
+        return any(self.writers.opened_lately(path) for path in changed)
 
     # ------------------------------------------------------------ up
 

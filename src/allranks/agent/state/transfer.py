@@ -64,6 +64,13 @@ class StateClient:
         answer = self._client.json("POST", f"{self._base}/contents/{sha256}/damaged")
         return int(answer["version"])
 
+    def keep_torn(self, attempt: int, files: Iterable[tuple[str, Entry]]) -> int:
+        """Save uploaded files that are not complete in a version of their own. Returns its
+        number."""
+        puts = [{"path": path, "base": 0, "entry": list(entry)} for path, entry in files]
+        request = {"attempt": attempt, "puts": puts}
+        return int(self._client.json("POST", f"{self._base}/torn", request)["version"])
+
     # ------------------------------------------------------------ up
 
     def hash(self, tree: Tree, path: str, seen: FileState, keep: bool) -> tuple[str, bytes | None]:

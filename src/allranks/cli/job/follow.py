@@ -161,8 +161,10 @@ def verdict(job: dict[str, Any], *, quiet: bool = False) -> int:
 
 
 def _notes(job: dict[str, Any]) -> list[str]:
-    """What was asked for and did not work: metrics without points, ranks that started cold."""
-    if not job["spec"].get("metrics") and not job["spec"].get("warm"):
+    """What was asked for and did not work: metrics without points, ranks that started cold; and
+    checkpoints that are not what they seem."""
+    may_resume = job["attempts"] > 1 or job["status"] != SUCCESS or job["spec"].get("state")
+    if not may_resume and not job["spec"].get("metrics") and not job["spec"].get("warm"):
         return []
     with find_server.connect() as client:
         events = client.json("GET", job_path(job["name"], "/events"))
@@ -170,7 +172,8 @@ def _notes(job: dict[str, Any]) -> list[str]:
             event["data"]
             for event in events
             if (event["data"].get("about"), event["attempt"]) == ("metrics", job["attempts"])
-            or event["data"].get("about") == "warm"  # an agent says it once for all attempts
+            # An agent says these once.
+            or event["data"].get("about") in ("warm", "checkpoint")
         ]
         found = _found(job, client) if any("missed" in each for each in told) else set()
     # Each node reports this separately; ignore it if the pattern matched on another node.
@@ -181,7 +184,7 @@ def _found(job: dict[str, Any], client: Client) -> set[str]:
     """The requested metrics that have points in the last attempt."""
     series = client.json("GET", job_path(job["name"], "/metrics/summary"))["series"]
     names = {each["name"] for each in series if each["attempt"] == job["attempts"]}
-    asked = set(job["spec"]["metrics"])
+    asked = set(job["spec"].get("metrics") or ())
     # Built-in metrics have points under other names.
     return names | (asked & KNOWN.keys() if names - asked else set())
 

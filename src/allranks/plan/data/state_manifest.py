@@ -6,7 +6,8 @@ and the server each have a copy of; what all agreed upon last is told from what 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Set
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple
 
@@ -131,6 +132,52 @@ def load(told: Mapping[str, Any]) -> dict[str, Entry]:
 
 def pack(entries: Entries) -> dict[str, list[Any]]:
     return {path: list(each) for path, each in entries.items()}
+
+
+# ---------------------------------------------------------------- sets
+
+_NUMBER = re.compile(r"\d+")
+# Seconds by which files that are written together may differ.
+_TOGETHER = 0.5
+
+
+class UnevenSet(NamedTuple):
+    """Files of one name but for a number, ``name`` with `*` for it; the numbers of those that are
+    ``older`` than the newest, and by how many ``seconds`` at most."""
+
+    name: str
+    files: int
+    older: tuple[int, ...]
+    seconds: float
+
+    def __str__(self) -> str:
+        numbers = ", ".join(str(each) for each in self.older[:8])
+        more = " …" if len(self.older) > 8 else ""
+        return (
+            f"of the {self.files} files {self.name}, number {numbers}{more} is up to "
+            f"{self.seconds:.1f} s older than the newest; if each rank writes one of them at each "
+            "step, those are of an earlier step"
+        )
+
+
+def uneven_sets(entries: Entries, sizes: Set[int]) -> list[UnevenSet]:
+    """The sets of files that were not written together: one for each of 0 … n - 1, where ``sizes``
+    has n, as the numbers of ranks and nodes."""
+    groups: dict[str, dict[int, int]] = {}
+    for path, entry in entries.items():
+        for match in _NUMBER.finditer(path) if entry.what == "file" else ():
+            name = f"{path[: match.start()]}*{path[match.end() :]}"
+            groups.setdefault(name, {})[int(match[0])] = entry.mtime_ns
+    uneven = []
+    for name, times in groups.items():
+        if len(times) < 2 or len(times) not in sizes or {*times} != {*range(len(times))}:
+            continue
+        newest = max(times.values())
+        behind = {each: (newest - times[each]) / 1e9 for each in sorted(times)}
+        older = tuple(each for each in behind if behind[each] > _TOGETHER)
+        if older:
+            uneven.append(UnevenSet(name, len(times), older, max(behind.values())))
+    return uneven
 
 
 # ---------------------------------------------------------------- versions

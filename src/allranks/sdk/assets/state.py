@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +14,8 @@ from allranks.sdk.transfer.download import download_state
 
 class StateVersion(NamedTuple):
     """A version of a state: the job and attempt that wrote it, and why it was kept. ``written_at``
-    is the time of its newest file, None without files."""
+    is the time of its newest file, None without files; ``torn`` names incomplete files, whose rank
+    was killed."""
 
     version: int
     made_at: str
@@ -23,6 +25,7 @@ class StateVersion(NamedTuple):
     why: str
     files: int
     size: int
+    torn: Sequence[str] = ()
 
 
 class StateFolder(NamedTuple):

@@ -37,6 +37,16 @@ async def sync(store: Store, request: Request) -> Response:
     return Response(json.dumps(answer), media_type="application/json")
 
 
+async def torn(store: Store, request: Request) -> Response:
+    """Save incomplete files of a node, beside the complete ones that stay current."""
+    folders, row, state, node = await _context(store, request)
+    changes = parse(await request.body(), names=True)
+    assert isinstance(folders, States)
+    with readable():
+        version = await run_in_threadpool(folders.keep_torn, row, state, node, changes)
+    return JSONResponse({"version": version.number})
+
+
 async def missing(store: Store, request: Request) -> Response:
     """Those of the contents that are missing here, with the bytes received so far."""
     _, _, state, _ = await _context(store, request)
@@ -97,8 +107,10 @@ async def damaged(store: Store, request: Request) -> Response:
 
 
 def routes() -> list[Route]:
+    states: Store = lambda services: services.states  # noqa: E731
     return [
-        *_routes("state", lambda services: services.states),
+        Route(PREFIX + "/{node:int}/state/torn", partial(torn, states), methods=["POST"]),
+        *_routes("state", states),
         *_routes("record", lambda services: services.node_files),
     ]
 

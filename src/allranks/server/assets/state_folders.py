@@ -17,7 +17,16 @@ from allranks.plan.data.state_manifest import Entries, Entry, Quiet
 from allranks.plan.plan import Task
 from allranks.settings import Home
 from allranks.statuses import TERMINAL, NodeState
-from allranks.store.files.state_folders import HEAD, NAMED, OF_JOBS, Put, State, matches, seed
+from allranks.store.files.state_folders import (
+    HEAD,
+    NAMED,
+    OF_JOBS,
+    Put,
+    State,
+    Version,
+    matches,
+    seed,
+)
 from allranks.store.jobs.job_rows import JobRow
 from allranks.store.jobs.records import Records
 
@@ -138,6 +147,13 @@ class States:
         if made.before != report["after"]:
             answer["entries"] = state_manifest.pack(made.entries)
         return answer
+
+    def keep_torn(self, row: JobRow, state: State, node: int, report: Mapping[str, Any]) -> Version:
+        """Save what a killed rank left in part as a version; the current files stay."""
+        if int(report["attempt"]) != row.record.attempt:
+            raise Conflict("another attempt uses the state", hint="leave")
+        puts = [put_of(each, node) for each in report["puts"]]
+        return state.keep_torn(row.name, row.record.attempt, puts)
 
     def _begin(self, row: JobRow, state: State, attempt: int) -> None:
         """At the first sync of an attempt, save what the previous attempt left as a version."""

@@ -33,7 +33,8 @@ HEAD, CONTENT, INCOMING, VERSIONS = "head", "content", "coming", "versions"
 
 class Version(NamedTuple):
     """A stored manifest: of which job's attempt, and ``why``; ``at`` in Unix seconds; ``revision``
-    of the state at that time."""
+    of the state at that time. ``torn``: files of it that are not complete, because their writer
+    was killed."""
 
     number: int
     at: float
@@ -42,6 +43,7 @@ class Version(NamedTuple):
     why: str
     revision: int
     entries: dict[str, Entry]
+    torn: Sequence[str] = ()
 
     @property
     def size(self) -> int:
@@ -199,7 +201,7 @@ class State:
         """Whether the current files differ from the newest version."""
         with self._lock:
             entries, newest = self._read(), self.newest()
-            if newest is None or newest.revision == self._revision:
+            if newest is None or (newest.revision == self._revision and not newest.torn):
                 return newest is None and bool(entries)
             return not _equal(newest.entries, entries)
 
@@ -211,12 +213,36 @@ class State:
             entries, newest = self._read(), self.newest()
             number = newest.number + 1 if newest is not None else 1
             version = Version(number, time.time(), job, attempt, why, self._revision, entries)
-            path = self.folder / VERSIONS / str(number)
-            path.parent.mkdir(exist_ok=True)
-            _write_manifest(path, {**version._asdict(), "entries": manifests.pack(entries)})
-            self._versions = [*self.versions(), version]
-            self._delete_versions(manifests.spare(each.number for each in self._versions))
+            self._add_version(version)
         return version
+
+    def keep_torn(self, job: str, attempt: int, puts: Sequence[Put]) -> Version:
+        """Make a version of the current files with incomplete ones in their places; one for all
+        nodes of an attempt. Raises MissingCode if a content is missing."""
+        with self._lock:
+            entries, newest = dict(self._read()), self.newest()
+            number = newest.number + 1 if newest is not None else 1
+            torn = {path: entry for path, _, entry in puts if entry is not None}
+            if newest is not None and newest.torn and newest[2:4] == (job, attempt):
+                number = newest.number
+                torn = {path: newest.entries[path] for path in newest.torn} | torn
+            for path, entry in torn.items():
+                if not self.content(entry.sha256).exists():
+                    raise MissingCode(f"the content of {path!r} is missing", hint="upload it first")
+            names = ", ".join(path.partition("/")[2] for path in sorted(torn))
+            why = f"a rank was killed while it wrote {names}"
+            facts = number, time.time(), job, attempt, why, self._revision
+            version = Version(*facts, entries | torn, sorted(torn))
+            self._add_version(version)
+        return version
+
+    def _add_version(self, version: Version) -> None:
+        path = self.folder / VERSIONS / str(version.number)
+        path.parent.mkdir(exist_ok=True)
+        _write_manifest(path, {**version._asdict(), "entries": manifests.pack(version.entries)})
+        others = [each for each in self.versions() if each.number != version.number]
+        self._versions = [*others, version]
+        self._delete_versions(manifests.spare(each.number for each in self._versions))
 
     def version(self, number: int) -> Version:
         """The version of that number. Raises NotFound, also if its manifest is damaged."""
@@ -279,7 +305,7 @@ class State:
             path.unlink(missing_ok=True)
             for version in reversed(self.versions()):
                 shas = _contents(version.entries)
-                if all(self.content(each).exists() for each in shas):
+                if not version.torn and all(self.content(each).exists() for each in shas):
                     self.restore(version.number)
                     return version
         return None
@@ -295,7 +321,8 @@ class State:
         if self._entries is None:
             head = _read_manifest(self.folder / HEAD)
             if head is None and (self.folder / HEAD).exists():
-                newest = self.newest()  # the manifest is damaged: use the newest intact version
+                # The manifest is damaged: use the newest intact version.
+                newest = next((each for each in reversed(self.versions()) if not each.torn), None)
                 head = newest and {**newest._asdict(), "entries": manifests.pack(newest.entries)}
             self._revision = int(head["revision"]) if head else 0
             self._entries = manifests.load(head["entries"]) if head else {}

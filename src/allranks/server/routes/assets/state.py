@@ -95,6 +95,7 @@ def _version(version: Version) -> dict[str, Any]:
         "job": version.job or None,
         "attempt": version.attempt or None,
         "why": version.why,
+        "torn": list(version.torn),
         "files": version.files,
         "size": version.size,
     }
