@@ -6,8 +6,10 @@ other. Times are in seconds; each can be set with ``ALLRANKS_<NAME>``, which tes
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -140,6 +142,11 @@ class Home(NamedTuple):
         return self.root / ".restoring"
 
     @property
+    def backups(self) -> Path:
+        """Where the last backups of this home were written, the newest last."""
+        return self.root / "backups.json"
+
+    @property
     def lock(self) -> Path:
         return self.root / "server.lock"
 
@@ -213,6 +220,34 @@ def database(home: Home, environ: Mapping[str, str] = os.environ) -> Path | str:
 def has_record(home: Home) -> bool:
     """Whether the home has a database."""
     return home.database.exists() or home.database_url.exists()
+
+
+def restore_hint(home: Home) -> str:
+    """The command that restores the newest backup of this home that is still there."""
+    newest = next(filter(os.path.isfile, reversed(written_backups(home))), None)
+    if newest is not None:
+        return f"restore the newest backup: allranks server restore {shlex.quote(newest)} --force"
+    return "restore a backup: allranks server restore FILE --force"
+
+
+def written_backups(home: Home) -> list[str]:
+    """The files to which this home was backed up, the newest last."""
+    try:
+        return [str(each) for each in json.loads(home.backups.read_text())]
+    except (OSError, ValueError, TypeError):
+        return []
+
+
+def require_no_jobs(home: Home) -> None:
+    """Raise ServerError if the home, which has no record, has the files of jobs: a new record would
+    give their folders to new jobs."""
+    jobs = [each for each in os.listdir(home.jobs) if each[0] != "."] if home.jobs.is_dir() else []
+    if jobs:
+        raise ServerError(
+            f"the database is empty, but {home.jobs} has files of jobs, such as {min(jobs)}",
+            where=str(home.database),
+            hint=f"{restore_hint(home)}; or move that folder away, to start with an empty record",
+        )
 
 
 def keep_database(home: Home) -> Path | str:

@@ -70,6 +70,10 @@ def serve(home: Home, port: int | None = None, ready_fd: int | None = None) -> N
 
             held = database.lock_database(where)
         _serve(home, port, ready_fd, held)
+    except Exception as error:
+        if explained := _explained(error, home):
+            raise explained from error
+        raise
     finally:  # released before an error is reported: the caller may start another server at once
         if held is not None:
             held.release()
@@ -92,11 +96,29 @@ def _serve(home: Home, port: int | None, ready_fd: int | None, held: ServerLock 
     from allranks.server.http.agents_listener import config  # lazy: imports uvicorn
     from allranks.server.http.sleeping_server import SleepingServer  # lazy: imports uvicorn
 
-    server = SleepingServer(config(create_app(home, settings.clocks(), url), lifespan=True))
+    failures: list[Exception] = []
+    app = create_app(home, settings.clocks(), url, failed=failures.append)
+    server = SleepingServer(config(app, lifespan=True))
+    server.ready = lambda: _report(ready_fd, {"url": url})
     if held is not None:
         held.keep(lost=lambda: setattr(server, "should_exit", True))
-    _report(ready_fd, {"url": url})
-    server.run(sockets=[listening])
+    try:
+        server.run(sockets=[listening])
+    except SystemExit:  # uvicorn's, if the lifespan could not start
+        if failures:
+            raise failures[0] from None
+        raise
+
+
+def _explained(error: Exception, home: Home) -> AllranksError | None:
+    """An error of the database in words; None for others."""
+    from sqlalchemy.exc import DBAPIError  # lazy: loaded already when it occurs
+
+    if not isinstance(error, DBAPIError | sqlite3.Error):
+        return None
+    from allranks.store.database import database_error  # lazy: as above
+
+    return database_error(error, settings.database(home))
 
 
 def _lock(home: Home) -> int:

@@ -53,7 +53,7 @@ from allranks.settings import Clocks, Home
 from allranks.settings import database as database_of
 from allranks.store.assets import Assets
 from allranks.store.computes import Computes
-from allranks.store.database import open_database
+from allranks.store.database import check_small, open_database
 from allranks.store.files.blobs import Blobs
 from allranks.store.files.contents import Contents
 from allranks.store.files.trees import Trees
@@ -84,9 +84,10 @@ def create_app(
     clocks: Clocks,
     url: str,
     kinds: Mapping[str, Kind] = KINDS,
+    failed: Callable[[Exception], None] = lambda _: None,
 ) -> App:
     """The server's ASGI application, with people's routes, the agents' routes and MLflow. Its
-    lifespan runs the loops and listeners."""
+    lifespan runs the loops and listeners; ``failed`` gets the error if they cannot start."""
     more = (state_routes, start_routes, input_routes)
     for_agents = routes.create_app([route for each in more for route in each.routes()])
     services = _services(home, clocks, url, kinds, for_agents)
@@ -94,8 +95,7 @@ def create_app(
     parents, schedules = Parents(services), ScheduleLoop(services)
     page = UiProxy(home, url, services.host_names)
 
-    @contextlib.asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+    async def start() -> list[asyncio.Task[None]]:
         listener = services.agents_listener
         services.wakeups.attach(asyncio.get_running_loop())
         addresses = _addresses(services)
@@ -115,6 +115,15 @@ def create_app(
         if services.tracking is not None:
             services.tracking.mirror.start()
         asyncio.get_running_loop().call_later(_STARTED, _spare_collector)
+        return tasks
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        try:
+            tasks = await start()
+        except Exception as error:
+            failed(error)
+            raise
         yield
         for task in tasks:
             task.cancel()
@@ -157,6 +166,7 @@ def _services(
     home: Home, clocks: Clocks, url: str, kinds: Mapping[str, Kind], for_agents: App
 ) -> Services:
     database = open_database(database_of(home))
+    check_small(database)
     settings, points = Settings(database), Points(database)
     records, computes = Records(database), Computes(database)
     assets, data = Assets(database, KIND), Assets(database, datastores.KIND)

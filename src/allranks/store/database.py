@@ -33,6 +33,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.compiler import SQLCompiler
 
+from allranks import settings
 from allranks.errors import ServerError
 from allranks.store import postgres
 from allranks.store.tables import metadata, versions
@@ -40,16 +41,21 @@ from allranks.store.tables import metadata, versions
 # The newest migration. A new database is created from the tables below and stamped with it, because
 # importing Alembic is slow; a test checks that both ways give the same schema.
 HEAD = "0013"
+# Pages that take some hundredths of a second to check.
+_SMALL = 4096
+# What SQLite says of a damaged file.
+_DAMAGE = ("malformed", "not a database", "no such table")
 
 
 def open_database(where: Path | str) -> Engine:
     """Open the database in a file or at a URL, creating or upgrading it if necessary.
 
-    Raises ServerError if it cannot be opened, is damaged, or belongs to a newer allranks.
+    Raises ServerError if it cannot be opened, is damaged, belongs to a newer allranks, or is empty
+    while jobs are beside it.
     """
     engine = postgres.connect(where) if isinstance(where, str) else _sqlite(where)
     try:
-        _upgrade(engine)
+        _upgrade(engine, where)
     except (DBAPIError, sqlite3.Error) as error:
         engine.dispose()
         raise database_error(error, where) from error
@@ -133,11 +139,12 @@ def database_error(error: Exception, where: Path | str) -> ServerError:
         shown = postgres.shown(where)
         return ServerError(f"the database cannot be used: {message}", where=shown, hint=hint)
     message = str(getattr(error, "orig", None) or error)
+    if any(each in message for each in _DAMAGE):
+        hint = settings.restore_hint(settings.Home(where.parent))
+        return ServerError(f"the database is damaged: {message}", where=str(where), hint=hint)
     hint = "check the file's permissions, and whether another program has locked it"
     if "full" in message:
         hint = "free space on that disk, then try again; agents keep their events until then"
-    elif "malformed" in message or "not a database" in message:
-        hint = "restore a backup: allranks server restore FILE --force"
     return ServerError(f"the database cannot be used: {message}", where=str(where), hint=hint)
 
 
@@ -173,10 +180,24 @@ class _Turns:
             self._lock.release()
 
 
-def _upgrade(engine: Engine) -> None:
+def check_small(engine: Engine) -> None:
+    """Raise an error of the driver, or ServerError, if a SQLite file is damaged that is so small
+    that this takes no time. In larger ones, damage shows once it is read."""
+    if engine.dialect.name == "sqlite":
+        with engine.execution_options(read_only=True).connect() as connection:
+            pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+            if pages <= _SMALL:
+                found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
+                if found != "ok":
+                    raise sqlite3.DatabaseError(f"malformed: {found}")
+
+
+def _upgrade(engine: Engine, where: Path | str) -> None:
     with engine.execution_options(read_only=True).connect() as connection:
         version = _version(connection)
     if version is None:
+        if isinstance(where, Path):
+            settings.require_no_jobs(settings.Home(where.parent))
         with engine.begin() as connection:
             version = _version(connection)  # another process may have created it meanwhile
             if version is None:

@@ -38,10 +38,13 @@ def take(where: Path | str, goal: Path) -> None:
             _copy_rows(open_database(where).execution_options(read_only=True), open_database(goal))
         except DBAPIError as error:
             raise database_error(error, where) from error
-    with contextlib.closing(sqlite3.connect(goal)) as connection:
-        connection.execute("UPDATE jobs SET lease_owner = NULL, lease_until = NULL")
-        connection.commit()
-        connection.execute("PRAGMA journal_mode=DELETE")
+    try:
+        with contextlib.closing(sqlite3.connect(goal)) as connection:
+            connection.execute("UPDATE jobs SET lease_owner = NULL, lease_until = NULL")
+            connection.commit()
+            connection.execute("PRAGMA journal_mode=DELETE")
+    except sqlite3.Error as error:
+        raise database_error(error, where) from error
     check(goal)
 
 

@@ -84,7 +84,8 @@ def tree(root: Path) -> dict[str, bytes | str]:
     return {
         str(path.relative_to(root)): path.read_bytes()
         for path in sorted(root.rglob("*"))
-        if path.is_file() and "allranks.db" not in path.name and path.name != "server.lock"
+        if path.is_file() and "allranks.db" not in path.name
+        if path.name not in ("server.lock", "backups.json")
         if not path.relative_to(root).parts[0].startswith("before-restore")
     }
 

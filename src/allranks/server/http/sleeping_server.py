@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
+from collections.abc import Callable
 
 import uvicorn
 
@@ -18,6 +20,8 @@ class SleepingServer(uvicorn.Server):
     _loop: asyncio.AbstractEventLoop | None = None
     _leave: asyncio.Event | None = None
     _should_exit = False
+    # Called once the server answers.
+    ready: Callable[[], None] = staticmethod(lambda: None)
 
     @property
     def should_exit(self) -> bool:
@@ -30,6 +34,10 @@ class SleepingServer(uvicorn.Server):
         if value and self._loop is not None and self._leave is not None:
             with contextlib.suppress(RuntimeError):  # the loop is closed: it has ended
                 self._loop.call_soon_threadsafe(self._leave.set)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.ready()
 
     async def main_loop(self) -> None:
         self._loop, self._leave = asyncio.get_running_loop(), asyncio.Event()

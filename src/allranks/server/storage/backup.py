@@ -7,6 +7,7 @@ to exist. The backup holds the home's token and keys, so only its owner can read
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import tempfile
@@ -15,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from allranks import settings
 from allranks.errors import Conflict, NotFound, UsageError
 from allranks.plan.progress import OnProgress, Progress
 from allranks.server.storage import backup_archive
@@ -26,6 +28,8 @@ from allranks.version import __version__
 
 # MLflow's database, in its folder.
 _MLFLOW = "mlflow.db"
+# The most backups whose places a home remembers.
+_REMEMBERED = 20
 
 
 class Report(NamedTuple):
@@ -66,9 +70,19 @@ def write(home: Home, goal: Path, with_files: bool, report: OnProgress) -> Repor
         backup_archive.unpack(beside, None, report)
         jobs = len(database_copy.contents(Path(folder, home.database.name)).jobs)
         beside.rename(goal)
+    _remember(home, goal)
     torn = list(manifest["torn"])
     size = goal.stat().st_size
     return Report(str(goal), size, len(manifest["files"]), jobs, with_files, torn)
+
+
+def _remember(home: Home, goal: Path) -> None:
+    """Store where the backup is: the error for a damaged database names the newest."""
+    backups = [*settings.written_backups(home), str(goal)][-_REMEMBERED:]
+    with contextlib.suppress(OSError):
+        beside = home.backups.with_suffix(".new")
+        beside.write_text(json.dumps(backups))
+        beside.replace(home.backups)
 
 
 def _beside(parent: Path) -> tempfile.TemporaryDirectory[str]:

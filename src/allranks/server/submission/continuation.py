@@ -9,7 +9,6 @@ the server is killed, no job has partial copies; `gc` removes them.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import secrets
@@ -27,7 +26,7 @@ from allranks.plan.plan import Task
 from allranks.server.assets.node_files import files_in
 from allranks.server.dependencies import Services
 from allranks.statuses import TERMINAL
-from allranks.store.files.trees import GOING, TEMPORARY_PREFIX, copy_contents
+from allranks.store.files.trees import TEMPORARY_PREFIX, copy_contents
 from allranks.store.jobs.job_rows import JobRow
 
 
@@ -87,10 +86,8 @@ class Continuation:
         old, services = self._old, self._services
         if old is not None and self.carried is not None:
             services.records.get(old.name)  # `gc --jobs` may have removed it meanwhile
-            with contextlib.suppress(
-                FileNotFoundError
-            ):  # a folder of a job that was never recorded
-                self._goal.rename(self._goal.with_name(f"{GOING}{secrets.token_hex(8)}"))
+        set_aside(services, self._task)
+        if old is not None and self.carried is not None:
             self._beside.rename(self._goal)
             self._placed = True
             if self._entries:
@@ -114,6 +111,15 @@ class Continuation:
         folders = (each for each in wanted.folders if (source / each).is_dir())
         files = [file for each in folders for file in copy.folder(each)]
         return Carried(old.name, notes=wanted.notes).add(files)
+
+
+def set_aside(services: Services, task: Task) -> None:
+    """Rename the folder of a new job if it exists although no such job was ever recorded: what an
+    earlier job left there is not the new one's. Needs the admission lock."""
+    folder = Path(task.record)
+    if os.path.lexists(folder) and not services.records.ever_existed(task.job):
+        aside = f".unrecorded-{secrets.token_hex(4)}-{folder.name}"
+        folder.rename(folder.with_name(aside[:255]))
 
 
 class _Copy:

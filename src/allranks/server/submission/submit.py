@@ -23,7 +23,7 @@ from allranks.server.clusters.default_gpus import choice
 from allranks.server.dependencies import Services
 from allranks.server.jobs.output_assets import refuse_taken
 from allranks.server.jobs.view import signed
-from allranks.server.submission.continuation import Continuation
+from allranks.server.submission.continuation import Continuation, set_aside
 from allranks.settings import Home
 from allranks.spec.compute import Compute
 from allranks.spec.job import CommandJob, parse
@@ -200,6 +200,7 @@ def submit_all(submissions: Sequence[Submission], services: Services, by: str) -
     with services.admission_lock:
         for submission, (spec, made) in zip(submissions, planned, strict=True):
             _require_what_it_needs(submission, made, spec, services)
+            set_aside(services, made.task)
         rows = services.records.create_all([NewJob(spec, made) for spec, made in planned])
         for submission, (_, made) in zip(submissions, planned, strict=True):
             _write_diff(submission, made)

@@ -15,6 +15,7 @@ from allranks.server.clusters.clusters import Clusters
 from allranks.server.dependencies import Services
 from allranks.server.jobs.view import signed
 from allranks.server.parents.sweep.create import trial_plan
+from allranks.server.submission.continuation import set_aside
 from allranks.server.submission.submit import Submission, plan, require_code
 from allranks.settings import Home
 from allranks.spec.pipeline.component import with_components
@@ -122,6 +123,7 @@ def create_pipeline(
     with services.admission_lock:
         for digest in {*snapshots(spec)}:
             require_code(submission._replace(code=digest), services)
+        set_aside(services, made.task)
         row = services.records.create(spec, made, type="pipeline", child=child)
     services.loops.wake(row.name)
     return row

@@ -12,6 +12,7 @@ from allranks.server.clusters.clusters import Clusters
 from allranks.server.dependencies import Services
 from allranks.server.jobs.view import signed
 from allranks.server.parents.sweep.sampler import draw, grid_size
+from allranks.server.submission.continuation import set_aside
 from allranks.server.submission.submit import Submission, plan, require_code
 from allranks.settings import Home
 from allranks.spec.shell.expressions import references
@@ -90,6 +91,7 @@ def create_sweep(
     )
     with services.admission_lock:
         require_code(submission, services)
+        set_aside(services, task)
         row = services.records.create(spec, made, type="sweep", child=child)
     services.loops.wake(row.name)
     return row
