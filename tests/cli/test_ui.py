@@ -1,10 +1,12 @@
 """`allranks ui`, with and without what it needs."""
 
+import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 
 from allranks.cli.commands import COMMANDS
@@ -39,6 +41,43 @@ def test_an_address_of_a_job(shared: Allranks) -> None:
     missing = shared("ui", "nosuch")
     assert missing.returncode == 2
     assert "job 'nosuch' not found" in missing.stderr
+
+
+ACROSS = {
+    "sec-fetch-site": "cross-site",
+    "sec-fetch-mode": "navigate",
+    "sec-fetch-dest": "document",
+}
+
+
+def test_a_link_of_another_site_asks_before_it_replaces_who_is_signed_in(shared: Allranks) -> None:
+    def link(token: str = "") -> str:
+        env = {"ALLRANKS_TOKEN": token, "ALLRANKS_SERVER": url} if token else {}
+        return shared("ui", "--print-url", env=env).stdout.strip()
+
+    eve = answer(shared, "server", "token", "create", "eve", "--role", "reader")["token"]
+    url = answer(shared, "server", "status")["url"]
+    with httpx.Client() as nobody:
+        assert "set-cookie" in nobody.get(link(eve), headers=ACROSS).headers
+    with httpx.Client() as client:
+        assert client.get(link()).status_code == 303
+        for headers in (ACROSS, {**ACROSS, "sec-fetch-site": "same-site"}, {}):
+            asked = client.get(address := link(eve), headers=headers)
+            assert asked.status_code == 200
+            assert "set-cookie" not in asked.headers
+            assert "Sign in as eve?" in asked.text
+            assert "(admin)" in client.get(f"{url}/ui/", headers={"accept": "text/html"}).text
+        code = httpx.URL(address).params["code"]
+        refused = client.post(f"{url}/ui/sign-in", data={"code": code})
+        assert refused.status_code == 403
+        forms = re.findall(r'name="forms" value="(\w+)"', asked.text)[0]
+        agreed = client.post(f"{url}/ui/sign-in", data={"code": code, "forms": forms})
+        assert agreed.status_code == 303
+        assert "(reader)" in client.get(f"{url}/ui/", headers={"accept": "text/html"}).text
+        # Typed or opened by `allranks ui`.
+        assert client.get(link(), headers={"sec-fetch-site": "none"}).status_code == 303
+        assert client.get(link()).status_code == 303
+        assert "(admin)" in client.get(f"{url}/ui/", headers={"accept": "text/html"}).text
 
 
 def test_a_server_without_the_extra(allranks: Allranks, home: Path) -> None:

@@ -21,6 +21,8 @@ def keeper() -> Doorkeeper:
 def test_a_link_is_valid_once(keeper: Doorkeeper) -> None:
     code = keeper.link("secret")
     assert keeper.redeem("other") is None
+    assert keeper.token_of("other") is None
+    assert keeper.token_of(code) == "secret"
     assert keeper.redeem(code) == "secret"
     assert keeper.redeem(code) is None
 

@@ -34,6 +34,12 @@ HEADERS = {
 }
 
 
+def is_own_step(headers: Headers) -> bool:
+    """Whether the browser says that its user typed or opened the address, or comes from this page.
+    Browsers say nothing to an `http` address of another machine."""
+    return headers.get("sec-fetch-site") in ("same-origin", "none")
+
+
 def check_origin(method: str, headers: Headers) -> None:
     """Raise Forbidden for requests from other sites, except for following a link.
 

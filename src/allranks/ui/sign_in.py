@@ -59,7 +59,13 @@ class Doorkeeper:
 
     def redeem(self, code: str) -> str | None:
         """The token of a code, which is used up; None if it is not valid."""
-        until, token = self._links.pop(code, (0.0, ""))
+        token = self.token_of(code)
+        self._links.pop(code, None)
+        return token
+
+    def token_of(self, code: str) -> str | None:
+        """The token of a code, which stays valid."""
+        until, token = self._links.get(code, (0.0, ""))
         return token if until > time.monotonic() else None
 
     def cookie(self, token: str) -> str:

@@ -21,9 +21,15 @@ class ChildrenViewer(ABC):
     output of all children behind their names."""
 
     def __init__(
-        self, name: str, *, quiet: bool = False, json: bool = False, logs: bool = False
+        self,
+        name: str,
+        *,
+        quiet: bool = False,
+        json: bool = False,
+        logs: bool = False,
+        raw: bool = False,
     ) -> None:
-        self._quiet, self._logs = quiet, logs
+        self._quiet, self._logs, self._raw = quiet, logs, raw
         self._to = sys.stderr if json else sys.stdout
         self._line = show.StatusLine(quiet)
         self._printers: dict[str, Printer] = {}
@@ -61,7 +67,7 @@ class ChildrenViewer(ABC):
 
     def _printer(self, child: str) -> Printer:
         if child not in self._printers:
-            self._printers[child] = Printer(1, self._to, True, label=child)
+            self._printers[child] = Printer(1, self._to, True, self._raw, label=child)
         return self._printers[child]
 
     def _changed(self, job: dict[str, Any]) -> None:

@@ -37,10 +37,11 @@ class Viewer:
         quiet: bool = False,
         json: bool = False,
         prefixed: bool | None = None,
+        raw: bool = False,
     ) -> None:
         self._name, self._quiet = name, quiet
         self._line = show.StatusLine(quiet)
-        self._printer = Printer(nodes, sys.stderr if json else sys.stdout, prefixed)
+        self._printer = Printer(nodes, sys.stderr if json else sys.stdout, prefixed, raw)
         wanted = {"ranks": ranks}
         self._following = Following(find_server.connect, name, wanted=wanted, changed=self._changed)
         self._attempt, self._reason = 1, ""

@@ -17,6 +17,7 @@ from allranks.sdk.connection.urls import job_path
 from allranks.sdk.jobs.follow import Following
 
 NEWEST = -1
+_RAW = "print output as the ranks wrote it: redrawn lines, and what a terminal obeys"
 
 Piece = dict[str, Any]
 
@@ -27,6 +28,7 @@ def stream_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--prefix", action=argparse.BooleanOptionalAction, help="prefix lines with the rank"
     )
+    parser.add_argument("--raw", action="store_true", help=_RAW)
 
 
 def stream(options: argparse.Namespace) -> int:
@@ -43,6 +45,7 @@ def stream(options: argparse.Namespace) -> int:
             quiet=options.quiet,
             json=options.json,
             prefixed=options.prefix,
+            raw=options.raw,
         ).follow()
     except KeyboardInterrupt:
         show.talk(f"\nDetached; {job['name']} is still running")
@@ -55,7 +58,7 @@ def stream(options: argparse.Namespace) -> int:
 def _stream_parent(options: argparse.Namespace, job: dict[str, Any]) -> int:
     from allranks.cli.job import parents  # lazy: few jobs have children
 
-    viewer = parents.viewer(job, quiet=options.quiet, json=options.json, logs=True)
+    viewer = parents.viewer(job, quiet=options.quiet, json=options.json, logs=True, raw=options.raw)
     try:
         ended = viewer.follow()
     except KeyboardInterrupt:
@@ -81,8 +84,7 @@ def logs_options(parser: argparse.ArgumentParser) -> None:
     add("--follow", action="store_true", help="keep printing until the job ends")
     add("--tail", type=_count, metavar="K", help="only the last K lines of each rank")
     add("--prefix", action=argparse.BooleanOptionalAction, help="prefix lines with the rank")
-    raw = "print redrawn lines, such as progress bars, as the ranks wrote them"
-    add("--raw", action="store_true", help=raw)
+    add("--raw", action="store_true", help=_RAW)
 
 
 def logs(options: argparse.Namespace) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 
 from allranks.cli.output import show
 from allranks.cli.output.colours import coloured
+from allranks.cli.output.harmless_text import harmless
 from allranks.cli.output.live_lines import LiveLines, can_redraw
 
 # Moves the cursor or erases; colours are kept.
@@ -22,8 +23,9 @@ class Printer:
     """Writes the output of ranks to stdout line by line, so lines are never mixed.
 
     A line redrawn with carriage returns, such as a progress bar, is written once in its last state.
-    On a terminal, unfinished lines are shown live below the others. With ``raw``, lines are written
-    as the rank wrote them. ``label`` is the prefix instead of rank and node.
+    On a terminal, unfinished lines are shown live below the others, and what would steer it is
+    shown as text. With ``raw``, lines are written as the rank wrote them. ``label`` is the prefix
+    instead of rank and node.
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class Printer:
         self._prefixed = goal.isatty() if prefixed is None else prefixed
         self._colours = coloured(goal)
         self._nodes, self._raw, self._label = nodes, raw, label
+        self._harmless = goal.isatty() and not raw
         self._live = LiveLines(goal.fileno()) if not raw and can_redraw(goal) else None
         # The unfinished line of each attempt and rank, and its prefix.
         self._rests: dict[tuple[int, int], tuple[str, bytearray]] = {}
@@ -93,11 +96,13 @@ class Printer:
     def _lines(self, before: str, lines: bytes) -> bytes:
         """Finished lines as they are written."""
         collapse = b"\r" in lines and not self._raw
-        if not before and not collapse:
+        if collapse:
+            lines = b"".join(last_state(line + b"\n") for line in lines.split(b"\n")[:-1])
+        if self._harmless:
+            lines = harmless(lines)
+        if not before:
             return lines
-        each = lines.split(b"\n")[:-1]
-        states = (last_state(line + b"\n") if collapse else line + b"\n" for line in each)
-        return b"".join(before.encode() + state for state in states)
+        return b"".join(before.encode() + line + b"\n" for line in lines.split(b"\n")[:-1])
 
     def _write(self, lines: bytes) -> None:
         if self._live is not None:

@@ -94,6 +94,7 @@ def _follow_options(add: Callable[..., Any]) -> None:
     add("--cancel-on-interrupt", action="store_true", help=interrupt)
     prefix = "print the rank before each line (on a terminal)"
     add("--prefix", action=argparse.BooleanOptionalAction, help=prefix)
+    add("--raw", action="store_true", help="print output as the ranks wrote it")
     rehearsal_options(add)
 
 
@@ -131,6 +132,7 @@ def run(options: argparse.Namespace) -> int:
         ranks=options.rank,
         cancel=options.cancel_on_interrupt,
         prefixed=options.prefix,
+        raw=options.raw,
     )
 
 

@@ -150,6 +150,7 @@ def after_submit(
     detach: bool,
     ranks: list[int] | None = None,
     prefixed: bool | None = None,
+    raw: bool = False,
     cancel: bool = False,
     own_code: bool = True,
 ) -> int:
@@ -178,7 +179,13 @@ def after_submit(
     if not quiet:
         show.talk(f"{name}: {show.size(job)}{_page(job)}")
     viewer = Viewer(
-        name, nodes=job["nodes"], ranks=ranks, quiet=quiet, json=options.json, prefixed=prefixed
+        name,
+        nodes=job["nodes"],
+        ranks=ranks,
+        quiet=quiet,
+        json=options.json,
+        prefixed=prefixed,
+        raw=raw,
     )
     if cancel:
         signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -12,6 +12,7 @@ from allranks.errors import AllranksError, Forbidden, Unauthorized
 from allranks.ui import render
 from allranks.ui import sign_in as doors
 from allranks.ui.api import Session
+from allranks.ui.security import is_own_step
 
 _HOME = "/ui/"
 
@@ -35,19 +36,30 @@ async def link(request: Request) -> Response:
 
 
 async def sign_in(request: Request) -> Response:
-    """Sign in by a one-time code, or by the form with a token."""
+    """Sign in by a one-time code, or by the form with a token.
+
+    A link on another site's page does not replace who is signed in: the page asks first. Else that
+    site could make people work as somebody else.
+    """
+    doorkeeper = request.app.state.doorkeeper
     code = request.query_params.get("code")
     if request.method == "GET" and code is None:
         return render.page(request, "sign_in.html", message="", back=_back(request))
     if request.method == "GET":
-        token = request.app.state.doorkeeper.redeem(str(code))
-        said = "This link was used already, or is too old. Get a new one: allranks ui"
+        if (other := await _replaced(request, str(code))) is not None:
+            return other
+        token = doorkeeper.redeem(str(code))
     else:
         form = await request.form()
-        token, said = str(form.get("token", "")).strip(), ""
+        code = form.get("code")
+        signed = doorkeeper.open(request.cookies.get(cookie_name(request), ""))
+        if code is not None and signed is not None:
+            await check_form(request, signed.forms)
+        token = str(form.get("token", "")).strip() if code is None else doorkeeper.redeem(str(code))
     try:
         if not token:
-            raise Unauthorized(said or "enter a token")
+            used = "This link was used already, or is too old. Get a new one: allranks ui"
+            raise Unauthorized("enter a token" if code is None else used)
         await Session(request.app.state.api, token).person()
     except AllranksError as error:
         message = str(error)
@@ -65,6 +77,26 @@ async def sign_in(request: Request) -> Response:
         secure=request.headers.get("x-forwarded-proto") == "https",
     )
     return answer
+
+
+async def _replaced(request: Request, code: str) -> Response | None:
+    """The page that asks whether to replace who is signed in; None if there is nothing to ask."""
+    state = request.app.state
+    signed = state.doorkeeper.open(request.cookies.get(cookie_name(request), ""))
+    token = state.doorkeeper.token_of(code)
+    if signed is None or token is None or is_own_step(request.headers):
+        return None
+    if token == signed.token and "sec-fetch-site" not in request.headers:
+        return None
+    try:
+        now = await Session(state.api, signed.token).person()
+        then = await Session(state.api, token).person()
+    except Unauthorized:
+        return None
+    request.state.forms = signed.forms
+    return render.page(
+        request, "replace_sign_in.html", now=now, then=then, code=code, back=_back(request)
+    )
 
 
 async def sign_out(request: Request) -> Response:
