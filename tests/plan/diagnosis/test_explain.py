@@ -254,6 +254,46 @@ def test_a_script_of_the_shell_tells_its_name():
         assert cause(f"{shell} ./foo: Permission denied", code=126) is Cause.NOT_EXECUTABLE
 
 
+def test_a_shell_that_reads_a_script_with_windows_lines():
+    blank = "run.sh: line 4: $'\\r': command not found\n"
+    for line, code in (
+        ("run.sh: line 10: syntax error: unexpected end of file\n", 2),
+        ("run.sh: line 9: $'--name x\\r': command not found\n", 127),
+    ):
+        assert "sed -i 's/\\r$//' run.sh" in fix(f"start 1\n{blank}{line}", code=code)
+    token = "run.sh: line 1: syntax error near unexpected token `$'do\\r''\n"
+    assert "Windows" in fix(token + "run.sh: line 1: `for i in 1; do\n", code=2)
+    # It was read to its end, and something else failed.
+    head = 'Traceback (most recent call last):\n  File "t.py", line 1, in <module>\n    x()\n'
+    assert cause(f"{blank}{head}ValueError: x\n") is Cause.SCRIPT_EXCEPTION
+    assert "Windows" not in fix("run.sh: line 10: syntax error: unexpected end of file\n", code=2)
+
+
+def test_an_option_on_a_line_of_its_own_is_no_program_to_install():
+    told = fix("/bin/bash: line 2: --lr: command not found\n", code=127)
+    assert "end the line before it with `\\`" in told
+    assert "command: >" in told
+
+
+def test_a_traceback_of_ipython_names_its_exception():
+    """Notebooks run as scripts, `ultratb`, papermill: colours are taken off before."""
+    text = (
+        "----------------\nmy.BadLabel                  Traceback (most recent call last)\n"
+        "File ~/w/train.py:12, in main(a, b)\n     10 x\n---> 12 load(d)\n     13 \n\n"
+        "File ~/w/data.py:4, in load(d)\n----> 4 raise BadLabel(d)\n\nBadLabel: bad label 17\n"
+    )
+    explained = explain(known(rank(0, text)))
+    assert explained.cause is Cause.SCRIPT_EXCEPTION
+    assert (explained.exception, explained.evidence.where) == ("BadLabel", "~/w/data.py:4")
+    old = (
+        "ValueError     Traceback (most recent call last)\ntrain.py in <module>\nValueError: bad\n"
+    )
+    assert explain(known(rank(0, old))).exception == "ValueError"
+    head = text.splitlines()[1]
+    assert cause(f"{head}\nValueError: another\n") is Cause.UNKNOWN
+    assert cause(f"{head}\n" * 9_999) is Cause.UNKNOWN
+
+
 def fix(text: str, code: int = 1) -> str:
     return explain(known(rank(0, text, code=code))).fix
 

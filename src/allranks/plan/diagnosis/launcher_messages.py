@@ -32,6 +32,11 @@ _TOOL = (
 # name or a script, or an option or `name=value` follows.
 _LINE = r"[^\s/]+\s.+|\S+\.(?:py|sh)\s.+|\S+\s(?:.*\s)?(?:--?\w|\w+=).*"
 _NOT_IN_CODE = "`{0}` is not in the job's code: set --code to the folder that contains it"
+# How bash shows the carriage returns of a script with Windows line endings, and what the last of
+# its messages may be.
+WINDOWS_LINES = re.compile(r"(\S+): line \d+: .*\$'.*\\r'")
+FROM_A_SHELL = re.compile(_SHELL)
+WITHOUT_THEM = "`{0}` has Windows line endings: remove them with `sed -i 's/\\r$//' {0}` (dos2unix)"
 # The first match counts: narrower patterns come first.
 MESSAGES = (
     Message(
@@ -87,6 +92,14 @@ MESSAGES = (
         (127,),
         "`{0}` is one quoted word, and bash takes one word as the name of a program: leave out "
         "the quotes, or write `bash -c '…'`",
+    ),
+    Message(
+        Cause.COMMAND_NOT_FOUND,
+        re.compile(_SHELL + r"(--?\w.*): command not found$"),
+        (127,),
+        "`{0}` is on a line of its own, so a shell takes it for a program: end the line before it "
+        "with `\\`, or in a job file with `command: >` indent all lines alike, as YAML keeps the "
+        "line ends of those that are indented more",
     ),
     Message(
         Cause.COMMAND_NOT_FOUND,

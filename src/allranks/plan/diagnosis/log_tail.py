@@ -14,7 +14,12 @@ from typing import NamedTuple
 from allranks.plan.diagnosis import tracebacks
 from allranks.plan.diagnosis.causes import TABLE, Cause
 from allranks.plan.diagnosis.exceptions import filled, match_exception
-from allranks.plan.diagnosis.launcher_messages import MESSAGES
+from allranks.plan.diagnosis.launcher_messages import (
+    FROM_A_SHELL,
+    MESSAGES,
+    WINDOWS_LINES,
+    WITHOUT_THEM,
+)
 from allranks.plan.diagnosis.tracebacks import Raised
 
 # The last message of a shell, linker or runtime is within so many lines of the end.
@@ -121,7 +126,11 @@ def finding(lines: Sequence[str], ending: Ending) -> Finding | None:
         return None
     if ending.signal is not None:
         return _from_signal(lines, ending.signal, ending)
-    return _launcher_message(lines, ending) or _uncaught(lines, ending)
+    return (
+        _windows_lines(lines, ending)
+        or _launcher_message(lines, ending)
+        or _uncaught(lines, ending)
+    )
 
 
 def finding_before_stop(lines: Sequence[str]) -> Finding | None:
@@ -173,6 +182,18 @@ def _aborted(lines: Sequence[str]) -> Finding:
 
 
 # ---------------------------------------------------------------- last lines
+
+
+def _windows_lines(lines: Sequence[str], ending: Ending) -> Finding | None:
+    """A shell that could not read its script: all its other messages follow from that."""
+    texts = [tracebacks.unmarked(line)[1] for line in lines[-_NEAR:]]
+    last = next((text for text in reversed(texts) if text.strip()), "")
+    if ending.code not in (2, 127) or not FROM_A_SHELL.match(last):
+        return None
+    for index, text in enumerate(texts, max(0, len(lines) - _NEAR)):
+        if match := WINDOWS_LINES.match(text):
+            return Finding(Cause.NOT_EXECUTABLE, filled(WITHOUT_THEM, match), index)
+    return None
 
 
 def _launcher_message(lines: Sequence[str], ending: Ending) -> Finding | None:
@@ -289,4 +310,4 @@ def _from_child_signal(
 def _user_line(raised: Raised) -> str:
     """The innermost frame in the user's code."""
     frames = (each for each in reversed(raised.frames) if tracebacks.is_user_code(each.file))
-    return next((f"{frame.file}:{frame.line}" for frame in frames), "")
+    return next((f"{frame.file}:{frame.line}" for frame in frames if frame.line), "")

@@ -15,6 +15,11 @@ _MARK = re.compile(
 )
 _HEAD = "Traceback (most recent call last):"
 _FRAME = re.compile(r'\s+File "([^"]+)", line (\d+)(?:, in (.+))?$')
+# The first line of IPython's tracebacks, the lines of their frames, and the line of code in one.
+_IPYTHON_HEAD = re.compile(r"([A-Za-z_][\w.]*) +Traceback \(most recent call last\)$")
+_IPYTHON_FRAME = re.compile(r"(?:File )?([^\s:][^:]*?)(?::\d+)?,? in (<?[\w.]+>?)")
+_IPYTHON_LINES = 500
+_IPYTHON_CODE = re.compile(r"-+> ?(\d+) ?(.*)")
 _NAMED = re.compile(r"([A-Za-z_](?:\w|\.|<locals>)*)(?:: ?(.*))?$")
 _LINKS = {
     "The above exception was the direct cause of the following exception:": "cause",
@@ -139,6 +144,12 @@ def _of_stream(stream: str, lines: Sequence[_Line]) -> Iterator[Raised]:
         text = lines[index].text
         plain = _DRAWN.sub("", text).strip()
         is_head = plain.endswith(_HEAD) and not plain.startswith(("'", "During"))
+        if (ipython := _IPYTHON_HEAD.match(plain)) and (
+            block := _ipython_block(stream, lines, index + 1, ipython[1])
+        ):
+            yield block[0]
+            index, link, before = block[1], "", ""
+            continue
         # Syntax errors have no head line.
         if is_head or _is_syntax_error(lines, index):
             block = _block(stream, lines, index + is_head, link, _is_aside(before, plain))
@@ -192,6 +203,25 @@ def _block(
     name = named[1].rpartition(".")[2]
     at, end = lines[index].at, index + len(more)
     return Raised(name, text, at, end, tuple(frames), link, stream, aside), index + 1
+
+
+def _ipython_block(
+    stream: str, lines: Sequence[_Line], index: int, name: str
+) -> tuple[Raised, int] | None:
+    frames: list[Frame] = []
+    short = name.rpartition(".")[2]
+    last = re.compile(rf"(?:[\w.]+\.)?{re.escape(short)}(?:: |:?$)")
+    for end in range(index, min(len(lines), index + _IPYTHON_LINES)):
+        text = lines[end].text
+        if last.match(text):
+            message = text.partition(": ")[2].strip()
+            at = lines[end].at
+            return Raised(short, message, at, at, tuple(frames), "", stream), end + 1
+        if frame := _IPYTHON_FRAME.match(text):
+            frames.append(Frame(frame[1], 0, frame[2], ""))
+        elif frames and (code := _IPYTHON_CODE.match(text)):
+            frames[-1] = frames[-1]._replace(line=int(code[1]), source=code[2].strip())
+    return None
 
 
 def undrawn(text: str) -> str:
