@@ -51,7 +51,8 @@ async def sign_in(request: Request) -> Response:
         token = doorkeeper.redeem(str(code))
     else:
         form = await request.form()
-        code = form.get("code")
+        posted = form.get("code")
+        code = posted if isinstance(posted, str) else None
         signed = doorkeeper.open(request.cookies.get(cookie_name(request), ""))
         if code is not None and signed is not None:
             await check_form(request, signed.forms)
