@@ -147,3 +147,14 @@ def test_where_copies_lie_on_a_node():
         Import("/a/b", "/p/b/"),
         Import("/a", "/w/src/"),
     ]
+
+
+def test_packages_alone(library):
+    package = Package("lib", str(library))
+    taken = take_snapshot(None, packages=[package, package._replace(only_inside=True)])
+    assert imports(taken) == [Import(str(library), ".allranks.packages/lib/")]
+
+
+def test_packages_of_code_that_was_downloaded_are_not_the_ones_of_this_job(library, code):
+    put(code, ".allranks.packages/imports", ".allranks.packages/lib/old.py")
+    assert take_snapshot(code).files == ("train.py",)

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
+from allranks.plan.job.code_packages import FOLDER
+
 _CLASSES = {
     b"alnum": rb"a-zA-Z0-9",
     b"alpha": rb"a-zA-Z",
@@ -35,7 +37,7 @@ _MEMBER = re.compile(
 _NOTHING = rb"(?!)"
 
 # Left out of every listing.
-NEVER = frozenset({".git", "__pycache__", ".ipynb_checkpoints"})
+NEVER = frozenset({".git", "__pycache__", ".ipynb_checkpoints", FOLDER})
 
 
 class Pattern:

@@ -38,7 +38,11 @@ class Along(NamedTuple):
 
 
 def with_packages(
-    code: Path, files: list[File], packages: Sequence[Package], allow_large: bool, notes: list[str]
+    code: Path | None,
+    files: list[File],
+    packages: Sequence[Package],
+    allow_large: bool,
+    notes: list[str],
 ) -> Along:
     """Add the packages to the files of ``code``: those inside of it stay in their place, others get
     a folder of their own."""
@@ -70,8 +74,10 @@ def with_packages(
     return Along(sorted(made, key=lambda file: file.name), left)
 
 
-def _inside(package: Package, code: Path, files: Sequence[File]) -> str | None:
+def _inside(package: Package, code: Path | None, files: Sequence[File]) -> str | None:
     """Where in the code a package lies, None if it does not."""
+    if code is None:
+        return None
     root, top = Path(os.path.realpath(package.folder)), Path(os.path.realpath(code))
     if not root.is_relative_to(top):
         return None
@@ -80,11 +86,11 @@ def _inside(package: Package, code: Path, files: Sequence[File]) -> str | None:
 
 
 def _files_of(
-    package: Package, code: Path, within: str | None, files: Sequence[File], notes: list[str]
+    package: Package, code: Path | None, within: str | None, files: Sequence[File], notes: list[str]
 ) -> tuple[str, list[File]]:
     """Where in the code a package is copied to, and its files that the code lacks. Raises
     OSError."""
-    if within is not None:
+    if code is not None and within is not None:
         names = [file.name for file in files if file.name.startswith(within)]
         built = _built(code, within, names, package.name, notes)
         return within, [_file(code, name, name) for name in built]

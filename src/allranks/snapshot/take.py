@@ -65,7 +65,7 @@ def _has_changed(file: File) -> bool:
 
 
 def take_snapshot(
-    code: Path,
+    code: Path | None,
     note: Callable[[str], None] = lambda sentence: None,
     cache_file: Path | None = None,
     allow_large: bool = False,
@@ -74,32 +74,38 @@ def take_snapshot(
     is_commit: bool = False,
     packages: Sequence[Package] = (),
 ) -> Snapshot:
-    """Snapshot a folder or a single file. ``note`` receives messages for the user; ``cache_file``:
-    a file to cache digests in; ``includes`` are files and folders that are put beside the others;
-    ``is_commit``: it is a checkout, and git tracks all of it; ``packages`` go along.
+    """Snapshot a folder, a single file, or ``packages`` alone. ``note`` receives messages for the
+    user; ``cache_file``: a file to cache digests in; ``includes`` are files and folders that are
+    put beside the others; ``is_commit``: it is a checkout, and git tracks all of it.
 
     Raises NotFound and UsageError; CodeTooLarge unless ``allow_large``, before reading any file.
     """
+    notes: list[str] = []
     try:
-        return _take(code, note, cache_file, allow_large, progress, includes, is_commit, packages)
+        files = [] if code is None else _files_of(code, notes, allow_large, includes, is_commit)
+        files, left = with_packages(code, files, packages, allow_large, notes)
+        size = sum(file.status.st_size for file in files)
+        if size > LARGE:
+            notes.append(_large_note(code, size, files))
+        for sentence in (*notes, *left):
+            note(sentence)
+        parts = _parts(files, _DigestCache(cache_file), size, progress)
     except OSError as error:
         raise UsageError(
             f"cannot read the code: {(error.strerror or str(error)).lower()}",
             where=str(error.filename or code),
             hint="exclude it by a line in .amlignore, or set the folder of your script: --code DIR",
         ) from error
+    manifest = json.dumps({"chunks": [*parts], "files": len(files), "size": size}).encode()
+    digest = hashlib.sha256(manifest).hexdigest()
+    names = tuple(file.name for file in files)
+    return Snapshot(digest, manifest, parts, names, size, tuple(left))
 
 
-def _take(
-    code: Path,
-    note: Callable[[str], None],
-    cache_file: Path | None,
-    allow_large: bool,
-    progress: OnProgress,
-    includes: Sequence[Path],
-    is_commit: bool,
-    packages: Sequence[Package],
-) -> Snapshot:
+def _files_of(
+    code: Path, notes: list[str], allow_large: bool, includes: Sequence[Path], is_commit: bool
+) -> list[File]:
+    """The files of the code. Raises as ``take_snapshot``, and OSError."""
     if not code.exists():
         raise NotFound(
             "no such file or folder",
@@ -113,24 +119,13 @@ def _take(
             where=str(code),
             hint="change to the folder of your script, or set it: --code DIR",
         )
-    notes: list[str] = []
     files = walk(code, notes, is_commit=is_commit)
     if includes:
         files = _with_includes(files, includes, notes)
     size = sum(file.status.st_size for file in files)
     if is_too_large(len(files), size) and not allow_large:
         raise _too_large_error(code, size, files)
-    files, left = with_packages(code, files, packages, allow_large, notes)
-    size = sum(file.status.st_size for file in files)
-    if size > LARGE:
-        notes.append(_large_note(code, size, files))
-    for sentence in (*notes, *left):
-        note(sentence)
-    parts = _parts(files, _DigestCache(cache_file), size, progress)
-    manifest = json.dumps({"chunks": [*parts], "files": len(files), "size": size}).encode()
-    digest = hashlib.sha256(manifest).hexdigest()
-    names = tuple(file.name for file in files)
-    return Snapshot(digest, manifest, parts, names, size, tuple(left))
+    return files
 
 
 def _with_includes(files: list[File], includes: Sequence[Path], notes: list[str]) -> list[File]:
@@ -210,9 +205,10 @@ def _too_large_error(root: Path, size: int, files: list[File]) -> CodeTooLarge:
     )
 
 
-def _large_note(root: Path, size: int, files: list[File]) -> str:
+def _large_note(root: Path | None, size: int, files: list[File]) -> str:
+    where = "" if root is None else f" in {root}"
     return (
-        f"the code in {root} has {size >> 20} MB and is sent with every job; "
+        f"the code{where} has {size >> 20} MB and is sent with every job; "
         f"exclude data by lines in .amlignore. Largest:{_largest_text(files)}"
     )
 

@@ -53,7 +53,7 @@ def prepare(
     work.mkdir(exist_ok=True)
     if code is not None:
         _unpack(code, work)
-    imports = _set_packages_aside(work, folder)
+    imports = None if code is None else _set_packages_aside(work, folder)
     _make_collected(task, work)
     parameters = {f"search_space.{name}": text for name, text in task.parameters.items()}
     paths = {"name": task.job, **parameters, **_folders(task), **elsewhere}

@@ -29,7 +29,7 @@ from allranks.sdk.submit.paths import (
     require_text,
 )
 from allranks.sdk.submit.send import Snapshots
-from allranks.snapshot.git import GitQuery
+from allranks.snapshot.git import GitQuery, GitState
 from allranks.snapshot.take import take_snapshot
 
 
@@ -89,11 +89,13 @@ def _command(
     if not brought or moves_data(spec):
         submission["tools"] = tools(python=not brought)
     require_text(submission)
-    if code is None:
-        return submission, ()
-    spec["code"] = str(code) if fetched is None else without_credentials(str(spec["code"]))
-    if in_place:
-        submission["in_place"] = str(folder.resolve())
+    if code is not None:
+        spec["code"] = str(code) if fetched is None else without_credentials(str(spec["code"]))
+        if in_place:
+            submission["in_place"] = str(folder.resolve())
+            return submission, ()
+    packages = live_packages(submission["base"]) if brought else []
+    if code is None and all(each.only_inside for each in packages):
         return submission, ()
     # Git runs while the files are read; a fetched commit is known already.
     query = GitQuery(folder.resolve()).result if fetched is None else lambda: fetched.git
@@ -104,9 +106,9 @@ def _command(
         allow_large,
         progress,
         is_commit=fetched is not None,
-        packages=live_packages(submission["base"]) if brought else (),
+        packages=packages,
     )
-    git = query()
+    git = query() if code is not None else GitState()
     properties = {**git.properties}
     if snapshot.left:
         properties[NOT_RECORDED] = "; ".join(snapshot.left)
