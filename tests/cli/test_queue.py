@@ -30,7 +30,7 @@ def test_others_wait_and_say_why_and_a_rank_may_submit_a_job_and_wait_for_it(all
     def second() -> dict:
         return json.loads(allranks("job", "show", "second", "--json").stdout)
 
-    until(lambda: "waits while 1 rank runs" in (second()["status_reason"] or ""))
+    until(lambda: "waits for running ranks to end" in (second()["status_reason"] or ""))
     assert allranks("job", "wait", "parent").returncode == 0
     assert "parent done" in allranks("job", "logs", "parent").stdout
     assert allranks("job", "wait", "second").returncode == 0

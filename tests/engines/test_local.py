@@ -348,7 +348,9 @@ def test_a_gang_starts_once_ranks_have_ended_though_their_agents_still_live(engi
     first, second, third, child = (gang(name, ranks=1) for name in ("a", "b", "c", "d"))
     for each in (first, second, third):
         engine.submit(each)
-    assert seen(engine, third).why == "waits while 2 ranks run (`max_ranks` of the compute is 2)"
+    assert (
+        seen(engine, third).why == "waits for running ranks to end (`max_ranks` of the compute: 2)"
+    )
     assert engine.hosts({})[0].free_cpus == 0
     engine.submit(child._replace(ranks=0))
     assert seen(engine, child).state is GangState.UP

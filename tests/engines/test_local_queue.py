@@ -18,7 +18,7 @@ def test_three_hundred_jobs_start_one_a_cpu_in_order():
     jobs = [entry(f"j{i}", i) for i in range(300)]
     decision = turns(MACHINE, [], reversed(jobs))
     assert decision.start == ["j0.1", "j1.1"]
-    why = "waits while 2 ranks run (`max_ranks` of the compute is 2)"
+    why = "waits for running ranks to end (`max_ranks` of the compute: 2)"
     assert set(decision.waits.values()) == {why}
     next_one = turns(MACHINE, [jobs[1]], jobs[2:])
     assert next_one.start == ["j2.1"]

@@ -52,18 +52,20 @@ def turns(free: Capacity, running: Iterable[Entry], waiting: Iterable[Entry]) ->
         if why := _taken_port(one, users) or _crowded(one, ranks):
             found.waits[one.key] = why
             continue
-        missing = free.missing(one.need)
-        if missing:
+        rest = free.minus(one.need)
+        if missing := free.missing(one.need):
             found.waits[one.key] = f"waits for {' and '.join(missing)}"
             if not one.spot:
                 victims = _preempted(one, free, spots)
                 found.preempt.update(dict.fromkeys((each.key for each in victims), one.key))
-                free, spots = _sum(free, victims), [x for x in spots if x not in victims]
+                spots = [each for each in spots if each not in victims]
+                # What they release is not free yet.
+                rest = Capacity._make(map(min, free, _sum(free, victims).minus(one.need)))
         else:
             found.start.append(one.key)
             ranks += one.ranks
         users = dict.fromkeys(one.ports, one) | users
-        free = free.minus(one.need)
+        free = rest
     return found
 
 
@@ -73,11 +75,11 @@ def _taken_port(one: Entry, users: Mapping[int, Entry]) -> str:
 
 
 def _crowded(one: Entry, ranks: int) -> str:
-    """Whether as many ranks run as may; on an idle machine a gang starts whatever its size."""
+    """Whether as many ranks run as may; on an idle machine a gang starts whatever its size. The
+    text does not change with those that run: each change is an event of every job that waits."""
     if not one.ranks or not one.most or ranks < one.most:
         return ""
-    run = "1 rank runs" if ranks == 1 else f"{ranks} ranks run"
-    return f"waits while {run} (`max_ranks` of the compute is {one.most})"
+    return f"waits for running ranks to end (`max_ranks` of the compute: {one.most})"
 
 
 def _preempted(one: Entry, free: Capacity, spots: list[Entry]) -> list[Entry]:
