@@ -183,10 +183,12 @@ def test_a_metric_that_nobody_reports(allranks: Allranks, train: Path):
 @pytest.mark.slow
 def test_values_that_are_no_numbers_do_not_win(allranks: Allranks, code: Path):
     script = "echo loss: ${{search_space.x}}"
-    words = ("run", "--name", "s", "--sweep", "x=choice(nan, inf, -inf, 2.5)", "--sampler", "grid")
-    done = allranks(
-        *words, "-m", r"loss=loss: (\S+)", "--minimize", "loss", "--", "bash", "-c", script
-    )
+    words = ("--sampler", "grid", "-m", r"loss=loss: (\S+)", "--minimize", "loss")
+    words = (*words, "--", "bash", "-c", script)
+    done = allranks("run", "--name", "n", "--sweep", "x=choice(nan, inf)", *words)
+    assert done.returncode == 1
+    assert "no trial that completed has a finite value of the metric 'loss'" in done.stderr
+    done = allranks("run", "--name", "s", "--sweep", "x=choice(nan, inf, -inf, 2.5)", *words)
     assert done.returncode == 0, done.stderr
     best = answer(allranks, "job", "show", "s")["best"]
     assert (best["value"], best["parameters"]) == (2.5, {"x": 2.5})

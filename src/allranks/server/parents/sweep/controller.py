@@ -182,6 +182,11 @@ class Sweep(Controller):
             why = (first.error or {}).get("message", "it failed")
             message = f"all {len(failed)} trials failed; the first, {first.name}: {why}"
             return error_of(row, reason, message, f"allranks job explain {first.name}")
+        reporting = [state for state in self._states.values() if state.notes.get("reports")]
+        if reporting:
+            message = f"no trial that completed has a finite value of the metric {metric!r}"
+            hint = f"see its values: allranks job metrics {reporting[0].name} --name {metric}"
+            return error_of(row, reason, message, hint)
         message = f"no trial reported the metric {metric!r}"
         return error_of(row, reason, message, metric_hint(metric, self._states))
 
