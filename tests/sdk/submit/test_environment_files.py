@@ -109,6 +109,13 @@ def test_bad_files(folder, name, text, said):
     assert "pw" not in str(caught.value)
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_files_that_windows_wrote(folder, encoding, end):
+    (folder / "r.txt").write_bytes(f"numpy>=1{end}six # ü{end}".encode(encoding))
+    assert from_file(folder / "r.txt") == {"pip": ["numpy>=1", "six"]}
+
+
 def test_what_is_no_requirement_is_told_with_its_line(folder):
     (folder / "r.txt").write_text("-r more.txt\n")
     (folder / "more.txt").write_text("# these\nnumpy\n\nsix>==1\n")

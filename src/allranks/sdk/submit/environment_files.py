@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import os
 import re
@@ -149,7 +150,7 @@ def _read(file: Path, limits: list[str], within: tuple[Path, ...] = ()) -> list[
     """The lines of a requirements file and of the files it includes."""
     try:
         whole = file.resolve()
-        text = "" if whole in within else file.read_text(encoding="utf-8-sig")
+        text = "" if whole in within else _text(file)
     except (FileNotFoundError, NotADirectoryError):
         hint = "relative paths start at the folder of the file that contains them"
         raise NotFound("requirements file not found", where=str(file), hint=hint) from None
@@ -166,6 +167,13 @@ def _read(file: Path, limits: list[str], within: tuple[Path, ...] = ()) -> list[
             _hold_to_form(line, file, number)
             found.append(line)
     return found
+
+
+def _text(file: Path) -> str:
+    """PowerShell's `pip freeze > FILE` writes UTF-16, and Windows' editors a mark before UTF-8."""
+    with file.open("rb") as opened:
+        utf_16 = opened.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    return file.read_text(encoding="utf-16" if utf_16 else "utf-8-sig")
 
 
 def _hold_to_form(line: str, file: Path, number: int) -> None:
