@@ -179,9 +179,16 @@ class Clocks(NamedTuple):
 
 
 def home(environ: Mapping[str, str] = os.environ) -> Home:
-    """The home named by ``ALLRANKS_HOME`` (default ``~/.allranks``). It is not created."""
+    """The home named by ``ALLRANKS_HOME`` (default ``~/.allranks``). It is not created.
+
+    Raises UsageError for a user without a home folder.
+    """
     named = environ.get("ALLRANKS_HOME", "").strip()
-    return Home(Path(named or "~/.allranks").expanduser().absolute())
+    try:
+        return Home(Path(named or "~/.allranks").expanduser().absolute())
+    except RuntimeError:  # a user id without an entry in /etc/passwd
+        hint = "set HOME, or ALLRANKS_HOME to a folder of yours"
+        raise UsageError("you have no home folder", where="HOME", hint=hint) from None
 
 
 def make(home: Home) -> None:

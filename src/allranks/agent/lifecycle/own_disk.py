@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+import pwd
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -60,15 +61,27 @@ def on_node(task: Task, where: AgentIdentity) -> Task:
 
 
 def with_home(task: Task, where: AgentIdentity) -> Task:
-    """The task with a home folder of the node's, if the image's user has none that it may enter, as
-    one that is only a number; uv and frameworks keep their caches there."""
-    home = task.base.get("HOME", "")
+    """The task with a home folder of the node's, if the user has none that it may enter, as one
+    that is only a number; uv and frameworks keep their caches there. Such a user also gets a name:
+    Python's getpass and PyTorch's compiler fail without one."""
+    base, entry = dict(task.base), _passwd_entry()
+    if entry is None:
+        name = base.get("USER") or base.get("LOGNAME") or str(os.geteuid())
+        base = {**base, "USER": name, "LOGNAME": name}
+    home = base.get("HOME") or ("" if entry is None else entry.pw_dir)
     is_there = home != "/" and os.access(home, os.R_OK | os.X_OK)
-    if not task.sends_files or is_there or os.access(home, os.W_OK):
-        return task
-    made = where.folder / "home"
-    made.mkdir(mode=0o700, exist_ok=True)
-    return task._replace(base={**task.base, "HOME": str(made)})
+    if not is_there and not os.access(home, os.W_OK):
+        made = where.folder / "home"
+        made.mkdir(mode=0o700, exist_ok=True)
+        base["HOME"] = str(made)
+    return task._replace(base=base)
+
+
+def _passwd_entry() -> pwd.struct_passwd | None:
+    try:
+        return pwd.getpwuid(os.geteuid())
+    except KeyError:
+        return None
 
 
 def _uv(where: AgentIdentity) -> Path:
