@@ -275,6 +275,20 @@ def test_an_option_on_a_line_of_its_own_is_no_program_to_install():
     assert "command: >" in told
 
 
+def test_two_ranks_that_make_one_database():
+    """MLflow without a server; SQLAlchemy prints what it sent, and a link, twice."""
+    head = 'Traceback (most recent call last):\n  File "m.py", line {}, in <module>\n    x()\n'
+    text = "rank 1 ERR duplicate column name: a\n(Background on this error at: https://x)\n"
+    text += head.format(1) + "sqlite3.OperationalError: duplicate column name: a\n\n"
+    text += "The above exception was the direct cause of the following exception:\n\n"
+    text += head.format(2)
+    text += "sqlalchemy.exc.OperationalError: (sqlite3.OperationalError) duplicate column name: a\n"
+    text += "[SQL: ALTER TABLE t ADD COLUMN a]\n(Background on this error at: https://x)\n"
+    found = explain(known(rank(1, text)))
+    assert found.cause is Cause.SCRIPT_EXCEPTION
+    assert "several ranks made the same SQLite database" in found.fix
+
+
 def test_a_traceback_of_ipython_names_its_exception():
     """Notebooks run as scripts, `ultratb`, papermill: colours are taken off before."""
     text = (

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import re
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -122,10 +124,17 @@ class _Database:
         return (
             [_Run(id, name or id, at or 0, to or 0, bool(sub)) for id, name, at, to, sub in runs],
             [
-                _Point(run, metric, float("nan") if is_nan else value, at, step)
+                _Point(run, metric, _value(value, is_nan), at, step)
                 for _, run, metric, value, at, step, is_nan in rows
             ],
         )
+
+
+def _value(stored: float, is_nan: bool) -> float:
+    """MLflow keeps infinity as the largest number."""
+    if is_nan:
+        return math.nan
+    return math.copysign(math.inf, stored) if abs(stored) == sys.float_info.max else stored
 
 
 class _Folder:

@@ -104,6 +104,14 @@ CODE = (
         _NOT_PYTORCH,
     ),
     ErrorPattern(
+        Cause.SCRIPT_EXCEPTION,
+        r"OperationalError: (?:\(sqlite3\.OperationalError\) )?"
+        r"(?:duplicate column name: |table \S+ already exists)",
+        "several ranks made the same SQLite database at once, as MLflow does with `mlflow.db` in "
+        "the working folder: log from rank 0 only, or install `allranks[mlflow]` for the server "
+        "and restart it, so that ranks log there",
+    ),
+    ErrorPattern(
         Cause.CHECKPOINT_DAMAGED,
         r"RuntimeError: PytorchStreamReader failed|RuntimeError: unexpected EOF, expected \d+ more"
         r"|BadZipFile: |UnpicklingError: (?:pickle data was truncated|invalid load key|unpickling "

@@ -55,6 +55,7 @@ _OWN_LINES = 8
 _ENDS = {
     "ChildFailedError": "=====",
     "UnpicklingError": "Check the documentation of torch.load",
+    "OperationalError": "(Background on this error at: ",  # SQLAlchemy
     "ValidationError": "    For further information visit",
 }
 # Messages of Python that have one line: what follows is other output. Libraries raise some of these
