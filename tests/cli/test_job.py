@@ -133,6 +133,46 @@ def test_set_of_a_name_that_the_job_does_not_have_submits_nothing(shared, job_fi
     assert len(json.loads(shared("job", "list", "--json").stdout)) == before
 
 
+@pytest.mark.medium
+def test_set_of_an_input_that_nothing_reads(shared, code):
+    """Refused at every door if the job does not have it, noted with the literal if it has."""
+    (code / "job.yml").write_text("command: echo --lr .03 --wd 1\ninputs: {lr: 0.1}\n")
+    steps = "type: pipeline\njobs: {train: {command: echo --lr .03, inputs: {lr: 0.1}}}\n"
+    (code / "p.yml").write_text(steps)
+    assert shared("job", "create", "-f", "job.yml", "--name", "reads-none", "--stream").stdout
+    echo = ("--", "echo", "--wd", "1")
+    for words in (
+        ("run", "--set", "inputs.wd=2", *echo),
+        ("run", "--dry-run", "--set", "inputs.wd=2", *echo),
+        ("run", "--sweep", "x=choice(1)", "--maximize", "m", "--set", "inputs.wd=2", *echo),
+        ("job", "create", "-f", "job.yml", "--set", "inputs.wd=2"),
+        ("job", "validate", "-f", "job.yml", "--set", "inputs.wd=2"),
+        ("job", "restart", "reads-none", "--set", "inputs.wd=2"),
+        ("az", "ml", "job", "create", "-f", "job.yml", "--set", "inputs.wd=2"),
+    ):
+        done = shared(*words)
+        assert done.returncode == 2, words
+        assert "the job has no input `wd`" in done.stderr
+        assert "the command says `--wd 1`" in done.stderr
+    done = shared("doctor", "--job", "job.yml", "--set", "inputs.wd=2")
+    assert (done.returncode, "the job has no input `wd`" in done.stdout) == (1, True)
+    done = shared("job", "create", "-f", "p.yml", "--set", "jobs.train.inputs.lrx=1")
+    assert "the step `train` has no input `lrx`" in done.stderr
+
+    note = "note: nothing in the command reads the input lr: the command says --lr .03\n"
+    for words in (
+        ("job", "create", "-f", "job.yml", "--set", "inputs.lr=1", "--stream"),
+        ("job", "create", "-f", "job.yml", "--set", "inputs.lr=1", "--dry-run"),
+        ("job", "create", "-f", "p.yml", "--set", "jobs.train.inputs.lr=1", "--stream"),
+        ("job", "restart", "reads-none", "--set", "inputs.lr=1", "--stream"),
+        ("az", "ml", "job", "create", "-f", "job.yml", "--set", "inputs.lr=1", "--stream"),
+    ):
+        done = shared(*words)
+        assert (done.returncode, note in done.stderr) == (0, True), (words, done.stderr)
+    read = ("run", "--set", "inputs.lr=1", "--", "echo", "--lr", "${{inputs.lr}}")
+    assert "note: nothing" not in shared(*read).stderr
+
+
 def test_a_good_file_is_valid(allranks, job_file, home):
     done = allranks("job", "validate", "-f", job_file, "--json")
     assert json.loads(done.stdout) == {"valid": True, "errors": []}
@@ -214,7 +254,7 @@ def test_restart_makes_a_new_job_of_the_same(shared):
     made = shared("job", "restart", "once-more").stdout.strip()
     assert made == "once-more-r2"
     done = shared("job", "wait", made, "--json")
-    assert (done.returncode, json.loads(done.stdout)["exit_code"]) == (1, 4)
+    assert (done.returncode, json.loads(done.stdout)["exit_code"]) == (4, 4)
     assert shared("job", "logs", made).stdout == "ran\n"
     assert shared("job", "restart", made).stdout.strip() == "once-more-r3"
     shared("job", "wait", "once-more-r3")

@@ -102,7 +102,8 @@ def test_steps_are_nested_runs_of_their_pipeline(tracked: Tracked) -> None:
 
 def test_a_parameter_is_the_scripts_to_tell(tracked: Tracked) -> None:
     script = "import mlflow; mlflow.log_param('lr', 5.0); mlflow.log_param('own', 1)"
-    tracked.job(script, "--name", "tells", "--set", "inputs.lr=5", "--set", "inputs.seed=7")
+    words = ("--env", "READ=${{inputs.lr}} ${{inputs.seed}}", "--name", "tells")
+    tracked.job(script, *words, "--set", "inputs.lr=5", "--set", "inputs.seed=7")
     until(lambda: tracked.status("tells") == "FINISHED")
     assert params(tracked.runs("tells")[0]) == {"lr": "5.0", "own": "1", "seed": "7"}
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from allranks.errors import SpecError
 from allranks.spec.yaml.load import loads, override_keys
+from allranks.spec.yaml.overrides import unread_inputs
 
 JOB = """\
 command: python train.py --lr ${{inputs.lr}} $[[--extra ${{inputs.extra}}]] "$AZURE_ML_INPUT_more"
@@ -111,7 +114,81 @@ def test_a_typed_job_is_held_to_its_own_words(command: str, override: str, hint:
     assert hint in str(caught.value.problems[0].hint)
 
 
-def test_a_typed_job_declares_its_literals_by_set() -> None:
-    spec = {"command": "train"}
+def test_a_typed_job_declares_by_set_what_its_command_mentions() -> None:
+    spec = {"command": "train ${{inputs.lr}} $AZUREML_PARAMETER_seed"}
     override_keys(spec, {}, ["inputs.lr=5", "inputs.seed=7"], typed=True)
     assert spec["inputs"] == {"lr": 5, "seed": 7}
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "literal"),
+    [
+        ("train --lr .03 --wd 0", "lr", "--lr .03"),
+        ("train --lr=.03", "lr", "--lr=.03"),
+        ("train -lr -1", "lr", "-lr -1"),
+        ("python -m t --weight-decay \\\n 1 && x --weight-decay 0.1;", "weight_decay",
+         "--weight-decay 1"),
+        ("train optim.lr=1 lr=.5", "lr", "lr=.5"),
+        ("train ++lr=.5", "lr", "++lr=.5"),
+        ("train --name 'a b' --x", "name", "--name 'a b'"),
+        ('train --name "a b"', "name", '--name "a b"'),
+        ("train --lr ${{inputs.rate}}|tee", "lr", "--lr ${{inputs.rate}}"),
+        ("train --lr --wd 1", "lr", None),
+        ("train --lrr 1 x--lr 1 --lr", "lr", None),
+        ("train lr 1", "lr", None),
+    ],
+)  # fmt: skip
+def test_the_literal_that_stands_in_the_command_is_named(
+    command: str, name: str, literal: str | None
+) -> None:
+    spec = {"command": command}
+    with pytest.raises(SpecError) as caught:
+        override_keys(spec, {}, [f"inputs.{name}=1"], typed=True)
+    (problem,) = caught.value.problems
+    assert (problem.message, problem.where) == (f"the job has no input `{name}`", f"inputs.{name}")
+    expected = f"the command says `{literal}`" if literal else "its inputs: none; to add one"
+    assert expected in str(problem.hint)
+    declared = {"command": command, "inputs": {name: 1}}
+    (note,) = unread_inputs(declared, [f"inputs.{name}=1", f"inputs.{name}=2", "tags.a=b"])
+    assert ("the command says" in note) == bool(literal)
+    assert (literal or f"AZUREML_PARAMETER_{name}") in note
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        {"command": "train ${{ inputs.lr }}"},
+        {"command": "train $[[--lr ${{inputs.lr}}]]"},
+        {"command": "train $AZUREML_PARAMETER_lr"},
+        {"command": "train", "environment_variables": {"LR": "${{inputs.lr}}"}},
+        {"trial": {"command": "train ${{inputs.lr}}"}},
+        {"trial": "trial.yml"},
+        {"component": "azureml:train:1"},
+        {"jobs": {"a": {"component": "a.yml", "inputs": {"x": "${{parent.inputs.lr}}"}}}},
+    ],
+)
+def test_an_input_that_is_read_needs_no_note(read: dict[str, Any]) -> None:
+    assert unread_inputs({**read, "inputs": {"lr": 1}}, ["inputs.lr=1"]) == []
+
+
+def test_an_input_whose_name_begins_like_another_is_not_read() -> None:
+    job = {"command": "train ${{inputs.lr_end}}", "inputs": {"lr": {"path": "/x"}, "lr_end": 1}}
+    (note,) = unread_inputs(job, ["inputs.lr.path=/y"])
+    assert "AZURE_ML_INPUT_lr" in note
+
+
+def test_inputs_of_steps() -> None:
+    steps = {
+        "a": {"command": "train --lr 1 ${{inputs.n}}", "inputs": {"n": 1, "lr": 2}},
+        "b": {"component": "b.yml"},
+        "c": {"jobs": {"d": {"command": "train --x 1"}}},
+    }
+    spec = {"type": "pipeline", "jobs": steps}
+    override_keys(spec, {}, ["jobs.a.inputs.n=2", "jobs.b.inputs.x=1", "jobs.e.inputs.x=1"])
+    with pytest.raises(SpecError) as caught:
+        override_keys(spec, {}, ["jobs.c.jobs.d.inputs.x=1"])
+    (problem,) = caught.value.problems
+    assert problem.where == "jobs.c.jobs.d.inputs.x"
+    assert "the command says `--x 1`" in str(problem.hint)
+    (note,) = unread_inputs(spec, ["jobs.a.inputs.n=2", "jobs.a.inputs.lr=2", "jobs.b.inputs.x=1"])
+    assert note == "nothing in the command reads the input lr: the command says --lr 1"

@@ -50,7 +50,7 @@ def test_secrets_are_where_they_must_be_and_nowhere_else(home: Path, code: Path)
     token = told("server", "token", "create", "ann").strip()
     words = ["-e", "current", "--env", "MY_API_TOKEN=canary-variable", "--env", "PASSED"]
     words += ["--set", "inputs.x={type: uri_file, path: 'https://me:canary-input@data.invalid/x'}"]
-    shell = "curl https://me:canary-command@host.invalid || true"
+    shell = "curl https://me:canary-command@host.invalid || true # $AZURE_ML_INPUT_x"
     env = {"PASSED": "canary-passed", "http_proxy": "http://me:canary-proxy@proxy.invalid"}
     for more in (["--dry-run"], ["--dry-run", "--json"], ["--name", "one"]):
         told("run", *words, *more, "--", "bash", "-c", shell, env=env)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from allranks.cli.output import show
 from allranks.cli.output.errors import print_error
-from allranks.cli.submit.overrides import engines
+from allranks.cli.submit.overrides import engines, note_unread
 from allranks.cli.submit.run import rehearsal_options
 from allranks.cli.submit.send import after_submit, large_code_option, submit, with_shell_variables
 from allranks.errors import AllranksError, Problem, SpecError, UsageError
@@ -34,6 +34,7 @@ def create(options: argparse.Namespace) -> int:
     """Submit the job of a file, and follow it with --stream."""
     with _JobFile(options.file, options.set) as file:
         spec, base = with_shell_variables(file.job.to_dict()), file.base
+        note_unread(options, spec)
         if options.name is not None:
             spec["name"] = options.name
         if options.force_rerun:

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import argparse
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from allranks.cli.output import show
 
-def override(spec: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """Set each override in the spec, with its value read as YAML. Raises UsageError, SpecError."""
-    if overrides:
+
+def override(options: argparse.Namespace, spec: dict[str, Any]) -> dict[str, Any]:
+    """Set each of ``options.set`` in the spec, its value read as YAML. Raises UsageError and
+    SpecError."""
+    if options.set:
         from allranks.spec.yaml.load import override_keys  # lazy: YAML takes 60 ms
 
-        override_keys(spec, {}, overrides, typed=True, engines=engines(overrides))
+        override_keys(spec, {}, options.set, typed=True, engines=engines(options.set))
+        note_unread(options, spec)
     return spec
+
+
+def note_unread(options: argparse.Namespace, spec: Mapping[str, Any]) -> None:
+    """Note the inputs that ``options.set`` changes and that no command reads."""
+    if options.set and not options.quiet:
+        from allranks.spec.yaml.overrides import unread_inputs  # lazy: imports the models
+
+        for note in unread_inputs(spec, options.set):
+            show.talk(f"note: {note}")
 
 
 def engines(overrides: Sequence[str]) -> Sequence[str]:

@@ -107,7 +107,7 @@ def rehearsal_options(add: Callable[..., Any]) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Submit, follow, and exit with the job's code."""
-    spec = with_shell_variables(override(spec_of(options), options.set))
+    spec = with_shell_variables(override(options, spec_of(options)))
     base = Path.cwd()
     if is_sweep(options):
         _refuse_in_sweep(options)

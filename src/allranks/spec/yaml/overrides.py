@@ -7,6 +7,7 @@ unused one is an error.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, get_args
@@ -30,8 +31,11 @@ _DISTRIBUTIONS = {
 
 
 def names(data: Mapping[str, Any]) -> dict[str, set[str]]:
-    """The user-chosen names at each place of a job, for a later comparison."""
-    return {place: set(_at(data, place)) for place in (*_SECTIONS, "distribution", _PROPERTIES)}
+    """The user-chosen names at each place of a job and of its steps, for a later comparison."""
+    places = {place: set(_at(data, place)) for place in ("distribution", _PROPERTIES)}
+    for at, job in _jobs(data):
+        places |= {f"{at}{section}": set(_at(job, section)) for section in _SECTIONS}
+    return places
 
 
 _PROPERTIES = "resources.properties"
@@ -46,8 +50,8 @@ def ineffective(
     engines: Collection[str] = (),
 ) -> list[Problem]:
     """Overrides without effect. ``data`` is the job after ``paths`` were set, ``before`` its
-    ``names`` before. ``typed``: the job comes from a command line, where `--set` also declares
-    inputs. ``engines``: the valid keys of `resources.properties`, if known."""
+    ``names`` before. ``typed``: the job comes from a command line. ``engines``: the valid keys of
+    `resources.properties`, if known."""
     return [
         *_unread(data, paths),
         *_undeclared(data, before, typed),
@@ -72,16 +76,83 @@ def _unread(data: Mapping[str, Any], paths: Sequence[str]) -> Iterator[Problem]:
 def _undeclared(
     data: Mapping[str, Any], before: Mapping[str, set[str]], typed: bool
 ) -> Iterator[Problem]:
-    for section, (word, variable) in _SECTIONS.items():
-        known = before[section] | _mentioned(data, section, variable)
-        for name in sorted(set(_at(data, section)) - known):
-            near = nearest(name, known)
-            if typed and section == "inputs" and near is None:
+    for at, job in _jobs(data):
+        step = at.removeprefix("jobs.").replace(".jobs.", ".").rstrip(".")
+        owner = f"step `{step}`" if step else "job"
+        for section, (word, variable) in _SECTIONS.items():
+            place = f"{at}{section}"
+            if place not in before:
+                continue  # a step that was set as a whole
+            known = before[place] | _mentioned(job, section, variable)
+            for name in sorted(set(_at(job, section)) - known):
+                hint = nearest(name, known) or _declare(job, section, name, known, typed)
+                message = f"the {owner} has no {word} `{name}`"
+                yield Problem(message, f"{place}.{name}", hint=hint)
+
+
+def _declare(
+    job: Mapping[str, Any], section: str, name: str, known: Collection[str], typed: bool
+) -> str:
+    """How a job gets an input or output that it does not have."""
+    expression = f"${{{{{section}.{name}}}}}"
+    if section == "inputs" and (literal := _literal(job, name)):
+        change = f"change it there, or write {expression} for its value"
+        return f"the command says `{literal}`: {change}"
+    listed = ", ".join(f"`{each}`" for each in sorted(known)) or "none"
+    declare = f"declare it in the file under `{section}`"
+    if typed:
+        declare = f"write {expression} in the command" if section == "inputs" else "add it with -o"
+    return f"its {section}: {listed}; to add one, {declare}"
+
+
+def unread_inputs(data: Mapping[str, Any], overrides: Sequence[str]) -> list[str]:
+    """Notes on the inputs among ``overrides`` that no command or variable of the job reads, with
+    the literal that stands in its command. A script may still read their variables."""
+    notes = []
+    paths = [override.partition("=")[0].strip() for override in overrides]
+    for at, job in _jobs(data):
+        text = json.dumps({key: job[key] for key in job if key != "inputs"}, default=str)
+        named = (
+            path.removeprefix(f"{at}inputs.") for path in paths if path.startswith(f"{at}inputs.")
+        )
+        for name in dict.fromkeys(each.partition(".")[0] for each in named):
+            if _is_read(job, name, text):
                 continue
-            listed = ", ".join(f"`{each}`" for each in sorted(known)) or "none"
-            declare = "add it with -o" if typed else f"declare it in the file under `{section}`"
-            hint = near or f"its {section}: {listed}; to add one, {declare}"
-            yield Problem(f"the job has no {word} `{name}`", f"{section}.{name}", hint=hint)
+            literal = _literal(job, name)
+            variable = "AZURE_ML_INPUT" if _at(job, f"inputs.{name}") else "AZUREML_PARAMETER"
+            instead = f": the command says {literal}" if literal else ""
+            instead = instead or f"; a script finds it in the variable {variable}_{name}"
+            notes.append(f"nothing in the command reads the input {name}{instead}")
+    return notes
+
+
+def _is_read(job: Mapping[str, Any], name: str, text: str) -> bool:
+    """Whether ``text``, all of the job but its inputs, refers to an input."""
+    if "component" in job or isinstance(job.get("trial"), str):
+        return True  # it is written in another file
+    expression = rf"\{{\{{\s*(?:parent\.)?inputs\.{re.escape(name)}(?![\w-])"
+    variable = rf"\b(?:AZURE_ML_INPUT|AZUREML_PARAMETER)_{re.escape(name)}\b"
+    return re.search(f"{expression}|{variable}", text) is not None
+
+
+def _literal(job: Mapping[str, Any], name: str) -> str | None:
+    """The option of that name in the command, with its value: `--lr .03`, or Hydra's `lr=.03`."""
+    command = job.get("command") or _at(job, "trial").get("command")
+    spelt = re.sub(r"[-_]", "[-_]", re.escape(name).replace("\\-", "-"))
+    value = r"(?:\"[^\"]*\"|'[^']*'|\$\{\{.*?\}\}|(?!--)[^\s;|&\"']+)"
+    option = rf"(?<!\S)(?:--?{spelt}(?:=|[ \t]+)|\+{{0,2}}{spelt}=){value}"
+    if not isinstance(command, str):
+        return None
+    found = re.search(option, command.replace("\\\n", " "))
+    return found and " ".join(found[0].split())
+
+
+def _jobs(data: Mapping[str, Any], at: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The job and those of its steps that are written out, each with its place: `jobs.train.`."""
+    yield at, data
+    for name, step in _at(data, "jobs").items():
+        if isinstance(step, Mapping) and "component" not in step:
+            yield from _jobs(step, f"{at}jobs.{name}.")
 
 
 def _mentioned(data: Mapping[str, Any], section: str, variable: str) -> set[str]:
