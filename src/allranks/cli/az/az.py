@@ -118,6 +118,8 @@ def _job(line: Line) -> int:
         words += ["--limit", _ALL]
     if line.verb == "update":
         words += _tags(line.values.get("--set", []))
+    if line.verb == "download":
+        words.append("--any-folder")
     answer = _answer([*words, "--json"])
     if line.verb == "list":
         answer = [shapes.job(each) for each in answer]
@@ -151,7 +153,8 @@ def _stream(name: str) -> int:
     """The output of a job between the lines that az prints."""
     page = f"{_address()}/ui/jobs/{name}"
     print(f"RunId: {name}\nWeb View: {page}\n", flush=True)
-    code = _ours(["job", "stream", name])
+    # az has no code of the job's own.
+    code = int(_ours(["job", "stream", name]) != 0)
     print(f"\nExecution Summary\n=================\nRunId: {name}\nWeb View: {page}\n", flush=True)
     return code
 

@@ -18,7 +18,7 @@ ENDED = ("Completed", "Failed", "Canceled")
 
 class ChildrenViewer(ABC):
     """Shows news of the children and, on a terminal, a line with the progress. With ``logs``, the
-    output of all children behind their names."""
+    output of all children, or of their ``ranks``; ``prefixed``: behind the children's names."""
 
     def __init__(
         self,
@@ -26,21 +26,30 @@ class ChildrenViewer(ABC):
         *,
         quiet: bool = False,
         json: bool = False,
-        logs: bool = False,
+        logs: bool = True,
         raw: bool = False,
+        ranks: list[int] | None = None,
+        prefixed: bool | None = None,
     ) -> None:
-        self._quiet, self._logs, self._raw = quiet, logs, raw
-        self._to = sys.stderr if json else sys.stdout
+        self._name, self._quiet = name, quiet
         self._line = show.StatusLine(quiet)
-        self._printers: dict[str, Printer] = {}
+        to = sys.stderr if json else sys.stdout
+        self._printer = Printer(1, to, prefixed, raw, label=self.label)
         self._printed: set[str] = set()
         self._following = Following(
-            find_server.connect, name, wanted={"logs": logs}, changed=self._changed
+            find_server.connect,
+            name,
+            wanted={"logs": logs, "ranks": ranks},
+            changed=self._changed,
         )
 
     @abstractmethod
     def lines(self, job: dict[str, Any]) -> Iterator[tuple[str, str]]:
         """The news of a job, each with the status that it is coloured by."""
+
+    def label(self, child: str) -> str:
+        """What stands before the lines of a child."""
+        return child
 
     @abstractmethod
     def progress(self, job: dict[str, Any]) -> str:
@@ -50,13 +59,12 @@ class ChildrenViewer(ABC):
         """Show the job until it has ended; returns it."""
         try:
             for piece in self._following.pieces():
-                if piece and self._logs:
+                if piece:
                     self._line.clear()
-                    self._printer(piece["child"]).put(piece)
+                    self._printer.put(piece)
         finally:
             self._line.clear()
-            for each in self._printers.values():
-                each.end()
+            self._printer.end()
         return self._following.job
 
     def is_new(self, key: str) -> bool:
@@ -65,18 +73,15 @@ class ChildrenViewer(ABC):
         self._printed.add(key)
         return new
 
-    def _printer(self, child: str) -> Printer:
-        if child not in self._printers:
-            self._printers[child] = Printer(1, self._to, True, self._raw, label=child)
-        return self._printers[child]
-
     def _changed(self, job: dict[str, Any]) -> None:
         if self._quiet:
             return
         self._line.clear()
         for text, status in self.lines(job):
+            self._printer.hide()
             show.talk(text, status)
-        if job["status"] not in ENDED:
+        # Nothing is drawn below an unfinished line, such as a progress bar.
+        if job["status"] not in ENDED and not self._printer.is_live:
             self._line.say(self.progress(job))
 
 

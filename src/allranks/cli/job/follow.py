@@ -10,7 +10,7 @@ from typing import Any
 
 from allranks.cli.job.files import left
 from allranks.cli.output import show
-from allranks.cli.output.failure import why
+from allranks.cli.output.failure import exit_code, why
 from allranks.cli.output.phases import Phases, every_second
 from allranks.cli.output.rank_output import Printer
 from allranks.http_client import Client
@@ -129,7 +129,7 @@ def _why_again(name: str, attempt: int) -> str:
 
 
 def verdict(job: dict[str, Any], *, quiet: bool = False) -> int:
-    """Print how the job ended and where its files are. Returns 0 if it completed, else 1."""
+    """Print how the job ended and where its files are. Returns its exit code."""
     if job["type"] != "command":
         from allranks.cli.job import parents  # lazy: few jobs have children
 
@@ -158,7 +158,7 @@ def verdict(job: dict[str, Any], *, quiet: bool = False) -> int:
                 show.talk(line)
         if error["hint"] and not quiet:
             show.talk(f"\nhint: {error['hint']}")
-    return int(exit_code(job) != 0)
+    return exit_code(job)
 
 
 def _notes(job: dict[str, Any]) -> list[str]:
@@ -188,10 +188,3 @@ def _found(job: dict[str, Any], client: Client) -> set[str]:
     asked = set(job["spec"].get("metrics") or ())
     # Built-in metrics have points under other names.
     return names | (asked & KNOWN.keys() if names - asked else set())
-
-
-def exit_code(job: dict[str, Any]) -> int:
-    """The job's exit code; 1 if it failed without one."""
-    if job["status"] == SUCCESS:
-        return 0
-    return job["exit_code"] or 1

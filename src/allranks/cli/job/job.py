@@ -6,10 +6,10 @@ import argparse
 import time
 from typing import Any
 
-from allranks.cli.job.follow import exit_code, verdict
+from allranks.cli.job.follow import verdict
 from allranks.cli.job_names import job_argument
 from allranks.cli.output import load, show
-from allranks.cli.output.failure import why
+from allranks.cli.output.failure import exit_code, why
 from allranks.cli.report.goodput import summary
 from allranks.errors import AllranksError
 from allranks.plan.amounts import counted
@@ -257,7 +257,7 @@ def wait_options(parser: argparse.ArgumentParser) -> None:
 
 
 def wait(options: argparse.Namespace) -> int:
-    """Exits with 0 if the job completed, 1 if not, 124 on timeout."""
+    """Exits with the job's exit code; 124 on timeout."""
     until = None if options.timeout is None else time.monotonic() + options.timeout
     find_server.connect().json("GET", job_path(options.name))
     while True:
@@ -273,7 +273,7 @@ def wait(options: argparse.Namespace) -> int:
             return 124
     if options.json:
         show.as_json(job)
-        return int(exit_code(job) != 0)
+        return exit_code(job)
     return verdict(job, quiet=options.quiet)
 
 

@@ -58,7 +58,14 @@ def stream(options: argparse.Namespace) -> int:
 def _stream_parent(options: argparse.Namespace, job: dict[str, Any]) -> int:
     from allranks.cli.job import parents  # lazy: few jobs have children
 
-    viewer = parents.viewer(job, quiet=options.quiet, json=options.json, logs=True, raw=options.raw)
+    viewer = parents.viewer(
+        job,
+        quiet=options.quiet,
+        json=options.json,
+        raw=options.raw,
+        ranks=options.rank,
+        prefixed=options.prefix,
+    )
     try:
         ended = viewer.follow()
     except KeyboardInterrupt:

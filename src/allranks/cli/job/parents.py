@@ -6,26 +6,32 @@ from collections.abc import Mapping
 from typing import Any
 
 from allranks.cli.job.children import ChildrenViewer
+from allranks.cli.output.failure import exit_code
 
 
-def viewer(job: Mapping[str, Any], **options: bool) -> ChildrenViewer:
-    """The viewer of a sweep or a pipeline."""
+def viewer(
+    job: Mapping[str, Any], *, prefixed: bool | None = None, **options: Any
+) -> ChildrenViewer:
+    """The viewer of a sweep or a pipeline, with the ``options`` of ``ChildrenViewer``."""
     if job["type"] == "sweep":
         from allranks.cli.job.sweep import SweepViewer  # lazy: one of the two
 
-        return SweepViewer(job["name"], **options)
+        # Without names the lines of trials, all of the same script, cannot be told apart.
+        return SweepViewer(job["name"], prefixed=prefixed is not False, **options)
     from allranks.cli.job.pipeline import PipelineViewer  # lazy: one of the two
 
-    return PipelineViewer(job["name"], **options)
+    return PipelineViewer(job["name"], prefixed=prefixed, **options)
 
 
 def verdict(job: dict[str, Any], *, quiet: bool = False) -> int:
-    """Print how a sweep or a pipeline ended. Returns 0 if it completed, else 1."""
+    """Print how a sweep or a pipeline ended. Returns its exit code."""
     from allranks.cli.job import pipeline, sweep  # lazy: one of the two
 
     if job["type"] == "sweep":
-        return sweep.verdict(job, quiet=quiet)
-    return pipeline.verdict(job, quiet=quiet)
+        sweep.verdict(job, quiet=quiet)
+    else:
+        pipeline.verdict(job, quiet=quiet)
+    return exit_code(job)
 
 
 def show_parent(job: dict[str, Any]) -> None:

@@ -23,6 +23,9 @@ class PipelineViewer(ChildrenViewer):
             if started and self.is_new(f"{step['job']} {step['status'] in ENDED}"):
                 yield step_line(step), step["status"]
 
+    def label(self, child: str) -> str:
+        return child.removeprefix(f"{self._name}_")
+
     def progress(self, job: dict[str, Any]) -> str:
         return progress(job)
 
@@ -49,8 +52,8 @@ def step_line(step: Mapping[str, Any]) -> str:
     return show.one_line(text)
 
 
-def verdict(job: dict[str, Any], *, quiet: bool = False) -> int:
-    """Print how the pipeline ended and where its outputs are. Returns 0 if it completed, else 1."""
+def verdict(job: dict[str, Any], *, quiet: bool = False) -> None:
+    """Print how the pipeline ended and where its outputs are."""
     if not quiet:
         reused = sum(1 for each in job["steps"].values() if each["reused"])
         more = f", {reused} reused" if reused else ""
@@ -59,7 +62,6 @@ def verdict(job: dict[str, Any], *, quiet: bool = False) -> int:
         for name, path in job["outputs"].items():
             show.talk(f"output {name}: {path}")
     print_error(job, quiet=quiet)
-    return int(job["status"] != "Completed")
 
 
 def show_pipeline(job: dict[str, Any]) -> None:

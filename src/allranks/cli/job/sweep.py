@@ -53,8 +53,8 @@ def trial_line(trial: Mapping[str, Any], metric: str) -> str:
     return show.one_line(f"{trial['job']}  {status}{value}  {parameters(trial)}{error}")
 
 
-def verdict(job: dict[str, Any], *, quiet: bool = False) -> int:
-    """Print how the sweep ended and its best trial. Returns 0 if it completed, else 1."""
+def verdict(job: dict[str, Any], *, quiet: bool = False) -> None:
+    """Print how the sweep ended and its best trial."""
     best = job["best"]
     if not quiet:
         ran = sum(job["counts"].values())
@@ -63,7 +63,6 @@ def verdict(job: dict[str, Any], *, quiet: bool = False) -> int:
             value = f"{best['metric']} {show.number(best['value'])}"
             show.talk(f"best: {best['job']}  {value}  {parameters(best)}")
     print_error(job, quiet=quiet)
-    return int(job["status"] != "Completed")
 
 
 def show_sweep(job: dict[str, Any]) -> None:

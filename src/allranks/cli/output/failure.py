@@ -1,12 +1,18 @@
-"""Why a job failed, in words."""
+"""How a job failed: the exit code of commands that wait for it, and the reason in words."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 # The length limit of a line of evidence.
 _WIDE = 160
 _AGAIN = {True: " (running it again may help)", False: "", None: ""}
+
+
+def exit_code(job: Mapping[str, Any]) -> int:
+    """0 for a completed job, else its own code; 1 if no rank gave one."""
+    return 0 if job["status"] == "Completed" else job["exit_code"] or 1
 
 
 def why(error: dict[str, Any]) -> list[str]:

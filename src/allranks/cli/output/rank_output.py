@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from allranks.cli.output import show
@@ -24,8 +25,8 @@ class Printer:
 
     A line redrawn with carriage returns, such as a progress bar, is written once in its last state.
     On a terminal, unfinished lines are shown live below the others, and what would steer it is
-    shown as text. With ``raw``, lines are written as the rank wrote them. ``label`` is the prefix
-    instead of rank and node.
+    shown as text. With ``raw``, lines are written as the rank wrote them. ``label`` names the job
+    of a piece that has a ``child``.
     """
 
     def __init__(
@@ -34,7 +35,7 @@ class Printer:
         to: Any = None,
         prefixed: bool | None = None,
         raw: bool = False,
-        label: str = "",
+        label: Callable[[str], str] = str,
     ) -> None:
         goal = to or sys.stdout
         self._out = goal.buffer
@@ -43,18 +44,19 @@ class Printer:
         self._nodes, self._raw, self._label = nodes, raw, label
         self._harmless = goal.isatty() and not raw
         self._live = LiveLines(goal.fileno()) if not raw and can_redraw(goal) else None
-        # The unfinished line of each attempt and rank, and its prefix.
-        self._rests: dict[tuple[int, int], tuple[str, bytearray]] = {}
+        # The unfinished line of each child, rank and attempt, and its prefix.
+        self._rests: dict[tuple[str, int, int], tuple[str, bytearray]] = {}
 
     def put(self, piece: dict[str, Any]) -> None:
-        attempt, rank = piece["attempt"], piece["rank"]
+        attempt, rank, child = piece["attempt"], piece["rank"], piece.get("child", "")
         data = piece["log"].encode(errors="surrogateescape")
-        before, rest = self._rests.setdefault((attempt, rank), ("", bytearray()))
+        own = (child, rank, attempt)
+        before, rest = self._rests.setdefault(own, ("", bytearray()))
         if self._prefixed and not before:
-            before = self._prefix(rank, piece["node"])
-            self._rests[attempt, rank] = (before, rest)
+            before = self._prefix(child, rank, piece["node"])
+            self._rests[own] = (before, rest)
         done = b""
-        for key in [key for key in self._rests if key[1] == rank and key[0] < attempt]:
+        for key in [key for key in self._rests if key[:2] == own[:2] and key < own]:
             done += self._ended(key)
         if b"\x1b[A" in data and not self._raw:
             data = _flattened(bytes(rest) + data)
@@ -68,10 +70,11 @@ class Printer:
             rest[:] = last_state(bytes(rest))
         self._write(done)
 
-    def _prefix(self, rank: int, node: int) -> str:
-        if not self._label:
+    def _prefix(self, child: str, rank: int, node: int) -> str:
+        if not child:
             return show.prefix(rank, node, self._nodes, colours=self._colours)
-        return f"{self._label} rank {rank} | " if rank else f"{self._label} | "
+        name = self._label(child)
+        return f"{name} rank {rank} | " if rank else f"{name} | "
 
     def hide(self) -> None:
         """Erase the live lines until the next output, so that others can write to the terminal."""
@@ -88,7 +91,7 @@ class Printer:
         """Write unfinished lines with a line end."""
         self._write(b"".join(self._ended(key) for key in list(self._rests)))
 
-    def _ended(self, key: tuple[int, int]) -> bytes:
+    def _ended(self, key: tuple[str, int, int]) -> bytes:
         before, rest = self._rests.pop(key)
         text = bytes(rest) if self._raw else last_state(bytes(rest)).rstrip(b"\r")
         return self._lines(before, text + b"\n") if text else b""
@@ -106,7 +109,7 @@ class Printer:
 
     def _write(self, lines: bytes) -> None:
         if self._live is not None:
-            rests = sorted(self._rests.items(), key=lambda each: each[0][1])
+            rests = sorted(self._rests.items())
             lines = self._live.redrawn(lines, [rest for _, rest in rests])
         if lines:
             self._out.write(lines)

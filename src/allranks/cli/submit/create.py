@@ -58,7 +58,6 @@ def create(options: argparse.Namespace) -> int:
             submit(options, spec, base),
             detach=not options.stream,
             cancel=options.cancel_on_interrupt,
-            own_code=False,
         )
 
 

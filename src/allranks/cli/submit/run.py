@@ -133,6 +133,7 @@ def run(options: argparse.Namespace) -> int:
         cancel=options.cancel_on_interrupt,
         prefixed=options.prefix,
         raw=options.raw,
+        logs=not is_sweep(options),
     )
 
 

@@ -152,15 +152,17 @@ def after_submit(
     prefixed: bool | None = None,
     raw: bool = False,
     cancel: bool = False,
-    own_code: bool = True,
+    logs: bool = True,
 ) -> int:
     """Print what was submitted, and unless ``detach`` stream it until it ends.
 
-    Returns the job's exit code; without ``own_code`` 1 for any failure. ``cancel``: an interrupt
-    cancels the job.
+    Returns the job's exit code. ``cancel``: an interrupt cancels the job. Without ``logs``, the
+    output of a parent's children is left out.
     """
     name, quiet = job["name"], options.quiet
     if not quiet:
+        if restarted := job.get("restarted"):
+            show.talk(show.one_line(restarted["message"]))
         for note in (*job.get("notes", ()), *(job.get("environment") or {}).get("notes", ())):
             show.talk(f"note: {note}")
         if continued := job.get("carried"):
@@ -173,8 +175,8 @@ def after_submit(
             show.talk(f"to follow it: allranks job stream {name}")
         return 0
     if job["type"] != "command":
-        return _follow_parent(options, job, cancel)
-    from allranks.cli.job.follow import Viewer, exit_code, verdict  # lazy: not if detached
+        return _follow_parent(options, job, cancel, logs)
+    from allranks.cli.job.follow import Viewer, verdict  # lazy: not if detached
 
     if not quiet:
         show.talk(f"{name}: {show.size(job)}{_page(job)}")
@@ -193,13 +195,14 @@ def after_submit(
         ended = _follow(viewer, name, cancel)
     except KeyboardInterrupt:
         return _interrupted(name, cancel)
-    verdict(ended, quiet=quiet)
     if options.json:
         show.as_json(ended)
-    return exit_code(ended) if own_code else int(exit_code(ended) != 0)
+    return verdict(ended, quiet=quiet)
 
 
-def _follow_parent(options: argparse.Namespace, job: dict[str, Any], cancel: bool) -> int:
+def _follow_parent(
+    options: argparse.Namespace, job: dict[str, Any], cancel: bool, logs: bool
+) -> int:
     from allranks.cli.job import parents  # lazy: few jobs have children
 
     name = job["name"]
@@ -210,7 +213,7 @@ def _follow_parent(options: argparse.Namespace, job: dict[str, Any], cancel: boo
             show.talk(f"{name}: {total} trials, {together} at a time{_page(job)}")
         else:
             show.talk(f"{name}: {counted(job['total_steps'], 'step')}{_page(job)}")
-    viewer = parents.viewer(job, quiet=options.quiet, json=options.json)
+    viewer = parents.viewer(job, quiet=options.quiet, json=options.json, logs=logs)
     if cancel:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:

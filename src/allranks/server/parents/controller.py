@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from allranks.errors import Conflict
@@ -74,7 +75,7 @@ class Controller(ABC):
     ) -> None:
         outcome = VERDICTS[reason].outcome
         error = error if outcome is JobStatus.FAILED else None
-        code = 0 if outcome is JobStatus.COMPLETED else 1
+        code = _exit_code(outcome, self._states.values())
         result = {"status": str(outcome), "exit_code": code, "error": error}
         event = row.event(Kind.FINISHED, data=result)
         self._services.records.apply(
@@ -88,6 +89,17 @@ class Controller(ABC):
         )
         if row.parent is not None:
             self._services.loops.wake(row.parent)
+
+
+def _exit_code(outcome: JobStatus, children: Iterable[ChildState]) -> int:
+    """The exit code of a job with children: of a failed one that of the child that failed first; 1
+    if no rank gave one."""
+    if outcome is JobStatus.COMPLETED:
+        return 0
+    failed = [each for each in children if each.status is JobStatus.FAILED]
+    if outcome is not JobStatus.FAILED or not failed:
+        return 1
+    return min(failed, key=lambda each: each.ended_at or math.inf).exit_code or 1
 
 
 def error_of(

@@ -42,7 +42,9 @@ async def follow_children(services: Services, name: str, wanted: Wanted) -> Asyn
         if wanted.logs:
             leaves = await run_in_threadpool(_leaves, services, children.states, positions)
             for child, over in leaves:
-                while pieces := await run_in_threadpool(_child_logs, services, child, positions):
+                while pieces := await run_in_threadpool(
+                    _child_logs, services, child, positions, wanted.ranks
+                ):
                     for piece in pieces:
                         yield line(piece)
                     silent = 0.0
@@ -85,7 +87,9 @@ def _done(child: str) -> str:
     return f"{child}:done"
 
 
-def _child_logs(services: Services, name: str, positions: dict[str, int]) -> list[dict[str, Any]]:
+def _child_logs(
+    services: Services, name: str, positions: dict[str, int], ranks: list[int] | None
+) -> list[dict[str, Any]]:
     """The next pieces of a child's output; advances ``positions``."""
     row = services.records.get(name)
     own = {
@@ -93,6 +97,6 @@ def _child_logs(services: Services, name: str, positions: dict[str, int]) -> lis
         for key, value in positions.items()
         if key.startswith(f"{name}:")
     }
-    pieces = read_logs(services.home, row, own, Wanted())
+    pieces = read_logs(services.home, row, own, Wanted(ranks=ranks))
     positions |= {f"{name}:{key}": value for key, value in own.items()}
     return [{**piece, "child": name} for piece in pieces]
