@@ -103,6 +103,16 @@ class Home(NamedTuple):
         return self.root / "snapshots.json"
 
     @property
+    def terminals(self) -> Path:
+        """The jobs submitted from each terminal of this machine, whichever server they went to."""
+        return self.root / "terminals"
+
+    @property
+    def downloads(self) -> Path:
+        """Which job's files `job download` put into each folder."""
+        return self.root / "downloads"
+
+    @property
     def token(self) -> Path:
         return self.root / "token"
 

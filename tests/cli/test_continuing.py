@@ -6,9 +6,12 @@ import json
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from allranks import Client
+from allranks.errors import UsageError
 from tests.support import Allranks, answer, until
 
 # Real servers and processes, about a second a test.
@@ -65,10 +68,13 @@ def test_a_restart_finds_what_the_next_attempt_would(
     before = left(home, "j")
     done = allranks("job", "restart", "j")
     assert done.stdout == "j-r2\n"
-    assert "j-r2 continues from 6 files of j (6 bytes); newest: " in done.stderr
+    first, second, *_ = done.stderr.splitlines()
+    assert first == ("j-r2 goes on from what j left, because j is Failed (`--fresh` runs it anew)")
+    assert second.startswith("j-r2 continues from 6 files of j (6 bytes); newest: ")
     assert "co;unt ? (1 byte, " in done.stderr
     assert counted(allranks, "j-r2", "--attempt", 1) == ["2"] * 6
     fresh = allranks("job", "restart", "j", "--fresh")
+    assert fresh.stderr.splitlines()[0] == "j-r3 runs anew"
     assert "continues from" not in fresh.stderr
     assert counted(allranks, "j-r3", "--attempt", 1) == ["0"] * 6
     assert left(home, "j") == before
@@ -84,12 +90,15 @@ def test_a_restart_with_mended_code(allranks: Allranks, code: Path, script: Path
     done = allranks("job", "restart", "j", "-C", "else where", "--json")
     assert done.returncode == 0, done.stderr
     made = json.loads(done.stdout)
+    assert made["restarted"]["resumed"]
     assert (made["carried"]["of"], made["carried"]["files"]) == ("j", 6)
     assert made["spec"]["code"] == str(mended)
     assert counted(allranks, "j-r2") == [*["1"] * 6, "mended"]
-    # The next one has that code.
+    # The next one has that code; j-r2 has completed.
     assert allranks("job", "restart", "j-r2").returncode == 0
-    assert counted(allranks, "j-r3") == [*["2"] * 6, "mended"]
+    assert counted(allranks, "j-r3") == [*["0"] * 6, "mended"]
+    assert allranks("job", "restart", "j-r2", "--resume").returncode == 0
+    assert counted(allranks, "j-r4") == [*["2"] * 6, "mended"]
 
 
 def test_a_restart_with_code_that_cannot_be_used(allranks: Allranks, script: Path) -> None:
@@ -101,6 +110,69 @@ def test_a_restart_with_code_that_cannot_be_used(allranks: Allranks, script: Pat
     assert (done.returncode, "no such file or folder" in done.stderr) == (2, True)
     assert "not found" in allranks("job", "restart", "no", "-C", ".").stderr
     assert len(answer(allranks, "job", "list")) == 2
+
+
+def test_which_jobs_go_on_from_what_they_left(allranks: Allranks, script: Path) -> None:
+    run = ("run", "-o", "model", "--name")
+    allranks(*run, "bad", "--", "python", "count.py")
+    allranks(*run, "good", "--", "bash", "-c", "python count.py; exit 0")
+    allranks("run", "--detach", "--name", "gone", "--", "sleep", "60")
+    done = allranks("job", "restart", "gone")
+    assert "has not ended" in done.stderr
+    allranks("job", "cancel", "gone")
+    allranks("job", "wait", "gone")
+    for name, words, resumed, why in (
+        ("bad", (), True, "because bad is Failed (`--fresh` runs it anew)"),
+        ("bad", ("--fresh",), False, ""),
+        ("good", (), False, "because good is Completed (`--resume` goes on from what good left)"),
+        ("good", ("--resume",), True, ""),
+        ("gone", (), True, "because gone is Canceled (`--fresh` runs it anew)"),
+    ):
+        done = allranks("job", "restart", name, *words)
+        new = done.stdout.strip()
+        what = f"{new} goes on from what {name} left" if resumed else f"{new} runs anew"
+        assert done.stderr.splitlines()[0] == ", ".join(filter(None, (what, why)))
+        told = answer(allranks, "job", "events", new)[0]["data"]
+        assert ("message" in told, told["restarts"]) == (resumed, name)
+        if name != "gone":
+            assert counted(allranks, new) == ["1" if resumed else "0"] * 6
+    assert allranks("job", "restart", "good", "-q").stderr == ""
+    for words in (("--fresh", "--resume"), ("--resume", "--fresh")):
+        done = allranks("job", "restart", "good", *words)
+        assert (done.returncode, "not allowed with" in done.stderr) == (2, True)
+
+
+def test_a_job_that_runs_anew_continues_none(allranks: Allranks) -> None:
+    said = ("bash", "-c", 'echo "$ALLRANKS_CONTINUES|$ALLRANKS_PREVIOUS_REASON"')
+    allranks("run", "--name", "j", "--", *said)
+    assert allranks("job", "restart", "j", "--stream").stdout == "|\n"
+    assert allranks("job", "restart", "j", "--resume", "--stream").stdout == "j|DONE\n"
+
+
+def test_a_named_state_always_goes_on(allranks: Allranks) -> None:
+    words = ("bash", "-c", 'cd "$ALLRANKS_STATE_DIR"; cat f; echo x >> f')
+    allranks("run", "--name", "j", "--state", "birds", "--", *words)
+    for choice, seen in (((), "x\n"), (("--fresh",), "x\nx\n"), (("--resume",), "x\nx\nx\n")):
+        done = allranks("job", "restart", "j", "--stream", *choice)
+        assert done.stdout == seen
+        goes_on = "note: the state birds goes on, as every state with a name" in done.stderr
+        assert goes_on == (choice != ("--resume",))
+
+
+def test_python_chooses_as_the_command_line_does(
+    allranks: Allranks, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allranks("run", "--name", "j", "--", "false")
+    monkeypatch.setenv("ALLRANKS_HOME", str(home))
+    restart = Client().jobs.restart
+    choices: tuple[dict[str, Any], ...] = ({}, {"resume": True}, {"fresh": True})
+    resumed = [restart("j", **choice).restarted["resumed"] for choice in choices]
+    assert resumed == [True, True, False]
+    assert restart("j", set=["display_name=x"]).display_name == "x"
+    with pytest.raises(UsageError, match="either resumes or is fresh"):
+        restart("j", resume=True, fresh=True)
+    for number in range(2, 6):
+        allranks("job", "wait", f"j-r{number}")
 
 
 def test_a_run_from_another_job(allranks: Allranks, script: Path, home: Path) -> None:
@@ -157,7 +229,7 @@ else:
 def test_links_and_odd_files(allranks: Allranks, code: Path, home: Path) -> None:
     (code / "links.py").write_text(LINKS)
     assert allranks("run", "--name", "j", "-o", "model", "--", "python", "links.py").returncode == 0
-    done = allranks("job", "restart", "j")
+    done = allranks("job", "restart", "j", "--resume")
     assert "step-5 (5 bytes, " in done.stderr
     allranks("job", "wait", "j-r2")
     old, new = (home / "jobs" / each / "named-outputs" / "model" for each in ("j", "j-r2"))
@@ -175,7 +247,7 @@ def test_what_cannot_be_copied_refuses_the_restart_and_leaves_nothing(
     deep = "import os\nfor _ in range(30): os.mkdir('d' * 200); os.chdir('d' * 200)"
     command = ("bash", "-c", f'cd "$AZURE_ML_OUTPUT_model"; exec python -c "{deep}"')
     assert allranks("run", "--name", "j", "-o", "model", "--", *command).returncode == 0
-    done = allranks("job", "restart", "j")
+    done = allranks("job", "restart", "j", "--resume")
     assert done.returncode == 2
     assert "cannot copy the files of j: file name too long" in done.stderr
     assert "--fresh" in done.stderr
@@ -204,7 +276,8 @@ def test_restarts_at_once_get_names_of_their_own(allranks):
     script = "head -c 40000000 /dev/urandom > outputs/big"
     assert allranks("run", "--name", "rs", "--", "bash", "-c", script).returncode == 0
     with ThreadPoolExecutor(3) as several:
-        done = list(several.map(lambda _: allranks("job", "restart", "rs"), range(3)))
+        restart = ("job", "restart", "rs", "--resume")
+        done = list(several.map(lambda _: allranks(*restart), range(3)))
     assert [each.returncode for each in done] == [0, 0, 0], [each.stderr for each in done]
     assert {each.stdout.strip() for each in done} == {"rs-r2", "rs-r3", "rs-r4"}
     taken = allranks("run", "--from", "rs", "--name", "rs-r2", "--", "true")

@@ -40,6 +40,28 @@ def test_a_failure_is_explained_by_what_changed(shared: Allranks, code: Path):
     assert (found["cause"], found["seen_before"]) == ("MODULE_MISSING", 1)
 
 
+@pytest.mark.slow
+def test_a_restart_is_compared_with_the_job_it_was_made_from(shared: Allranks):
+    words = ("run", "--experiment", "compared", "-q", "--env")
+    assert shared(*words, "LR=1", "--name", "cmp-good", "--", "true").returncode == 0
+    fails = ("--", "bash", "-c", "exit 3")
+    assert shared(*words, "LR=2", "--name", "cmp-bad", *fails).returncode == 3
+    for choice in ("--resume", "--fresh"):
+        shared("job", "restart", "cmp-bad", choice, "--set", "environment_variables.LR=3")
+    shared("job", "restart", "cmp-bad", "--stream")
+    expected = "changed since cmp-bad, which this job restarts:\n  variable LR: 2 -> 3\n"
+    for name in ("cmp-bad-r2", "cmp-bad-r3"):
+        shared("job", "wait", name)
+        assert expected in shared("job", "explain", name).stdout
+    same = shared("job", "explain", "cmp-bad-r4").stdout
+    assert "no recorded changes since cmp-bad, which this job restarts" in same
+    found = json.loads(shared("job", "explain", "cmp-bad-r2", "--json").stdout)
+    assert (found["compared_with"], found["last_completed"]) == ("cmp-bad", "cmp-good")
+    shared("job", "delete", "cmp-bad")
+    gone = shared("job", "explain", "cmp-bad-r2").stdout
+    assert "changed since cmp-good completed:" in gone
+
+
 def test_what_has_not_failed_is_not_explained(shared: Allranks):
     shared("run", "-q", "--name", "went-well", "--", "true")
     told = shared("job", "explain", "went-well")

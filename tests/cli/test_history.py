@@ -32,6 +32,8 @@ def house(tmp_path_factory):
             f"team={team}",
             "--set",
             f"inputs.lr={lr}",
+            "--env",
+            "LR=${{inputs.lr}}",
             "--display-name",
             f"The {name}",
         ]
@@ -315,5 +317,5 @@ def test_a_word_that_is_no_column_is_said_to_be_none(house):
 def test_a_restart_that_is_followed(allranks):
     allranks("run", "--name", "again", "--", "bash", "-c", "exit 3")
     done = allranks("job", "restart", "again", "--stream")
-    assert done.returncode == 1
+    assert done.returncode == 3
     assert "again-r2: Failed" in done.stderr

@@ -51,14 +51,14 @@ def test_versions_can_be_restored_and_downloaded(allranks, code):
     assert write(allranks, "five", "--state", "birds") == ""
 
 
-def test_a_restart_resumes_from_the_jobs_own_state_unless_fresh(allranks):
+def test_a_restart_that_resumes_gets_the_jobs_own_state(allranks):
     write(allranks, "one", "--name", "j")
     assert [each["name"] for each in answer(allranks, "state", "list", "--own")] == ["j"]
     assert answer(allranks, "state", "list") == []
-    name = allranks("job", "restart", "j").stdout.strip()
+    name = allranks("job", "restart", "j", "--resume").stdout.strip()
     allranks("job", "wait", name)
     assert allranks("job", "logs", name).stdout == "one\n"
-    fresh = allranks("job", "restart", "j", "--fresh").stdout.strip()
+    fresh = allranks("job", "restart", "j").stdout.strip()  # it completed
     allranks("job", "wait", fresh)
     assert allranks("job", "logs", fresh).stdout == ""
 

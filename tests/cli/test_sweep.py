@@ -226,12 +226,23 @@ def test_cancel_restart_and_delete(allranks: Allranks, train: Path):
 
     done = allranks("job", "restart", "s", "--trials", 7, "--stream")
     assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines()[0] == "s goes on; trials that completed stay"
     job = answer(allranks, "job", "show", "s")
     assert (job["status"], job["counts"]) == ("Completed", {"Completed": 7})
     assert {each["number"] for each in job["trials"]} == {*range(7)}
     assert len(answer(allranks, "job", "list", "--parent", "s")) == 7 + counts["Canceled"]
-    again = allranks("job", "restart", "s")
+    again = allranks("job", "restart", "s", "--resume")
     assert (again.returncode, "all 7 trials of s have completed" in again.stderr) == (2, True)
+
+    # A completed sweep runs anew, under a name of its own.
+    anew = allranks("job", "restart", "s", "--set", "limits.max_total_trials=2", "--stream")
+    assert anew.returncode == 0, anew.stderr
+    assert anew.stderr.splitlines()[0] == (
+        "s-r2 runs anew, because s is Completed (`--trials N` goes on to more trials)"
+    )
+    assert answer(allranks, "job", "show", "s-r2")["counts"] == {"Completed": 2}
+    assert answer(allranks, "job", "show", "s")["counts"] == {"Completed": 7}
+    assert allranks("job", "delete", "s-r2").returncode == 0
 
     other = allranks("run", "--name", "c", "--", "true")
     assert other.returncode == 0

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import argparse
 
+_NEWEST = {"terminal": "the newest job of this terminal", "user": "your newest job"}
+
 
 class JobReference(str):
     """A job as the user named it, not resolved yet."""
@@ -25,13 +27,22 @@ def job_argument(
     parser.add_argument(dest, nargs=nargs, metavar=metavar, type=JobReference, help=help)
 
 
-def resolve(options: argparse.Namespace) -> None:
-    """Replace references by full names. Raises NotFound and Conflict."""
-    from allranks.sdk.jobs.names import job_name  # lazy: not needed by `--help`
+def resolve(options: argparse.Namespace) -> list[str]:
+    """Replace references by full names. Returns notes on which jobs `-` is. Raises NotFound and
+    Conflict."""
+    from allranks.sdk.jobs.names import resolved  # lazy: not needed by `--help`
+
+    notes: list[str] = []
+
+    def name_of(value: object) -> object:
+        if not isinstance(value, JobReference):
+            return value
+        job = resolved(value)
+        if newest_of := job["newest_of"]:
+            notes.append(f"{value} is {job['name']}, {_NEWEST[newest_of]}")
+        return job["name"]
 
     for key, value in vars(options).items():
-        if isinstance(value, JobReference):
-            setattr(options, key, job_name(value))
-        elif isinstance(value, list):
-            names = [job_name(each) if isinstance(each, JobReference) else each for each in value]
-            setattr(options, key, names)
+        several = isinstance(value, list)
+        setattr(options, key, [*map(name_of, value)] if several else name_of(value))
+    return notes

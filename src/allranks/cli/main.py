@@ -91,7 +91,9 @@ def run_words(words: list[str]) -> int:
         raise UsageError(f"no command `allranks {name}`", hint=_nearest(name))
     run = command.load()
     options = parser_of(name).parse_args(rest)
-    job_names.resolve(options)
+    for note in job_names.resolve(options):
+        if not options.quiet:
+            print(f"note: {note}", file=sys.stderr)
     return int(run(options))
 
 

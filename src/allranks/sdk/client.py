@@ -29,6 +29,7 @@ from allranks.sdk.jobs.properties import properties_of
 from allranks.sdk.pipelines.components import Component, Components
 from allranks.sdk.submit import rehearsal
 from allranks.sdk.submit.create import Words, create, create_all
+from allranks.sdk.submit.restart import restart
 from allranks.sdk.transfer.download import download
 from allranks.spec.any_job import AnyJob
 from allranks.spec.compute import Compute
@@ -270,6 +271,22 @@ class Jobs:
         if isinstance(job, builtins.list | tuple):
             return [Job(each) for each in create_all(job, base, words, allow_large_code)]
         return Job(create(job, base, words, allow_large_code))
+
+    def restart(
+        self,
+        name: str,
+        *,
+        resume: bool = False,
+        fresh: bool = False,
+        code: str | Path | None = None,
+        set: Sequence[str] = (),
+    ) -> Job:
+        """Run an ended job again; returns the new job. If it did not complete, the new one goes on
+        from its outputs and state; a completed one runs anew. ``resume`` and ``fresh`` choose
+        otherwise; ``restarted`` of the returned job says which. ``code`` is a folder, file or
+        repository that replaces its code; ``set`` changes its keys, such as ``"inputs.lr=0.1"``."""
+        where = None if code is None else str(code)
+        return Job(restart(name, resume=resume, fresh=fresh, code=where, overrides=[*set]))
 
     def rehearse(
         self,

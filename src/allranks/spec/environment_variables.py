@@ -50,9 +50,9 @@ RANK: Mapping[str, Mapping[str, str]] = {
         "`state: NAME` every later job with that state.",
         "ALLRANKS_PREVIOUS_REASON": "The reason why the previous attempt ended, such as "
         "`NODE_LOST`. Empty in the first.",
-        "ALLRANKS_CONTINUES": "The job that this one continues, after `job restart` and "
-        "`run --from`. Empty if there is none. How that job ended is the previous reason of the "
-        "first attempt.",
+        "ALLRANKS_CONTINUES": "The job whose files this one goes on from, after `job restart` and "
+        "`run --from`. Empty if there is none, as after `job restart --fresh`. How that job ended "
+        "is the previous reason of the first attempt.",
         "ALLRANKS_DEADLINE": "When the job's time is over, in seconds since the epoch: "
         "`limits.timeout` from the first start of ranks, or the cluster's limit, whichever comes "
         "first. Unset without a limit.",

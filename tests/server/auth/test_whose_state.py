@@ -171,7 +171,7 @@ def test_a_restart_that_is_refused_leaves_no_state_behind(server: Served) -> Non
     ended(server, "j", code=digest, in_place=None)
     fill(server, OF_JOBS, "j", "of j")
     (server.home.blobs / digest[:2] / digest).unlink()
-    told = server.people.post("/api/v1/jobs/j/restart")
+    told = server.people.post("/api/v1/jobs/j/restart?resume=true")
     assert "has not been uploaded yet" in told.json()["message"]
     assert own(server) == {"j": 1}
 
@@ -184,7 +184,7 @@ def test_a_job_begins_with_no_state_that_one_before_it_left_under_its_name(serve
     fill(server, OF_JOBS, "j-r3", "of nobody")
     assert server.people.post("/api/v1/jobs/j/restart?fresh=true").json()["name"] == "j-r2"
     assert own(server) == {"j": 1, "j-r3": 1}
-    told = server.people.post("/api/v1/jobs/j/restart")
+    told = server.people.post("/api/v1/jobs/j/restart?resume=true")
     assert told.json()["name"] == "j-r3", told.text
     (entry,) = server.people.get("/api/v1/states/j-r3/manifest").json()
     assert entry["sha256"] == hashlib.sha256(b"of j").hexdigest()
@@ -195,7 +195,8 @@ def test_jobs_that_are_run_again_at_once_each_go_on_from_their_state(server: Ser
     ended(server, "j")
     fill(server, OF_JOBS, "j", "of j")
     with ThreadPoolExecutor(8) as pool:
-        told = list(pool.map(lambda _: server.people.post("/api/v1/jobs/j/restart"), range(8)))
+        again = "/api/v1/jobs/j/restart?resume=true"
+        told = list(pool.map(lambda _: server.people.post(again), range(8)))
     assert {each.status_code for each in told} <= {201, 409}, [each.text for each in told]
     there = {each.json()["name"] for each in told if each.status_code == 201}
     assert own(server) == dict.fromkeys({"j"} | there, 1)

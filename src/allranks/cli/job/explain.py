@@ -102,14 +102,17 @@ def _followed(others: list[dict[str, Any]]) -> Iterator[str]:
 
 def _changed(found: dict[str, Any]) -> Iterator[str]:
     yield ""
-    last, changes = found["last_completed"], found["changed"]
-    if last is None:
+    other, changes = found["compared_with"], found["changed"]
+    if other is None:
         yield f"no earlier job of {found['experiment_name']} completed"
         return
+    since = f"since {other} completed"
+    if other != found["last_completed"]:
+        since = f"since {other}, which this job restarts"
     if not changes:
-        yield f"no recorded changes since {last} completed"
+        yield f"no recorded changes {since}"
         return
-    yield f"changed since {last} completed:"
+    yield f"changed {since}:"
     for each in changes:
         before, after = each["before"] or "nothing", each["after"] or "gone"
         told = f"{before} -> {after}" if each["before"] not in ("", "there") else after

@@ -1,4 +1,4 @@
-"""`allranks job restart`: run an ended job again, starting from its outputs and state."""
+"""`allranks job restart`: go on with an ended job, or run it anew."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from allranks.sdk.submit import restart as restarting
 
 def restart_options(parser: argparse.ArgumentParser) -> None:
     job_argument(parser)
-    fresh = "start with empty outputs and an empty state"
-    parser.add_argument("--fresh", action="store_true", help=fresh)
+    choice = parser.add_mutually_exclusive_group().add_argument
+    resume = "start with copies of its outputs and state, also if it completed"
+    choice("--resume", action="store_true", help=resume)
+    fresh = "start with empty outputs and an empty state, also if it did not complete"
+    choice("--fresh", action="store_true", help=fresh)
     code = "run this folder, file or repository instead of the job's code"
     parser.add_argument("-C", "--code", metavar="DIR", help=code)
     large_code_option(parser.add_argument)
@@ -36,6 +39,7 @@ def restart(options: argparse.Namespace) -> int:
         def restarted(allow: bool) -> dict[str, Any]:
             return restarting.restart(
                 options.name,
+                resume=options.resume,
                 fresh=options.fresh,
                 code=options.code,
                 limits=limits,
@@ -46,4 +50,4 @@ def restart(options: argparse.Namespace) -> int:
             )
 
         job = confirm_large_code(options, restarted)
-    return after_submit(options, job, detach=not options.stream, own_code=False)
+    return after_submit(options, job, detach=not options.stream)

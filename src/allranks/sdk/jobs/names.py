@@ -1,23 +1,43 @@
-"""Resolve a job by the beginning of its name, `-` or `@last`."""
+"""Resolve a job by the beginning of its name, `-` or `@last`: the newest of this terminal, or else
+the user's."""
 
 from __future__ import annotations
 
 from os import PathLike
+from typing import TypedDict
 from urllib.parse import urlencode
 
 from allranks.errors import UsageError
 from allranks.sdk.connection import find_server
+from allranks.sdk.jobs import terminal
+
+LAST = ("-", "@last")
+
+
+class Resolved(TypedDict):
+    """``newest_of``: "terminal" or "user", if the newest job was asked for."""
+
+    name: str
+    newest_of: str
 
 
 def job_name(reference: object) -> str:
-    """The full name of the job; an exact match wins. Raises NotFound with similar names, and
-    Conflict if several names match."""
+    """The full name of the job; see ``resolved``."""
+    return resolved(reference)["name"]
+
+
+def resolved(reference: object) -> Resolved:
+    """The job that is meant; an exact match wins. Raises NotFound with similar names, and Conflict
+    if several names match."""
     if not isinstance(reference, str):
         hint = "use the `name` of what `create_or_update` returned; `list` returns all"
         kind = type(reference).__name__
         raise UsageError(f"the name of a job must be a str, not {kind}", hint=hint)
     text = reference.encode(errors="replace").decode()
-    return str(find_server.ask("GET", f"/api/v1/resolve?{urlencode({'job': text})}")["name"])
+    mine = terminal.submitted() if text in LAST else []
+    query = urlencode({"job": text, "mine": mine}, doseq=True)
+    found: Resolved = find_server.ask("GET", f"/api/v1/resolve?{query}")
+    return found
 
 
 def no_job(given: object) -> UsageError:

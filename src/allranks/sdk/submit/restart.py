@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from allranks.errors import UsageError
 from allranks.plan.progress import OnProgress, unheard
@@ -17,6 +18,7 @@ from allranks.sdk.submit.send import COPYING, Snapshots, send
 def restart(
     name: str,
     *,
+    resume: bool = False,
     fresh: bool = False,
     code: str | None = None,
     limits: Mapping[str, int] | None = None,
@@ -25,16 +27,17 @@ def restart(
     allow_large: bool = False,
     progress: OnProgress = unheard,
 ) -> dict[str, Any]:
-    """Restart the job with its outputs and state unless ``fresh``; returns the new job. ``code`` is
-    a folder, file or repository that replaces its code; ``overrides`` change its spec, each
-    ``a.b=c``; ``limits`` replace those of a sweep, which continues under its own name. ``note`` and
-    ``progress`` receive messages and progress."""
-    where = job_path(name, "/restart" + ("?fresh=true" if fresh else ""))
-    client = find_server.connect()
+    """Restart the job; returns the new one, in whose ``restarted`` the server says whether it goes
+    on from the outputs and state of the ended job: by default if that did not complete, always with
+    ``resume``, never with ``fresh``. ``code`` is a folder, file or repository that replaces its
+    code; ``overrides`` change its spec, each ``a.b=c``; ``limits`` replace those of a sweep, which
+    continues under its own name. ``note`` and ``progress`` receive messages and progress."""
+    choice = urlencode({"resume": resume, "fresh": fresh})
+    where = job_path(name, f"/restart?{choice}")
     data: dict[str, Any] | None = {"limits": dict(limits)} if limits else None
     snapshots: Snapshots = ()
     if code is not None:
-        client.json("GET", job_path(name))  # check the name before reading the code
+        find_server.ask("GET", job_path(name))  # check the name before reading the code
         read, snapshots = prepare(
             {"name": name, "code": code},
             Path.cwd(),
@@ -50,4 +53,5 @@ def restart(
         data["properties"] = spec.get("properties") or {}
     if overrides:
         data = {**(data or {}), "set": [*overrides]}
-    return send(client, data, snapshots, progress, where=where, timeout=COPYING)
+    with find_server.connect() as client:
+        return send(client, data, snapshots, progress, where=where, timeout=COPYING)

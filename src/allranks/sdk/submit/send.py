@@ -11,6 +11,7 @@ from allranks.errors import AllranksError, MissingCode, Unreachable
 from allranks.http_client import Client
 from allranks.plan.progress import OnProgress, Progress, unheard
 from allranks.sdk.connection.counted_file import counted
+from allranks.sdk.jobs import terminal
 from allranks.snapshot.take import Snapshot
 
 # Seconds that a server may take to copy another job's files.
@@ -53,7 +54,10 @@ def post(
         while True:
             try:
                 body = json.dumps(submission).encode()
-                return json.loads(client.call("POST", where, body, timeout=timeout).body)
+                made = json.loads(client.call("POST", where, body, timeout=timeout).body)
+                if where.startswith(JOBS):
+                    terminal.remember(each["name"] for each in _several(made))
+                return made
             except MissingCode:
                 if not snapshots:
                     raise
@@ -69,6 +73,10 @@ def post(
             with contextlib.suppress(AllranksError):
                 client.json("POST", "/api/v1/blobs/discard", sent)
         raise
+
+
+def _several(made: Any) -> list[Any]:
+    return made if isinstance(made, list) else [made]
 
 
 def send_code(

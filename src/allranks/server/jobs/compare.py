@@ -1,4 +1,5 @@
-"""Differences between jobs: to an experiment's last completed job, or among given jobs."""
+"""Differences between jobs: to the job that one restarts or its experiment's last completed one,
+or among given jobs."""
 
 from __future__ import annotations
 
@@ -29,26 +30,32 @@ _COMMIT = "azureml.git.commit"
 
 
 class Earlier(NamedTuple):
-    """``last``: the last completed job, ``changed``: differences to it; ``same``: jobs that failed
-    with the same cause."""
+    """``last``: the last completed job; ``compared``: that one, or the one that the job was made
+    from, and ``changed``: differences to it; ``same``: jobs that failed with the same cause."""
 
     last: str | None
+    compared: str | None
     changed: list[Change]
     same: list[str]
 
 
-def earlier_jobs(row: JobRow, cause: str, records: Records, blobs: Blobs) -> Earlier:
-    """Compare a failed job with earlier jobs of its experiment."""
+def earlier_jobs(
+    row: JobRow, cause: str, records: Records, blobs: Blobs, made_from: str = ""
+) -> Earlier:
+    """Compare a failed job with the one that it was ``made_from``, if that is still there, or with
+    earlier jobs of its experiment."""
     wanted = Query(experiment=row.experiment, archived=None, parent=row.parent, limit=_FAR)
     readable = (each for each in records.find(wanted) if isinstance(each, JobRow))
     earlier = [each for each in readable if each.id < row.id]
     good = next((e for e in earlier if e.record.status is JobStatus.COMPLETED), None)
     same = [e.name for e in earlier if e.error and e.error.get("cause") == cause]
-    if good is None:
-        return Earlier(None, [], same)
-    before, after = _files(good.plan.task.code, row.plan.task.code, blobs)
-    found = changes(_side(good, before), _side(row, after))
-    return Earlier(good.name, found, same)
+    last = None if good is None else good.name
+    other = records.get(made_from) if made_from and records.has(made_from) else good
+    if other is None:
+        return Earlier(last, None, [], same)
+    before, after = _files(other.plan.task.code, row.plan.task.code, blobs)
+    found = changes(_side(other, before), _side(row, after))
+    return Earlier(last, other.name, found, same)
 
 
 def _side(row: JobRow, files: dict[str, str] | None) -> Side:
@@ -169,6 +176,7 @@ def _hashes(chunks: list[Path]) -> dict[str, str]:
 def as_json(found: Earlier) -> dict[str, Any]:
     return {
         "last_completed": found.last,
+        "compared_with": found.compared,
         "changed": [each._asdict() for each in found.changed],
         "seen_before": len(found.same),
         "seen_in": found.same[:10],

@@ -43,8 +43,8 @@ def explanation_of(row: JobRow, records: Records, home: Home) -> Explanation | N
 
 def full_explanation(row: JobRow, records: Records, home: Home, blobs: Blobs) -> dict[str, Any]:
     """A failed job in detail: the cause, the log lines around it, failures of other ranks that
-    followed, and differences to the experiment's last completed job. Raises Conflict for a job that
-    has not failed."""
+    followed, and differences to the job that it restarts or the experiment's last completed one.
+    Raises Conflict for a job that has not failed."""
     if row.record.status is not JobStatus.FAILED:
         status = "has not ended" if row.record.status not in TERMINAL else f"is {row.record.status}"
         hint = f"allranks job show {row.name}"
@@ -52,6 +52,8 @@ def full_explanation(row: JobRow, records: Records, home: Home, blobs: Blobs) ->
     told = failure_facts(row, records, home)
     found = _explained(row, told, home)
     others = explain.other_ranks(told, found)
+    first = next(iter(records.events(row.name)), None)
+    made_from = "" if first is None else str(first.event.data.get("restarts", ""))
     return {
         "name": row.name,
         "experiment_name": row.experiment,
@@ -62,7 +64,7 @@ def full_explanation(row: JobRow, records: Records, home: Home, blobs: Blobs) ->
         "blame": str(TABLE[found.cause].blame),
         "lines": [without_credentials(line) for line in explain.context_lines(told, found)],
         "followed": [{**o._asdict(), "said": without_credentials(o.said)} for o in others],
-        **compare.as_json(compare.earlier_jobs(row, found.cause, records, blobs)),
+        **compare.as_json(compare.earlier_jobs(row, found.cause, records, blobs, made_from)),
     }
 
 

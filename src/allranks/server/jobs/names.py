@@ -1,9 +1,11 @@
-"""Resolve a reference to a job: a name, a unique prefix, or `@last`."""
+"""Resolve a reference to a job: a name, a unique prefix, or the newest (`-`, `@last`)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
 from difflib import get_close_matches
+from typing import NamedTuple
 
 from allranks.errors import Conflict, NotFound
 from allranks.server.jobs.view import submitter
@@ -15,20 +17,25 @@ _MOST, _FAR = 6, 1000
 _LIST = "list jobs: allranks job list"
 
 
-def resolve(reference: str, records: Records, person: str) -> str:
-    """The name of the job that ``reference`` means: an exact name or a unique prefix. `@last` and
-    `-` are the newest job that ``person`` submitted and did not archive.
+class Newest(NamedTuple):
+    """The newest job of a "terminal" or a "user"."""
+
+    name: str
+    of: str
+
+
+def resolve(reference: str, records: Records) -> str:
+    """The name of the job that ``reference`` means: an exact name or a unique prefix. A job and its
+    restarts count as one: the prefix goes on to mean the first.
 
     Raises NotFound with similar names, and Conflict for an ambiguous prefix.
     """
-    if reference in LAST:
-        return _newest(records, person)
     if reference and records.has(reference):
         return reference
     if records.ever_existed(reference):
         # Not resolved as a prefix: deleting `foo` twice must not delete `foo-r2`.
         raise NotFound(f"the job {reference!r} was deleted", hint=_LIST)
-    matches = records.names_with_prefix(reference, _MOST + 1) if reference else []
+    matches = _without_restarts(records.names_with_prefix(reference, _FAR)) if reference else []
     if len(matches) == 1:
         return matches[0]
     if matches:
@@ -38,10 +45,24 @@ def resolve(reference: str, records: Records, person: str) -> str:
     raise NotFound(f"job {reference!r} not found", hint=_nearest(reference, records))
 
 
-def _newest(records: Records, person: str) -> str:
+def original(name: str) -> str:
+    """The name of the job that a job of this name restarts, if it is a restart."""
+    return re.sub(r"-r\d+$", "", name)
+
+
+def _without_restarts(names: Sequence[str]) -> list[str]:
+    """The names without those of restarts of others among them."""
+    return [each for each in names if original(each) == each or original(each) not in names]
+
+
+def newest(records: Records, person: str, mine: Collection[str]) -> Newest:
+    """The newest job of those named ``mine``, or else of ``person``, that is not archived. Raises
+    NotFound."""
+    for name, _ in records.recent(mine) if mine else ():
+        return Newest(name, "terminal")
     for name, spec in records.recent():
         if submitter(spec) == person:
-            return name
+            return Newest(name, "user")
     hint = f"submit one: allranks run -- COMMAND; {_LIST}"
     raise NotFound("no last job: you have submitted no job that is not archived", hint=hint)
 

@@ -15,7 +15,7 @@ from allranks.server.dependencies import ServicesDep
 from allranks.server.http.request_limits import Count
 from allranks.server.jobs import view
 from allranks.server.jobs.compare import comparison
-from allranks.server.jobs.names import resolve
+from allranks.server.jobs.names import LAST, newest, resolve
 from allranks.store.jobs.job_rows import COMMAND, Damaged, JobRow
 
 Moment = Annotated[float | None, Field(ge=0, allow_inf_nan=False)]
@@ -103,9 +103,16 @@ async def changes(
     return {"number": services.wakeups.count(job)}
 
 
-def name_of(services: ServicesDep, who: Who, job: str) -> dict[str, str]:
-    """The name of the job that a name, prefix, `-` or `@last` refers to."""
-    return {"name": resolve(job, services.records, who.name)}
+def name_of(
+    services: ServicesDep, who: Who, job: str, mine: list[str] | None = None
+) -> dict[str, str]:
+    """The name of the job that a name or a prefix refers to. `-` and `@last` are the newest of the
+    jobs ``mine``, those of the caller's terminal, or else the newest of the caller; ``newest_of``
+    ("terminal" or "user") says which."""
+    if job in LAST:
+        name, newest_of = newest(services.records, who.name, mine or ())
+        return {"name": name, "newest_of": newest_of}
+    return {"name": resolve(job, services.records), "newest_of": ""}
 
 
 def compare(services: ServicesDep, job: list[str]) -> dict[str, Any]:

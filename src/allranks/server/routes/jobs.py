@@ -231,13 +231,16 @@ def restart(
     name: str,
     services: ServicesDep,
     who: Who,
+    resume: bool = False,
     fresh: bool = False,
     data: Annotated[Any, BODY] = None,
 ) -> dict[str, Any]:
-    """Run an ended job again as a new job, which continues from its outputs and state unless
-    ``fresh``. ``data``: other code, and in ``set`` changes of the spec, each ``a.b=c``. A sweep
-    continues itself; ``data`` may raise its ``limits``."""
-    from allranks.server.parents.resume import resume  # lazy: imports sweeps
+    """Run an ended job again as a new job. If it did not complete, the new job goes on from its
+    outputs and state; a completed one runs anew. ``resume`` and ``fresh`` choose otherwise, and
+    ``restarted`` in the reply says which. ``data``: other code, and in ``set`` changes of the spec,
+    each ``a.b=c``. A sweep or pipeline that goes on keeps its name and its completed jobs; ``data``
+    may raise the ``limits`` of a sweep."""
+    from allranks.server.parents.restart import restart_parent  # lazy: imports sweeps
     from allranks.server.submission import restart as restarting  # lazy: imports YAML
 
     row = services.records.get(name)
@@ -245,25 +248,20 @@ def restart(
     overrides = data.pop("set", []) if isinstance(data, dict) else []
     if not isinstance(overrides, list) or not all(isinstance(each, str) for each in overrides):
         raise UsageError("`set` is not a list of `KEY=VALUE`", where="set")
-    if row.type != COMMAND and overrides:
-        hint = "submit it again with other values, or restart one of its jobs"
-        raise UsageError(f"a {row.type} is restarted as it is", where="set", hint=hint)
+    choice = {"resume": resume, "fresh": fresh}
     if row.type != COMMAND:
-        return {
-            **parents.job(resume(row, services, data or {}, fresh=fresh), services),
-            "carried": None,
-        }
-    if isinstance(data, dict) and "limits" in data:
-        raise UsageError(f"{name} is not a sweep", hint="leave --trials and --concurrent out")
-    made, carried = restarting.restart(
-        row,
-        services,
-        who.name,
-        fresh=fresh,
-        code=restarting.Code.load(data or None),
-        overrides=overrides,
-    )
-    return {**parents.job(made, services), "carried": view.carried(carried)}
+        made = restart_parent(row, services, who.name, data or {}, **choice, overrides=overrides)
+    else:
+        if isinstance(data, dict) and "limits" in data:
+            raise UsageError(f"{name} is not a sweep", hint="leave --trials and --concurrent out")
+        code = restarting.Code.load(data or None)
+        made = restarting.restart(row, services, who.name, **choice, code=code, overrides=overrides)
+    return {
+        **parents.job(made.row, services),
+        "notes": [*made.notes],
+        "carried": view.carried(made.carried),
+        "restarted": {"job": name, "resumed": made.resumed, "message": made.sentence},
+    }
 
 
 async def wait(

@@ -1,21 +1,29 @@
-"""Run an ended job again under the next free name. The ended job is never changed."""
+"""Run an ended job again under the next free name. The ended job is never changed.
+
+A job that did not complete goes on from the files that it left. A completed one runs anew: its
+final checkpoint would leave nothing to train.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from allranks.engines.registry import KINDS
 from allranks.errors import Conflict, SpecError, UsageError
 from allranks.plan import text
 from allranks.plan.job.continuation import Carried
 from allranks.server.dependencies import Services
+from allranks.server.jobs.names import original
 from allranks.server.submission.continuation import end_of, ended
 from allranks.server.submission.submit import NO_SUBMISSION, Submission, diff_of, submit
 from allranks.spec.yaml.load import override_keys
+from allranks.spec.yaml.overrides import unread_inputs
+from allranks.statuses import JobStatus
 from allranks.store.jobs.job_rows import JobRow
+
+T = TypeVar("T")
 
 # The prefix of Azure ML's properties with git information.
 _OF_GIT = "azureml.git."
@@ -44,41 +52,58 @@ class Code(NamedTuple):
         return made
 
 
+class Restarted(NamedTuple):
+    """The restarted job ``row``: whether it ``resumed``, the ``sentence`` that says so, the files
+    it got, and ``notes`` for its submitter."""
+
+    row: JobRow
+    resumed: bool
+    sentence: str
+    carried: Carried | None = None
+    notes: tuple[str, ...] = ()
+
+
+def resumes(row: JobRow, *, resume: bool, fresh: bool) -> bool:
+    """Whether a restart of the ended job goes on from what it left. Raises Conflict for a job that
+    has not ended, UsageError if both are chosen."""
+    ended(row)
+    if resume and fresh:
+        hint = "choose one, or neither: a job that did not complete is then resumed"
+        raise UsageError("a restart either resumes or is fresh", where="--resume", hint=hint)
+    return resume or not (fresh or row.record.status is JobStatus.COMPLETED)
+
+
 def restart(
     row: JobRow,
     services: Services,
     by: str,
     *,
+    resume: bool = False,
     fresh: bool = False,
     code: Code | None = None,
     overrides: Sequence[str] = (),
-) -> tuple[JobRow, Carried | None]:
-    """Submit the job again, with its files and state unless ``fresh``, with ``code`` instead of
-    its own if given, and with each ``a.b=c`` of ``overrides`` set in its spec. Raises Conflict for
-    a job that has not ended."""
-    ended(row)
+) -> Restarted:
+    """Submit the job again, with ``code`` instead of its own if given, and with each ``a.b=c`` of
+    ``overrides`` set in its spec. ``resume`` and ``fresh`` override the rule whether it gets its
+    files and state. Raises as ``resumes``."""
+    resumed = resumes(row, resume=resume, fresh=fresh)
     if (flaw := text.flaw(row.spec, "spec")) is not None:
         message = f"{row.name} cannot be submitted again: {flaw.where}: {flaw.message}"
         raise Conflict(message, hint="submit a new job with a corrected text")
     task = row.plan.task
-    if fresh and task.state:
-        hint = f"allranks state delete {task.state}, or restore a version of it"
-        raise UsageError(f"{row.name} shares the state {task.state} with other jobs", hint=hint)
     if code is not None and task.in_place:
         raise Conflict(
             f"{row.name} runs its code in place, in {task.in_place}",
             hint=f"change the code there, then: allranks job restart {row.name}",
         )
-    spec = deepcopy(dict(row.spec))
-    if (tags := dict(services.annotations.of(row.id).tags)) or "tags" in spec:
-        spec["tags"] = tags
+    spec = tagged_spec(row, services)
     diff_file = diff_of(task.record)
     diff = diff_file.read_text(encoding="utf-8") if diff_file.exists() else ""
     digest = task.code
     if code is not None:
         spec, digest, diff = _with_code(spec, code), code.code, code.diff
-    _override(spec, overrides)
-    environments, after = services.environments.with_deleted(), None if fresh else row
+    override(spec, overrides)
+    environments, after = services.environments.with_deleted(), row if resumed else None
     submission = Submission(
         spec,
         digest,
@@ -86,22 +111,58 @@ def restart(
         task.base,
         task.tools,
         diff,
-        continues=row.name,
-        previous=end_of(row),
+        continues=row.name if resumed else "",
+        previous=end_of(row) if resumed else "",
         environment_asked=task.environment_asked,
     )
+
+    def submit_as(name: str) -> tuple[JobRow, Carried | None]:
+        named = submission._replace(spec={**spec, "name": name})
+        return submit(named, services, by, environments, after=after, restarts=row.name)
+
+    made, carried = under_next_name(row.name, services, submit_as)
+    notes = unread_inputs(spec, overrides)
+    if not resumed and (state := made.plan.task.state):
+        notes.append(
+            f"the state {state} goes on, as every state with a name; to empty it: "
+            f"allranks state delete {state}"
+        )
+    return Restarted(
+        made, resumed, _sentence(row, made, resumed, resume or fresh), carried, tuple(notes)
+    )
+
+
+def _sentence(row: JobRow, made: JobRow, resumed: bool, chosen: bool) -> str:
+    what = f"goes on from what {row.name} left" if resumed else "runs anew"
+    if chosen:
+        return f"{made.name} {what}"
+    other = f"`--resume` goes on from what {row.name} left"
+    if resumed:
+        other = "`--fresh` runs it anew"
+    return f"{made.name} {what}, because {row.name} is {row.record.status} ({other})"
+
+
+def tagged_spec(row: JobRow, services: Services) -> dict[str, Any]:
+    """A copy of the job's spec with its current tags."""
+    spec = deepcopy(dict(row.spec))
+    if (tags := dict(services.annotations.of(row.id).tags)) or "tags" in spec:
+        spec["tags"] = tags
+    return spec
+
+
+def under_next_name(name: str, services: Services, submit_as: Callable[[str], T]) -> T:
+    """Submit under the first free name of ``name``-r2, ``name``-r3, …"""
     while True:
-        name = _next_name(row.name, services)
-        submission = submission._replace(spec={**spec, "name": name})
+        new = _next_name(name, services)
         try:
-            return submit(submission, services, by, environments, after=after)
+            return submit_as(new)
         except Conflict as error:
             # A concurrent restart of the job took the name.
-            if error.where != "name" or not services.records.ever_existed(name):
+            if error.where != "name" or not services.records.ever_existed(new):
                 raise
 
 
-def _override(spec: dict[str, Any], overrides: Sequence[str]) -> None:
+def override(spec: dict[str, Any], overrides: Sequence[str]) -> None:
     """Set each override. Raises UsageError for those that a restart decides itself."""
     for each in overrides:
         if (key := each.partition("=")[0].strip()) in ("name", "code", "snapshot"):
@@ -111,7 +172,7 @@ def _override(spec: dict[str, Any], overrides: Sequence[str]) -> None:
 
 
 def _next_name(name: str, services: Services) -> str:
-    base, number = re.sub(r"-r\d+$", "", name), 2
+    base, number = original(name), 2
     while services.records.ever_existed(f"{base}-r{number}"):
         number += 1
     return f"{base}-r{number}"

@@ -157,10 +157,11 @@ def submit(
     known: Environments | None = None,
     after: JobRow | None = None,
     child: Child | None = None,
+    restarts: str = "",
 ) -> tuple[JobRow, Carried | None]:
     """Record and start a job; with ``after`` it starts from copies of that ended job's files, which
-    are returned as well. ``child``: it is the child of another job. A refused job leaves no
-    trace."""
+    are returned as well. ``child``: it is the child of another job. ``restarts``: the job that it
+    was made from. A refused job leaves no trace."""
     services.clusters.prepare(submission.spec.get("compute"))
     spec, made = _planned(submission, services, by, known or services.environments)
     if after is not None:
@@ -172,7 +173,8 @@ def submit(
         if not services.records.ever_existed(made.task.job):
             continuation.place()
             _write_diff(submission, made)
-        row = services.records.create(spec, made, continuation.about(), child=child)
+        about = continuation.about() | ({"restarts": restarts} if restarts else {})
+        row = services.records.create(spec, made, about, child=child)
         continuation.keep()
     services.loops.wake(row.name)
     return row, continuation.carried

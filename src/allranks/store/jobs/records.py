@@ -221,11 +221,14 @@ class Records:
         with self._reading.connect() as connection:
             return job_search.names_with_prefix(connection, prefix, most)
 
-    def recent(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Name and spec of the jobs that are not archived and no children, newest first."""
+    def recent(self, names: Collection[str] = ()) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Name and spec of the jobs that are not archived and no children, newest first; of those
+        with one of ``names``, if given."""
         query = select(_jobs.c.id, _jobs.c.name, _jobs.c.spec).order_by(_jobs.c.id.desc())
         query = query.join(_annotations, _annotations.c.job_id == _jobs.c.id)
         query = query.where(_annotations.c.archived_at.is_(None), _jobs.c.parent.is_(None))
+        if names:
+            query = query.where(_jobs.c.name.in_(names))
         query = query.limit(_BATCH)
         older = query
         while True:

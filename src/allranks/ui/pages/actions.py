@@ -33,8 +33,8 @@ ACTIONS = {
     "restart": Action(
         "Restart",
         "job restart",
-        "Each job runs again as a new job, which continues from its state and outputs. A sweep or "
-        "pipeline runs only what did not complete.",
+        "Each job runs again. One that did not complete goes on from its state and outputs, and a "
+        "sweep or pipeline with what did not complete. A completed one runs anew.",
         "Restart",
     ),
     "preempt": Action(
@@ -76,7 +76,7 @@ async def act(request: Request) -> Response:
         return _describe(request, name, action, jobs)
     form = await request.form()
     jobs = [str(each) for each in form.getlist("job")]
-    given = {key: str(form.get(key, "")).strip() for key in ("text", "path", "fresh", "set")}
+    given = {key: str(form.get(key, "")).strip() for key in ("text", "path", "choice", "set")}
     if not jobs:
         raise UsageError("no job is chosen", hint="tick jobs in the list")
     done: list[str] = []
@@ -116,7 +116,8 @@ async def _do(session: Session, action: str, job: str, given: Mapping[str, str])
     elif action == "restart":
         changes = [line.strip() for line in given["set"].splitlines() if line.strip()]
         data = {"set": changes} if changes else None
-        answer = await session.call("POST", f"{path}/restart", data, fresh=given["fresh"])
+        choice = {given["choice"]: "true"} if given["choice"] in ("resume", "fresh") else {}
+        answer = await session.call("POST", f"{path}/restart", data, **choice)
         return str(answer.json()["name"])
     elif action in ("archive", "restore"):
         await session.call("PATCH", path, {"archived": action == "archive"})
