@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -145,17 +146,36 @@ def test_what_is_there_already_is_not_fetched_again(bed):
 
 
 @slow
-def test_files_of_another_job_are_not_replaced_without_a_word(bed):
+def test_files_of_another_job_are_refused(bed):
+    """In whichever way the folder is named, and whatever of the job it has."""
     assert "replaced" not in bed.download().stderr
     other = f"{bed.name}-other"
     write = "for n in first 1 2 3 4; do echo other > outputs/$n; done"
     assert bed.allranks("run", "-q", "--name", other, "--", "bash", "-c", write).returncode == 0
-    told = bed.allranks("job", "download", other, "-p", "got").stderr
+    before = (bed.got / "first").read_text()
+    (bed.folder / "link").symlink_to("got")
+    for words in (("-p", "got"), ("-p", "link/"), ("-p", f"{bed.folder}/got", "--path", "*/1")):
+        done = bed.allranks("job", "download", other, *words)
+        assert done.returncode == 2
+        assert f"the folder has files of the job {bed.name}" in done.stderr
+        assert "hint: name a folder for each job (-p DIR)" in done.stderr
+    assert (bed.got / "first").read_text() == before
+    # A job that is not there fills no folder.
+    assert bed.allranks("job", "download", "nobody", "-p", "new").returncode == 2
+    assert bed.allranks("job", "download", other, "-p", "new").returncode == 0
+    assert bed.allranks("job", "download", bed.name, "-p", "new").returncode == 2
+
+    mixed = ("job", "download", other, "-p", "got", "--any-folder")
     note = "note: replaced a file that was older or different: got/artifacts/outputs/first\n"
-    assert told.endswith(note)
+    assert bed.allranks(*mixed).stderr.endswith(note)
     os.utime(bed.got / "first", (1, 1))
-    assert bed.allranks("job", "download", other, "-p", "got").stderr.endswith(note)
-    assert bed.allranks("job", "download", other, "-p", "got", "-q").stderr == ""
+    assert bed.allranks(*mixed).stderr.endswith(note)
+    assert bed.allranks(*mixed, "-q").stderr == ""
+    shutil.rmtree(bed.folder / "new" / "artifacts")
+    assert bed.allranks("job", "download", bed.name, "-p", "new").returncode == 0
+    # Azure's line mixes, as Azure's does.
+    az = ("az", "ml", "job", "download", "-n", other, "-p", "new")
+    assert bed.allranks(*az).returncode == 0
 
 
 @slow

@@ -64,8 +64,8 @@ def example(allranks: Allranks, code: Path, name: str, env: Path, *words: object
     job = done.stderr.partition(":")[0]
     told = json.loads(allranks("job", "show", job, "--json").stdout)
     assert len({node["host"] for node in told["node_states"]}) == 3
-    assert allranks("job", "download", job, "-p", "got").returncode == 0
-    outputs = code / "got" / "artifacts" / "outputs"
+    assert allranks("job", "download", job, "-p", job).returncode == 0
+    outputs = code / job / "artifacts" / "outputs"
     return {
         "stdout": done.stdout,
         **{path.name: json.loads(path.read_text()) for path in outputs.glob("*.json")},

@@ -47,8 +47,8 @@ def runner(allranks: Allranks, code: Path) -> Run:
         )
         assert done.returncode == 0, done.stdout + done.stderr
         job = done.stderr.partition(":")[0]
-        assert allranks("job", "download", job, "-p", "got").returncode == 0
-        outputs = code / "got" / "artifacts" / "outputs"
+        assert allranks("job", "download", job, "-p", job).returncode == 0
+        outputs = code / job / "artifacts" / "outputs"
         found = {path.name: json.loads(path.read_text()) for path in outputs.glob("*.json")}
         return {"stdout": done.stdout, "job": job, **found}
 

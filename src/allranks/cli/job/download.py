@@ -17,6 +17,7 @@ from allranks.cli.output import show
 from allranks.cli.output.progress_line import ProgressLine
 from allranks.plan.amounts import counted, size_text
 from allranks.sdk.connection import find_server
+from allranks.sdk.transfer import filled_folders
 from allranks.sdk.transfer.download import Fetched, download, download_model, download_state
 
 # The number of files to name.
@@ -36,12 +37,17 @@ def fetch_options(parser: argparse.ArgumentParser) -> None:
     )
     which("--all", action="store_true", help=everything)
     add("-p", "--download-path", default=".", metavar="DIR", help="where to (.)")
+    mixed = "also into a folder that has files of another job"
+    add("--any-folder", action="store_true", help=mixed)
 
 
 def fetch(options: argparse.Namespace) -> int:
     """Download files of a job; prints their local paths."""
     which = {"output": options.output_name, "everything": options.all, "paths": options.path}
-    return _fetch(options, partial(download, **which))
+    if options.any_folder:
+        return _fetch(options, partial(download, **which))
+    with filled_folders.of_one_job(Path(options.download_path), options.name):
+        return _fetch(options, partial(download, **which))
 
 
 def fetch_model_options(parser: argparse.ArgumentParser) -> None:
