@@ -112,6 +112,19 @@ def until(fact: Callable[[], object], seconds: float = 20.0) -> None:
         time.sleep(0.02)
 
 
+def kill_agents(home: Path, job: str, launch: int = 1) -> None:
+    """Lose all nodes of a job on this machine: end its agents and their keepers by SIGKILL."""
+    from allranks.engines.local.end_gang import marked
+    from allranks.engines.local.engine import LocalEngine
+
+    engine, key = LocalEngine(home / "engines" / "local", home / "nodes"), f"{job}.{launch}"
+    for pid in marked(engine.mark(key), home / "engines" / "local" / key):
+        with contextlib.suppress(psutil.Error):
+            process = psutil.Process(pid)
+            if any("allranks.agent" in word for word in process.cmdline()):
+                process.kill()
+
+
 def kill_server(home: Path) -> None:
     """End the server of a home by SIGKILL."""
     os.kill(json.loads((home / "server.json").read_text())["pid"], signal.SIGKILL)

@@ -79,7 +79,8 @@ def test_of_a_job_that_fails_and_is_run_again_each_attempt_keeps_its_own(shared)
     assert "working folder: 1 file, 2 bytes kept" in done.stderr
     found = files(shared, "work-fails")
     found.pop("attempts/1/user_logs/std_log.txt", None)
-    assert found == {"attempts/1/work/model.pt": (2, 0), "work/model.pt": (2, 0)}
+    # The working folder goes on: of earlier attempts there are names and sizes.
+    assert found == {"attempts/1/work/node-0.txt": (26, 0), "work/model.pt": (2, 0)}
     shared("job", "download", "work-fails", "--all", "-p", "got")
 
 

@@ -145,6 +145,7 @@ class Task(NamedTuple):
     a trial's search space, as text.
     ``warm``: modules that ranks find imported, where they can be forked from a process that has.
     ``keep_work``: bytes of new files in the working folder that a node keeps; None: all.
+    ``fresh_work``: each attempt gets a new working folder.
     """
 
     job: str
@@ -185,6 +186,7 @@ class Task(NamedTuple):
     parameters: Mapping[str, str] = {}
     warm: tuple[str, ...] = ()
     sends_files: bool = False
+    fresh_work: bool = False
 
     @property
     def moves_data(self) -> bool:
@@ -263,7 +265,7 @@ class Place(NamedTuple):
 
 
 # Left out unless set: older agents accept no fields that they do not know.
-_IF_SET = frozenset({"sends_files", "fixed_ports"})
+_IF_SET = frozenset({"sends_files", "fixed_ports", "fresh_work"})
 
 
 def pack(value: Any) -> Any:

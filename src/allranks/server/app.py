@@ -23,6 +23,7 @@ from allranks.server.assets.model_versions import KIND as MODEL
 from allranks.server.assets.model_versions import ModelVersions
 from allranks.server.assets.node_files import NodeFiles
 from allranks.server.assets.state_folders import States
+from allranks.server.assets.working_folders import WorkingFolders, work_limit
 from allranks.server.auth.identity import Auth
 from allranks.server.auth.tokens import Tokens
 from allranks.server.clusters.clusters import Clusters
@@ -179,7 +180,8 @@ def _services(
     stacks, states = Stacks(home, wakeups), States(home, records)
     hangs, node_files = Hangs(stacks), NodeFiles(home, records)
     variables = AgentVariables(home, auth, agents_listener, clocks, url)
-    at_work = (wakeups, heartbeats, clocks, data, hangs, states, node_files)
+    working_folders = WorkingFolders(home, blobs, work_limit())
+    at_work = (wakeups, heartbeats, clocks, data, hangs, states, node_files, working_folders)
     loops = Loops(Shared(home, records, points, clusters, variables, *at_work))
     return Services(
         home=home,
@@ -205,6 +207,7 @@ def _services(
         heartbeats=heartbeats,
         states=states,
         node_files=node_files,
+        working_folders=working_folders,
         stacks=stacks,
         annotations=Annotations(database),
         schedules=Schedules(database),

@@ -14,6 +14,7 @@ from allranks.server.assets.datastores import Datastores
 from allranks.server.assets.environments import Environments
 from allranks.server.assets.node_files import NodeFiles
 from allranks.server.assets.state_folders import States
+from allranks.server.assets.working_folders import WorkingFolders
 from allranks.server.auth.identity import Auth
 from allranks.server.clusters.clusters import Clusters
 from allranks.server.http.agents_listener import AgentsListener
@@ -75,6 +76,7 @@ class Services(NamedTuple):
     heartbeats: Heartbeats
     states: States
     node_files: NodeFiles
+    working_folders: WorkingFolders
     stacks: Stacks
     annotations: Annotations
     schedules: Schedules

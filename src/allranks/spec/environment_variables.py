@@ -20,6 +20,8 @@ USER: Mapping[str, str] = {
     "ALLRANKS_MAX_RANKS": "The `max_ranks` of local computes that set none; for the server.",
     "ALLRANKS_PASS_ENV": "Names of variables to pass to every job, such as `HF_*,WANDB_*`.",
     "ALLRANKS_KEEP_WORK": "The `keep_work` of jobs that do not set it.",
+    "ALLRANKS_WORK_LIMIT": "How much of a node's working folder the server holds for the next "
+    "attempt on another node, and a restart takes along: `10g` if unset; for the server.",
     "ALLRANKS_MLFLOW_PYTHON": "A Python that has MLflow, if the server's own has none.",
     "ALLRANKS_HTTPS_USERNAME": "The user name that `datastore create --credentials-from-env` "
     "takes for an `https` datastore.",

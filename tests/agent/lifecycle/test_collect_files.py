@@ -152,7 +152,25 @@ def test_each_node_has_a_folder_and_each_attempt_its_own(work, task):
     (work / "model.pt").write_text("second")
     keep(task, 1, work, before, never)
     assert kept(task) == {"node-1/model.pt": b"second"}
-    assert Path(task.record, "attempts/1/work/node-1/model.pt").read_text() == "first"
+    listed = Path(task.record, "attempts/1/work/node-1.txt").read_text()
+    assert listed.split() == ["5", "model.pt"]
+
+
+def test_of_fresh_working_folders_each_attempt_keeps_its_files(work, task):
+    task = task._replace(fresh_work=True)
+    (work / "model.pt").write_text("first")
+    keep(task, 0, work, {}, never)
+    set_aside(task, 0, 2)
+    assert kept(task) == {}
+    assert Path(task.record, "attempts/1/work/model.pt").read_text() == "first"
+
+
+def test_files_that_another_attempt_needs_stay(work, task):
+    before = listing(work)
+    (work / "model.pt").write_text("m")
+    keep(task, 0, work, before, never, stay=True)
+    assert kept(task) == {"model.pt": b"m"}
+    assert (work / "model.pt").read_text() == "m"
 
 
 def test_a_link_in_the_record_leads_nowhere_else(work, task, tmp_path):

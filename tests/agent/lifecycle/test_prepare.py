@@ -21,7 +21,7 @@ HOSTILE = [
     "d" * 120 + "/" + "f" * 120 + "/" + "x" * 120,
     b"\xff\xfe".decode(errors="surrogateescape"),
 ]
-WAYS: list[Callable[[Path, Path], None]] = [prepare._unpack, prepare._unpack_in_python]
+WAYS: list[Callable[[Path, Path], None]] = [prepare.unpack, prepare.unpack_in_python]
 
 
 def packed(code: Path, goal: Path) -> Path:
@@ -71,7 +71,7 @@ def test_a_node_without_a_tar_that_would_do(tar, tmp_path, monkeypatch):
             (small / "tar").chmod(0o755)
         work = tmp_path / f"work{number}"
         work.mkdir()
-        prepare._unpack(tar, work)
+        prepare.unpack(tar, work)
         assert (work / "run.sh").exists()
 
 

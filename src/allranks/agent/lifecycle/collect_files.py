@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 import stat
 import time
 from collections import deque
@@ -28,6 +29,7 @@ from allranks.plan.data.kept_files import (
     note,
 )
 from allranks.plan.plan import Task
+from allranks.plan.text import printable
 from allranks.snapshot.ignore import NEVER, ignore_rules
 from allranks.statuses import Reason
 
@@ -61,8 +63,19 @@ class _Changes(NamedTuple):
 
 
 def listing(folder: Path) -> Listing:
-    """List the files below a folder, to find those that change later."""
-    return {path: _identity(status) for path, status in _walk(folder, [])}
+    """List all files below a folder, to find those that change later."""
+    found: dict[str, tuple[int, int, int]] = {}
+    folders = [""]
+    while folders:
+        above = folders.pop()
+        with os.scandir(os.path.join(folder, above)) as entries:
+            for entry in entries:
+                path = above + entry.name
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(f"{path}/")
+                else:
+                    found[path] = _identity(entry.stat(follow_symlinks=False))
+    return found
 
 
 class Deadline:
@@ -83,20 +96,33 @@ class Deadline:
 
 
 def set_aside(task: Task, node: int, attempt: int) -> None:
-    """Move what this node kept in the previous attempt to ``attempts/N/work``: ``artifacts/work``
-    is for the latest attempt. Raises OSError."""
+    """``artifacts/work`` is for the latest attempt: list the names and sizes of what this node kept
+    in the previous one in ``attempts/N/work``, for the working folder has the files. With fresh
+    working folders nothing else has them: move them there. Raises OSError."""
     kept, goal = (_goal(task, node, each) for each in ("artifacts", f"attempts/{attempt - 1}"))
-    if attempt > 1 and os.path.lexists(kept) and not os.path.lexists(goal):
+    if attempt == 1 or not os.path.lexists(kept) or os.path.lexists(goal):
+        return
+    if task.fresh_work:
         goal.parent.mkdir(parents=True, exist_ok=True)
         kept.rename(goal)
+        return
+    listed = Path(task.record, "attempts", str(attempt - 1), "work", f"node-{node}.txt")
+    listed.parent.mkdir(parents=True, exist_ok=True)
+    found = sorted(_walk(kept, []))
+    lines = (f"{status.st_size:>15,}  {printable(path)}\n" for path, status in found)
+    listed.write_text("".join(lines))
+    if kept.is_symlink():
+        kept.unlink()
+    else:
+        shutil.rmtree(kept)
 
 
 def keep_and_describe(
-    task: Task, node: int, work: Path, before: Listing, deadline: Deadline
+    task: Task, node: int, work: Path, before: Listing, deadline: Deadline, *, stay: bool
 ) -> dict[str, Any] | None:
     """Keep new and changed files. Return the data of a note for the record, None if there is
     none."""
-    summary = keep(task, node, work, before, deadline.check)
+    summary = keep(task, node, work, before, deadline.check, stay=stay)
     return None if summary == Summary() else {"about": ABOUT, **note(summary)}
 
 
@@ -106,9 +132,18 @@ def disk_error(note: Mapping[str, Any]) -> str:
     return next((each["said"] for each in note["left_out"] if each["said"] in errors), "")
 
 
-def keep(task: Task, node: int, work: Path, before: Listing, tick: Callable[[], None]) -> Summary:
+def keep(
+    task: Task,
+    node: int,
+    work: Path,
+    before: Listing,
+    tick: Callable[[], None],
+    *,
+    stay: bool = False,
+) -> Summary:
     """Move files in ``work`` that are new or changed since ``before`` to the job's record, at most
-    ``task.keep_work`` bytes (None: all, including ignored files).
+    ``task.keep_work`` bytes (None: all, including ignored files). With ``stay`` they are linked,
+    because another attempt may need them in ``work``.
 
     ``tick`` is called for each file and while it is copied, and may raise OutOfTime. The summary
     lists files that could not be kept.
@@ -118,7 +153,8 @@ def keep(task: Task, node: int, work: Path, before: Listing, tick: Callable[[], 
         return Summary()
     changes = _find_changes(work, before, ignoring=limit is not None)
     chosen, above = choose(changes.files, limit)
-    moved, missed = _move_all(work, _goal(task, node, "artifacts"), chosen, changes.links, tick)
+    mover = _Mover(work, _goal(task, node, "artifacts"), tick, stay)
+    moved, missed = _move_all(mover, chosen, changes.links)
     return Summary(
         len(moved),
         sum(file.size for file in moved),
@@ -199,22 +235,16 @@ def _stays_inside(work: Path, path: str) -> bool:
 
 
 def _move_all(
-    work: Path,
-    goal: Path,
-    files: Sequence[File],
-    links: Sequence[str],
-    tick: Callable[[], None],
+    mover: _Mover, files: Sequence[File], links: Sequence[str]
 ) -> tuple[list[File], list[LeftOut]]:
-    """Return the files that are at ``goal`` now, and those that are not."""
+    """Return the files that are at their goal now, and those that are not."""
     if not files:
         return [], []
     moved: list[File] = []
     failed: list[File] = []
     why = ""
-    mover = _Mover(work, goal, tick)
     for number, file in enumerate(files):
         try:
-            tick()
             mover.move(file.path)
             moved.append(file)
         except OutOfTime:
@@ -235,23 +265,27 @@ def _move_all(
 
 
 class _Mover:
-    """Moves files to the same paths below ``goal``, which is created with the first of them."""
+    """Moves files to the same paths below ``goal``, which is created with the first of them; files
+    that ``stay`` are linked, or copied."""
 
-    def __init__(self, work: Path, goal: Path, tick: Callable[[], None]) -> None:
-        self._work, self._goal, self._tick = work, goal, tick
+    def __init__(self, work: Path, goal: Path, tick: Callable[[], None], stay: bool) -> None:
+        self._work, self._goal, self._tick, self._stay = work, goal, tick, stay
         self._made: set[str] = set()
 
     def move(self, path: str) -> None:
+        self._tick()
         folder = os.path.dirname(path)
         if folder not in self._made:
             self._make(folder)
         source, goal = self._work / path, self._goal / path
-        try:
-            os.rename(source, goal)
+        if not self._stay:
+            with contextlib.suppress(OSError):
+                os.rename(source, goal)
+                return
+        try:  # files of a read-only folder can still be linked
+            os.link(source, goal, follow_symlinks=False)
         except OSError:
-            try:  # files of a read-only folder can still be linked
-                os.link(source, goal, follow_symlinks=False)
-            except OSError:
+            if not (goal.exists() and goal.samefile(source)):
                 self._copy(source, goal)
 
     def _make(self, folder: str) -> None:

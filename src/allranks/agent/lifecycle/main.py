@@ -27,6 +27,7 @@ from allranks.agent.lifecycle.shared_home import require_home
 from allranks.agent.lifecycle.stop import Leave, Stopped
 from allranks.agent.lifecycle.unsaved import AgentCalls
 from allranks.agent.lifecycle.upload import upload
+from allranks.agent.lifecycle.working_folder import WorkingFolder
 from allranks.agent.monitoring.attempt_reports import AttemptReports
 from allranks.agent.network import ports
 from allranks.agent.network.ports import PortConflict
@@ -38,6 +39,7 @@ from allranks.agent.transport.link import Link, ServerAddress
 from allranks.agent.transport.outbox import Outbox
 from allranks.errors import AllranksError, is_passing
 from allranks.events import Kind
+from allranks.plan.data.working_set import Held
 from allranks.plan.distributions import topology, variables
 from allranks.plan.distributions.topology import Rank
 from allranks.plan.environments import warm_start
@@ -107,6 +109,8 @@ class Agent:
         times = self._clocks.grace, self._order, self._wait_a_while, self._clocks.unsent
         self._calls = AgentCalls(*times, self._waits, self._note)
         self._files = OwnDisk(task, *place, pace, answer.get("files", True), self._calls)
+        held = Held.load(answer.get("work"))
+        self._working = WorkingFolder(self._task, *place, pace, held, self._calls)
         self._attempt = self._link.attempt
         self._say(Kind.HELLO, pid=os.getpid())
         self._link.start()
@@ -125,7 +129,7 @@ class Agent:
             self._note(f"{self._unsaved}{kept}", {"about": "unsaved"})
         self._say(Kind.BYE)
         if self._link.flush(self._patience) and not unsaved.is_kept(self._where.folder):
-            shutil.rmtree(self._where.folder, ignore_errors=True)
+            self._working.remove_agent_folder()
         return 0
 
     def _one_attempt(self) -> bool:
@@ -147,7 +151,8 @@ class Agent:
             elsewhere = self._state.paths | data_paths
             self._in(Phase.STATE, self._begin_state, wait)
             collect_files.set_aside(self._task, self._where.node, self._attempt)
-            work = prepare(self._task, folder, code, time.time(), elsewhere)
+            self._in(Phase.STATE, self._working.begin, self._attempt, code, wait, self._in.doing)
+            work = prepare(self._task, folder, self._working.laid_out, time.time(), elsewhere)
             self._in(Phase.ENVIRONMENT, self._environment, folder)
             room = self._in(Phase.IMAGE, self._room, folder)
             held = own_place.reserve_ports(self._task, self._where)
@@ -282,7 +287,7 @@ class Agent:
     def _fetch_code(self, folder: Path) -> Path | None:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        if self._task.code is None:
+        if self._task.code is None or self._working.stays:
             return None
         goal = folder / "code.tar"
         self._link.fetch_code(self._task.code, goal, self._patience)
@@ -352,9 +357,10 @@ class Agent:
             self._order,
             self._say,
         )
-        reports = AttemptReports(self._task, self._attempt, folder, self._link)
+        reports = AttemptReports(self._task, self._attempt, folder, work.folder, self._link)
         self._state.start(attempt.deaths, self._task.nodes)
         self._files.start()
+        self._working.start(self._attempt)
         limit = None
         if self._where.memory is not None:
             from allranks.agent.monitoring.memory_limit import MemoryLimit  # lazy: rare
@@ -367,6 +373,7 @@ class Agent:
         if not done:  # report a failure at once, because the other nodes wait for it
             attempt.report_end()
         self._save_state(attempt)
+        self._working.finish(self._attempt, done)
         self._collect(work, attempt)
         self._keep(work, attempt)  # after the state, which the next attempt needs
         if data is not None:
@@ -405,17 +412,21 @@ class Agent:
             unsaved.fail(attempt, self._calls, f"{why}; they are still in {work.folder}")
 
     def _keep(self, work: Work, attempt: Attempt) -> None:
-        """Move new files of the working folder to the record."""
+        """Put new files of the working folder into the record. They stay where they are, too, as
+        long as another attempt may need them."""
         task, node, before = self._task, self._where.node, work.laid_out
+        stay = task.nodes > 1 or attempt.reason is not Reason.DONE
         until = collect_files.Deadline(self._order, self._clocks.grace)
         notes = list[dict[str, Any]]()
 
         def save() -> str:
-            note = collect_files.keep_and_describe(task, node, work.folder, before, until)
+            note = collect_files.keep_and_describe(
+                task, node, work.folder, before, until, stay=stay
+            )
             if note is None:
                 return ""
-            if notes and not notes[-1]["files"]:
-                notes.pop()  # nothing had space
+            if notes and (stay or not notes[-1]["files"]):
+                notes.pop()  # it is in this note, too, or nothing had space
             notes.append(note)
             return collect_files.disk_error(note)
 

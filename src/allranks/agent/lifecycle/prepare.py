@@ -1,4 +1,4 @@
-"""Prepare a node for an attempt: a fresh working folder with code, inputs and outputs."""
+"""Prepare a node for an attempt: its working folder with code, inputs and outputs."""
 
 from __future__ import annotations
 
@@ -11,21 +11,26 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from allranks.agent.lifecycle.attempt import sentence
-from allranks.agent.lifecycle.collect_files import Listing, listing
+from allranks.agent.lifecycle.collect_files import Listing
 from allranks.errors import AllranksError, NotFound
+from allranks.plan.data.working_set import COLLECTED
 from allranks.plan.job import code_packages
 from allranks.plan.plan import InputTask, OutputTask, Task
 from allranks.spec.shell.expressions import fill_shell
 
-# Folders of the working folder whose files belong to the job's record.
-COLLECTED = ("outputs", "logs")
+
+class LaidOut(NamedTuple):
+    """A working folder with the code; ``files`` lists those of the code. ``imports``: a file with
+    the folders of the submitter's that have a copy here, if there are any."""
+
+    folder: Path
+    files: Mapping[str, tuple[int, int, int]] = {}
+    imports: Path | None = None
 
 
 class Work(NamedTuple):
     """A prepared working folder. ``paths`` has a value for each ``inputs.x``, ``outputs.y`` and
-    ``name``; ``began`` is the time in seconds since the epoch; ``laid_out`` lists its files.
-    ``imports``: a file with the folders of the submitter's that have a copy here, if there are
-    any."""
+    ``name``; ``began`` is the time in seconds since the epoch; for the others see ``LaidOut``."""
 
     folder: Path
     paths: dict[str, str]
@@ -37,24 +42,17 @@ class Work(NamedTuple):
 def prepare(
     task: Task,
     folder: Path,
-    code: Path | None,
+    laid_out: LaidOut,
     began: float,
     elsewhere: Mapping[str, str],
 ) -> Work:
-    """Prepare the attempt's ``folder``. ``code`` is the snapshot's tar. ``elsewhere`` has the local
-    paths of inputs and outputs in datastores, as `inputs.NAME` and `outputs.NAME`, and of the
-    state, as `state_dir` and `instance_state_dir`.
+    """Prepare the attempt's ``folder`` and the working folder. ``elsewhere`` has the local paths of
+    inputs and outputs in datastores, as `inputs.NAME` and `outputs.NAME`, and of the state, as
+    `state_dir` and `instance_state_dir`.
 
     Raises AllranksError or OSError.
     """
-    work = Path(task.in_place) if task.in_place else folder / "work"
-    if task.in_place and not work.is_dir():
-        raise NotFound("folder not found on this node", where=task.in_place)
-    work.mkdir(exist_ok=True)
-    if code is not None:
-        _unpack(code, work)
-    imports = None if code is None else _set_packages_aside(work, folder)
-    _make_collected(task, work)
+    _make_collected(task, laid_out.folder)
     parameters = {f"search_space.{name}": text for name, text in task.parameters.items()}
     paths = {"name": task.job, **parameters, **_folders(task), **elsewhere}
     for each in task.inputs:
@@ -63,7 +61,7 @@ def prepare(
     for output in task.outputs:
         key = f"outputs.{output.name}"
         paths[key] = elsewhere.get(key) or _output(output)
-    return Work(work, paths, began, {} if task.in_place else listing(work), imports)
+    return Work(laid_out.folder, paths, began, laid_out.files, laid_out.imports)
 
 
 def command_of(task: Task, work: Work) -> str:
@@ -91,13 +89,13 @@ def collect(task: Task, node: int, work: Work) -> str:
     return ""
 
 
-def _unpack(code: Path, work: Path) -> None:
-    """Unpack with the node's tar if it supports our archives: it is three times as fast as Python's
-    for thousands of files."""
+def unpack(code: Path, work: Path) -> None:
+    """Unpack a job's code with the node's tar if it supports our archives: it is three times as
+    fast as Python's for thousands of files."""
     tar = shutil.which("tar")
     env = {"LC_ALL": "C", "PATH": os.environ.get("PATH", "")}
     if tar is None or not _is_full_tar(tar, env):
-        _unpack_in_python(code, work)
+        unpack_in_python(code, work)
         return
     argv = [tar, "--extract", "--no-same-owner", f"--file={code}", f"--directory={work}"]
     done = subprocess.run(argv, env=env, stdin=subprocess.DEVNULL, capture_output=True)
@@ -109,16 +107,16 @@ def _unpack(code: Path, work: Path) -> None:
         )
 
 
-def _set_packages_aside(work: Path, folder: Path) -> Path | None:
-    """Move the packages that came with the code out of the working folder. Return a file with
-    where they, and other folders, are here."""
+def set_packages_aside(work: Path, place: Path, packages: Path) -> Path | None:
+    """Move the packages that came with the code from ``work``, which will be renamed to ``place``,
+    to ``packages``. Return a file with where they, and other folders, are here."""
     if not (work / code_packages.LIST).is_file():
         return None
-    packages = folder / "packages"
+    shutil.rmtree(packages, ignore_errors=True)
     (work / code_packages.FOLDER).rename(packages)
     file = packages / "imports"
     imports = code_packages.unpacked(file.read_bytes())
-    here = (code_packages.on_node(each, str(work), str(packages)) for each in imports)
+    here = (code_packages.on_node(each, str(place), str(packages)) for each in imports)
     file.write_bytes(code_packages.packed(here))
     return file
 
@@ -129,7 +127,7 @@ def _is_full_tar(tar: str, env: dict[str, str]) -> bool:
     return b"GNU tar" in done.stdout or b"bsdtar" in done.stdout
 
 
-def _unpack_in_python(code: Path, work: Path) -> None:
+def unpack_in_python(code: Path, work: Path) -> None:
     import tarfile  # lazy: 10 ms, and few nodes have no tar
 
     # Python before 3.11.4 (Debian 12) has no filters; the code is the user's own.
@@ -156,7 +154,7 @@ def _make_collected(task: Task, work: Path) -> None:
             ) from error
         if task.in_place:
             local.mkdir(exist_ok=True)
-        else:
+        elif not local.is_symlink() and (local.is_dir() or not local.exists()):
             if local.is_dir():
                 _move_code(local, recorded)
             local.symlink_to(recorded)

@@ -31,8 +31,9 @@ FEEDS = {"metrics": "metrics.jsonl", "resources": "resources.jsonl", "logged": L
 class AttemptReports:
     """The reports of one attempt on one node, sent by ``link``."""
 
-    def __init__(self, task: Task, attempt: int, folder: Path, link: Link) -> None:
-        self._task, self._attempt, self._folder, self._link = task, attempt, folder, link
+    def __init__(self, task: Task, attempt: int, folder: Path, work: Path, link: Link) -> None:
+        self._task, self._attempt, self._link = task, attempt, link
+        self._folder, self._work = folder, work
         self._monitor: Monitor | None = None
         self._metrics: Metrics | None = None
         self._mlflow: MlflowFiles | None = None
@@ -89,8 +90,7 @@ class AttemptReports:
         """Those of the working folder. Nodes that share it leave them to the first one."""
         if self._task.in_place and self._link.node:
             return None
-        folder = Path(self._task.in_place or self._folder / "work")
-        return MlflowFiles(folder, self._folder / FEEDS["logged"])
+        return MlflowFiles(self._work, self._folder / FEEDS["logged"])
 
     def _sampled(self, sample: Sample) -> None:
         self._logged.look()

@@ -71,6 +71,10 @@ class StateClient:
         request = {"attempt": attempt, "puts": puts}
         return int(self._client.json("POST", f"{self._base}/torn", request)["version"])
 
+    def report_unfinished(self, paths: Sequence[str]) -> None:
+        """Report which files of a working folder are being written."""
+        self._client.json("PUT", f"{self._base}/unfinished", paths)
+
     # ------------------------------------------------------------ up
 
     def hash(self, tree: Tree, path: str, seen: FileState, keep: bool) -> tuple[str, bytes | None]:

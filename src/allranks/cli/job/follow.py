@@ -20,6 +20,8 @@ from allranks.sdk.jobs.follow import Following
 from allranks.spec.fields.patterns import KNOWN
 
 SUCCESS = "Completed"
+# What events about the working folder say of themselves.
+FOLDER = "working folder"
 
 
 class Viewer:
@@ -162,8 +164,8 @@ def verdict(job: dict[str, Any], *, quiet: bool = False) -> int:
 
 
 def _notes(job: dict[str, Any]) -> list[str]:
-    """What was asked for and did not work: metrics without points, ranks that started cold; and
-    checkpoints that are not what they seem."""
+    """What was asked for and did not work: metrics without points, ranks that started cold; what
+    a restarted job went on with; and checkpoints that are not what they seem."""
     may_resume = job["attempts"] > 1 or job["status"] != SUCCESS or job["spec"].get("state")
     if not may_resume and not job["spec"].get("metrics") and not job["spec"].get("warm"):
         return []
@@ -175,6 +177,7 @@ def _notes(job: dict[str, Any]) -> list[str]:
             if (event["data"].get("about"), event["attempt"]) == ("metrics", job["attempts"])
             # An agent says these once.
             or event["data"].get("about") in ("warm", "checkpoint")
+            or (event["data"].get("about"), event["attempt"]) == (FOLDER, job["attempts"])
         ]
         found = _found(job, client) if any("missed" in each for each in told) else set()
     # Each node reports this separately; ignore it if the pattern matched on another node.

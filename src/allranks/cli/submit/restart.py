@@ -17,6 +17,8 @@ def restart_options(parser: argparse.ArgumentParser) -> None:
     choice("--resume", action="store_true", help=resume)
     fresh = "start with empty outputs and an empty state, also if it did not complete"
     choice("--fresh", action="store_true", help=fresh)
+    clean = "start with a clean working folder, without the files that the job left in its own"
+    parser.add_argument("--fresh-work", action="store_true", help=clean)
     code = "run this folder, file or repository instead of the job's code"
     parser.add_argument("-C", "--code", metavar="DIR", help=code)
     large_code_option(parser.add_argument)
@@ -34,6 +36,7 @@ def restart_options(parser: argparse.ArgumentParser) -> None:
 def restart(options: argparse.Namespace) -> int:
     limits = {"max_total_trials": options.trials, "max_concurrent_trials": options.concurrent}
     limits = {key: value for key, value in limits.items() if value is not None}
+    overrides = [*options.set, *(["retry.fresh_work=true"] if options.fresh_work else [])]
     with sending(options) as (line, note):
 
         def restarted(allow: bool) -> dict[str, Any]:
@@ -43,7 +46,7 @@ def restart(options: argparse.Namespace) -> int:
                 fresh=options.fresh,
                 code=options.code,
                 limits=limits,
-                overrides=options.set,
+                overrides=overrides,
                 note=note,
                 allow_large=allow,
                 progress=line.report,

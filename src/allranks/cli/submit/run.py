@@ -67,6 +67,8 @@ def _job_options(add: Callable[..., Any]) -> None:
     add("--from", dest="start_from", type=JobReference, metavar="JOB", help=start)
     keep = "size limit for saving new files of the working folder (10 GB a node), or all, or none"
     add("--keep-work", metavar="SIZE", help=keep)
+    fresh = "start each attempt with a clean working folder, without files of earlier attempts"
+    add("--fresh-work", action="store_true", help=fresh)
     warm = "start ranks from a process that has these modules imported, e.g. torch (repeat)"
     add("--warm", action="append", default=[], metavar="MODULE,…", help=warm)
     sets = "set any key of the job's YAML"
@@ -169,7 +171,7 @@ def spec_of(options: argparse.Namespace) -> dict[str, Any]:
         "properties": {PASSED_ON: ",".join(passed)} if passed else None,
         "tags": dict(_pair(each, "--tag") for each in options.tag),
         "limits": _present(timeout=options.timeout),
-        "retry": _present(max_attempts=options.max_attempts),
+        "retry": _present(max_attempts=options.max_attempts, fresh_work=options.fresh_work or None),
         "name": options.name,
         "display_name": options.display_name,
         "experiment_name": options.experiment,

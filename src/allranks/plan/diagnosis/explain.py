@@ -23,7 +23,7 @@ _SLACK = 0.5
 _STOPS = ("SIGTERM", "SIGKILL")
 _STOPPED = (Cause.TERMINATED, Cause.KILLED)
 # The working folder of an attempt on its node.
-_WORK = re.compile(r"^.*/attempt-\d+/work/")
+_WORK = re.compile(r"^.*/(?:attempt-\d+|working/node-\d+)/work/")
 
 
 class RankEnd(NamedTuple):

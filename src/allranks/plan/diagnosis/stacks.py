@@ -134,7 +134,7 @@ def short(frame: Frame) -> Frame:
 
 _LIBRARY = re.compile(r"^.*/(site|dist)-packages/|^.*/lib/python\d|^<frozen ")
 # The working folder of a node and attempt.
-_WORK = re.compile(r"^.*/attempt-\d+/work/")
+_WORK = re.compile(r"^.*/(?:attempt-\d+|working/node-\d+)/work/")
 # An innermost frame in these files waits for other ranks.
 _COLLECTIVES = re.compile(
     r"torch/distributed/(distributed_c10d|_functional_collectives|rendezvous)\.py$"

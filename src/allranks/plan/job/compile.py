@@ -174,6 +174,7 @@ def _task(spec: CommandJob, context: CompileContext, around: Mapping[str, Any]) 
         continues=context.continues,
         previous=context.previous,
         sends_files=context.own_disks,
+        fresh_work=spec.retry.fresh_work,
         **around,
     )
     return task._replace(**_makers(context)) if task.moves_data else task

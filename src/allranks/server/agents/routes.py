@@ -95,6 +95,7 @@ async def hello(request: Request) -> Response:
         "files": services.node_files.are_known(row),
         # Nodes with disks of their own see no home.
         "home": None if row.plan.task.sends_files else services.home_mark,
+        "work": services.working_folders.held(row, agent.node),
         "clocks": row.plan.rules.clocks(services.clocks)._asdict(),
         "mlflow": services.tracking.rank_variables(row, services.auth)
         if services.tracking

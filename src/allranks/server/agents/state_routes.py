@@ -16,6 +16,7 @@ from allranks.errors import NotFound, UsageError
 from allranks.server.agents.routes import PREFIX, number_of, readable, row_of, who
 from allranks.server.assets.node_files import NodeFiles
 from allranks.server.assets.state_folders import States
+from allranks.server.assets.working_folders import WorkingFolders
 from allranks.server.dependencies import Services
 from allranks.server.http.request_text import parse
 from allranks.store.files.state_folders import State
@@ -23,8 +24,10 @@ from allranks.store.jobs.job_rows import JobRow
 
 # The most bytes of contents in one answer, which is assembled in memory.
 _MOST = 8 << 20
+_HINT = "the agent and the server must have the same version"
 # The store that a route is about.
-Store = Callable[[Services], States | NodeFiles]
+Folders = States | NodeFiles | WorkingFolders
+Store = Callable[[Services], Folders]
 
 
 async def sync(store: Store, request: Request) -> Response:
@@ -106,12 +109,25 @@ async def damaged(store: Store, request: Request) -> Response:
     return JSONResponse({"version": version.number})
 
 
+async def unfinished(request: Request) -> Response:
+    """Record which files of a working folder are being written."""
+    folders, row, _, node = await _context(lambda services: services.working_folders, request)
+    paths = parse(await request.body(), names=True)
+    if not isinstance(paths, list) or not all(isinstance(each, str) for each in paths):
+        raise UsageError("unfinished files must be a list of paths", hint=_HINT)
+    assert isinstance(folders, WorkingFolders)
+    await run_in_threadpool(folders.report_unfinished, row, node, paths)
+    return JSONResponse({})
+
+
 def routes() -> list[Route]:
     states: Store = lambda services: services.states  # noqa: E731
     return [
         Route(PREFIX + "/{node:int}/state/torn", partial(torn, states), methods=["POST"]),
         *_routes("state", states),
         *_routes("record", lambda services: services.node_files),
+        *_routes("work", lambda services: services.working_folders),
+        Route(PREFIX + "/{node:int}/work/unfinished", unfinished, methods=["PUT"]),
     ]
 
 
@@ -128,7 +144,7 @@ def _routes(kind: str, store: Store) -> list[Route]:
     ]
 
 
-async def _context(store: Store, request: Request) -> tuple[States | NodeFiles, JobRow, State, int]:
+async def _context(store: Store, request: Request) -> tuple[Folders, JobRow, State, int]:
     services, agent = who(request)
     row = await row_of(services, agent)
     folders = store(services)
@@ -141,7 +157,7 @@ async def _wanted(request: Request) -> list[str]:
     if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
         raise UsageError(
             "contents must be a list of SHA-256",
-            hint="the agent and the server must have the same version",
+            hint=_HINT,
         )
     return found
 

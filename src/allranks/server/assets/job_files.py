@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from allranks.errors import Problem, SpecError
+from allranks.plan.data.working_set import RECORDED
 from allranks.plan.job import file_addresses
 from allranks.plan.plan import OutputTask
 from allranks.settings import Home
@@ -70,10 +71,13 @@ def left_nothing(home: Home, row: JobRow, of: OutputOf) -> Problem:
     return Problem(f"the job {row.name!r} has {what}{where}", hint=hint)
 
 
-def below(folder: str) -> Iterator[tuple[str, os.stat_result]]:
-    """The regular files and links below a folder, sorted. Skips files that a live job removes."""
+def below(folder: str, but: str = "") -> Iterator[tuple[str, os.stat_result]]:
+    """The regular files and links below a folder, sorted, without the folder ``but`` in it. Skips
+    files that a live job removes."""
     with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
         for entry in sorted(entries, key=lambda each: each.name):
+            if entry.name == but:
+                continue
             if entry.is_dir(follow_symlinks=False):
                 yield from below(entry.path)
             elif entry.is_symlink() or entry.is_file(follow_symlinks=False):
@@ -87,7 +91,7 @@ def _is_named(of: OutputOf) -> bool:
 
 def _addresses(home: Home, row: JobRow) -> Iterator[str]:
     record = str(home.jobs / row.name)
-    for path, status in below(record):
+    for path, status in below(record, but=RECORDED):
         if stat.S_ISREG(status.st_mode):
             yield file_addresses.address(path[len(record) + 1 :], row.record.attempt)
 

@@ -30,6 +30,7 @@ from allranks.plan.lifecycle.fold import fold
 from allranks.plan.plan import Gang
 from allranks.server.assets.node_files import NodeFiles
 from allranks.server.assets.state_folders import States
+from allranks.server.assets.working_folders import WorkingFolders
 from allranks.server.clusters.clusters import Cluster, Clusters
 from allranks.server.jobs.output_assets import register
 from allranks.server.jobs.result import result_of
@@ -74,6 +75,7 @@ class Shared(NamedTuple):
     hangs: Hangs
     states: States
     node_files: NodeFiles
+    working_folders: WorkingFolders
 
 
 class Loop:
@@ -349,9 +351,14 @@ class Loop:
             return row.event(step.event, data=_left_behind(left) if left else {})
         if step.event is Kind.FINISHED:
             result = result_of(row, self._records, self._home)
-            if result["status"] is JobStatus.COMPLETED:
+            completed = result["status"] is JobStatus.COMPLETED
+            self._shared.working_folders.set_aside(row, completed=completed)
+            if completed:
                 result |= register(row, self._shared.data)
             return row.event(step.event, data=result)
+        if step.event is Kind.RELAUNCHED:
+            # Before the next launch may begin, and before the folders of this one are removed.
+            self._shared.working_folders.set_aside(row, completed=False)
         data = step.data
         if step.event is Kind.LOST and step.node is not None:
             data = {**data, **self._heartbeats.last_seen(row, step.node)}
@@ -382,6 +389,9 @@ class Loop:
         self._hangs.forget(row)
         self._states.forget(row)
         self._shared.node_files.forget(row)
+        latest = self._records.latest(row.name)
+        if latest is None or latest.record.status in TERMINAL:
+            self._shared.working_folders.drop_sent(row.name)
 
     def _remove_leftovers(self) -> None:
         """Clean up gangs that a killed server left."""

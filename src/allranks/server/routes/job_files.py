@@ -21,6 +21,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 
 from allranks.errors import NotFound, UsageError
+from allranks.plan.data.working_set import RECORDED
 from allranks.server.arguments import BODY, Given
 from allranks.server.assets.job_files import below
 from allranks.server.dependencies import ServicesDep
@@ -42,17 +43,18 @@ Named = Annotated[str, Given(path_of)]
 class _Place(NamedTuple):
     """The folder of a job, of a model version, or of a state's contents (named by SHA-256), with
     its name for messages. A pipeline has ``folders`` of its steps' jobs instead, by the name that
-    they have in it."""
+    they have in it. The folder ``unlisted`` in it is left out of lists."""
 
     root: Path
     name: str
     folders: Mapping[str, Path] = {}
+    unlisted: str = ""
 
     def listed(self) -> Iterator[tuple[str, os.stat_result]]:
         """The files and links, by their names."""
         for name, folder in (self.folders or {"": self.root}).items():
             above = str(folder)
-            for path, status in below(above):
+            for path, status in below(above, but=self.unlisted):
                 yield f"{name}{path[len(above) + 1 :]}", status
 
     def find(self, path: str) -> Path | None:
@@ -75,7 +77,7 @@ def _place(request: Request, services: ServicesDep) -> _Place:
         return _Place((folder / CONTENT).resolve(), f"the state {folder.name}")
     row = services.records.answering(str(named["name"]))
     folders = output_folders(row, services) if row.type == "pipeline" else {}
-    return _Place((services.home.jobs / row.name).resolve(), row.name, folders)
+    return _Place((services.home.jobs / row.name).resolve(), row.name, folders, RECORDED)
 
 
 Place = Annotated[_Place, Given(_place)]

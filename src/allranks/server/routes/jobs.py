@@ -137,6 +137,7 @@ def show(name: str, services: ServicesDep) -> dict[str, Any]:
         **parents.job(row, services),
         **measured(row, services),
         "state": services.states.brief(row),
+        "working_folder": services.working_folders.brief(row),
         "page": page(row.name),
     }
 

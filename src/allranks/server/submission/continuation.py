@@ -110,7 +110,8 @@ class Continuation:
         copy = _Copy(str(source), str(self._goal), self._beside)
         folders = (each for each in wanted.folders if (source / each).is_dir())
         files = [file for each in folders for file in copy.folder(each)]
-        return Carried(old.name, notes=wanted.notes).add(files)
+        work = self._services.working_folders.carry(old, self._task, self._beside)
+        return Carried(old.name, notes=wanted.notes + work.notes).add([*files, *work.files])
 
 
 def set_aside(services: Services, task: Task) -> None:

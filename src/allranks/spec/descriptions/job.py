@@ -157,6 +157,8 @@ JOB: Mapping[str, Mapping[str, str]] = {
         "max_attempts": "How often the job may start. Failures of the script and hangs count.",
         "on": "The causes after which the job starts again.",
         "budgets": "The number of restarts after each other cause.",
+        "fresh_work": "Whether each attempt, and a restart, starts with a clean working folder "
+        "instead of the files that earlier attempts left there.",
     },
     "Budgets": {
         "node_lost": "Restarts after a lost node. 10 if left out.",

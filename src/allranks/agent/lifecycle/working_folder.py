@@ -1,0 +1,251 @@
+"""The working folder of a node: the code, and what earlier attempts left.
+
+It is laid out beside its place and renamed, so that a folder in its place is complete. While its
+agent lives it stays where it is. The server takes it from the folder of an ended agent on its own
+disk; others send the working set.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from allranks.agent.lifecycle.collect_files import listing
+from allranks.agent.lifecycle.prepare import LaidOut, set_packages_aside, unpack
+from allranks.agent.lifecycle.unsaved import AgentCalls
+from allranks.agent.state.working_folder import WorkState, WorkTree, earlier
+from allranks.agent.transport.identity import AgentIdentity
+from allranks.agent.transport.link import ServerAddress
+from allranks.errors import AllranksError, NotFound
+from allranks.plan.data import working_set
+from allranks.plan.data.state_manifest import own
+from allranks.plan.data.working_set import ABOUT, FILES, About, Held
+from allranks.plan.plan import Task
+
+
+class WorkingFolder:
+    """``held``: what the server has of this node's working set."""
+
+    def __init__(
+        self,
+        task: Task,
+        where: AgentIdentity,
+        door: ServerAddress,
+        pace: float,
+        held: Held,
+        calls: AgentCalls,
+    ) -> None:
+        self._task, self._where, self._door = task, where, door
+        self._pace, self._held, self._calls = pace, held, calls
+        self._root = where.folder / "working"
+        self._own = self._root / own(where.node)
+        self.laid_out = LaidOut(Path(task.in_place) if task.in_place else self._own / FILES)
+        self._tree: WorkTree | None = None
+        self._sender: WorkState | None = None
+
+    @property
+    def folder(self) -> Path:
+        return self.laid_out.folder
+
+    @property
+    def stays(self) -> bool:
+        """Whether it is laid out already, by an earlier attempt of this agent."""
+        return self._tree is not None and not self._task.fresh_work
+
+    @property
+    def is_collected(self) -> bool:
+        """Whether the server takes it from this disk, so that it has to stay there."""
+        home = Path(self._task.record).parent.parent
+        is_there = (home / "nodes") in self._where.folder.parents
+        return is_there and not (self._task.sends_files or self._task.in_place)
+
+    def begin(
+        self,
+        attempt: int,
+        code: Path | None,
+        wait: Callable[[float], None],
+        doing: Callable[[str], None],
+    ) -> None:
+        """Lay it out, unless it stays. Raises AllranksError, OSError, and what ``wait`` raises."""
+        if self._task.in_place:
+            if not self.folder.is_dir():
+                raise NotFound("folder not found on this node", where=self._task.in_place)
+            return
+        if self.stays:
+            self.folder.mkdir(exist_ok=True)  # a rank may have removed it
+        else:
+            self._lay_out(attempt, code, wait, doing)
+        if attempt > 1 and not self._task.fresh_work:
+            self._note(working_set.sentence(attempt, *self._changes()))
+
+    def _changes(self) -> tuple[list[working_set.SetFile], int]:
+        assert self._tree is not None
+        return self._tree.current()
+
+    def _lay_out(
+        self,
+        attempt: int,
+        code: Path | None,
+        wait: Callable[[float], None],
+        doing: Callable[[str], None],
+    ) -> None:
+        beside = self._own / f"{FILES}.new"
+        for each in (beside, self.folder):
+            shutil.rmtree(each, ignore_errors=True)
+        beside.mkdir(parents=True)
+        if code is not None:
+            unpack(code, beside)
+        imports = set_packages_aside(beside, self.folder, self._own / "packages")
+        self.laid_out = LaidOut(self.folder, listing(beside), imports)
+        if self._held.form and not self._task.fresh_work:
+            source = self._earlier(attempt, wait, doing)
+            lay_over(source, beside, self.folder)
+            self._note_unfinished(attempt, source)
+        beside.rename(self.folder)
+        self._drop_earlier()
+        self._tree = WorkTree(self._root, self._where.node, self.laid_out.files, self._held.limit)
+
+    def _earlier(
+        self, attempt: int, wait: Callable[[float], None], doing: Callable[[str], None]
+    ) -> Path:
+        """The folder with the parts of what the server holds."""
+        if self._held.form == "folder":
+            source = self._recorded
+        else:
+            state, source = earlier(self._where, self._door, self._note)
+            try:
+                state.begin(attempt, wait, doing)
+            finally:
+                state.close()
+        about = _about(source)
+        if about.over or about.trouble:
+            why = about.trouble or working_set.too_large(about.over, self._held.limit)
+            raise AllranksError(
+                f"attempt {attempt} cannot continue: {why}",
+                hint="write checkpoints to ALLRANKS_STATE_DIR, start from zero with --fresh-work"
+                + (", or raise ALLRANKS_WORK_LIMIT of the server" if about.over else ""),
+            )
+        return source
+
+    @property
+    def _recorded(self) -> Path:
+        return Path(self._task.record, working_set.RECORDED, str(self._where.node))
+
+    def _drop_earlier(self) -> None:
+        """From now on the working folder has it."""
+        shutil.rmtree(self._where.folder / "earlier", ignore_errors=True)
+        if self._held.form == "folder":
+            (self._recorded / ABOUT).unlink(
+                missing_ok=True
+            )  # first: it says that the rest is there
+            shutil.rmtree(self._recorded / FILES, ignore_errors=True)
+
+    def _note_unfinished(self, attempt: int, source: Path) -> None:
+        if self._held.form != "state" or not self._held.unfinished:
+            return
+        held = [path for path in self._held.unfinished if os.path.lexists(source / FILES / path)]
+        text = working_set.unfinished_sentence(attempt, self._held.unfinished, held)
+        self._note(text)
+
+    def remove_agent_folder(self) -> None:
+        """Remove the agent's folder, and leave in it what the server takes from this disk."""
+        folder = self._where.folder
+        if not (self.is_collected and self.folder.is_dir()):
+            shutil.rmtree(folder, ignore_errors=True)
+            return
+        for each in folder.iterdir():
+            if each != self._root:
+                _remove(each)
+
+    # ------------------------------------------------------------ while ranks run
+
+    def start(self, attempt: int) -> None:
+        """Start to send what is complete, if the job may restart on another node."""
+        if self._tree is None or not self._held.sends:
+            return
+        sender = self._sender or self._new_sender()
+        sender.go_on(attempt)
+
+    def finish(self, attempt: int, done: bool) -> None:
+        """Send the rest, for the next attempt or a restart, where the server does not take it from
+        this disk. Nobody needs it if the job is ``done``."""
+        if self._tree is None or self._task.fresh_work:
+            return
+        if self.is_collected or (done and self._task.nodes == 1):
+            if self._sender is not None:
+                self._sender.stop()
+            return
+        sender = self._sender or self._new_sender()
+        sender.end(attempt, *self._calls[:3])
+
+    def _new_sender(self) -> WorkState:
+        assert self._tree is not None
+        self._sender = WorkState(
+            self._tree, self._where, self._door, self._pace, bool(self._held.form), self._note
+        )
+        return self._sender
+
+    def _note(self, message: str) -> None:
+        self._calls.note(message, {"about": "working folder"})
+
+
+def lay_over(source: Path, goal: Path, place: Path) -> None:
+    """Change the folder ``goal`` with the code as the working set of ``source`` says. Files are
+    linked, or copied from another disk. ``goal`` will be renamed to ``place``. Raises OSError."""
+    about = _about(source)
+    for path in about.removed:
+        _remove(goal / path)
+    for folder, folders, files in _walk(source / FILES):
+        for name in folders:
+            if (goal / folder / name).is_symlink() or not (goal / folder / name).is_dir():
+                _remove(goal / folder / name)
+                (goal / folder / name).mkdir()
+        for name in files:
+            path = os.path.join(folder, name)
+            _remove(goal / path)
+            _put(source / FILES / path, goal / path, about.folder, place)
+
+
+def _put(source: Path, goal: Path, before: str, place: Path) -> None:
+    if source.is_symlink():
+        target = os.readlink(source)
+        within = target.removeprefix(f"{before}/")
+        goal.symlink_to(target if within == target or not before else f"{place}/{within}")
+        return
+    try:
+        os.link(source, goal)
+    except OSError:  # another disk, or a file system without links
+        shutil.copy2(source, goal)
+
+
+def _walk(root: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+    """As os.walk, with paths relative to ``root``, and links to folders among the files."""
+
+    def fail(error: OSError) -> None:
+        raise error
+
+    if not root.exists():
+        return
+    for above, folders, files in os.walk(root, onerror=fail):
+        links = [name for name in folders if os.path.islink(os.path.join(above, name))]
+        folder = os.path.relpath(above, root)
+        below = [name for name in folders if name not in links]
+        yield "" if folder == "." else folder, below, [*files, *links]
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            path.unlink()
+
+
+def _about(source: Path) -> About:
+    try:
+        return About.load((source / ABOUT).read_bytes())
+    except FileNotFoundError:
+        return About()

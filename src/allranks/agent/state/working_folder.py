@@ -1,0 +1,210 @@
+"""The working set of a node on its way to and from the server: a third use of `Sync`, which only
+this node changes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from allranks.agent.data.complete_files import fingerprint
+from allranks.agent.state.state_folder import Folder, State
+from allranks.agent.state.sync import Note, Sync, Work
+from allranks.agent.state.transfer import StateClient
+from allranks.agent.state.tree import FileState, Scan, Tree
+from allranks.agent.transport.identity import AgentIdentity
+from allranks.agent.transport.link import ServerAddress
+from allranks.plan.data.state_manifest import own, stays_inside
+from allranks.plan.data.working_set import (
+    ABOUT,
+    FILES,
+    About,
+    SetFile,
+    folders_above,
+    is_carried,
+)
+
+_NAME = "the working folder"
+# Inode, size and modification time of the files of the code, as they were laid out.
+Listing = Mapping[str, tuple[int, int, int]]
+
+
+def parts(node: int) -> tuple[str, str]:
+    """The folders with the files of a node's working set and with what is said about it."""
+    return f"{own(node)}/{FILES}", os.path.dirname(f"{own(node)}/{ABOUT}")
+
+
+class WorkTree(Tree):
+    """The working folder of a node, of which ``scan`` sees the working set: what differs from the
+    code as it was ``laid_out``. Above ``limit`` bytes it sees no files."""
+
+    def __init__(self, root: Path, node: int, laid_out: Listing, limit: int) -> None:
+        super().__init__(root, parts(node))
+        self._laid_out, self._limit = laid_out, limit
+        self._folders = folders_above(laid_out)
+        self._prefix = f"{own(node)}/{FILES}/"
+        self._about = root / own(node) / ABOUT
+
+    def scan(self) -> Scan:
+        """The working set. Raises OSError if what the files do not say cannot be written."""
+        scan, removed = self._look()
+        size = sum(seen.size for seen in scan.files.values())
+        over = size if size > self._limit else 0
+        about = About(removed, str(self.root / self.parts[0]), over)
+        self._write(about, needed=bool(removed or over))
+        if over:
+            scan.files.clear()
+        self._scan_folder(self.parts[1], scan)
+        return scan
+
+    def current(self) -> tuple[list[SetFile], int]:
+        """The files of the set, and how many paths of the code were removed."""
+        scan, removed = self._look()
+        files = [
+            SetFile(path[len(self._prefix) :], seen.size, seen.mtime_ns / 1e9)
+            for path, seen in scan.files.items()
+            if seen.what == "file"
+        ]
+        return files, len(removed)
+
+    def _look(self) -> tuple[Scan, tuple[str, ...]]:
+        every = Scan({}, {}, {})
+        self._scan_folder(self.parts[0], every)
+        self._shorten_links(every)
+        files, start = dict[str, FileState](), len(self._prefix)
+        for path, seen in every.files.items():
+            if is_carried(path[start:]) and not self._is_code(path[start:], seen):
+                files[path] = seen
+        unsupported = {
+            path: why for path, why in every.unsupported.items() if is_carried(path[start:])
+        }
+        return Scan(files, every.unreadable, unsupported), self._removed(every)
+
+    def _is_code(self, path: str, seen: FileState) -> bool:
+        if seen.what == "folder":
+            return path in self._folders
+        found = seen.fingerprint
+        return found is not None and self._laid_out.get(path) == (
+            found.inode,
+            found.size,
+            found.mtime,
+        )
+
+    def _removed(self, every: Scan) -> tuple[str, ...]:
+        def is_gone(path: str) -> bool:
+            full = self._prefix + path
+            known = full in every.files or full in every.unsupported or full in every.unreadable
+            return is_carried(path) and not known and not every.is_hidden(full)
+
+        files = [path for path in self._laid_out if is_gone(path)]
+        folders = [f"{path}/" for path in self._folders if is_gone(path)]
+        return tuple(sorted(files + folders))
+
+    def _shorten_links(self, every: Scan) -> None:
+        """Absolute links to places inside the working folder lead there from its next place, too:
+        scripts write `latest -> /…/step-5`."""
+        top = f"{self.root / self.parts[0]}/"
+        for path in [*every.unsupported]:
+            with contextlib.suppress(OSError):
+                target = os.readlink(self.root / path)
+                if not target.startswith(top):
+                    continue
+                target = os.path.relpath(target, os.path.dirname(self.root / path))
+                if stays_inside(path, target):
+                    status = os.lstat(self.root / path)
+                    del every.unsupported[path]
+                    every.files[path] = FileState("link", 0, fingerprint(status), target)
+
+    def _write(self, about: About, *, needed: bool) -> None:
+        data = about.dump()
+        with contextlib.suppress(FileNotFoundError):
+            if self._about.read_bytes() == data:
+                return
+            needed = True
+        if needed:
+            self._about.parent.mkdir(parents=True, exist_ok=True)
+            beside = self._about.parent.with_name("about.new")
+            beside.write_bytes(data)
+            beside.replace(self._about)
+
+
+class WorkSync(Sync):
+    """Sends a working set, and fetches nothing: a file that only the server has was removed."""
+
+    def __init__(self, tree: WorkTree, wire: StateClient, node: int, note: Note) -> None:
+        super().__init__(tree, wire, node, note, _NAME, sends=True)
+        self._unfinished: list[str] = []
+        self._reported: list[str] = []
+
+    def sync_once(self, *, ask: bool = False, end: bool = False) -> bool:
+        changed = super().sync_once(ask=ask, end=end)
+        if self._unfinished != self._reported:
+            self._client.report_unfinished(self._unfinished)
+            self._reported = self._unfinished
+        return changed
+
+    def _work(self, scan: Scan, end: bool) -> Work:
+        work = super()._work(scan, end)
+        waits = work.later or work.writing
+        deleted = [] if waits else [*work.deleted, *work.fetch]
+        return work._replace(deleted=deleted, fetch=[], remove=[])
+
+    def _only_complete(self, work: Work, seen: Mapping[str, FileState], end: bool) -> Work:
+        # Written by this thread, so it is complete, and waits for no file that ranks write.
+        about = [path for path in work.send if path.partition("/")[2] == ABOUT]
+        files = [path for path in work.send if path not in about]
+        ready = super()._only_complete(work._replace(send=files), seen, end)
+        waiting = {*files}.difference(ready.send)
+        self._unfinished = sorted(path.split("/", 2)[2] for path in waiting)
+        return ready._replace(send=[*about, *ready.send])
+
+
+class WorkState(State):
+    """Sends the working set of a node while its ranks run, and the rest at the end."""
+
+    def __init__(
+        self,
+        tree: WorkTree,
+        where: AgentIdentity,
+        door: ServerAddress,
+        pace: float,
+        known: bool,
+        note: Note,
+    ) -> None:
+        folder = Folder(tree.root, tree.parts, "work", _NAME, True)
+        super().__init__(folder, where, door, True, pace, known, note)
+        self._tree, self._sync = tree, WorkSync(tree, self._client, where.node, note)
+        # What only the server has is removed there, even if no rank writes anything.
+        self._sync.due = known
+
+    def go_on(self, attempt: int) -> None:
+        """Start to send, in a thread, what the ranks of that attempt write."""
+        self.stop()
+        self._sync.attempt = attempt
+        self.start()
+
+    def stop(self) -> None:
+        """Send nothing more."""
+        self._stopped.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def end(
+        self,
+        attempt: int,
+        grace: float,
+        order: Callable[[], Mapping[str, object]],
+        wait: Callable[[float], None],
+    ) -> None:
+        """Send the rest after the ranks have ended, for at most ``grace`` seconds."""
+        self._sync.attempt = attempt
+        self.finish(False, grace, order, wait)
+
+
+def earlier(where: AgentIdentity, door: ServerAddress, note: Note) -> tuple[State, Path]:
+    """What fetches a working set from the server when it begins, and the folder that then has its
+    parts."""
+    root = where.folder / "earlier"
+    folder = Folder(root, parts(where.node), "work", _NAME, False)
+    return State(folder, where, door, True, 1.0, True, note), root / own(where.node)

@@ -1,0 +1,465 @@
+"""The working sets of jobs: what the next attempt, and a restart, find in the working folder.
+
+``jobs/JOB/working-folder/NODE`` of the home has a set in one of two forms. A `folder` (``work``,
+and ``about/work.json``, which is written last) was taken from the folder of an agent that ended on
+this disk: nothing is copied. A `state` was sent by the agent while it ran. Both are gone once the
+job completes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import shutil
+import stat
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from allranks.errors import Conflict, NotFound, UsageError
+from allranks.plan import amounts
+from allranks.plan.data import state_manifest, working_set
+from allranks.plan.data.state_manifest import Entry, own, stays_inside
+from allranks.plan.data.working_set import ABOUT, FILES, About, Held, folders_above, is_carried
+from allranks.plan.job import code_packages
+from allranks.plan.job.continuation import File
+from allranks.plan.plan import Task
+from allranks.server.assets.state_folders import put_of, require_live
+from allranks.settings import Home
+from allranks.statuses import NodeState
+from allranks.store.files.blobs import Blobs
+from allranks.store.files.code_listing import CodeFile, code_files, contents
+from allranks.store.files.state_folders import CONTENT, HEAD, INCOMING, VERSIONS, Put, State
+from allranks.store.jobs.job_rows import JobRow
+
+_UNFINISHED = "unfinished.json"
+# Nodes whose ranks had ended before their agent did, so that no file was being written.
+_ORDERLY = (NodeState.DRAINING, NodeState.EXITED)
+
+
+def work_limit(environ: Mapping[str, str] = os.environ) -> int:
+    """Bytes of a node's working set that the server holds, by ``ALLRANKS_WORK_LIMIT``. Raises
+    UsageError."""
+    text = environ.get("ALLRANKS_WORK_LIMIT", "").strip()
+    try:
+        return amounts.memory(text) if text else working_set.LIMIT
+    except ValueError:
+        raise UsageError(
+            f"{text!r} is not a size",
+            where="ALLRANKS_WORK_LIMIT",
+            hint="a size with its unit, such as 50g",
+        ) from None
+
+
+class Carry(NamedTuple):
+    """What a job gets of another one's working sets, and the notes for its submitter."""
+
+    files: tuple[File, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class _Set(NamedTuple):
+    """A node's working set: ``entries`` by path; ``content`` is the file with an entry's."""
+
+    about: About
+    entries: Mapping[str, Entry]
+    content: Callable[[str, Entry], Path]
+
+
+class WorkingFolders:
+    """The working sets of a home's jobs; ``limit``: the bound in bytes. Thread-safe."""
+
+    def __init__(self, home: Home, blobs: Blobs, limit: int) -> None:
+        self._jobs, self._nodes, self._blobs, self._limit = home.jobs, home.nodes, blobs, limit
+        self._states: dict[Path, State] = {}
+        self._lock = threading.Lock()
+
+    # ------------------------------------------------------------ agents
+
+    def held(self, row: JobRow, node: int) -> dict[str, Any]:
+        """What the node's agent has to know when it begins."""
+        folder = self._folder(row.name) / str(node)
+        form, unfinished = "", tuple[str, ...]()
+        if _goes_on(row.plan.task) and os.path.exists(folder):
+            is_state = (folder / HEAD).exists()
+            form = "folder" if (folder / ABOUT).exists() else "state" if is_state else ""
+            unfinished = _unfinished(folder) if form == "state" else ()
+        return Held(form, unfinished, _may_restart(row), self._limit)._asdict()
+
+    def allowed(self, row: JobRow, launch: int, node: int) -> State:
+        """The set that a node of the job may write. Raises Unauthorized for lost nodes and ended
+        launches."""
+        require_live(row, launch, node)
+        return self._state(row.name, node)
+
+    def sync(
+        self, row: JobRow, state: State, node: int, report: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Commit a node's changes."""
+        if int(report["attempt"]) != row.record.attempt:
+            raise Conflict("another attempt has the working folder", hint="leave")
+        made = state.commit([_put(each, node) for each in report["puts"]])
+        answer = {"revision": made.after, "done": made.done, "entries": None, "due": False}
+        if made.before != report["after"]:
+            answer["entries"] = state_manifest.pack(made.entries)
+        return answer
+
+    def report_unfinished(self, row: JobRow, node: int, paths: list[str]) -> None:
+        """Record which files of the node are being written."""
+        folder = self._folder(row.name) / str(node)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        beside = folder / f".{_UNFINISHED}"
+        beside.write_text(json.dumps(paths))
+        beside.replace(folder / _UNFINISHED)
+
+    # ------------------------------------------------------------ the loop
+
+    def set_aside(self, row: JobRow, *, completed: bool) -> None:
+        """Take the working sets from the folders of a launch's agents on this disk, once its
+        processes have ended; of a completed job, delete them. Idempotent. Raises OSError."""
+        task, code = row.plan.task, None
+        root = self._folder(row.name)
+        if completed:
+            self.forget(row.name)
+            shutil.rmtree(root, ignore_errors=True)
+            return
+        for node in range(task.nodes if _goes_on(task) else 0):
+            source = self._nodes / row.key / str(node) / "working" / own(node) / FILES
+            goal = root / str(node)
+            # Of a set that is still there the ranks have seen nothing.
+            if not source.is_dir() or (goal / ABOUT).exists() or self._prefers_sent(row, node):
+                continue
+            code = self._code(task) if code is None else code
+            _take(source, goal, code)
+
+    def _prefers_sent(self, row: JobRow, node: int) -> bool:
+        """Whether the set that the agent sent is used: the agent was killed, and only complete
+        files were sent."""
+        record = row.record.nodes[node]
+        orderly = record.left or record.state in _ORDERLY
+        return not orderly and _may_restart(row) and self._is_sent(row.name, node)
+
+    def forget(self, job: str) -> None:
+        """Release the memory of a job's sets."""
+        root = self._folder(job)
+        with self._lock:
+            for each in [each for each in self._states if each.parent == root]:
+                del self._states[each]
+
+    def drop_sent(self, job: str) -> None:
+        """Delete what agents of an ended job sent, where the server has the folder itself."""
+        self.forget(job)
+        for folder in _below(self._folder(job)):
+            if (folder / ABOUT).exists():
+                for name in (HEAD, _UNFINISHED):
+                    (folder / name).unlink(missing_ok=True)
+                for name in (CONTENT, INCOMING, VERSIONS):
+                    shutil.rmtree(folder / name, ignore_errors=True)
+
+    def _code(self, task: Task) -> Mapping[str, CodeFile]:
+        try:
+            found = code_files(self._blobs, task.code)
+        except NotFound:
+            return {}  # all files count as the ranks' own
+        # Agents move the packages that came along out of the working folder.
+        packages = f"{code_packages.FOLDER}/"
+        return {path: file for path, file in found.items() if not path.startswith(packages)}
+
+    # ------------------------------------------------------------ people
+
+    def brief(self, row: JobRow) -> dict[str, Any] | None:
+        """The job's working sets as `job show` shows them; None if there are none."""
+        found = [*self._files(row)]
+        if not found:
+            return None
+        newest = max(found, key=lambda file: file.modified)
+        checkpoints = [file for file in found if working_set.may_be_checkpoint(file.path)]
+        return {
+            "files": len(found),
+            "size": sum(file.size for file in found),
+            "newest": newest.path,
+            "checkpoints": len(checkpoints),
+        }
+
+    def _files(self, row: JobRow) -> Iterator[File]:
+        for folder in _below(self._folder(row.name)):
+            node = int(folder.name)
+            part = f"node-{node}/" if row.plan.task.nodes > 1 else ""
+            if (folder / ABOUT).exists():
+                for path, status in _walk(folder / FILES):
+                    if stat.S_ISREG(status.st_mode):
+                        yield _file(f"{part}{path}", status.st_size, status.st_mtime)
+            elif (folder / HEAD).exists():
+                for path, entry in self._sent(row.name, node).entries.items():
+                    if entry.what == "file":
+                        yield _file(f"{part}{path}", entry.size, entry.mtime_ns / 1e9)
+
+    # ------------------------------------------------------------ restarts
+
+    def carry(self, old: JobRow, task: Task, beside: Path) -> Carry:
+        """Put copies of an ended job's sets into the folder ``beside`` of the new job ``task``.
+        Where both changed the code, the new code wins. Raises Conflict for sets that are too large
+        or damaged, and OSError."""
+        if task.fresh_work or task.in_place or not _goes_on(old.plan.task):
+            return Carry()
+        files, notes = list[File](), list[str]()
+        for folder in _below(self._folder(old.name)):
+            node = int(folder.name)
+            if node >= task.nodes:
+                nodes = f"this job has no node {node}"
+                notes.append(f"the working folder of node {node} is left out: {nodes}")
+                continue
+            found = self._set(old, folder, node)
+            found, more = self._for_code(found, old.plan.task.code, task.code)
+            notes += more
+            _write(State(beside / working_set.RECORDED / str(node)), found, node)
+            part = f"work/node-{node}/" if task.nodes > 1 else "work/"
+            files += [
+                _file(f"{part}{path}", entry.size, entry.mtime_ns / 1e9)
+                for path, entry in found.entries.items()
+                if entry.what == "file"
+            ]
+        return Carry(tuple(files), tuple(dict.fromkeys(notes)))
+
+    def _set(self, old: JobRow, folder: Path, node: int) -> _Set:
+        """Raises Conflict if it cannot be used, and OSError."""
+        taken = (folder / ABOUT).exists()
+        about = About.load((folder / ABOUT).read_bytes()) if taken else About()
+        if taken and not about.trouble:
+            size = sum(status.st_size for _, status in _walk(folder / FILES))
+            about = about._replace(over=size if size > self._limit else 0)
+        if not taken:
+            about = self._sent(old.name, node).about
+        if about.over or about.trouble:
+            why = about.trouble or working_set.too_large(about.over, self._limit)
+            raise Conflict(
+                f"{old.name} cannot be continued: {why}",
+                hint="start with a clean working folder: --fresh-work"
+                + ("; or raise ALLRANKS_WORK_LIMIT of the server" if about.over else ""),
+            )
+        if not taken:
+            return self._sent(old.name, node)
+        return _Set(about, _entries(folder / FILES), lambda path, _: folder / FILES / path)
+
+    def _for_code(
+        self, found: _Set, before: str | None, after: str | None
+    ) -> tuple[_Set, tuple[str, ...]]:
+        if before == after:
+            return found, ()
+        removed = [path for path in found.about.removed if not path.endswith("/")]
+        paths = {*found.entries, *removed}
+        old, new = contents(self._blobs, before, paths), contents(self._blobs, after, paths)
+        merged = working_set.merged(found.entries, removed, old, new)
+        entries = {
+            path: entry for path, entry in found.entries.items() if path not in merged.left_out
+        }
+        about = found.about._replace(removed=merged.removed)
+        return found._replace(about=about, entries=entries), merged.notes
+
+    # ------------------------------------------------------------ inside
+
+    def _folder(self, job: str) -> Path:
+        return self._jobs / job / working_set.RECORDED
+
+    def _state(self, job: str, node: int) -> State:
+        with self._lock:
+            folder = self._folder(job) / str(node)
+            return self._states.setdefault(folder, State(folder))
+
+    def _is_sent(self, job: str, node: int) -> bool:
+        return (self._folder(job) / str(node) / HEAD).exists()
+
+    def _sent(self, job: str, node: int) -> _Set:
+        """What the agent of a node has sent."""
+        state, start = self._state(job, node), f"{own(node)}/{FILES}/"
+        entries = state.entries()
+        about, said = About(), entries.get(f"{own(node)}/{ABOUT}")
+        if said is not None:
+            with contextlib.suppress(FileNotFoundError):
+                about = About.load(state.content(said.sha256).read_bytes())
+        files = {
+            path.removeprefix(start): entry
+            for path, entry in entries.items()
+            if path.startswith(start)
+        }
+        return _Set(about, files, lambda _, entry: state.content(entry.sha256))
+
+
+def _goes_on(task: Task) -> bool:
+    return not (task.fresh_work or task.in_place)
+
+
+def _may_restart(row: JobRow) -> bool:
+    return row.plan.rules.max_attempts > 1 and _goes_on(row.plan.task)
+
+
+def _unfinished(folder: Path) -> tuple[str, ...]:
+    with contextlib.suppress(FileNotFoundError):
+        return tuple(json.loads((folder / _UNFINISHED).read_bytes()))
+    return ()
+
+
+def _put(report: Mapping[str, Any], node: int) -> Put:
+    """A node's change. Raises UsageError for paths it may not write."""
+    put = put_of(report, node)
+    part, _, within = put.path.partition("/")
+    if part != own(node) or not (within.startswith(f"{FILES}/") or within == ABOUT):
+        hint = "leave it out"
+        raise UsageError(f"{put.path[:255]!r} is not a path of a working folder", hint=hint)
+    return put
+
+
+def _below(root: Path) -> list[Path]:
+    """The folders of a job's nodes, in order."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        numbers = [int(name) for name in os.listdir(root) if name.isdecimal()]
+        return [root / str(number) for number in sorted(numbers)]
+    return []
+
+
+def _file(path: str, size: int, modified: float) -> File:
+    # A name that is not UTF-8 cannot be recorded as it is.
+    return File(os.fsencode(path).decode(errors="replace"), size, modified)
+
+
+# ---------------------------------------------------------------- taking a folder
+
+
+def _take(source: Path, goal: Path, code: Mapping[str, CodeFile]) -> None:
+    """Move what differs from the code to ``goal``. Raises OSError only if that cannot be said."""
+    trouble, removed = "", tuple[str, ...]()
+    goal.mkdir(parents=True, exist_ok=True, mode=0o700)
+    folders = folders_above(code)
+    try:
+        removed = _removed(source, code, folders)
+        for path in _changed(source, code, folders):
+            _move(source, goal / FILES, path)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        where = os.fsencode(error.filename or source).decode(errors="replace")
+        trouble = f"what its ranks wrote cannot be taken along: {reason}: {where}"
+    about = About(removed, str(source), trouble=trouble)
+    if not (removed or trouble or (goal / FILES).exists()):
+        # No rank has changed anything.
+        shutil.rmtree(goal)
+        return
+    (goal / ABOUT).parent.mkdir(exist_ok=True)
+    beside = goal / "about.new"
+    beside.write_bytes(about.dump())
+    beside.replace(goal / ABOUT)
+
+
+def _removed(source: Path, code: Mapping[str, CodeFile], folders: set[str]) -> tuple[str, ...]:
+    gone = [path for path in code if is_carried(path) and not os.path.lexists(source / path)]
+    gone += [f"{path}/" for path in folders if not os.path.lexists(source / path)]
+    return tuple(sorted(gone))
+
+
+def _changed(source: Path, code: Mapping[str, CodeFile], folders: set[str]) -> Iterator[str]:
+    """The files and folders that are not of the code; folders that have none of it as a whole."""
+    waiting = [""]
+    while waiting:
+        folder = waiting.pop()
+        with os.scandir(source / folder) as entries:
+            for entry in [*entries]:
+                path = folder + entry.name
+                if not is_carried(path):
+                    continue
+                status = entry.stat(follow_symlinks=False)
+                known = code.get(path)
+                if stat.S_ISDIR(status.st_mode) and path in folders:
+                    waiting.append(f"{path}/")
+                elif known is not None and known.is_unchanged(entry.path, status):
+                    continue
+                elif stat.S_IFMT(status.st_mode) in (stat.S_IFDIR, stat.S_IFREG, stat.S_IFLNK):
+                    yield path
+
+
+def _move(source: Path, goal: Path, path: str) -> None:
+    (goal / path).parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.rename(source / path, goal / path)
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):  # a killed server was moving it
+            for each in os.listdir(source / path):
+                _move(source, goal, f"{path}/{each}")
+        elif error.errno == errno.EACCES:  # a folder that its owner may not write
+            (source / path).chmod(0o700)
+            (source / path).parent.chmod(0o700)
+            os.rename(source / path, goal / path)
+        elif error.errno == errno.EXDEV:
+            shutil.move(source / path, goal / path)
+        else:
+            raise
+
+
+# ---------------------------------------------------------------- copying a set
+
+
+def _walk(root: Path) -> Iterator[tuple[str, os.stat_result]]:
+    """Everything below a folder, by relative path. Raises OSError."""
+    folders = [""] if root.is_dir() else []
+    while folders:
+        folder = folders.pop()
+        with os.scandir(root / folder) as entries:
+            for entry in entries:
+                path = folder + entry.name
+                yield path, entry.stat(follow_symlinks=False)
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(f"{path}/")
+
+
+def _entries(root: Path) -> dict[str, Entry]:
+    """The entries of a folder that was taken. Raises OSError."""
+    found = dict[str, Entry]()
+    for path, status in _walk(root):
+        if stat.S_ISDIR(status.st_mode):
+            found[path] = Entry("folder")
+        elif stat.S_ISLNK(status.st_mode):
+            found[path] = Entry(
+                "link", mtime_ns=status.st_mtime_ns, target=os.readlink(root / path)
+            )
+        elif stat.S_ISREG(status.st_mode):
+            with (root / path).open("rb") as file:
+                sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+            mode = stat.S_IMODE(status.st_mode) & 0o777
+            found[path] = Entry("file", sha256, status.st_size, status.st_mtime_ns, mode)
+    return found
+
+
+def _write(state: State, found: _Set, node: int) -> None:
+    """Make a state of a set, which shares the contents: nobody writes to either. Raises OSError."""
+    if not found.entries and not found.about.removed:
+        return
+    puts = list[Put]()
+    (state.folder / CONTENT).mkdir(parents=True, mode=0o700)
+    for path, entry in found.entries.items():
+        full = f"{own(node)}/{FILES}/{path}"
+        if entry.what == "link":
+            entry = entry._replace(target=_within(path, entry.target, found.about.folder))
+            if not stays_inside(full, entry.target):
+                continue
+        if entry.what == "file" and not (goal := state.content(entry.sha256)).exists():
+            source = found.content(path, entry)
+            try:
+                os.link(source, goal)
+            except OSError:
+                shutil.copyfile(source, goal)
+        puts.append(Put(full, 0, entry))
+    data = found.about.dump()
+    sha256 = hashlib.sha256(data).hexdigest()
+    state.content(sha256).write_bytes(data)
+    puts.append(Put(f"{own(node)}/{ABOUT}", 0, Entry("file", sha256, len(data), 0, 0o644)))
+    state.commit(puts)
+
+
+def _within(path: str, target: str, folder: str) -> str:
+    """An absolute target inside the old working folder as a relative one."""
+    within = target.removeprefix(f"{folder}/")
+    if within == target:
+        return target
+    return os.path.relpath(within, os.path.dirname(path) or ".")

@@ -1,0 +1,104 @@
+"""What is laid over the code, and what is seen as the working set."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from allranks.agent.lifecycle.collect_files import listing
+from allranks.agent.lifecycle.working_folder import lay_over
+from allranks.agent.state.working_folder import WorkTree
+from allranks.plan.data.working_set import ABOUT, FILES, About
+
+HOSTILE = ["a\nb", "ü'\"", "$(touch x)", "-rf", b"\xff".decode(errors="surrogateescape")]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    code = tmp_path / "working" / "node-0" / FILES
+    for name in ("train.py", "pkg/a.py", "pkg/b.py", "old/only.py"):
+        (code / name).parent.mkdir(parents=True, exist_ok=True)
+        (code / name).write_text(name)
+    return tmp_path / "working"
+
+
+def folder(root: Path) -> Path:
+    return root / "node-0" / FILES
+
+
+def seen(root: Path, tree: WorkTree) -> set[str]:
+    start = f"node-0/{FILES}/"
+    return {path.removeprefix(start) for path in tree.scan().files if path.startswith(start)}
+
+
+def about(root: Path) -> About:
+    return About.load((root / "node-0" / ABOUT).read_bytes())
+
+
+def test_the_set_is_what_differs_from_the_code(root):
+    work = folder(root)
+    tree = WorkTree(root, 0, listing(work), 10**6)
+    assert seen(root, tree) == set()
+    assert not (root / "node-0" / ABOUT).exists()
+    (work / "pkg/a.py").write_text("changed")
+    (work / "pkg/b.py").unlink()
+    (work / "old/only.py").unlink()
+    (work / "old").rmdir()
+    (work / "outputs").symlink_to("/record")
+    for name in ("pkg/__pycache__/a.pyc", "outside"):
+        (work / name).parent.mkdir(exist_ok=True)
+        (work / name).write_text("x")
+    (work / "checkpoints").mkdir()
+    (work / "latest").symlink_to(work / "checkpoints")
+    (work / "away").symlink_to("/etc")
+    for name in HOSTILE:
+        (work / "checkpoints" / name).write_text("c")
+    expected = {"pkg/a.py", "outside", "checkpoints", "latest"}
+    assert seen(root, tree) == expected | {f"checkpoints/{name}" for name in HOSTILE}
+    assert about(root).removed == ("old/", "old/only.py", "pkg/b.py")
+    scan = tree.scan()
+    assert scan.files[f"node-0/{FILES}/latest"].target == "checkpoints"
+    assert list(scan.unsupported) == [f"node-0/{FILES}/away"]
+    files, removed = tree.current()
+    assert (len(files), removed) == (2 + len(HOSTILE), 3)
+
+
+def test_above_the_bound_no_part_is_seen(root):
+    tree = WorkTree(root, 0, listing(folder(root)), 10)
+    (folder(root) / "large.pt").write_bytes(b"x" * 11)
+    assert seen(root, tree) == set()
+    assert about(root).over == 11
+    (folder(root) / "large.pt").write_bytes(b"x" * 10)
+    assert seen(root, tree) == {"large.pt"}
+    assert about(root).over == 0
+
+
+def test_a_set_laid_over_the_code_is_what_it_was(root, tmp_path):
+    source, goal, place = tmp_path / "held", tmp_path / "goal", tmp_path / "place"
+    for name in ("train.py", "pkg/a.py", "was-a-folder/x.py", "gone/deep/c.py"):
+        (goal / name).parent.mkdir(parents=True, exist_ok=True)
+        (goal / name).write_text("code")
+    (goal / "was-a-file").write_text("code")
+    before = "/old/work"
+    set_ = source / FILES
+    for name in ("train.py", "was-a-file/y.py", *(f"new/{name}" for name in HOSTILE)):
+        (set_ / name).parent.mkdir(parents=True, exist_ok=True)
+        (set_ / name).write_text("set")
+    (set_ / "was-a-folder").write_text("set")
+    (set_ / "empty").mkdir()
+    (set_ / "latest").symlink_to(f"{before}/new")
+    (set_ / "away").symlink_to("/etc")
+    (source / ABOUT).parent.mkdir()
+    (source / ABOUT).write_bytes(About(("gone/", "gone/deep/c.py", "pkg/a.py"), before).dump())
+    lay_over(source, goal, place)
+    found = {
+        os.path.relpath(os.path.join(above, name), goal)
+        for above, folders, files in os.walk(goal)
+        for name in (*folders, *files)
+    }
+    folders = {"pkg", "was-a-file", "new", "empty", "latest", "away"}
+    files = {"train.py", "was-a-folder", "was-a-file/y.py", *(f"new/{name}" for name in HOSTILE)}
+    assert found == folders | files
+    assert {(goal / name).read_text() for name in files} == {"set"}
+    assert os.readlink(goal / "latest") == f"{place}/new"
+    assert os.readlink(goal / "away") == "/etc"

@@ -1,0 +1,193 @@
+"""What ranks made, changed or removed in their working folder is so in the next attempt."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import Allranks, answer, kill_agents, until
+
+# Real servers and processes, about a second a test.
+pytestmark = pytest.mark.slow
+
+# Counts in an ignored file, changes and removes code, and ends as it is told to.
+SCRIPT = """\
+import os, sys, time
+from pathlib import Path
+file = Path("check points/last.ckpt")
+file.parent.mkdir(exist_ok=True)
+step = int(file.read_text()) if file.exists() else 0
+words = [str(step), Path("data.txt").read_text().strip(), str(Path("gone.txt").exists())]
+print(*words, flush=True)
+file.write_text(str(step + 1))
+Path("data.txt").write_text("changed")
+Path("gone.txt").unlink(missing_ok=True)
+for each in sys.argv[1:]:
+    if step == 0 and each == "wait":
+        torn = open("torn.ckpt", "w")
+        torn.write("half")
+        torn.flush()
+        time.sleep(600)
+    if each == "fail":
+        sys.exit(3)
+"""
+FIRST, NEXT = "0 code True", "changed False"
+
+
+@pytest.fixture
+def script(code: Path) -> Path:
+    (code / ".gitignore").write_text("*.ckpt\n")
+    (code / "data.txt").write_text("code")
+    (code / "gone.txt").write_text("code")
+    (code / "train.py").write_text(SCRIPT)
+    return code
+
+
+def printed(allranks: Allranks, name: str, attempt: int = 1) -> str:
+    return str(allranks("job", "logs", name, "--attempt", attempt).stdout).strip()
+
+
+def notes(allranks: Allranks, name: str) -> list[str]:
+    events = answer(allranks, "job", "events", name)
+    return [
+        event["data"]["message"]
+        for event in events
+        if event["data"].get("about") == "working folder"
+    ]
+
+
+def sent(home: Path, job: str) -> list[str]:
+    """The paths that the server holds of a running job."""
+    head = home / "jobs" / job / "working-folder" / "0" / "head"
+    try:
+        return [*json.loads(head.read_bytes().partition(b"\n")[2])["entries"]]
+    except FileNotFoundError:
+        return []
+
+
+@pytest.mark.end_to_end
+def test_the_next_attempt_on_the_same_node(allranks: Allranks, script: Path, home: Path) -> None:
+    words = ("--max-attempts", 3, "--", "python", "train.py", "fail")
+    done = allranks("run", "--name", "j", *words)
+    assert done.returncode == 3
+    found = [printed(allranks, "j", each) for each in (1, 2, 3)]
+    assert found == [FIRST, f"1 {NEXT}", f"2 {NEXT}"]
+    assert notes(allranks, "j") == [
+        f"attempt {each} continues with 2 files and 1 removal of the working folder, "
+        "newest data.txt"
+        for each in (2, 3)
+    ]
+    assert "attempt 3 continues with 2 files" in done.stderr
+    listed = home / "jobs/j/attempts/1/work/node-0.txt"
+    assert listed.read_text().split() == ["7", "data.txt"]
+    found = answer(allranks, "job", "show", "j")["working_folder"]
+    assert (found["files"], found["checkpoints"]) == (2, 1)
+
+
+@pytest.mark.end_to_end
+def test_the_next_attempt_after_a_lost_node(allranks: Allranks, script: Path, home: Path) -> None:
+    look = {"ALLRANKS_LOOK": "0.1"}
+    allranks("server", "start", env=look)
+    words = ("--max-attempts", 2, "--detach", "--", "python", "train.py", "wait")
+    allranks("run", "--name", "j", *words)
+    until(lambda: any(path.endswith("data.txt") for path in sent(home, "j")))
+    unfinished_file = home / "jobs/j/working-folder/0/unfinished.json"
+    until(lambda: unfinished_file.read_text() == '["torn.ckpt"]')
+    kill_agents(home, "j")
+    assert answer(allranks, "job", "wait", "j")["status"] == "Completed"
+    assert printed(allranks, "j", 2) == f"1 {NEXT}"
+    (fetched, unfinished, found) = notes(allranks, "j")
+    assert "fetched the working folder" in fetched
+    assert "no complete version exists, so they are left out: torn.ckpt" in unfinished
+    assert "attempt 2 continues with 2 files and 1 removal" in found
+    # Nobody needs it any more.
+    until(lambda: not (home / "jobs/j/working-folder").exists())
+
+
+@pytest.mark.parametrize("fails", ["fail", "lost"])
+def test_a_restart(allranks: Allranks, script: Path, home: Path, fails: str) -> None:
+    how = "fail" if fails == "fail" else "wait"
+    allranks("run", "--name", "j", "--detach", "--", "python", "train.py", how)
+    if fails == "lost":
+        until(lambda: printed(allranks, "j") == FIRST)
+        kill_agents(home, "j")
+    allranks("job", "wait", "j")
+    done = allranks("job", "restart", "j")
+    assert "continues from" in done.stderr
+    assert "newest: work/" in done.stderr
+    allranks("job", "wait", "j-r2")
+    assert printed(allranks, "j-r2") == f"1 {NEXT}"
+    if fails == "fail":
+        allranks("job", "restart", "j", "--fresh-work")
+        allranks("job", "wait", "j-r3")
+        assert printed(allranks, "j-r3") == FIRST
+        # A restarted job is continued by a third one.
+        allranks("job", "restart", "j-r2")
+        allranks("job", "wait", "j-r4")
+        assert printed(allranks, "j-r4") == f"2 {NEXT}"
+
+
+def test_a_restart_with_other_code(allranks: Allranks, script: Path) -> None:
+    assert allranks("run", "--name", "j", "--", "python", "train.py", "fail").returncode == 3
+    (script / "data.txt").write_text("mended")
+    (script / "gone.txt").write_text("again")
+    done = allranks("job", "restart", "j", "-C", ".")
+    assert "changed by the job and by the new code, which is used: data.txt, gone.txt" in (
+        done.stderr
+    )
+    allranks("job", "wait", "j-r2")
+    assert printed(allranks, "j-r2") == "1 mended True"
+
+
+def test_fresh_working_folders(allranks: Allranks, script: Path, home: Path) -> None:
+    words = ("--max-attempts", 2, "--fresh-work", "--", "python", "train.py", "fail")
+    allranks("run", "--name", "j", *words)
+    assert [printed(allranks, "j", each) for each in (1, 2)] == [FIRST, FIRST]
+    assert notes(allranks, "j") == []
+    assert (home / "jobs/j/attempts/1/work/data.txt").read_text() == "changed"
+    assert not (home / "jobs/j/working-folder").exists()
+
+
+def test_above_the_bound_a_job_never_goes_on_with_a_part(
+    allranks: Allranks, script: Path, home: Path
+) -> None:
+    env = {"ALLRANKS_LOOK": "0.1", "ALLRANKS_WORK_LIMIT": "1m"}
+    allranks("server", "start", env=env)
+    large = "open('small', 'w').write('x'); open('large', 'w').write('x' * 1100000)"
+    (script / "large.py").write_text(f"{large}\nimport time; time.sleep(600)\n")
+    words = ("--max-attempts", 2, "--detach", "--", "python", "large.py")
+    allranks("run", "--name", "j", *words)
+    until(lambda: sent(home, "j") == ["node-0/about/work.json"])
+    kill_agents(home, "j")
+    job = answer(allranks, "job", "wait", "j", code=1)
+    assert job["attempts"] == 2
+    assert "working folder has 1.1 MB of new files, more than the bound" in job["error"]["message"]
+    assert "ALLRANKS_WORK_LIMIT" in job["error"]["hint"]
+    # A restart says the same at once.
+    done = allranks("job", "restart", "j")
+    assert done.returncode == 2
+    assert "j cannot be continued: its working folder has 1.1 MB" in done.stderr
+    assert "--fresh-work" in done.stderr
+
+
+def test_each_node_has_its_own(allranks: Allranks, code: Path, home: Path) -> None:
+    line = 'cat of-* 2>/dev/null; echo "$RANK" >> of-$RANK; exit 3'
+    words = ("-n", 2, "--max-attempts", 2, "--", "bash", "-c", line)
+    allranks("run", "--name", "j", *words)
+    logs = allranks("job", "logs", "j", "--attempt", 2).stdout
+    assert sorted(logs.split()) == ["0", "1"] or sorted(logs.split()) == ["0"]
+    done = allranks("job", "restart", "j", "--set", "resources.instance_count=1")
+    assert "the working folder of node 1 is left out" in done.stderr
+
+
+def test_what_cannot_be_taken_along_is_said(allranks: Allranks, code: Path, home: Path) -> None:
+    made: dict[str, Any] = {"retry": {"max_attempts": 2}}
+    (code / "job.yml").write_text(json.dumps({**made, "command": "mkfifo p; ln -s p q; exit 3"}))
+    allranks("job", "create", "-f", "job.yml", "--name", "j", "--stream")
+    assert "continues with" in " ".join(notes(allranks, "j"))
+    allranks("job", "delete", "j")
+    assert not os.path.exists(home / "jobs" / "j")
