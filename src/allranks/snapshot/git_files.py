@@ -15,7 +15,7 @@ from allranks.snapshot.ignore import IgnoreRules, RuleFile, rule_file
 _LIST = ("-c", "safe.directory=*", "ls-files", "-z", "-t", "-s")
 _WHICH = ("--cached", "--others", "--exclude-standard")
 _REPOSITORY = b"160000 "
-_EXCLUDES_FILE = re.compile(rb"^\s*excludesfile\s*=\s*\"?([^\"\n]+)", re.IGNORECASE | re.MULTILINE)
+_EXCLUDES_FILE = rb"(?im)^\s*excludesfile\s*=\s*\"?([^\"\n]+)"
 
 
 class GitFile(NamedTuple):
@@ -74,6 +74,6 @@ def _of_user() -> Iterator[RuleFile]:
     settings = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config", "git")
     path = settings / "ignore"
     for file in (settings / "config", home / ".gitconfig"):
-        if file.is_file() and (match := _EXCLUDES_FILE.search(file.read_bytes())):
+        if file.is_file() and (match := re.search(_EXCLUDES_FILE, file.read_bytes())):
             path = Path(os.fsdecode(match[1].strip())).expanduser()
     yield from rule_file(path)

@@ -29,10 +29,9 @@ _CLASSES = {
     b"xdigit": rb"0-9a-fA-F",
 }
 # In a set: a named class, a range, or a character; a backslash makes any character plain.
-_MEMBER = re.compile(
-    rb"\[:(?P<name>[^\]]*):\]"
-    rb"|\\?(?P<first>(?<=\\).|[^\\])(?:-(?!\])\\?(?P<last>(?<=\\).|[^\\]))?",
-    re.DOTALL,
+_MEMBER = (
+    rb"(?s)\[:(?P<name>[^\]]*):\]"
+    rb"|\\?(?P<first>(?<=\\).|[^\\])(?:-(?!\])\\?(?P<last>(?<=\\).|[^\\]))?"
 )
 _NOTHING = rb"(?!)"
 
@@ -97,7 +96,7 @@ def _set(glob: bytes, at: int) -> tuple[bytes, int]:
     at += negated
     begin, members = at, b""
     while at == begin or glob[at : at + 1] != b"]":
-        member = _MEMBER.match(glob, at)
+        member = re.compile(_MEMBER).match(glob, at)
         if member is None:
             return _NOTHING, len(glob)  # it has no end
         at = member.end()

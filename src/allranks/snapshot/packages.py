@@ -15,7 +15,7 @@ from allranks.snapshot.files import File, generated, walk
 from allranks.snapshot.ignore import excluded_by_user
 
 # What builds put beside the sources, where git ignores it: the package does not work without.
-_BUILT = re.compile(r".*\.(?:so|pyd)|_?version\.py|.*_pb2(?:_grpc)?\.py", re.DOTALL)
+_BUILT = r"(?s).*\.(?:so|pyd)|_?version\.py|.*_pb2(?:_grpc)?\.py"
 _METADATA = ".egg-info"
 _TOO_LARGE = "with the code, it exceeds 500 MB or 20,000 files; --allow-large-code sends it"
 
@@ -123,7 +123,7 @@ def _built(
                 ]
             elif is_folder or is_excluded(name):
                 continue
-            elif _BUILT.fullmatch(name[len(folder) :]):
+            elif re.fullmatch(_BUILT, name[len(folder) :]):
                 made.append(name)
             elif name.endswith(".py") and f"{folder}__init__.py" in known:
                 missing.append(name)

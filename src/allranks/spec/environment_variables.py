@@ -72,6 +72,9 @@ RANK: Mapping[str, Mapping[str, str]] = {
         "PYTHONPATH": "A folder of allranks before your own, by which `allranks job stacks` finds "
         "where each Python is. Its `sitecustomize.py` runs before the environment's own, and "
         "answers imports of `azureml.core`.",
+        "ALLRANKS_IMPORTS": "Only if packages in development came along: a file that lists the "
+        "folders of the submitter's whose copies each Python imports, each before its copy, with "
+        "NUL between them.",
         "CUDA_VISIBLE_DEVICES": "The GPUs that the job has on the node, the same for each rank: "
         "scripts choose by `LOCAL_RANK`. Empty if it has none.",
     },

@@ -91,11 +91,29 @@ def test_an_environment_that_sees_the_packages_of_another(python, tmp_path, sees
     (base / "python3").symlink_to("python3.9")
     for top in (tmp_path / "base" / "lib", tmp_path / "home" / ".local" / "lib"):
         (top / "python3.9" / "site-packages").mkdir(parents=True)
-        by_path(top / "python3.9" / "site-packages", top.parent.name.strip("."), tmp_path / "x")
+        by_path(top / "python3.9" / "site-packages", top.parent.name.strip("."), top)
     settings = f"home = {base}\ninclude-system-site-packages = {sees_system}\n"
     (python.parents[2] / "pyvenv.cfg").write_text(settings)
     found = live_packages({**current(), "HOME": str(tmp_path / "home")})
     assert [each.name for each in found] == (["local", "base"] if sees_system == "true" else [])
+
+
+@pytest.mark.parametrize("versions", ["versions", "installs/python"])
+def test_shims_lead_to_all_that_they_choose_from(tmp_path, versions):
+    for version in ("3.8", "3.9"):
+        top = tmp_path / versions / version
+        for folder in ("bin", f"lib/python{version}/site-packages"):
+            (top / folder).mkdir(parents=True)
+        (top / "bin" / f"python{version}").touch()
+        (top / "bin" / "python").symlink_to(f"python{version}")
+        for name, folder in (("same", tmp_path / "same"), ("own", tmp_path / version)):
+            by_path(top / f"lib/python{version}/site-packages", name, folder)
+    found = live_packages({"PATH": f"{tmp_path}/shims:/usr/bin", "HOME": "/nowhere"})
+    assert {(each.name, Path(each.folder).name) for each in found} == {
+        ("same", "same"),
+        ("own", "3.8"),
+        ("own-2", "3.9"),
+    }
 
 
 def test_folders_of_pythonpath(tmp_path, monkeypatch):

@@ -14,8 +14,8 @@ from allranks.sdk.submit.current_environment import python_behind_shim
 from allranks.snapshot.packages import Package
 
 _OWN = "allranks"
-_SITE = re.compile(r"^include-system-site-packages\s*=\s*true", re.IGNORECASE | re.MULTILINE)
-_HOME = re.compile(r"^home\s*=\s*(.+?)\s*$", re.MULTILINE)
+_SITE = r"(?im)^include-system-site-packages\s*=\s*true"
+_HOME = r"(?m)^home\s*=\s*(.+?)\s*$"
 _ODD = "its editable install finds its modules by a program of its own"
 
 
@@ -27,12 +27,30 @@ def live_packages(base: Mapping[str, str]) -> list[Package]:
         for folder in base.get("PYTHONPATH", "").split(":")
         if os.path.isabs(folder) and os.path.isdir(folder)
     }
-    python = python_behind_shim() or _python(base.get("PATH", "").partition(":")[0])
-    for site in _sites(python, base) if python else ():
-        for package in _editable(site):
-            if package.name != _OWN:
-                packages.setdefault(package.name, package)
+    names = set[str]()
+    for python in _pythons(base.get("PATH", "").partition(":")[0]):
+        for site in _sites(python, base):
+            for package in _editable(site):
+                if package.name == _OWN or package.folder in packages:
+                    continue
+                if package.name in names:  # another Python has another one
+                    package = package._replace(name=f"{package.name}-{len(names)}")
+                names.add(package.name)
+                packages[package.folder] = package
     return [*packages.values()]
+
+
+def _pythons(bin: str) -> list[str]:
+    """The Python in a folder. Of the shims of pyenv, asdf and mise all that they choose from, since
+    asking takes longer than looking into all; they may choose another one in the job."""
+    top, name = os.path.split(bin)
+    if name == "shims":
+        kinds = ("versions/*", "installs/python/*")
+        found = [each for kind in kinds for each in glob(f"{escape(top)}/{kind}/bin/python")]
+        if found:
+            return sorted(found)
+    python = python_behind_shim() or _python(bin)
+    return [python] if python else []
 
 
 def _python(bin: str) -> str:
@@ -47,8 +65,8 @@ def _sites(python: str, base: Mapping[str, str]) -> Iterator[str]:
     with contextlib.suppress(OSError), open(f"{prefix}/pyvenv.cfg", encoding="utf-8") as file:
         settings = file.read()
         yield from glob(f"{escape(prefix)}/lib/python3*/site-packages")
-        home = _HOME.search(settings)
-        if home is None or not _SITE.search(settings):
+        home = re.search(_HOME, settings)
+        if home is None or not re.search(_SITE, settings):
             return
         python = _python(home[1])
     real = os.path.realpath(python)
