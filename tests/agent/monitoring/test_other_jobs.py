@@ -11,6 +11,7 @@ import pytest
 from allranks.agent.monitoring import other_jobs, tcp_counters
 from allranks.agent.monitoring.other_jobs import OtherJob, StoreWatch
 from allranks.agent.processes.rank_processes import Members
+from tests.support import until
 
 pytestmark = pytest.mark.medium
 
@@ -83,8 +84,8 @@ def meetings(*ranks: Rank) -> list[tuple[OtherJob, int | None]]:
     pids = {number: [each.process.pid] for number, each in enumerate(ranks, 1)}
     watch = StoreWatch(lambda *meeting: met.append(meeting))
     members = Members(pids, [pid for several in pids.values() for pid in several])
-    until = time.monotonic() + 0.2
-    while not met and time.monotonic() < until:
+    end = time.monotonic() + 0.5
+    while not met and time.monotonic() < end:
         watch.look(members)
     return met
 
@@ -137,8 +138,9 @@ def test_connections_are_seen_from_both_ends(rank):
     server = rank("plain", "h.a.1", "A", 1)
     client = rank("plain", "home.b.1", "B")
     client.connect(server.ports[0])
+    port, pid = server.ports[0], server.process.pid
+    until(lambda: len(tcp_counters.of_processes([pid])) == 2)  # it has accepted
     several = tcp_counters.connections()
-    port = server.ports[0]
     (out,) = [each for each in several if each.remote[1] == port]
     (end,) = [each for each in several if each.local == out.remote and each.remote[1]]
     assert (end.remote, out.remote[0][-4:]) == (out.local, bytes([127, 0, 0, 2]))

@@ -43,3 +43,11 @@ def test_a_port_that_a_user_fixes_is_claimed_by_one_job_of_the_host():
     ports.release(again)
     again = ports.claim([3, 5], "B")
     ports.release(again)
+
+
+def test_ports_that_scripts_fix_are_left_to_them(monkeypatch):
+    drawn = iter([29500, 12355, 31871])
+    monkeypatch.setattr(ports.random, "randrange", lambda *limits: next(drawn))
+    held = ports.hold(1)
+    assert ports.numbers(held) == (31871,)
+    ports.release(held)

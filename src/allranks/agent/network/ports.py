@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from allranks.errors import EngineError
 
 _TRIES = 2000
+# Ports that scripts and tools fix themselves: PyTorch's, those of its tutorials, and Ray's.
+_OTHERS = frozenset({29500, 29400, 12355, 12345, 23456, 10001})
 
 
 def hold(count: int, address: str = "") -> list[socket.socket]:
@@ -24,9 +26,12 @@ def hold(count: int, address: str = "") -> list[socket.socket]:
     tries = _TRIES if low < high else 0
     while len(found) < count and tries > 0:
         tries -= 1
+        port = random.randrange(low, high)
+        if port in _OTHERS:
+            continue
         held = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
-            held.bind((address, random.randrange(low, high)))
+            held.bind((address, port))
             found.append(held)
         except OSError:
             held.close()
