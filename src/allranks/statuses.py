@@ -75,6 +75,7 @@ class Reason(StrEnum):
     HANG = "HANG"
     GANG_REFUSED = "GANG_REFUSED"
     TIME_LIMIT = "TIME_LIMIT"
+    NO_PROGRESS = "NO_PROGRESS"
     CANCELED = "CANCELED"
     PLATFORM_ERROR = "PLATFORM_ERROR"
 
@@ -198,6 +199,15 @@ VERDICTS: dict[Reason, Verdict] = {
         RetryOn.PREEMPTED,
         "the job ran longer than limits.timeout",
         "raise limits.timeout (--timeout SECONDS), or the compute's time limit",
+    ),
+    Reason.NO_PROGRESS: Verdict(
+        JobStatus.FAILED,
+        Blame.USER,
+        None,
+        "three attempts in a row reached the time limit of the compute and left no new file and no "
+        "metric step beyond the best so far",
+        "raise that limit, or save to ALLRANKS_STATE_DIR within it and continue from there; "
+        "`retry: {{no_progress: warn}}` goes on",
     ),
     Reason.CANCELED: Verdict(JobStatus.CANCELED, Blame.NOBODY, None, "the job was canceled", ""),
     Reason.PLATFORM_ERROR: Verdict(

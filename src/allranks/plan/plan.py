@@ -214,6 +214,7 @@ class Rules(NamedTuple):
     """The restart rules of a job. ``budgets``: restarts by key of ``on``, by default those of
     ``plan/lifecycle/retry.py``. ``grace``: seconds from SIGTERM to SIGKILL, by default the
     server's. ``look``: seconds between two scans of its state, if fewer than the server's.
+    ``no_progress``: what follows time-limited attempts without progress: fail, warn or ignore.
     """
 
     nodes: int = 1
@@ -223,6 +224,7 @@ class Rules(NamedTuple):
     budgets: Mapping[str, int] = {}
     grace: float | None = None
     look: float | None = None
+    no_progress: str = "fail"
 
     def clocks(self, clocks: Clocks) -> Clocks:
         """The server's clocks with this job's own values."""

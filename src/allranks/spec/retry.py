@@ -26,9 +26,11 @@ class Budgets(Part):
 class Retry(Part):
     """How often and after which causes a job may restart. ``max_attempts`` limits failures of the
     script; every other cause has its own budget. ``fresh_work``: no attempt finds what earlier ones
-    wrote to their working folder."""
+    wrote to their working folder. ``no_progress``: what follows attempts in a row that end by the
+    time limit of the compute and get nowhere."""
 
     max_attempts: Count = 1
     on: Several[Key] = ("node_lost", "preempted", "hang", "user", "setup")
     budgets: Budgets = Field(default_factory=Budgets)
     fresh_work: bool = False
+    no_progress: Literal["fail", "warn", "ignore"] = "fail"

@@ -756,6 +756,24 @@ def test_what_was_complete_before_the_kill_is_sent(server, nodes):
     assert not any(each.torn for each in server.state.versions())
 
 
+def test_what_was_closed_when_the_agent_ended_its_ranks_is_complete(server, nodes):
+    a = nodes[0]
+    begin(a)
+    for name in ("closed", "open", "later"):
+        (a.shared / name).write_bytes(b"one" * 100)
+    settle(a)
+    with (a.shared / "open").open("wb") as file:
+        file.write(b"two")
+        file.flush()
+        (a.shared / "closed").write_bytes(b"two")
+        a.sync.writers.deaths.begin(time.time())
+        (a.shared / "later").write_bytes(b"two")
+    killed(a)
+    entries = server.state.entries()
+    sizes = {path.partition("/")[2]: entry.size for path, entry in entries.items()}
+    assert sizes == {"closed": 3, "open": 300, "later": 300}
+
+
 def test_what_a_rank_wrote_after_the_last_kill_is_complete(server, nodes):
     """Another rank was killed; this one had its grace, saved, and ended by itself."""
     a = nodes[0]

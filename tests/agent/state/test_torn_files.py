@@ -14,12 +14,12 @@ from allranks.plan.data.state_manifest import Entry
 OLD = os.urandom(5000)
 
 
-def torn(folder: Path, old: bytes, new: bytes, name: str = "ckpt", long: bool = False) -> bool:
+def what_is_left(folder: Path, old: bytes, new: bytes, name: str = "ckpt") -> Left:
     path = folder / "file"
     path.write_bytes(new)
     before = Entry("file", hashlib.sha256(old).hexdigest(), len(old))
     with path.open("rb") as file:
-        return left(f"shared/{name}", file, before, long) is Left.TORN
+        return left(f"shared/{name}", file, before)
 
 
 def archive(size: int) -> bytes:
@@ -30,40 +30,45 @@ def archive(size: int) -> bytes:
 
 
 def test_a_shorter_file_is_torn(tmp_path):
-    assert torn(tmp_path, OLD, OLD[:4000])
-    assert torn(tmp_path, OLD, b"")
-    assert torn(tmp_path, OLD, os.urandom(10), long=True)
+    assert what_is_left(tmp_path, OLD, OLD[:4000]) is Left.TORN
+    assert what_is_left(tmp_path, OLD, b"") is Left.TORN
 
 
-def test_a_log_that_grew_is_not(tmp_path):
-    assert not torn(tmp_path, OLD, OLD + b"another line")
-
-
-def test_another_content_is_unless_it_was_open_for_long(tmp_path):
-    assert torn(tmp_path, OLD, os.urandom(6000))
-    assert not torn(tmp_path, OLD, os.urandom(6000), long=True)
+def test_a_log_grows_and_a_checkpoint_of_the_same_size_is_whole(tmp_path):
+    assert what_is_left(tmp_path, OLD, OLD + b"another line") is Left.GROWING
+    assert what_is_left(tmp_path, OLD, os.urandom(5000)) is Left.WHOLE
 
 
 @pytest.mark.parametrize("size", [100, 200_000])
 def test_an_archive_shows_it(tmp_path, size):
     whole = archive(size)
-    assert not torn(tmp_path, OLD * 100, whole)  # also if it is shorter
-    assert torn(tmp_path, OLD, whole[: len(whole) // 2])
+    assert what_is_left(tmp_path, OLD * 100, whole) is Left.WHOLE  # also if it is shorter
+    assert what_is_left(tmp_path, OLD, whole[: len(whole) // 2]) is Left.TORN  # or longer
 
 
 def test_databases_recover_by_themselves(tmp_path):
-    assert not torn(tmp_path, OLD, b"SQLite format 3\0" + bytes(100))
-    assert not torn(tmp_path, OLD, bytes(100), name="study.db-wal")
+    assert what_is_left(tmp_path, OLD, b"SQLite format 3\0" + bytes(100)) is Left.GROWING
+    assert what_is_left(tmp_path, OLD, bytes(100), name="study.db-wal") is Left.GROWING
 
 
 def test_deaths_are_a_span():
-    deaths = Deaths()
+    deaths, looks = Deaths(), []
+    deaths.looks.append(lambda: looks.append(deaths.killed))
     deaths.begin(5.0)
     assert (deaths.began, deaths.killed) == (5.0, None)
     deaths.kill(7.0)
     deaths.kill(6.0)
     deaths.begin(8.0)
     assert (deaths.began, deaths.killed) == (5.0, 7.0)
+    assert looks == [None]  # before the first signal
+
+
+def test_after_a_death_no_look_tells_of_its_files():
+    deaths, looks = Deaths(), []
+    deaths.looks.append(lambda: looks.append("look"))
+    deaths.kill(5.0)
+    deaths.begin(6.0)
+    assert (deaths.began, looks) == (5.0, [])
 
 
 def test_the_files_of_a_checkpoint_go_back_together():

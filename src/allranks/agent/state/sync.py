@@ -171,14 +171,14 @@ class Sync:
         """Set files aside that a killed rank has left in part, where the server has the complete
         ones before them: the next attempt gets those."""
         files = self._tree.scan().files
-        suspects, changed = self.writers.suspects(files), dict[str, Left]()
-        for path, was_open_long in suspects.items():
+        changed = dict[str, Left]()
+        for path in self.writers.suspects(files):
             before, synced, seen = self._head.get(path), self._synced.get(path), files[path]
             is_new = synced is None or synced.seen != seen
             if not is_new or before is None or before.what != "file":
                 continue
             with suppress(OSError, ChangedMeanwhile), self._tree.reading(path, seen) as file:
-                changed[path] = left(path, file, before, was_open_long)
+                changed[path] = left(path, file, before)
         self._torn = {path: files[path] for path in set_aside(changed)}
         for path, seen in self._torn.items():
             # As if the server had a newer one: it is fetched when the next attempt begins.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import BinaryIO
 
@@ -20,17 +20,22 @@ _BESIDE_DATABASE = ("-wal", "-journal", "-shm")
 class Deaths:
     """When the ranks of an attempt on this node ended by force, in seconds since the epoch.
     ``began``: when the first was killed or told to end; ``killed``: when the last one was ended by
-    a signal, None if each has ended by itself. One thread writes it, others read it."""
+    a signal, None if each has ended by itself. ``looks`` are called before the first signal that
+    the agent sends, while all ranks live. One thread writes this, others read it."""
 
     def __init__(self) -> None:
         self.began: float | None = None
         self.killed: float | None = None
+        self.looks: list[Callable[[], None]] = []
 
     def begin(self, at: float) -> None:
-        self.began = at if self.began is None else min(self.began, at)
+        if self.began is None:
+            self.began = at
+            for look in self.looks:
+                look()
 
     def kill(self, at: float) -> None:
-        self.begin(at)
+        self.began = at if self.began is None else min(self.began, at)
         self.killed = at if self.killed is None else max(self.killed, at)
 
 
@@ -43,11 +48,9 @@ class Left(Enum):
     TORN = "torn"
 
 
-def left(path: str, file: BinaryIO, before: Entry, was_open_long: bool = False) -> Left:
-    """What is left of a file that was changed in place, and was complete as ``before``.
-
-    A zip, which PyTorch and NumPy write, shows it. A file that only grew is a log. One that was
-    open for long, and is no shorter, is a log or a database. Raises OSError."""
+def left(path: str, file: BinaryIO, before: Entry) -> Left:
+    """What is left of a file that was changed in place, and was complete as ``before``. A zip,
+    which PyTorch and NumPy write, shows it; others are torn if they are shorter. Raises OSError."""
     size = os.fstat(file.fileno()).st_size
     head = file.read(len(_DATABASE))
     if head == _DATABASE or path.endswith(_BESIDE_DATABASE):
@@ -57,7 +60,7 @@ def left(path: str, file: BinaryIO, before: Entry, was_open_long: bool = False) 
         return Left.WHOLE if _ZIP_END in file.read() else Left.TORN
     if size < before.size:
         return Left.TORN
-    return Left.GROWING if was_open_long or _begins_with(file, before) else Left.TORN
+    return Left.GROWING if _begins_with(file, before) else Left.WHOLE
 
 
 def set_aside(files: Mapping[str, Left]) -> set[str]:

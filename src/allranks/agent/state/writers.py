@@ -36,10 +36,20 @@ class Writers:
         # Files that are not sent yet and were closed at a look: as they were, and the first such
         # look, in seconds since the epoch.
         self._closed: dict[str, tuple[FileState, float]] = {}
+        # Those that were closed when the agent was about to end its ranks.
+        self._closed_at_stop: dict[str, FileState] = {}
 
     def begin_attempt(self, deaths: Deaths) -> None:
         """Ranks start. After one has died by force, a closed file is no longer a complete one."""
-        self.deaths, self._closed = deaths, {}
+        self.deaths, self._closed, self._closed_at_stop = deaths, {}, {}
+        deaths.looks.append(self._look_before_stop)
+
+    def _look_before_stop(self) -> None:
+        """From another thread than the other looks."""
+        since = time.time() - _REST_SECONDS
+        files = self._tree.scan().files
+        recent = [p for p, seen in files.items() if seen.what == "file" and _is_newer(seen, since)]
+        self._closed_at_stop = {p: files[p] for p in recent if not self._tree.is_open(p)}
 
     def watch(self) -> None:
         """See from now on which files are put in place by a rename."""
@@ -85,26 +95,27 @@ class Writers:
             return self._was_closed(path, seen, self.deaths.began)
         return unchanged
 
-    def suspects(self, seen: Mapping[str, FileState]) -> dict[str, bool]:
+    def suspects(self, seen: Mapping[str, FileState]) -> list[str]:
         """After all ranks have ended: the files of those ``seen`` that a killed rank may have been
-        writing, each with whether it was open for long."""
+        writing."""
         killed, began = self.deaths.killed, self.deaths.began
         if killed is None or began is None:
-            return {}
-        renamed, now = self._look_at_renames(seen), time.monotonic()
-        return {
-            path: now - self._open_since.get(path, math.inf) > _REST_SECONDS
+            return []
+        renamed = self._look_at_renames(seen)
+        return [
+            path
             for path, each in seen.items()
             if each.what == "file"
             and path not in renamed
-            and each.mtime_ns / 1e9 <= killed + _TICK  # else by a rank that had time to end
+            and not _is_newer(each, killed + _TICK)  # else by a rank that had time to end
             and not self._was_closed(path, each, began)
-        }
+        ]
 
     def _was_closed(self, path: str, seen: FileState, at: float) -> bool:
         """Whether a look before then, when all ranks lived, has seen it closed and as it is."""
         state, look = self._closed.get(path, (None, math.inf))
-        return state == seen and look < at - _REAP_SECONDS
+        was_closed = state == seen and look < at - _REAP_SECONDS
+        return was_closed or self._closed_at_stop.get(path) == seen
 
     def _look_at_renames(self, seen: Mapping[str, FileState]) -> Set[str]:
         if self._renames is None:
@@ -112,3 +123,7 @@ class Writers:
         renamed = self._renames.look()
         self._renames.watch([*self._tree.parts, *(p for p in seen if seen[p].what == "folder")])
         return renamed
+
+
+def _is_newer(seen: FileState, at: float) -> bool:
+    return seen.mtime_ns / 1e9 > at

@@ -81,6 +81,7 @@ class Cause(StrEnum):
     NODE_LOST = "NODE_LOST"
     PREEMPTED = "PREEMPTED"
     TIME_LIMIT = "TIME_LIMIT"
+    NO_PROGRESS = "NO_PROGRESS"
     HANG = "HANG"
     GANG_REFUSED = "GANG_REFUSED"
     PLATFORM_ERROR = "PLATFORM_ERROR"
@@ -389,6 +390,11 @@ TABLE: dict[Cause, CauseInfo] = {
     Cause.TIME_LIMIT: CauseInfo(
         "the job exceeded its time limit",
         "raise limits.timeout (--timeout SECONDS), or the time limit of the compute",
+    ),
+    Cause.NO_PROGRESS: CauseInfo(
+        "attempts reached the time limit of the compute again and again without progress",
+        "raise that limit, or save checkpoints to ALLRANKS_STATE_DIR within it",
+        False,
     ),
     Cause.HANG: CauseInfo(
         "the ranks made no progress", "the recorded stacks show where each rank waits", None

@@ -100,6 +100,7 @@ _BY_REASON: Mapping[Reason, Cause] = {
     Reason.NODE_LOST: Cause.NODE_LOST,
     Reason.PREEMPTED: Cause.PREEMPTED,
     Reason.TIME_LIMIT: Cause.TIME_LIMIT,
+    Reason.NO_PROGRESS: Cause.NO_PROGRESS,
     Reason.GANG_REFUSED: Cause.GANG_REFUSED,
     Reason.PLATFORM_ERROR: Cause.PLATFORM_ERROR,
     Reason.PORT_TAKEN: Cause.PORT_TAKEN,

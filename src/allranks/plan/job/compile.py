@@ -128,6 +128,7 @@ def compile(spec: CommandJob, context: CompileContext) -> Plan:
         retry.budgets.model_dump(exclude_none=True),
         spec.limits.grace,
         context.look,
+        retry.no_progress,
     )
     plan = Plan(
         gang,

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from allranks.events import Kind
 from allranks.plan.attempt_end import Failure
-from allranks.plan.lifecycle import retry
+from allranks.plan.lifecycle import no_progress, retry
+from allranks.plan.lifecycle.no_progress import Progress, Row
 from allranks.plan.lifecycle.retry import Spent
 from allranks.plan.plan import Place, Rules
 from allranks.statuses import TERMINAL, VERDICTS, GangState, JobStatus, NodeState, Reason
@@ -69,6 +70,7 @@ class Job(NamedTuple):
     ``given_up``: canceled with --force, without waiting for a cluster that does not answer.
     ``went_at`` is when this attempt's ranks were started, ``previous`` why the previous attempt
     ended, ``hung`` how this one hangs, ``doomed`` the rank of it that has to be killed.
+    ``stalled``: how the last time-limited attempts in a row got on.
     ``leftovers``: the processes that could not be ended.
     """
 
@@ -96,6 +98,7 @@ class Job(NamedTuple):
     hung: Failure | None = None
     doomed: int | None = None
     leftovers: str = ""
+    stalled: Row = Row()
 
 
 class Step(NamedTuple):
@@ -113,7 +116,7 @@ class Clock(NamedTuple):
 
     ``since`` is when this server started: agents are not blamed for its downtime. ``missed``: it
     was away when the gang came, and has not seen it alive. ``hung``: how the ranks hang, if they
-    do.
+    do. ``progress``: that of a time-limited attempt, if it is to decide on the next one.
     """
 
     now: float
@@ -123,6 +126,7 @@ class Clock(NamedTuple):
     since: float = 0.0
     missed: bool = False
     hung: Failure | None = None
+    progress: Progress | None = None
 
 
 def new(nodes: int) -> Job:
@@ -138,6 +142,8 @@ def load(data: Mapping[str, Any]) -> Job:
     fields["gone"] = Reason(data["gone"]) if data.get("gone") else None
     fields["previous"] = Reason(data["previous"]) if data.get("previous") else None
     fields["spent"] = Spent(**data.get("spent", {}))
+    if stalled := data.get("stalled"):
+        fields["stalled"] = Row(Progress(stalled["progress"]), stalled["attempts"])
     fields["hung"] = Failure.load(data["hung"]) if data.get("hung") else None
     if data["then"] is not None:
         fields["then"] = Then(data["then"]["purpose"], Reason(data["then"]["reason"]))
@@ -276,7 +282,7 @@ def _finalize(job: Job, rules: Rules, clock: Clock) -> Step | None:
         cause = failure(job)
         if then.purpose == "relaunch" and cause and not _may_restart(job, rules, cause, clock.now):
             return _close("finish", cause.reason)
-        return Step(Kind.FINISHED if then.purpose == "finish" else Kind.RELAUNCHED)
+        return Step(Kind.FINISHED) if then.purpose == "finish" else _relaunch(job, rules, clock)
     # A canceled job does not wait for a node that drains for ever, for example on a full disk.
     patient = job.gang is not GangState.GONE and not (job.canceled and overdue)
     if patient and any(_worth_waiting(n, overdue) for n in job.nodes):
@@ -284,6 +290,24 @@ def _finalize(job: Job, rules: Rules, clock: Clock) -> Step | None:
     if job.stopped_at is not None and clock.now < job.stopped_at + STOP_AGAIN:
         return None
     return Step(Kind.STOPPING, "stop")
+
+
+def ran_out_of_time(job: Job) -> bool:
+    """Whether a job starts again because the engine's time limit ended its attempt."""
+    relaunches = job.then is not None and job.then.purpose == "relaunch"
+    cause = failure(job) or job.then
+    return relaunches and cause is not None and cause.reason is Reason.TIME_LIMIT
+
+
+def _relaunch(job: Job, rules: Rules, clock: Clock) -> Step:
+    if clock.progress is None or not ran_out_of_time(job):
+        return Step(Kind.RELAUNCHED)
+    row = job.stalled.after(clock.progress)
+    if no_progress.ends(row, rules.no_progress):
+        return _close("finish", Reason.NO_PROGRESS)
+    data = {"stalled": row._asdict()}
+    warning = row.text(job.attempt)
+    return Step(Kind.RELAUNCHED, data={**data, "message": warning} if warning else data)
 
 
 def _awaits_engine(job: Job, overdue: bool) -> bool:
@@ -391,11 +415,14 @@ _ENGINE_KNOWS: Mapping[Reason, tuple[Reason, ...]] = {
 }
 
 
+_OWN_DECISIONS = (Reason.DONE, Reason.CANCELED, Reason.TIME_LIMIT, Reason.NO_PROGRESS)
+
+
 def outcome(job: Job) -> Failure:
     """How a finishing job ended: its first failure, or the reason to finish."""
     assert job.then is not None
     first = failure(job)
-    if job.then.reason in (Reason.DONE, Reason.CANCELED, Reason.TIME_LIMIT):
+    if job.then.reason in _OWN_DECISIONS:
         # Our own decision, unless the engine reported the same one.
         same = first is not None and first.reason is job.then.reason and not job.canceled
         # Ranks are done before what they wrote is saved.

@@ -9,6 +9,7 @@ from typing import Any
 from allranks.events import FROM_AGENTS, LEFTOVERS, Event, Kind
 from allranks.plan.attempt_end import Failure
 from allranks.plan.lifecycle.decide import Job, Node, Then, back_off, spent
+from allranks.plan.lifecycle.no_progress import Progress, Row
 from allranks.plan.plan import Place
 from allranks.statuses import TERMINAL, VERDICTS, GangState, JobStatus, NodeState, Reason
 
@@ -229,6 +230,9 @@ def _regrouped(job: Job, event: Event) -> Job:
 def _relaunched(job: Job, event: Event) -> Job:
     if job.then is None:
         return job
+    stalled = event.data.get("stalled")
+    if stalled is not None:
+        job = job._replace(stalled=Row(Progress(stalled["progress"]), stalled["attempts"]))
     return job._replace(
         **_next_attempt(job, event.at),
         status=JobStatus.NOT_STARTED,

@@ -24,7 +24,7 @@ from allranks.agent.lifecycle.unsaved import is_kept
 from allranks.engines.base import GangStatus, Handle
 from allranks.errors import AllranksError, Refused
 from allranks.events import LEFTOVERS, Event, Kind
-from allranks.plan.lifecycle import decide
+from allranks.plan.lifecycle import decide, no_progress
 from allranks.plan.lifecycle.decide import Step
 from allranks.plan.lifecycle.fold import fold
 from allranks.plan.plan import Gang
@@ -34,6 +34,7 @@ from allranks.server.assets.working_folders import WorkingFolders
 from allranks.server.clusters.clusters import Cluster, Clusters
 from allranks.server.jobs.output_assets import register
 from allranks.server.jobs.result import result_of
+from allranks.server.loop import progress
 from allranks.server.loop.agent_variables import AgentVariables
 from allranks.server.loop.dead_agent_files import collect, dead
 from allranks.server.loop.hangs import Hangs
@@ -271,6 +272,8 @@ class Loop:
         """Take every step that is due."""
         while row.record.status not in TERMINAL:
             step = decide.decide(row.record, row.plan.rules, self._clock(row))
+            if step is not None and step.event is Kind.RELAUNCHED:
+                step = self._relaunch(row, step)
             if step is None:
                 if decide.waits(row.record):
                     self._waiting[row.name] = row.version
@@ -289,6 +292,20 @@ class Loop:
             before, row = row, self._records.get(row.name)
             if row.version == before.version:
                 return  # changed concurrently: retried at the next tick
+
+    def _relaunch(self, row: JobRow, step: Step) -> Step | None:
+        """The step for a job that is to start again, after a look at what a time-limited attempt
+        has left."""
+        rules = row.plan.rules
+        if rules.no_progress == "ignore" or not decide.ran_out_of_time(row.record):
+            return step
+        before = progress.before(row, self._records)
+        now = progress.now(row, before, self._home, self._states, self._shared.points)
+        gained = no_progress.progress(before, now)
+        judged = decide.decide(row.record, rules, self._clock(row)._replace(progress=gained))
+        if judged is None or judged.event is not Kind.RELAUNCHED:
+            return judged
+        return judged._replace(data={**judged.data, "left": now.pack()})
 
     def _execute(self, row: JobRow, step: Step) -> bool:
         """Perform the step's effect, then record it; False if the effect failed and is retried."""

@@ -159,6 +159,9 @@ JOB: Mapping[str, Mapping[str, str]] = {
         "budgets": "The number of restarts after each other cause.",
         "fresh_work": "Whether each attempt, and a restart, starts with a clean working folder "
         "instead of the files that earlier attempts left there.",
+        "no_progress": "What follows three attempts in a row that reach the time limit of the "
+        "compute and leave no new file and no metric step beyond the best so far: `fail` ends the "
+        "job, `warn` only notes it, `ignore` does not look.",
     },
     "Budgets": {
         "node_lost": "Restarts after a lost node. 10 if left out.",

@@ -1,0 +1,66 @@
+"""What a job's attempts have left: in its state, its outputs, the files kept of its working folder
+and its metrics."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from allranks.events import Kind
+from allranks.plan.lifecycle import no_progress
+from allranks.plan.lifecycle.no_progress import Left
+from allranks.server.assets.state_folders import States
+from allranks.settings import Home
+from allranks.store.jobs.job_rows import JobRow
+from allranks.store.jobs.records import Records
+from allranks.store.metric_points import METRIC, Points
+
+# Folders of the record with results. Logs are none: each attempt has new ones.
+_RESULTS = ("artifacts/outputs", "artifacts/model", "artifacts/data", "artifacts/work")
+_NAMED = "named-outputs"
+
+
+def before(row: JobRow, records: Records) -> Left:
+    """What was there after the last attempt that ended by a time limit."""
+    events = (each.event for each in records.events(row.name))
+    left = [e.data["left"] for e in events if e.kind is Kind.RELAUNCHED and "left" in e.data]
+    return Left.load(left[-1]) if left else Left()
+
+
+def now(row: JobRow, earlier: Left, home: Home, states: States, points: Points) -> Left:
+    """What is there now, with all that ``earlier`` has."""
+    found = dict(_files(row, home, states))
+    files = earlier.files | {zlib.crc32(path.encode(errors="replace")) for path in found}
+    steps = [point.step for _, point in points.newest(row.id, METRIC)]
+    if earlier.step is not None:
+        steps.append(earlier.step)
+    hidden = _hidden(row, home)
+    if len(files) > no_progress.MOST_FILES:
+        files, hidden = earlier.files, "it has many files"
+    contents = zlib.crc32(repr(sorted(found.items())).encode(errors="replace"))
+    return Left(max(steps, default=None), files, contents, hidden)
+
+
+def _hidden(row: JobRow, home: Home) -> str:
+    task, record = row.plan.task, f"{home.jobs / row.name}/"
+    if task.in_place:
+        return "it works in place"
+    if any(each.uri or not each.path.startswith(record) for each in task.outputs):
+        return "an output is elsewhere"
+    return ""
+
+
+def _files(row: JobRow, home: Home, states: States) -> Iterator[tuple[str, str]]:
+    """Each file, with what changes when it is written again."""
+    if states.is_known(row):
+        for path, entry in states.of(row).entries().items():
+            if entry.what == "file":
+                yield f"state/{path}", entry.sha256
+    record = home.jobs / row.name
+    for folder in (*_RESULTS, _NAMED):
+        for above, _, names in os.walk(record / folder):
+            for place in (Path(above, name) for name in names):
+                status = place.lstat()
+                yield str(place.relative_to(record)), f"{status.st_size} {status.st_mtime_ns}"
