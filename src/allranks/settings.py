@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -243,6 +242,8 @@ def restore_hint(home: Home) -> str:
     """The command that restores the newest backup of this home that is still there."""
     newest = next(filter(os.path.isfile, reversed(written_backups(home))), None)
     if newest is not None:
+        import shlex  # lazy: commands that start a job need not wait for it
+
         return f"restore the newest backup: allranks server restore {shlex.quote(newest)} --force"
     return "restore a backup: allranks server restore FILE --force"
 

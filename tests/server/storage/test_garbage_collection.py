@@ -4,7 +4,6 @@ import errno
 import hashlib
 import json
 import os
-import shutil
 import sqlite3
 import threading
 import time
@@ -13,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from allranks import file_locks
+from allranks import file_locks, folder_trees
 from allranks.agent.data import cache
 from allranks.agent.environments.virtual_environments import READY, recipe_hash
 from allranks.errors import Conflict, NotFound
@@ -276,12 +275,12 @@ def test_broken_off_in_the_middle_it_goes_on_the_next_time(house, monkeypatch):
     class Killed(BaseException):
         pass
 
-    def rmtree(path: Path) -> None:
+    def remove(path: Path) -> None:
         os.unlink(path / "artifacts" / "model")
         raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr(shutil, "rmtree", rmtree)
+        patched.setattr(folder_trees, "remove", remove)
         with pytest.raises(Killed):
             house.clear(jobs=True)
     (left,) = house.home.jobs.iterdir()

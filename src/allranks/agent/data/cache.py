@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import NamedTuple
 
-from allranks import file_locks
+from allranks import file_locks, folder_trees
 from allranks.agent.data.file_entry import FileEntry
 from allranks.errors import AllranksError, Passing
 from allranks.plan.amounts import size_text
@@ -163,7 +163,7 @@ def _adopt_partial(partial: Path) -> None:
 
 
 def _remove_others(data: Path, names: Set[str]) -> None:
-    for folder, _, files in os.walk(data):
+    for folder, _, files in folder_trees.walk(data):
         for each in files:
             path = os.path.join(folder, each)
             if os.path.relpath(path, data) not in names:
@@ -186,7 +186,7 @@ def publish(goal: Path, partial: Path, files: Sequence[tuple[str, int, str]]) ->
             hint="wait until that job has ended; the entry is then fetched again",
         )
     partial.rename(goal)
-    for folder, _, _ in os.walk(goal / DATA, topdown=False):
+    for folder, _, _ in folder_trees.walk(goal / DATA, topdown=False):
         os.chmod(folder, 0o555)
     (goal / "journal").unlink(missing_ok=True)
     return Tree(goal, tuple(rows))
@@ -199,7 +199,7 @@ def repair(tree: Tree, partial: Path, names: Sequence[str], crcs: Mapping[str, i
         path.parent.mkdir(parents=True, exist_ok=True)
         os.chmod(path.parent, 0o755)
         if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
+            folder_trees.remove(path)
         os.replace(partial / DATA / name, path)
         os.chmod(path.parent, 0o555)
     rows = []
@@ -216,6 +216,12 @@ def _write_manifest(path: Path, rows: Sequence[tuple[str, int, int, int, str]]) 
     temporary = path.with_suffix(".new")
     temporary.write_text(json.dumps({"files": rows, "made_at": time.time()}))
     temporary.replace(path)
+
+
+def _make_writable(folder: Path) -> None:
+    for each, _, _ in folder_trees.walk(folder):
+        with contextlib.suppress(OSError):
+            os.chmod(each, 0o755)
 
 
 # ---------------------------------------------------------------- eviction
@@ -276,14 +282,7 @@ def remove_if_unused(folder: Path) -> bool:
 
 def remove(folder: Path) -> None:
     """Delete a folder tree, including read-only subfolders."""
-    _make_writable(folder)
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-def _make_writable(folder: Path) -> None:
-    for each, _, _ in os.walk(folder):
-        with contextlib.suppress(OSError):
-            os.chmod(each, 0o755)
+    folder_trees.remove(folder, ignore_errors=True)
 
 
 def _free_bytes(cache: Path, limit: int | None) -> int:

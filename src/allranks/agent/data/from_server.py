@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from allranks import folder_trees
 from allranks.agent.transport.link import ServerAddress
 from allranks.errors import AllranksError, Unreachable
 from allranks.http_client import Client
@@ -62,7 +62,7 @@ class Download:
         files = [_File(*each) for each in listed["files"]]
         beside = goal.with_name(f".{goal.name}.part")
         if beside.is_dir():
-            shutil.rmtree(beside)
+            folder_trees.remove(beside)
         beside.parent.mkdir(parents=True, exist_ok=True)
         if not listed["is_file"]:
             beside.mkdir()

@@ -11,6 +11,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from allranks import folder_trees
 from allranks.agent.data import cache
 from allranks.agent.data.cache import Tree
 from allranks.agent.data.file_entry import Changed, FileEntry
@@ -112,7 +113,7 @@ class InputCache:
     def _fill(self, source: Source, items: Sequence[FileEntry], goal: Path) -> tuple[Tree, int]:
         partial = cache.prepare(goal, items)
         size = sum(item.size for item in items)
-        present = sum(file.stat().st_blocks * 512 for file in partial.rglob("*") if file.is_file())
+        present = sum(os.lstat(file).st_blocks * 512 for file in folder_trees.files(partial))
         source_id = goal.name.partition("-")[0]
         cache.make_room(self._folder, max(0, size - present), self._limit, source_id)
         crcs, moved = self._fetch(source, items, partial)
@@ -217,7 +218,11 @@ class InputCache:
             cache.remove(partial)
             raise
         cache.remove(packed)
-        paths = (os.path.join(folder, name) for folder, _, names in os.walk(data) for name in names)
+        paths = (
+            os.path.join(folder, name)
+            for folder, _, names in folder_trees.walk(data)
+            for name in names
+        )
         files = (path for path in paths if not os.path.islink(path))
         return sorted((os.path.relpath(path, data), 0, "") for path in files)
 
@@ -252,10 +257,10 @@ def _as_cached_input(wanted: InputRequest, tree: Tree, is_file: bool, moved: int
 
 def _link_files(tree: Tree, goal: Path) -> Path:
     """Hard-link the files into a folder of the job, in which it may add and remove files."""
-    shutil.rmtree(goal, ignore_errors=True)
+    folder_trees.remove(goal, ignore_errors=True)
     goal.mkdir(parents=True)
     for each in {os.path.dirname(row[0]) for row in tree.files} - {""}:
-        (goal / each).mkdir(parents=True, exist_ok=True)
+        folder_trees.make(goal / each)
     data, to, link = f"{tree.data}/", f"{goal}/", os.link
     try:
         for row in tree.files:
@@ -266,14 +271,14 @@ def _link_files(tree: Tree, goal: Path) -> Path:
         if error.errno not in (errno.EXDEV, errno.EMLINK, errno.EPERM):
             raise
         # Another disk, too many links to a file, or a file system without hard links.
-        shutil.rmtree(goal)
+        folder_trees.remove(goal)
         shutil.copytree(tree.data, goal, symlinks=True)
-        for folder, _, _ in os.walk(goal):
+        for folder, _, _ in folder_trees.walk(goal):
             os.chmod(folder, 0o755)
     return goal
 
 
 def _symlinks(folder: Path) -> Iterator[str]:
     """Symbolic links, which only unpacked entries have."""
-    for each, folders, files in os.walk(folder):
+    for each, folders, files in folder_trees.walk(folder):
         yield from (path for n in (*folders, *files) if os.path.islink(path := f"{each}/{n}"))

@@ -9,6 +9,7 @@ import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from allranks import folder_trees
 from allranks.agent.data.file_entry import Changed, FileEntry, Report
 
 
@@ -23,7 +24,7 @@ def list_files(
     entries = []
     # Visit each real folder once: links may form a cycle.
     visited = {os.path.realpath(source)}
-    for folder, folders, names in os.walk(source, followlinks=True, onerror=_raise):
+    for folder, folders, names in folder_trees.walk(source, followlinks=True, onerror=_raise):
         real = {name: os.path.realpath(os.path.join(folder, name)) for name in folders}
         folders[:] = [name for name in folders if real[name] not in visited and enters(real[name])]
         visited |= {real[name] for name in folders}

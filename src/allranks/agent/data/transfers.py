@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from allranks import folder_trees
 from allranks.agent.data.mover_process import (
     Mover,
     Progress,
@@ -235,7 +236,7 @@ class Transfers:
             folder = self._folder / "outputs" / name
             if any(folder.iterdir()):
                 goal.mkdir(parents=True, exist_ok=True)
-                shutil.rmtree(goal / name, ignore_errors=True)  # left by an earlier attempt
+                folder_trees.remove(goal / name, ignore_errors=True)  # left by an earlier attempt
                 shutil.move(folder, goal / name)
                 tell(f"{name}: files that may not have been uploaded are at {goal / name}", {})
         return str(goal)

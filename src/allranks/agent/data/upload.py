@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import obstore
 
+from allranks import folder_trees
 from allranks.agent.data import object_stores
 from allranks.agent.data.complete_files import Fingerprint, fingerprint, is_open_for_writing
 from allranks.errors import AllranksError
@@ -127,7 +128,7 @@ class Uploader:
     def _scan(self) -> dict[str, Fingerprint]:
         """All files with their metadata. Raises OSError if a folder cannot be read."""
         files = {}
-        for folder, _, names in os.walk(self.output.folder, onerror=_raise):
+        for folder, _, names in folder_trees.walk(self.output.folder, onerror=_raise):
             for each in names:
                 path = os.path.join(folder, each)
                 name = os.path.relpath(path, self.output.folder)

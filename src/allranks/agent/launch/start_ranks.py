@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from allranks import folder_trees
 from allranks.agent import programs
 from allranks.agent.launch.find_mpi import WITHOUT_BLANKS, find_inside, find_mpi
 from allranks.agent.launch.mpi_ranks import MpiRanks
@@ -135,7 +136,7 @@ def clean(stage: Stage) -> None:
     if stage.task.distribution == "mpi":
         MpiRanks.clean(_of_ranks(stage), stage.node)
     elif stage.task.distribution == "ray":
-        shutil.rmtree(_scratch(stage), ignore_errors=True)
+        folder_trees.remove(_scratch(stage), ignore_errors=True)
 
 
 def _scratch(stage: Stage) -> Path:

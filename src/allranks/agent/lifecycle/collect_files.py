@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shutil
 import stat
 import time
 from collections import deque
@@ -17,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from allranks import folder_trees
 from allranks.plan.data.kept_files import (
     ABOUT,
     FILES,
@@ -114,7 +114,7 @@ def set_aside(task: Task, node: int, attempt: int) -> None:
     if kept.is_symlink():
         kept.unlink()
     else:
-        shutil.rmtree(kept)
+        folder_trees.remove(kept)
 
 
 def keep_and_describe(
@@ -295,7 +295,7 @@ class _Mover:
                 if each.is_symlink():
                     each.unlink()
                 each.mkdir(parents=True, exist_ok=True)
-        (self._goal / folder).mkdir(parents=True, exist_ok=True)
+        folder_trees.make(self._goal / folder)
         self._made.add(folder)
 
     def _copy(self, source: Path, goal: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import select
-import shutil
 import signal
 import socket
 import sys
@@ -15,6 +14,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from allranks import folder_trees
 from allranks.agent.environments import installed_frameworks
 from allranks.agent.launch import mlflow_variables
 from allranks.agent.launch.start_ranks import Stage, with_sitecustomize
@@ -285,7 +285,7 @@ class Agent:
             self._wait_a_while(min(1.0, max(0.0, until - time.monotonic())), fds)
 
     def _fetch_code(self, folder: Path) -> Path | None:
-        shutil.rmtree(folder, ignore_errors=True)
+        folder_trees.remove(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         if self._task.code is None or self._working.stays:
             return None

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from allranks import folder_trees
 from allranks.agent.lifecycle.attempt import sentence
 from allranks.agent.lifecycle.collect_files import Listing
 from allranks.errors import AllranksError, NotFound
@@ -78,11 +79,11 @@ def collect(task: Task, node: int, work: Work) -> str:
         return ""  # they are links into the record
     try:
         for name in COLLECTED:
-            for path in (work.folder / name).rglob("*"):
+            for path in map(Path, folder_trees.files(work.folder / name)):
                 if path.is_file() and path.stat().st_mtime >= work.began:
                     within = path.relative_to(work.folder / name)
                     goal = Path(task.record, "artifacts", name, within)
-                    goal.parent.mkdir(parents=True, exist_ok=True)
+                    folder_trees.make(goal.parent)
                     shutil.copy2(path, goal)
     except OSError as error:
         return f"some outputs could not be collected: {sentence(error)}"
@@ -112,7 +113,7 @@ def set_packages_aside(work: Path, place: Path, packages: Path) -> Path | None:
     to ``packages``. Return a file with where they, and other folders, are here."""
     if not (work / code_packages.LIST).is_file():
         return None
-    shutil.rmtree(packages, ignore_errors=True)
+    folder_trees.remove(packages, ignore_errors=True)
     (work / code_packages.FOLDER).rename(packages)
     file = packages / "imports"
     imports = code_packages.unpacked(file.read_bytes())
@@ -163,7 +164,7 @@ def _make_collected(task: Task, work: Path) -> None:
 def _move_code(local: Path, recorded: Path) -> None:
     """Move code that lies in ``local`` to the record, to which the link in its place leads. Files
     that are there stay: another node put them there, or the ranks of an earlier attempt."""
-    for folder, folders, names in os.walk(local):
+    for folder, folders, names in folder_trees.walk(local):
         goal = recorded / os.path.relpath(folder, local)
         goal.mkdir(exist_ok=True)
         links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
@@ -173,7 +174,7 @@ def _move_code(local: Path, recorded: Path) -> None:
                 beside = goal / f".{secrets.token_hex(8)}.part"
                 shutil.copy2(os.path.join(folder, name), beside, follow_symlinks=False)
                 beside.rename(goal / name)
-    shutil.rmtree(local)
+    folder_trees.remove(local)
 
 
 def _folders(task: Task) -> dict[str, str]:

@@ -4,12 +4,12 @@ fails, and the folder with the files is kept where it outlives the agent."""
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from allranks import folder_trees
 from allranks.agent.lifecycle.attempt import Attempt
 from allranks.errors import is_disk_full
 from allranks.plan.lifecycle.pending_reason import WAITS
@@ -66,7 +66,7 @@ def keep(folder: Path, task: Task, node: int) -> str:
     goal = Path(task.record, "unsaved", f"node-{node}", folder.name)
     try:
         goal.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(goal, ignore_errors=True)  # of an earlier attempt
+        folder_trees.remove(goal, ignore_errors=True)  # of an earlier attempt
         folder.rename(goal)
     except OSError:
         goal = folder.with_name(f"{KEPT}{folder.name}")

@@ -13,6 +13,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from allranks import folder_trees
 from allranks.agent.lifecycle.collect_files import listing
 from allranks.agent.lifecycle.prepare import LaidOut, set_packages_aside, unpack
 from allranks.agent.lifecycle.unsaved import AgentCalls
@@ -94,7 +95,7 @@ class WorkingFolder:
     ) -> None:
         beside = self._own / f"{FILES}.new"
         for each in (beside, self.folder):
-            shutil.rmtree(each, ignore_errors=True)
+            folder_trees.remove(each, ignore_errors=True)
         beside.mkdir(parents=True)
         if code is not None:
             unpack(code, beside)
@@ -136,12 +137,12 @@ class WorkingFolder:
 
     def _drop_earlier(self) -> None:
         """From now on the working folder has it."""
-        shutil.rmtree(self._where.folder / "earlier", ignore_errors=True)
+        folder_trees.remove(self._where.folder / "earlier", ignore_errors=True)
         if self._held.form == "folder":
             (self._recorded / ABOUT).unlink(
                 missing_ok=True
             )  # first: it says that the rest is there
-            shutil.rmtree(self._recorded / FILES, ignore_errors=True)
+            folder_trees.remove(self._recorded / FILES, ignore_errors=True)
 
     def _note_unfinished(self, attempt: int, source: Path) -> None:
         if self._held.form != "state" or not self._held.unfinished:
@@ -154,7 +155,7 @@ class WorkingFolder:
         """Remove the agent's folder, and leave in it what the server takes from this disk."""
         folder = self._where.folder
         if not (self.is_collected and self.folder.is_dir()):
-            shutil.rmtree(folder, ignore_errors=True)
+            folder_trees.remove(folder, ignore_errors=True)
             return
         for each in folder.iterdir():
             if each != self._root:
@@ -229,7 +230,7 @@ def _walk(root: Path) -> Iterator[tuple[str, list[str], list[str]]]:
 
     if not root.exists():
         return
-    for above, folders, files in os.walk(root, onerror=fail):
+    for above, folders, files in folder_trees.walk(root, onerror=fail):
         links = [name for name in folders if os.path.islink(os.path.join(above, name))]
         folder = os.path.relpath(above, root)
         below = [name for name in folders if name not in links]
@@ -238,7 +239,7 @@ def _walk(root: Path) -> Iterator[tuple[str, list[str], list[str]]]:
 
 def _remove(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
+        folder_trees.remove(path)
     else:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             path.unlink()

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import threading
 
+from allranks import folder_trees
 from allranks.agent.processes.keeper import become_subreaper, end_descendants, follow_to_death
 
 
@@ -59,7 +59,7 @@ def main() -> None:
     except OSError as error:
         os.write(1, f"{argv[0]} cannot be started: {error.strerror}\n".encode())
         code = 127
-    shutil.rmtree(folder, ignore_errors=True)
+    folder_trees.remove(folder, ignore_errors=True)
     with contextlib.suppress(OSError):
         os.write(1, b"\0%d\n" % code)
     os._exit(0)

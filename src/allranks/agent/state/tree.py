@@ -74,19 +74,22 @@ class Tree:
 
     def scan(self) -> Scan:
         scan = Scan({}, {}, {})
-        for part in self.parts:
-            self._scan_folder(part, scan)
+        pending = [*self.parts]
+        while pending:
+            pending += self._scan_folder(pending.pop(), scan)
         return scan
 
-    def _scan_folder(self, folder: str, scan: Scan) -> None:
+    def _scan_folder(self, folder: str, scan: Scan) -> list[str]:
+        """Scan one folder. Return the paths of those in it."""
+        below: list[str] = []
         try:
             with os.scandir(self.root / folder) as iterator:
                 entries = sorted(iterator, key=lambda each: each.name)
         except FileNotFoundError:
-            return
+            return below
         except OSError as error:
             scan.unreadable[folder] = error.strerror or str(error)
-            return
+            return below
         for each in entries:
             path = f"{folder}/{each.name}"
             try:
@@ -102,7 +105,8 @@ class Tree:
             assert seen is not None
             scan.files[path] = seen
             if seen.what == "folder":
-                self._scan_folder(path, scan)
+                below.append(path)
+        return below
 
     @contextlib.contextmanager
     def reading(self, path: str, seen: FileState) -> Iterator[BinaryIO]:

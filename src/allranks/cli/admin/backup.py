@@ -44,6 +44,9 @@ def backup(options: argparse.Namespace) -> int:
             show.talk("note: without states, outputs and logs of jobs; add them by --with-files")
         for name in report.torn:
             show.talk(f"note: left out, because it changed while it was read: {name}")
+        if report.left_out:
+            names = show.several([name[:200] for name in report.left_out])
+            show.talk(f"note: left out, unreadable or of too long a path: {names}")
     return 0
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from allranks import folder_trees
 from allranks.cli.importing import job_files, programs
 from allranks.cli.importing.finding import NO, PARTLY, YES, Finding, prefix_of
 from allranks.cli.output import show
@@ -41,7 +41,7 @@ def import_folder(options: argparse.Namespace) -> int:
 
 
 def _looked(root: Path) -> Iterator[Finding]:
-    for folder, folders, files in os.walk(root):
+    for folder, folders, files in folder_trees.walk(root):
         folders[:] = sorted(e for e in folders if e not in _SKIPPED and not e.startswith("."))
         for each in sorted(files):
             file = Path(folder, each)

@@ -20,9 +20,6 @@ from allranks.sdk.connection import find_server
 from allranks.sdk.transfer import filled_folders
 from allranks.sdk.transfer.download import Fetched, download, download_model, download_state
 
-# The number of files to name.
-_NAMED = 3
-
 
 def fetch_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
@@ -96,6 +93,8 @@ def _fetch(options: argparse.Namespace, download: Callable[..., Fetched]) -> int
             show.talk(_replaced(fetched.replaced))
         if fetched.links:
             show.talk(_left_out(fetched.links))
+        if fetched.too_long:
+            show.talk(show.too_long(fetched.too_long))
         if fetched.left_out:
             show.talk(_not_fetched(options.name, fetched.left_out))
     return 0
@@ -117,17 +116,12 @@ def _sentence(name: str, fetched: Fetched) -> str:
 
 def _replaced(files: Sequence[Path]) -> str:
     many = "a file that was" if len(files) == 1 else f"{len(files)} files that were"
-    return f"note: replaced {many} older or different: {_named(list(map(str, files)))}"
+    return f"note: replaced {many} older or different: {show.several(list(map(str, files)))}"
 
 
 def _left_out(links: Sequence[str]) -> str:
     many = "a symbolic link was" if len(links) == 1 else f"{len(links)} symbolic links were"
-    return f"note: {many} left out: {_named(links)}"
-
-
-def _named(files: Sequence[str]) -> str:
-    more = f" and {len(files) - _NAMED} more" if len(files) > _NAMED else ""
-    return ", ".join(map(show.one_line, files[:_NAMED])) + more
+    return f"note: {many} left out: {show.several(links)}"
 
 
 def _not_fetched(name: str, addresses: Sequence[str]) -> str:
@@ -150,6 +144,7 @@ def _as_json(fetched: Fetched) -> object:
         "gone": fetched.gone,
         "links": list(fetched.links),
         "left_out": list(fetched.left_out),
+        "too_long": list(fetched.too_long),
         "replaced": list(map(str, fetched.replaced)),
         "bytes_received": fetched.received,
     }

@@ -26,13 +26,15 @@ def files_options(parser: argparse.ArgumentParser) -> None:
 
 def files(options: argparse.Namespace) -> int:
     """List the files of a job. All commands accept these paths."""
-    from allranks.sdk.jobs.files import job_files  # lazy: `left` is on every job's way
+    from allranks.sdk.jobs.files import job_files, too_long  # lazy: `left` is on every job's way
 
     client = find_server.connect()
     found = job_files(client, options.name)
     if options.json:
         show.as_json([each._asdict() for each in found])
         return 0
+    if not options.quiet and (unreadable := too_long(client, options.name)):
+        show.talk(show.too_long(unreadable))
     if not found:
         show.talk(f"{options.name} has no files yet")
         return 0

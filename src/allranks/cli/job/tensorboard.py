@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from allranks import folder_trees
 from allranks.cli.job_names import job_argument
 from allranks.cli.output import show
 from allranks.errors import AllranksError, NotFound, UsageError
@@ -101,7 +102,8 @@ def _expect_events(job: dict[str, Any], artifacts: Path) -> None:
     """Raises NotFound if a job has ended without event files."""
     if job["status"] not in TERMINAL:
         return
-    if not any(any((artifacts / name).rglob("*tfevents*")) for name in SHOWN):
+    written = (file for name in SHOWN for file in folder_trees.files(artifacts / name))
+    if not any("tfevents" in os.path.basename(file) for file in written):
         hint = "write event files below ./logs or ./outputs, or to $SSM_TENSORBOARD_DIR"
         raise NotFound(f"{job['name']} has no TensorBoard event files", hint=hint)
 

@@ -13,6 +13,8 @@ from allranks.cli.output.colours import coloured
 from allranks.plan.amounts import counted, seconds_text
 
 _BARS = "▁▂▃▄▅▆▇█"
+# The number of names to print of many.
+_NAMED = 3
 _COLOURS = (36, 33, 35, 32, 34, 31, 96, 93, 95, 92, 94, 91)
 
 
@@ -90,6 +92,18 @@ def result(options: Any, data: Any, *sentences: str) -> int:
         for sentence in sentences:
             talk(sentence)
     return 0
+
+
+def several(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(map(one_line, names[:_NAMED])) + more
+
+
+def too_long(paths: Sequence[str]) -> str:
+    """The note that files of a job cannot be read."""
+    begun = [f"{path[:60]}…" for path in paths]
+    return f"note: left out, because the path is too long for Linux: {several(begun)}"
 
 
 def number(value: float | str | None) -> str:

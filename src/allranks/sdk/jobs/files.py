@@ -19,6 +19,13 @@ def job_files(client: Client, name: str) -> list[JobFile]:
     return sorted(JobFile(path, size, written_by(path, job["nodes"])) for path, size in found)
 
 
+def too_long(client: Client, name: str) -> list[str]:
+    """The files and folders of a job whose path is too long to be read."""
+    attempts = client.json("GET", job_path(name))["attempts"]
+    paths = client.json("GET", job_path(name, "/files?too_long=true"))
+    return [address(path, attempts) for path in paths]
+
+
 def selected(
     job: Mapping[str, Any], listing: Sequence[Mapping[str, Any]], wanted: Sequence[str]
 ) -> set[str]:

@@ -29,7 +29,8 @@ _BEAT, _END = 0.1, 2.0
 class Fetched(NamedTuple):
     """The content of the folder: all files, those that were already ``there``, the bytes
     ``received``, files ``gone`` before their download, skipped symbolic ``links``, paths of other
-    files ``left_out``, and ``replaced`` files, whose size, time or content differed."""
+    files ``left_out``, ``replaced`` files, whose size, time or content differed, and files and
+    folders of the job whose path is ``too_long`` to be read."""
 
     files: list[tuple[Path, int]]
     there: set[Path]
@@ -38,6 +39,7 @@ class Fetched(NamedTuple):
     links: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     replaced: tuple[Path, ...] = ()
+    too_long: tuple[str, ...] = ()
 
 
 Unit = list[Wanted]
@@ -82,6 +84,7 @@ def download(
             )
         listing = client.json("GET", job_path(name, "/files"))
         links = client.json("GET", job_path(name, "/links"))
+        too_long = client.json("GET", job_path(name, "/files?too_long=true"))
 
     chosen = selected(job, listing, paths) if paths else set()
 
@@ -95,6 +98,7 @@ def download(
     fetched = _fetched(connect, job_path(name), folder, wanted, progress)
     return fetched._replace(
         links=tuple(filter(None, map(goal, links))),
+        too_long=tuple(address(path, job["attempts"]) for path in too_long),
         left_out=tuple(
             address(path, job["attempts"])
             for path in goals

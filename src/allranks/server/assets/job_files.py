@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from allranks import folder_trees
 from allranks.errors import Problem, SpecError
 from allranks.plan.data.working_set import RECORDED
 from allranks.plan.job import file_addresses
@@ -71,18 +72,27 @@ def left_nothing(home: Home, row: JobRow, of: OutputOf) -> Problem:
     return Problem(f"the job {row.name!r} has {what}{where}", hint=hint)
 
 
-def below(folder: str, but: str = "") -> Iterator[tuple[str, os.stat_result]]:
-    """The regular files and links below a folder, sorted, without the folder ``but`` in it. Skips
-    files that a live job removes."""
-    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
-        for entry in sorted(entries, key=lambda each: each.name):
-            if entry.name == but:
-                continue
-            if entry.is_dir(follow_symlinks=False):
-                yield from below(entry.path)
-            elif entry.is_symlink() or entry.is_file(follow_symlinks=False):
-                with contextlib.suppress(FileNotFoundError):
-                    yield entry.path, entry.stat(follow_symlinks=False)
+def below(
+    folder: str, but: str = "", left_out: Callable[[str], object] = lambda path: None
+) -> Iterator[tuple[str, os.stat_result]]:
+    """The regular files and links below a folder, sorted by their folders, without the folder
+    ``but`` in it. Skips files that a live job removes; ``left_out`` gets the files and folders
+    whose path is too long for the kernel."""
+    pending = [folder]
+    while pending:
+        folders = list[str]()
+        with contextlib.suppress(FileNotFoundError), os.scandir(pending.pop()) as entries:
+            for entry in sorted(entries, key=lambda each: each.name):
+                if entry.name == but and entry.path == os.path.join(folder, but):
+                    continue
+                if folder_trees.is_too_long(entry.path):
+                    left_out(entry.path)
+                elif entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                elif entry.is_symlink() or entry.is_file(follow_symlinks=False):
+                    with contextlib.suppress(FileNotFoundError):
+                        yield entry.path, entry.stat(follow_symlinks=False)
+        pending += reversed(folders)
 
 
 def _is_named(of: OutputOf) -> bool:

@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from allranks import folder_trees
 from allranks.agent.state.tree import open_parent
 from allranks.errors import Conflict, MissingCode, NotFound, UsageError
 from allranks.plan.data import state_manifest
@@ -156,7 +157,7 @@ class NodeFiles:
 def files_in(record: Path) -> dict[str, Entry]:
     """The files in a record that a node may have. Raises OSError."""
     entries = dict[str, Entry]()
-    for above, folders, files in os.walk(record):
+    for above, folders, files in folder_trees.walk(record):
         for place in (Path(above, name) for name in sorted(folders + files)):
             path = str(place.relative_to(record))
             if not may_write(path, 0):

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from allranks import folder_trees
 from allranks.errors import Conflict, NotFound, UsageError
 from allranks.plan import amounts
 from allranks.plan.data import state_manifest, working_set
@@ -125,7 +126,7 @@ class WorkingFolders:
         root = self._folder(row.name)
         if completed:
             self.forget(row.name)
-            shutil.rmtree(root, ignore_errors=True)
+            folder_trees.remove(root, ignore_errors=True)
             return
         for node in range(task.nodes if _goes_on(task) else 0):
             source = self._nodes / row.key / str(node) / "working" / own(node) / FILES
@@ -158,7 +159,7 @@ class WorkingFolders:
                 for name in (HEAD, _UNFINISHED):
                     (folder / name).unlink(missing_ok=True)
                 for name in (CONTENT, INCOMING, VERSIONS):
-                    shutil.rmtree(folder / name, ignore_errors=True)
+                    folder_trees.remove(folder / name, ignore_errors=True)
 
     def _code(self, task: Task) -> Mapping[str, CodeFile]:
         try:
@@ -345,7 +346,7 @@ def _take(source: Path, goal: Path, code: Mapping[str, CodeFile]) -> None:
     about = About(removed, str(source), trouble=trouble)
     if not (removed or trouble or (goal / FILES).exists()):
         # No rank has changed anything.
-        shutil.rmtree(goal)
+        folder_trees.remove(goal)
         return
     (goal / ABOUT).parent.mkdir(exist_ok=True)
     beside = goal / "about.new"

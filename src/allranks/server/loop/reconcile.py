@@ -11,7 +11,6 @@ import hashlib
 import logging
 import os
 import queue
-import shutil
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -19,7 +18,7 @@ from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from allranks import clock
+from allranks import clock, folder_trees
 from allranks.agent.lifecycle.unsaved import is_kept
 from allranks.engines.base import GangStatus, Handle
 from allranks.errors import AllranksError, Refused
@@ -431,7 +430,7 @@ class Loop:
 def _remove(folder: Path) -> None:
     """Remove the folder of a gang's agents, except files that could not be saved."""
     if not any(is_kept(each) for each in folder.glob("*")):
-        shutil.rmtree(folder, ignore_errors=True)
+        folder_trees.remove(folder, ignore_errors=True)
 
 
 def _handle(row: JobRow) -> Handle:

@@ -12,6 +12,7 @@ import os
 import stat
 import zlib
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, BinaryIO, NamedTuple
 from urllib.parse import unquote_to_bytes
@@ -50,12 +51,14 @@ class _Place(NamedTuple):
     folders: Mapping[str, Path] = {}
     unlisted: str = ""
 
-    def listed(self) -> Iterator[tuple[str, os.stat_result]]:
-        """The files and links, by their names."""
+    def listed(self, too_long: list[str] | None = None) -> Iterator[tuple[str, os.stat_result]]:
+        """The files and links, by their names; those with too long a path are only named."""
+        names = [] if too_long is None else too_long
         for name, folder in (self.folders or {"": self.root}).items():
-            above = str(folder)
-            for path, status in below(above, but=self.unlisted):
-                yield f"{name}{path[len(above) + 1 :]}", status
+            start = len(str(folder)) + 1
+            left_out = partial(_add_name, names, name, start)
+            for path, status in below(str(folder), self.unlisted, left_out):
+                yield f"{name}{path[start:]}", status
 
     def find(self, path: str) -> Path | None:
         """The file of that name, or None."""
@@ -93,15 +96,21 @@ class Piece(BaseModel):
     size: Count
 
 
-def files(place: Place) -> Response:
-    """All files in the job's folder, with path, size and ``mtime_ns``."""
+def _add_name(names: list[str], name: str, start: int, path: str) -> None:
+    names.append(f"{name}{path[start:]}")
+
+
+def files(place: Place, too_long: bool = False) -> Response:
+    """All files in the job's folder, with path, size and ``mtime_ns``; or the paths of files and
+    folders that are ``too_long`` to be read."""
+    left_out: list[str] = []
     found = [
         {"path": path, "size": status.st_size, "mtime_ns": status.st_mtime_ns}
-        for path, status in place.listed()
+        for path, status in place.listed(left_out)
         if stat.S_ISREG(status.st_mode)
     ]
     # Not JSONResponse: json.dumps escapes names that are not UTF-8 without loss.
-    return Response(json.dumps(found), media_type="application/json")
+    return Response(json.dumps(left_out if too_long else found), media_type="application/json")
 
 
 def links(place: Place) -> Response:

@@ -16,8 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from allranks import settings
+from allranks import folder_trees, settings
 from allranks.errors import Conflict, NotFound, UsageError
+from allranks.folder_trees import LONGEST
 from allranks.plan.progress import OnProgress, Progress
 from allranks.server.storage import backup_archive
 from allranks.settings import Home, database, has_record
@@ -33,7 +34,8 @@ _REMEMBERED = 20
 
 
 class Report(NamedTuple):
-    """``torn``: files that shrank while they were read; a restore skips them."""
+    """``torn``: files that shrank while they were read; a restore skips them. ``left_out``: files
+    and folders that cannot be read, or whose path is too long to be unpacked anywhere."""
 
     file: str
     bytes: int
@@ -41,6 +43,7 @@ class Report(NamedTuple):
     jobs: int
     with_files: bool
     torn: list[str]
+    left_out: list[str]
 
 
 def write(home: Home, goal: Path, with_files: bool, report: OnProgress) -> Report:
@@ -62,9 +65,11 @@ def write(home: Home, goal: Path, with_files: bool, report: OnProgress) -> Repor
         with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             report(Progress("copying the database"))
             database_copy.take(database(home), Path(folder, home.database.name))
-            what = _contents(home, Path(folder), with_files)
+            left_out = list[str]()
+            what = _contents(home, Path(folder), with_files, left_out)
             facts = {"allranks": __version__, "at": time.time(), "with_files": with_files}
-            manifest = backup_archive.pack(file, what, facts, report, _size(home, with_files))
+            size = _size(home, with_files)
+            manifest = backup_archive.pack(file, what, facts, report, size, left_out)
             file.flush()
             os.fsync(file.fileno())
         backup_archive.unpack(beside, None, report)
@@ -73,7 +78,7 @@ def write(home: Home, goal: Path, with_files: bool, report: OnProgress) -> Repor
     _remember(home, goal)
     torn = list(manifest["torn"])
     size = goal.stat().st_size
-    return Report(str(goal), size, len(manifest["files"]), jobs, with_files, torn)
+    return Report(str(goal), size, len(manifest["files"]), jobs, with_files, torn, left_out)
 
 
 def _remember(home: Home, goal: Path) -> None:
@@ -93,20 +98,22 @@ def _beside(parent: Path) -> tempfile.TemporaryDirectory[str]:
         raise UsageError(message, where=str(parent), hint="choose a writable folder") from None
 
 
-def _contents(home: Home, folder: Path, with_files: bool) -> Iterator[tuple[str, Path]]:
+def _contents(
+    home: Home, folder: Path, with_files: bool, left_out: list[str]
+) -> Iterator[tuple[str, Path]]:
     """The files of a backup, by their names in it. Left out is what can be recreated or belongs to
     this machine: environments, caches, working folders, state of engines."""
     yield home.database.name, folder / home.database.name
     for path in (home.token, home.secrets, home.server, home.door, home.certificate):
         yield path.name, path
     for root in (home.blobs, home.models, *((home.jobs, home.data) if with_files else ())):
-        yield from _below(root, root.name)
+        yield from _below(root, root.name, left_out)
     if with_files:
-        yield from _states(home.states)
+        yield from _states(home.states, left_out)
     if with_files and (home.mlflow / _MLFLOW).exists():
         database_copy.copy(home.mlflow / _MLFLOW, folder / _MLFLOW)
         yield f"{home.mlflow.name}/{_MLFLOW}", folder / _MLFLOW
-        yield from _below(home.mlflow / "artifacts", f"{home.mlflow.name}/artifacts")
+        yield from _below(home.mlflow / "artifacts", f"{home.mlflow.name}/artifacts", left_out)
 
 
 def _size(home: Home, with_files: bool) -> int:
@@ -114,7 +121,7 @@ def _size(home: Home, with_files: bool) -> int:
     roots = [home.blobs, home.models]
     if with_files:
         roots += [home.jobs, home.data, home.states, home.mlflow / "artifacts"]
-    walks = (walk for root in roots for walk in os.walk(root))
+    walks = (walk for root in roots for walk in folder_trees.walk(root))
     found = sum(_bytes(os.path.join(folder, name)) for folder, _, names in walks for name in names)
     return found + _bytes(home.database)
 
@@ -126,22 +133,32 @@ def _bytes(path: str | Path) -> int:
         return 0
 
 
-def _below(folder: Path, name: str) -> Iterator[tuple[str, Path]]:
-    """Everything in a folder, except unfinished and discarded folders."""
-    try:
-        entries = sorted(os.scandir(folder), key=lambda each: each.name)
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    yield name, folder
-    for each in entries:
-        if each.is_dir(follow_symlinks=False):
-            if not each.name.startswith((TEMPORARY_PREFIX, GOING)):
-                yield from _below(Path(each.path), f"{name}/{each.name}")
-        else:
-            yield f"{name}/{each.name}", Path(each.path)
+def _below(folder: Path, name: str, left_out: list[str]) -> Iterator[tuple[str, Path]]:
+    """Everything in a folder, except unfinished and discarded folders, and what cannot be kept,
+    whose name is added to ``left_out``."""
+    pending = [(name, str(folder), True)]
+    while pending:
+        name, path, is_folder = pending.pop()
+        if len(os.fsencode(name)) > LONGEST or folder_trees.is_too_long(path):
+            left_out.append(name)
+            continue
+        entries: list[os.DirEntry[str]] = []
+        if is_folder:
+            try:
+                entries = sorted(os.scandir(path), key=lambda each: each.name, reverse=True)
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except PermissionError:
+                left_out.append(name)
+                continue
+        yield name, Path(path)
+        for each in entries:
+            below = each.is_dir(follow_symlinks=False)
+            if not (below and each.name.startswith((TEMPORARY_PREFIX, GOING))):
+                pending.append((f"{name}/{each.name}", each.path, below))
 
 
-def _states(root: Path) -> Iterator[tuple[str, Path]]:
+def _states(root: Path, left_out: list[str]) -> Iterator[tuple[str, Path]]:
     """State folders, each as a consistent snapshot without partial uploads."""
     yield root.name, root
     for kind in (NAMED, OF_JOBS):
@@ -149,7 +166,7 @@ def _states(root: Path) -> Iterator[tuple[str, Path]]:
         for state in sorted(each.parent for each in (root / kind).glob(f"[!.]*/{HEAD}")):
             with tempfile.TemporaryDirectory(prefix=TEMPORARY_PREFIX, dir=state.parent) as beside:
                 _freeze(state, Path(beside))
-                for each in _below(Path(beside), f"{root.name}/{kind}/{state.name}"):
+                for each in _below(Path(beside), f"{root.name}/{kind}/{state.name}", left_out):
                     os.utime(beside)  # otherwise `gc` removes it after an hour
                     yield each
 

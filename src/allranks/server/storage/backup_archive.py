@@ -12,7 +12,7 @@ import json
 import os
 import stat
 import tarfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -47,10 +47,11 @@ def pack(
     facts: Mapping[str, Any],
     report: OnProgress,
     total: int,
+    left_out: list[str],
 ) -> dict[str, Any]:
     """Write files, links and folders under the given names; ``total`` bytes for the progress.
-    Returns the manifest, which includes ``facts``. Skips removed and special files. Raises
-    OSError."""
+    Returns the manifest, which includes ``facts``. Skips removed and special files, and
+    adds unreadable ones to ``left_out``, which the manifest includes, too. Raises OSError."""
     files: dict[str, Any] = {}
     torn = []
     done = 0
@@ -72,6 +73,9 @@ def pack(
                     source = path.open("rb")
                 except FileNotFoundError:
                     continue
+                except PermissionError:
+                    left_out.append(name)
+                    continue
                 with source:
                     info.size = os.fstat(source.fileno()).st_size
                     piece = _Piece(source, info.size, wrote)
@@ -80,7 +84,8 @@ def pack(
                 torn += [name] * piece.torn
             elif info.isdir() or info.issym():
                 tar.addfile(info)
-        manifest = {**facts, "format": _FORMAT, "torn": torn, "files": files}
+        manifest = {**facts, "format": _FORMAT, "torn": torn, "left_out": left_out}
+        manifest["files"] = files
         text = json.dumps(manifest).encode()
         info = tarfile.TarInfo(_MANIFEST)
         info.size = len(text)
@@ -110,26 +115,32 @@ def _unpack(
     tar: tarfile.TarFile, goal: Path | None, report: OnProgress, total: int
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
     found: dict[str, Any] = {}
+    # Folders that are no links. To resolve each path anew takes minutes for deep ones.
+    inside: set[Path] = set()
     for member in tar:
         source = tar.extractfile(member) if member.isreg() else None
         if member.name == _MANIFEST and source is not None:
             return found, json.loads(source.read())
-        place = None if goal is None else _place(goal, member.name)
+        place = None if goal is None else _place(goal, member.name, inside)
         if source is not None:
             report(Progress("reading the backup", member.offset_data, total))
             found[member.name] = [member.size, _copy(source, place, member)]
         elif place is not None and member.isdir():
             place.mkdir(mode=stat.S_IMODE(member.mode) | 0o700, parents=True, exist_ok=True)
+            if not place.is_symlink():
+                inside.add(place)
         elif place is not None and member.issym():
             place.parent.mkdir(parents=True, exist_ok=True)
             place.symlink_to(member.linkname)
     return found, None
 
 
-def _place(goal: Path, name: str) -> Path:
+def _place(goal: Path, name: str, inside: Set[Path]) -> Path:
     """The target of a member. Raises UsageError outside of ``goal``, also through links."""
     place = goal / name
-    if ".." in place.parts or not place.parent.resolve().is_relative_to(goal.resolve()):
+    parent = place.parent
+    is_inside = parent in inside or parent.resolve().is_relative_to(goal.resolve())
+    if ".." in place.parts or not is_inside:
         raise _bad(goal, f"the backup has a path outside of the home: {name}")
     return place
 

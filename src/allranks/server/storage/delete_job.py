@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from allranks import folder_trees
 from allranks.errors import Conflict
 from allranks.plan.data.retention import readers
 from allranks.server.dependencies import Services
 from allranks.server.storage import inventory
-from allranks.server.storage.garbage_collection import put_away, remove_folder
+from allranks.server.storage.garbage_collection import put_away
 from allranks.statuses import TERMINAL
 from allranks.store.jobs.job_rows import COMMAND, Damaged, JobRow
 
@@ -37,7 +38,7 @@ def delete(row: JobRow | Damaged, services: Services) -> int:
         if isinstance(row, Damaged) or not row.plan.task.state:
             services.states.drop(row.name)
     if away is not None:
-        remove_folder(away)
+        folder_trees.remove(away)
     return size
 
 

@@ -10,15 +10,13 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import shutil
-import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
 
-from allranks import file_locks
+from allranks import file_locks, folder_trees
 from allranks.agent.data import cache
 from allranks.plan.data.retention import Found, Job, Kind, goes, kept, needs
 from allranks.server.storage import inventory
@@ -189,7 +187,7 @@ class GarbageCollection:
             if found.kind is Kind.STATE:
                 self._rest(found.name)
         if away is not None:
-            remove_folder(away)
+            folder_trees.remove(away)
         return why
 
     def _fail(self, error: OSError, path: str) -> None:
@@ -219,15 +217,3 @@ def _remove_lock(path: Path) -> bool:
     finally:
         os.close(lock)
     return True
-
-
-def remove_folder(folder: Path) -> None:
-    """Remove a folder with all that is in it. Raises OSError."""
-    try:
-        shutil.rmtree(folder)
-    except PermissionError:
-        # Folders of read-only data; we own them.
-        for each, _, _ in os.walk(folder):
-            with contextlib.suppress(OSError):
-                os.chmod(each, stat.S_IRWXU)
-        shutil.rmtree(folder)

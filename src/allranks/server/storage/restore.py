@@ -11,13 +11,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from allranks import file_locks, settings
+from allranks import file_locks, folder_trees, settings
 from allranks.errors import Conflict, NotFound, ServerError
 from allranks.plan.amounts import counted
 from allranks.plan.progress import OnProgress, Progress
@@ -77,7 +76,7 @@ def finish(home: Home) -> None:
     try:
         journal = json.loads((coming / _JOURNAL).read_text())
     except FileNotFoundError:
-        shutil.rmtree(coming, ignore_errors=True)  # it was interrupted before its journal
+        folder_trees.remove(coming, ignore_errors=True)  # it was interrupted before its journal
         return
     aside = home.root / journal["aside"]
     for name in journal["away"]:
@@ -92,7 +91,7 @@ def finish(home: Home) -> None:
             _rename(home.root / each, aside / each)
         _rename(coming / _NEW / name, home.root / name)
     (coming / _JOURNAL).unlink()
-    shutil.rmtree(coming, ignore_errors=True)
+    folder_trees.remove(coming, ignore_errors=True)
 
 
 def _load(copy: Path, where: str, aside: Path) -> None:
@@ -132,12 +131,12 @@ def _restore(home: Home, backup: Path, report: OnProgress) -> Report:
         database_copy.check(new / home.database.name)
         holds = database_copy.contents(new / home.database.name)
         for path in _too_new(new / home.jobs.name, holds):
-            shutil.rmtree(path)
+            folder_trees.remove(path)
         aside = time.strftime("before-restore-%Y%m%d-%H%M%S")
         away = [str(path.relative_to(home.root)) for path in _strangers(home, new, holds)]
         _write_journal(home, {"aside": aside, "away": away, "units": [*_units(new)]})
     except BaseException:
-        shutil.rmtree(home.restoring, ignore_errors=True)
+        folder_trees.remove(home.restoring, ignore_errors=True)
         raise
     report(Progress("moving files into place"))
     finish(home)

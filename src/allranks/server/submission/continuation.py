@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from allranks import folder_trees
 from allranks.errors import Conflict
 from allranks.plan.data.state_manifest import Entries
 from allranks.plan.job.continuation import Carried, File, carryover, files_of_state
@@ -54,7 +55,7 @@ class Continuation:
                 if self._task.sends_files:
                     self._entries = files_in(self._beside)
             except OSError as error:
-                shutil.rmtree(self._beside, ignore_errors=True)
+                folder_trees.remove(self._beside, ignore_errors=True)
                 reason = (error.strerror or str(error)).lower()
                 full = error.errno in (errno.ENOSPC, errno.EDQUOT)
                 fix = "free disk space" if full else "make it readable for the server"
@@ -65,7 +66,7 @@ class Continuation:
                     "without --from",
                 ) from error
             except BaseException:
-                shutil.rmtree(self._beside, ignore_errors=True)
+                folder_trees.remove(self._beside, ignore_errors=True)
                 raise
         return self
 
@@ -75,9 +76,9 @@ class Continuation:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        shutil.rmtree(self._beside, ignore_errors=True)
+        folder_trees.remove(self._beside, ignore_errors=True)
         if self._placed and not self._kept:
-            shutil.rmtree(self._goal, ignore_errors=True)
+            folder_trees.remove(self._goal, ignore_errors=True)
             if self._entries:
                 self._services.node_files.delete(self._task.job)
 
@@ -111,7 +112,10 @@ class Continuation:
         folders = (each for each in wanted.folders if (source / each).is_dir())
         files = [file for each in folders for file in copy.folder(each)]
         work = self._services.working_folders.carry(old, self._task, self._beside)
-        return Carried(old.name, notes=wanted.notes + work.notes).add([*files, *work.files])
+        notes = (*wanted.notes, *work.notes)
+        if copy.left_out:
+            notes = (*notes, f"{len(copy.left_out)} files or folders of too long a path stay there")
+        return Carried(old.name, notes=notes).add([*files, *work.files])
 
 
 def set_aside(services: Services, task: Task) -> None:
@@ -128,6 +132,8 @@ class _Copy:
 
     def __init__(self, source: str, goal: str, beside: Path) -> None:
         self._source, self._goal, self._beside = source, goal, beside
+        # Files and folders whose path is too long.
+        self.left_out: list[str] = []
 
     def folder(self, name: str) -> Iterator[File]:
         """Copy one folder recursively; yields its files. Raises OSError."""
@@ -141,7 +147,9 @@ class _Copy:
             with os.scandir(f"{self._source}/{folder}") as entries:
                 for entry in entries:
                     path = f"{folder}/{entry.name}"
-                    if entry.is_dir(follow_symlinks=False):
+                    if self._is_too_long(path):
+                        self.left_out.append(path)
+                    elif entry.is_dir(follow_symlinks=False):
                         ways.append(path)
                     elif entry.is_symlink():
                         target = self._target(os.readlink(entry.path))
@@ -150,6 +158,10 @@ class _Copy:
                         yield self._file(path)
         for folder in reversed(folders):
             shutil.copystat(f"{self._source}/{folder}", self._beside / folder)
+
+    def _is_too_long(self, path: str) -> bool:
+        roots = (self._source, self._goal, str(self._beside))
+        return any(folder_trees.is_too_long(f"{root}/{path}") for root in roots)
 
     def _file(self, path: str) -> File:
         source, goal = f"{self._source}/{path}", self._beside / path

@@ -11,6 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import IO
 
+from allranks import folder_trees
 from allranks.store.files.blobs import Blobs
 
 # Data up to this many bytes is read and compared by content, larger data by its files' metadata.
@@ -87,7 +88,7 @@ def _entries(path: Path) -> Iterator[tuple[str, str, os.stat_result]]:
     if not stat.S_ISDIR(status.st_mode):
         yield "", str(path), status
         return
-    for folder, folders, files in os.walk(path):
+    for folder, folders, files in folder_trees.walk(path):
         folders.sort()
         below = os.path.relpath(folder, path)
         links = [each for each in folders if os.path.islink(os.path.join(folder, each))]

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from allranks import folder_trees
 from allranks.errors import Conflict, NotFound, UsageError
 from allranks.plan.data.model_flavor import belongs_to
 
@@ -90,7 +91,7 @@ class Trees:
             (folder / _MANIFEST).write_bytes(text)
             yield NewTree(folder, _digest(text), entries)
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            folder_trees.remove(folder, ignore_errors=True)
 
     def keep(self, new_tree: NewTree) -> None:
         """Add a new tree, unless it exists."""
@@ -144,18 +145,15 @@ def model_files(path: Path, root: Path) -> dict[str, Path]:
         return {name: _plain(path.with_name(name), root) for name in beside}
     if not _within(path, root):
         raise _unsupported(path, "is a link that leads outside")
-    files = dict(_walk(path, "", root))
+    files = dict(_walk(path, root))
     if not files:
         raise _unsupported(path, "is a folder without files")
     return files
 
 
-def _walk(folder: Path, head: str, root: Path) -> Iterator[tuple[str, Path]]:
-    for entry in sorted(os.scandir(folder), key=lambda each: each.name):
-        if entry.is_dir(follow_symlinks=False):
-            yield from _walk(Path(entry.path), f"{head}{entry.name}/", root)
-        else:
-            yield head + entry.name, _plain(Path(entry.path), root)
+def _walk(folder: Path, root: Path) -> Iterator[tuple[str, Path]]:
+    for path in sorted(folder_trees.files(folder)):
+        yield os.path.relpath(path, folder), _plain(Path(path), root)
 
 
 def _plain(path: Path, root: Path) -> Path:

@@ -1,0 +1,178 @@
+"""Folders that users' programs fill, however deep.
+
+Nothing here recurses by level, as ``shutil`` and ``os.walk`` do, and removing needs no path longer
+than the kernel takes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+# The longest path that is kept: Linux takes 4,095 bytes, and a file may be unpacked elsewhere.
+LONGEST = 3500
+# So many levels are open at a time; a folder below is first moved up to the root.
+_LEVELS = 64
+# Linux takes one byte less.
+_PATH_MAX = 4096
+_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class _Level(NamedTuple):
+    """An open folder, and the names of the folders in it that are still there."""
+
+    name: str
+    fd: int
+    folders: list[str]
+
+
+def remove(path: str | os.PathLike[str], *, ignore_errors: bool = False) -> None:
+    """Remove a folder with all that is in it, also from folders that we made read-only.
+
+    What can be removed is. Then raises the first OSError, unless ``ignore_errors``.
+    """
+    failed: list[OSError] = []
+    try:
+        above, name = os.path.split(os.path.abspath(path))
+        parent = os.open(above, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            _remove(parent, name, failed)
+        finally:
+            os.close(parent)
+    except OSError as error:
+        failed.append(error)
+    if failed and not ignore_errors:
+        first = failed[0]
+        raise OSError(first.errno, first.strerror, os.fspath(path)) from first
+
+
+def _remove(parent: int, name: str, failed: list[OSError]) -> None:
+    levels = [_emptied(parent, name, failed)]
+    try:
+        while levels:
+            level = levels[-1]
+            if not level.folders:
+                levels.pop()
+                os.close(level.fd)
+                with _noted(failed):
+                    os.rmdir(level.name, dir_fd=levels[-1].fd if levels else parent)
+                continue
+            name = level.folders.pop()
+            with _noted(failed):
+                if len(levels) < _LEVELS:
+                    levels.append(_emptied(level.fd, name, failed))
+                else:
+                    near = f".deep-{os.urandom(8).hex()}"
+                    os.rename(name, near, src_dir_fd=level.fd, dst_dir_fd=levels[0].fd)
+                    levels[0].folders.append(near)
+    finally:
+        for level in levels:
+            os.close(level.fd)
+
+
+def _emptied(above: int, name: str, failed: list[OSError]) -> _Level:
+    """Open a folder and remove all that is not a folder from it."""
+    try:
+        fd = os.open(name, _FLAGS, dir_fd=above)
+    except PermissionError:
+        os.chmod(name, stat.S_IRWXU, dir_fd=above)
+        fd = os.open(name, _FLAGS, dir_fd=above)
+    try:
+        if os.fstat(fd).st_mode & stat.S_IRWXU != stat.S_IRWXU:
+            with contextlib.suppress(OSError):
+                os.fchmod(fd, stat.S_IRWXU)
+        folders = []
+        with os.scandir(fd) as scan:
+            entries = list(scan)
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(entry.name)
+                continue
+            with _noted(failed):
+                os.unlink(entry.name, dir_fd=fd)
+    except BaseException:
+        os.close(fd)
+        raise
+    return _Level(name, fd, folders)
+
+
+@contextlib.contextmanager
+def _noted(failed: list[OSError]) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        pass  # removed by another
+    except OSError as error:
+        failed.append(error)
+
+
+def walk(
+    top: str | os.PathLike[str],
+    topdown: bool = True,
+    onerror: Callable[[OSError], object] | None = None,
+    followlinks: bool = False,
+) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Like ``os.walk``, which recurses before Python 3.12. Folders whose path is too long for the
+    kernel are an error of theirs."""
+    pending: list[str | tuple[str, list[str], list[str]]] = [os.fspath(top)]
+    while pending:
+        folder = pending.pop()
+        if isinstance(folder, tuple):
+            yield folder
+            continue
+        folders: list[str] = []
+        files: list[str] = []
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    (folders if _is_folder(entry) else files).append(entry.name)
+        except OSError as error:
+            if onerror is not None:
+                onerror(error)
+            continue
+        if topdown:
+            yield folder, folders, files
+        else:
+            pending.append((folder, folders, files))
+        below = (os.path.join(folder, name) for name in reversed(folders))
+        pending += [path for path in below if followlinks or not os.path.islink(path)]
+
+
+def is_too_long(path: str) -> bool:
+    """Whether the kernel takes no such path, so that only its folder can be listed."""
+    return len(os.fsencode(path)) >= _PATH_MAX
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
+
+
+def files(top: str | os.PathLike[str]) -> Iterator[str]:
+    """The paths of all files and links below a folder, if it exists."""
+    for folder, folders, names in walk(top):
+        yield from (os.path.join(folder, name) for name in names)
+        paths = (os.path.join(folder, name) for name in folders)
+        yield from (path for path in paths if os.path.islink(path))
+
+
+def make(path: str | os.PathLike[str]) -> None:
+    """Create a folder and those above it. Raises OSError."""
+    missing = [os.fspath(path)]
+    while True:
+        try:
+            os.mkdir(missing[-1])
+        except FileNotFoundError:
+            missing.append(os.path.dirname(missing[-1]))
+            continue
+        except FileExistsError:
+            if not os.path.isdir(missing[-1]):
+                raise
+        missing.pop()
+        if not missing:
+            return
