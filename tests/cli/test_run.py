@@ -43,6 +43,31 @@ def test_output_arrives_byte_for_byte(shared, words, output):
     assert (done.returncode, done.stdout) == (0, output)
 
 
+def test_a_word_with_a_value_is_one_argument(shared):
+    words = ("printf", "<%s>", "${{inputs.x}}", "--x=${{inputs.x}}", "${{inputs.e}}")
+    value = 'a  "b" \\d*'
+    sets = ("--set", f"inputs.x={json.dumps(value)}", "--set", "inputs.e=''")
+    done = shared("run", *sets, "--", *words)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"<{value}><--x={value}><>\n"
+
+
+def test_a_job_file_splits_what_is_not_quoted(shared, code):
+    (code / "values.yml").write_text(
+        """
+command: >-
+  X=${{inputs.x}} bash -c 'printf "<%s>" "$X" "$@"' -
+  ${{inputs.x}} "${{inputs.x}}" ${{inputs.e}}
+environment: azureml:current@latest
+inputs: {x: 'a  {"b":1} \\d*', e: ''}
+"""
+    )
+    done = shared("job", "create", "-f", "values.yml", "--stream")
+    assert done.returncode == 0, done.stderr
+    value = 'a  {"b":1} \\d*'
+    assert done.stdout == f'<{value}><a><{{"b":1}}><\\d*><{value}>\n'
+
+
 def test_a_rank_out_of_range_is_refused(shared):
     count = len(answer(shared, "job", "list"))
     for words in (("-n", 2), ("-n", 1, "-p", 2, "--json"), ("-n", 2, "--dry-run")):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,13 @@ def test_plain_words(word: str, value: Any) -> None:
     data, _ = read(f"a: {word}")
     assert data == {"a": value}
     assert isinstance(data["a"], type(value))
+
+
+def test_a_letter_that_json_writes_as_two() -> None:
+    text = json.dumps({"name": "x 🎉", "tags": {"ü": "🏃🧪"}})
+    assert "\\ud83c" in text
+    assert read(text)[0] == {"name": "x 🎉", "tags": {"ü": "🏃🧪"}}
+    assert read('{"a": "\\udf89\\ud83c"}')[0] == {"a": "\udf89\ud83c"}
 
 
 def test_anchors_and_merges() -> None:

@@ -366,7 +366,7 @@ TABLE: dict[Cause, CauseInfo] = {
         None,
     ),
     Cause.TERMINATED: CauseInfo(
-        "a process was terminated by a signal (SIGTERM) that allranks did not send",
+        "a process was ended by SIGTERM, SIGINT or SIGHUP, which allranks did not send",
         "find out who sent it: a person, a supervisor, a limit of the node or the job itself",
         None,
         _INFRA,

@@ -6,6 +6,7 @@ Plain scalars follow ``allranks.spec.fields.plain_words``. Tags and multiple doc
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
@@ -191,6 +192,9 @@ def _given(value: str) -> Any:
     return _scalar(TAG + tag, value)
 
 
+_HALVES = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+
+
 class _Loader(yaml.BaseLoader):
     """Only composes nodes, with YAML 1.2's plain scalars."""
 
@@ -203,6 +207,10 @@ class _Loader(yaml.BaseLoader):
         self.depth += 1
         node: yaml.Node | None = super().compose_node(parent, index)
         self.depth -= 1
+        if isinstance(node, yaml.ScalarNode) and _HALVES.search(node.value):
+            # JSON, which is YAML, may write a letter as two: "\ud83d\ude00".
+            halves = node.value.encode("utf-16", "surrogatepass")
+            node.value = halves.decode("utf-16", "surrogatepass")
         return node
 
 
