@@ -98,6 +98,16 @@ def test_an_exact_resume_is_verified_and_leaves_nothing(quick, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_checkpoint_in_the_working_folder(quick):
+    line = "mkdir -p checkpoints; ALLRANKS_STATE_DIR=checkpoints exec python count.py {} 600"
+    for how, said in (("well", "resume verified: exact"), ("zero", "resume not verified: starts")):
+        words = ("-m", f"loss={STEP}", "--", "bash", "-c", line.format(how))
+        done = quick("run", "--rehearse", *words, timeout=100)
+        assert done.stdout.startswith(said), done.stdout + done.stderr
+        assert "of the working folder, newest checkpoints/at.json" in done.stderr
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "exit_code", "said"),
     [

@@ -267,7 +267,8 @@ def open_container(
     log = Path(task.record, "build-logs", f"{name}.log")
     container = images.ensure(container, own, log, wait, say)
     given = [*mounts(task, str(folder), str(_OURS)), Mount(str(folder.parent / "state"), True)]
-    given.append(Mount(str(folder.parent / "working"), True))
+    if not task.in_place:
+        given.append(Mount(str(folder.parent / "working"), True))
     given += more(container)
     cleanup = _start_cleanup(container)
     return start_container(

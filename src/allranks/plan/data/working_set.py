@@ -159,7 +159,7 @@ _CHECKPOINT_ENDS = (
     *(".pt", ".pth", ".ckpt", ".bin", ".safetensors", ".distcp", ".h5", ".hdf5", ".keras"),
     *(".npz", ".npy", ".pkl", ".pickle", ".joblib", ".index", ".msgpack", ".orbax"),
 )
-_CHECKPOINT_WORDS = ("checkpoint", "ckpt", "snapshot")
+_CHECKPOINT_WORDS = ("checkpoint", "ckpt", "snapshot", "state", "model", "weights", "resume")
 
 
 def may_be_checkpoint(path: str) -> bool:

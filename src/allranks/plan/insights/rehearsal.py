@@ -57,10 +57,12 @@ HINTS: Mapping[Verdict, str] = {
     Verdict.WITHIN: "",
     Verdict.DIFFERS: "save and load the complete state: optimizer, learning rate schedule, position"
     " in the data, and random generators",
-    Verdict.FROM_ZERO: "when the script starts, look for a checkpoint in ALLRANKS_STATE_DIR and"
-    " load it; write no other files there: any file counts as a checkpoint",
+    Verdict.FROM_ZERO: "when the script starts, look for a checkpoint where it writes"
+    " them, in the working folder or ALLRANKS_STATE_DIR, and load it; write no other files to the"
+    " latter: any file there counts as a checkpoint",
     Verdict.FAILS: "read the log of its second attempt",
-    Verdict.NO_CHECKPOINT: "write checkpoints to the folder in ALLRANKS_STATE_DIR",
+    Verdict.NO_CHECKPOINT: "write checkpoints to the working folder, or to the folder in"
+    " ALLRANKS_STATE_DIR",
     Verdict.NO_STEPS: r"print steps and collect them with -m loss='step (?P<step>\d+) loss"
     r" (?P<value>\S+)', or log metrics to MLflow with a step, from one rank",
     Verdict.TOO_LITTLE: "let the job train longer or write checkpoints earlier; write each to a"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from allranks.errors import Conflict, NotFound, UsageError
-from allranks.plan.amounts import size_text
+from allranks.plan.amounts import counted, size_text
 from allranks.plan.insights import rehearsal
 from allranks.plan.insights.rehearsal import HINTS, VERIFIED, Result, Trail, Verdict
 from allranks.plan.plan import pack
@@ -221,7 +221,7 @@ class _Killed:
         """Describe the complete checkpoint; empty without one."""
         state = self._kept()
         if state is None:
-            return ""
+            return self._held_in_working_folder()
         now = time.monotonic()
         self._kept_at = self._kept_at or now
         if state["files"] != self._files:
@@ -231,6 +231,21 @@ class _Killed:
         if not settled and now - self._kept_at < _RESTLESS:
             return ""
         return f"{state['files']} file{'s' * (state['files'] > 1)}, {size_text(state['size'])}"
+
+    def _held_in_working_folder(self) -> str:
+        """Describe the checkpoint that the server has of the working folder, which has complete
+        files only. Other files are there, too, such as logs, so its name counts for a while."""
+        work, now = self.run.job.get("working_folder"), time.monotonic()
+        if work is None:
+            return ""
+        self._kept_at = self._kept_at or now
+        if work["files"] != self._files:
+            self._files, self._counted_at = work["files"], now
+        waits = _RESTLESS if work["checkpoints"] else _PATIENCE
+        settled = work["checkpoints"] and now - self._counted_at >= _SETTLED
+        if not settled and now - self._kept_at < waits:
+            return ""
+        return f"{counted(work['files'], 'file')} of the working folder, newest {work['newest']}"
 
     def _kept(self) -> dict[str, Any] | None:
         """The job's state, if it has a file."""
@@ -298,7 +313,9 @@ class _Killed:
         if job["status"] != "Completed":
             return Verdict.DISTURBED, why
         if not self._held_at and not self._kept():
-            return Verdict.NO_CHECKPOINT, "the job ended with an empty state"
+            return Verdict.NO_CHECKPOINT, (
+                "the job ended with an empty state and no checkpoint in its working folder"
+            )
         if rehearsal.clock(self.before) is None:
             return Verdict.NO_STEPS, rehearsal.backwards(self.run.points.get(1, {}))
         why = "the job ended before a rank could be killed"
