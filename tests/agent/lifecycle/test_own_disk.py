@@ -29,7 +29,9 @@ def based(**base: str) -> Task:
 
 
 def test_a_user_with_a_name_and_a_home_keeps_them(where: AgentIdentity, tmp_path: Path) -> None:
-    for base in ({}, {"HOME": str(tmp_path)}, {"HOME": pwd.getpwuid(os.geteuid()).pw_dir}):
+    own = {"HOME": pwd.getpwuid(os.geteuid()).pw_dir}
+    assert with_home(based(), where).base == own
+    for base in ({"HOME": str(tmp_path)}, own):
         assert with_home(based(**base), where).base == base
 
 

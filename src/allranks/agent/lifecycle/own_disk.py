@@ -73,8 +73,8 @@ def with_home(task: Task, where: AgentIdentity) -> Task:
     if not is_there and not os.access(home, os.W_OK):
         made = where.folder / "home"
         made.mkdir(mode=0o700, exist_ok=True)
-        base["HOME"] = str(made)
-    return task._replace(base=base)
+        home = str(made)
+    return task._replace(base={**base, "HOME": home})
 
 
 def _passwd_entry() -> pwd.struct_passwd | None:
