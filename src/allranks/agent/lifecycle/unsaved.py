@@ -7,14 +7,16 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from allranks import folder_trees
-from allranks.agent.lifecycle.attempt import Attempt
 from allranks.errors import is_disk_full
 from allranks.plan.lifecycle.pending_reason import WAITS
 from allranks.plan.plan import Task
 from allranks.statuses import Reason
+
+if TYPE_CHECKING:  # the server asks for kept folders, and needs nothing of an attempt for that
+    from allranks.agent.lifecycle.attempt import Attempt
 
 # Begins the names of kept folders in the agent's own folder, which is then not removed.
 KEPT = "unsaved-"
