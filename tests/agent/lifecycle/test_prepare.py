@@ -94,7 +94,10 @@ def test_code_in_logs_is_there_and_what_ranks_log_is_collected(tmp_path):
     for folder in works:
         folder.mkdir()
         task = Task("j", "e", "true", record=str(record))
-        work = prepare.prepare(task, folder, packed(code, folder / "code.tar"), 0.0, {}).folder
+        work = folder / "work"
+        work.mkdir()
+        prepare.unpack(packed(code, folder / "code.tar"), work)
+        prepare.prepare(task, folder, prepare.LaidOut(work), 0.0, {})
         assert (work / "logs" / "link" / "a.py").read_text() == expected
         expected = folder.name
         (work / "logs" / "deep" / "a.py").write_text(expected)

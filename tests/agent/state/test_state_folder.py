@@ -65,7 +65,11 @@ class Server:
         self.app = routes.create_app(state_routes.routes())
         heartbeats = types.SimpleNamespace(record=lambda *_: None)
         self.app.state.services = types.SimpleNamespace(
-            auth=self.auth, records=self.records, states=self.states, heartbeats=heartbeats
+            auth=self.auth,
+            records=self.records,
+            states=self.states,
+            heartbeats=heartbeats,
+            home=self.home,
         )
 
     def client(self, timeout):

@@ -74,12 +74,13 @@ async def _database(request: Request, error: Any) -> Response:
     return reply(database_error(error, settings.database(request.app.state.services.home)))
 
 
-async def _system(_: Request, error: Any) -> Response:
-    hint = "see server.log in the server's home"
+async def _system(request: Request, error: Any) -> Response:
+    hint, where = "see server.log in the server's home", error.filename
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         hint = "free space on the disk of the server's home; agents retry by themselves"
+        where = where or str(request.app.state.services.home.root)  # a write has no name
     message = f"the server failed: {error.strerror or error}"
-    return reply(ServerError(message, where=error.filename, hint=hint), 507)
+    return reply(ServerError(message, where=where, hint=hint), 507)
 
 
 async def _unforeseen(_: Request, error: Any) -> Response:
