@@ -217,7 +217,7 @@ def test_jobs_do_not_share_their_parts() -> None:
 def test_a_command_may_be_a_list() -> None:
     words = ["python", Path("my train.py"), "--lr", "${{inputs.lr}}", "--epochs", 3, "a'b"]
     job = command(command=words, inputs={"lr": 0.1})
-    assert job.command == "python 'my train.py' --lr ${{inputs.lr}} --epochs 3 'a'\"'\"'b'"
+    assert job.command == "python 'my train.py' --lr '${{inputs.lr}}' --epochs 3 'a'\"'\"'b'"
     job.command = ["echo", "$HOME"]  # type: ignore[assignment]
     assert job.command == "echo '$HOME'"
 
