@@ -204,13 +204,15 @@ def test_a_failed_and_a_canceled_attempt_leave_their_files(server: Served, nodes
     # Sent while it runs.
     until(lambda: (record / "artifacts/outputs/second").exists(), 40)
     assert (record / "artifacts/outputs/first").read_text() == "1\n"
-    assert (record / "attempts/1/work/of-1").read_text() == "1\n"
+    # The working folder goes on: of the attempt before there are names and sizes.
+    until(lambda: (record / "attempts/1/work/node-0.txt").exists())
+    assert (record / "attempts/1/work/node-0.txt").read_text().split() == ["2", "of-1"]
     assert server.people.post("/api/v1/jobs/j/cancel").status_code < 300
     assert nodes.end() == [0]
     until(lambda: job_of(server)["ended_at"])
     assert job_of(server)["status"] == "Canceled"
     assert (record / "artifacts/work/of-2").read_text() == "2\n"
-    assert (record / "attempts/1/work/of-1").read_text() == "1\n"
+    assert (record / "artifacts/work/of-1").read_text() == "1\n"
 
 
 @pytest.mark.slow

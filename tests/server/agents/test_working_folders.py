@@ -1,0 +1,112 @@
+"""Working folders of nodes that share no disk with the server, with real agents; and requests that
+no agent sends."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from allranks.plan.data.working_set import ABOUT, About
+from tests.server.agents.test_own_disks import OWN, Client, Nodes, can_hide, job_of, submit
+from tests.server.serving import served
+from tests.support import until
+
+# Counts in its working folder, and removes what it finds else.
+COUNT = (
+    "n=$(cat ckpt/n 2>/dev/null || echo 0); echo begins at $n; mkdir -p ckpt; "
+    'echo $((n + 1)) > ckpt/n; ln -sfn "$PWD/ckpt" latest; cat latest/n; '
+)
+
+
+def printed(home: Path, job: str, attempt: int = 1) -> str:
+    return (home / "jobs" / job / f"attempts/{attempt}/user_logs/std_log.txt").read_text()
+
+
+def sent(home: Path, job: str) -> dict[str, Any]:
+    try:
+        head = (home / "jobs" / job / "working-folder/0/head").read_bytes()
+    except FileNotFoundError:
+        return {}
+    entries: dict[str, Any] = json.loads(head.partition(b"\n")[2])["entries"]
+    return entries
+
+
+@pytest.mark.slow
+def test_the_next_launch_elsewhere_finds_the_working_folder(tmp_path: Path):
+    if not can_hide():
+        pytest.skip("this user may not have mount namespaces")
+    home = tmp_path / "home"
+    with served(home, OWN, look=0.1) as server:
+        submit(server, f"{COUNT}[ $n = 0 ] && sleep 600", 1, retry={"max_attempts": 2})
+        first = Nodes(server, tmp_path / "nodes", "j")
+        first.start(0)
+        until(lambda: {"node-0/work/ckpt/n", "node-0/work/latest"} <= sent(home, "j").keys())
+        first.kill()
+    with served(home, OWN, lease=1.0) as server:
+        until(lambda: job_of(server)["launches"] == 2)
+        second = Nodes(server, tmp_path / "nodes", "j", 2)
+        second.start(0)
+        assert second.end() == [0]
+        until(lambda: job_of(server)["ended_at"])
+        assert printed(home, "j", 2) == "begins at 1\n2\n"
+
+
+@pytest.mark.slow
+def test_a_restart_elsewhere_finds_what_a_failed_job_left(tmp_path: Path):
+    if not can_hide():
+        pytest.skip("this user may not have mount namespaces")
+    home = tmp_path / "home"
+    with served(home, OWN) as server:
+        submit(server, f"{COUNT}exit 3", 1)
+        nodes = Nodes(server, tmp_path / "nodes", "j")
+        nodes.start(0)
+        nodes.end()
+        until(lambda: job_of(server)["ended_at"])
+        made = server.people.post("/api/v1/jobs/j/restart", json={}).json()
+        assert made["carried"]["files"] == 1
+        until(lambda: job_of(server, "j-r2")["status"] == "Provisioning")
+        again = Nodes(server, tmp_path / "more nodes", "j-r2")
+        again.start(0)
+        again.end()
+        assert printed(home, "j-r2") == "begins at 1\n2\n"
+
+
+@pytest.mark.medium
+def test_a_node_writes_only_its_own_part(tmp_path: Path):
+    with served(tmp_path / "home", OWN) as server:
+        submit(server, "true", 2)
+        client = Client(server)
+        for path in ("node-1/work/x", "shared/x", "node-0/x", "node-0/about/x", "node-0/work/../x"):
+            puts = [{"path": path, "base": 0, "entry": ["folder"]}]
+            request = {"attempt": 1, "after": 0, "puts": puts, "same": False, "over": False}
+            answer = client.send("POST", "work/sync", json=request)
+            assert answer.status_code == 400, answer.text
+        assert client.send("PUT", "work/unfinished", json={"a": 1}).status_code == 400
+        assert client.send("PUT", "work/unfinished", json=["a"]).status_code == 200
+        assert Client(server, launch=2).send("PUT", "work/unfinished", json=[]).status_code == 401
+
+
+@pytest.mark.medium
+def test_a_set_that_is_a_part_is_never_carried(tmp_path: Path):
+    home = tmp_path / "home"
+    with served(home, OWN) as server:
+        submit(server, "true", 1)
+        data = About(over=11 * 10**9).dump()
+        sha256 = hashlib.sha256(data).hexdigest()
+        client = Client(server)
+        query = f"offset=0&size={len(data)}"
+        assert client.send("PUT", f"work/contents/{sha256}?{query}", content=data).is_success
+        entry = ["file", sha256, len(data)]
+        puts = [{"path": f"node-0/{ABOUT}", "base": 0, "entry": entry}]
+        request = {"attempt": 1, "after": 0, "puts": puts, "same": True, "over": False}
+        assert client.send("POST", "work/sync", json=request).json()["done"]
+        server.people.post("/api/v1/jobs/j/cancel")
+        until(lambda: job_of(server)["ended_at"])
+        answer = server.people.post("/api/v1/jobs/j/restart", json={})
+        assert answer.status_code == 409
+        assert "its working folder has 11.0 GB of new files" in answer.text
+        assert not (home / "jobs/j-r2").exists()
