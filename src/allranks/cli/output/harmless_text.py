@@ -18,13 +18,17 @@ _STEERS = re.compile(
     rb"|(?<=\xc2)[\x80-\x9f]|(?<=\xd8)\x9c"
     rb"|(?<=\xe2)(?:\x80[\x8e\x8f\xaa-\xae]|\x81[\xa6-\xa9]))"
 )
+_CONTROLS = bytes({*range(0x20), 0x7F} - {*b"\t\n\r"})
 # 8-bit controls that are no part of UTF-8, as `surrogateescape` decodes them.
 _BYTES = re.compile("[\udc80-\udc9f]")
 
 
 def harmless(lines: bytes) -> bytes:
     r"""Whole lines with `^[`, `^G`, `\x9b` or `\u202e` in place of what would steer a terminal."""
-    if not lines.isascii():
+    if lines.isascii():
+        if len(lines.translate(None, _CONTROLS)) == len(lines):
+            return lines  # nearly all output; three times as fast as the pattern
+    else:
         try:
             lines.decode()
         except UnicodeDecodeError:
