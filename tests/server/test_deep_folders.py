@@ -80,3 +80,16 @@ def test_a_deep_state_is_kept_and_the_job_completes(
     assert (tmp_path / "fetched" / "deep" / "shared" / within).read_text() == "leaf"
     until(lambda: not os.listdir(home / "nodes"))
     assert "clean-up" not in (home / "server.log").read_text()
+
+
+def test_a_deep_working_folder_goes_on_in_a_restart(
+    allranks: Allranks, home: Path, code: Path
+) -> None:
+    (code / "deep.py").write_text(PROGRAM)
+    script = f'test -d mine && cat "mine/not utf-8 "*; mkdir mine && {sys.executable} deep.py mine'
+    failed = allranks("run", "--name", "deep", "--", "bash", "-c", f"{script}; exit 3")
+    assert failed.returncode == 3, failed.stderr
+    again = allranks("job", "restart", "deep", "--stream")
+    assert "name" in again.stdout
+    assert "too long for Linux: mine/long/nnn" in again.stderr
+    assert "defect" not in again.stderr

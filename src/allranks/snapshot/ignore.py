@@ -163,13 +163,16 @@ class IgnoreRules:
         return rules is None or _is_ignored(path, rules)
 
     def _in(self, folder: str) -> Sequence[RuleFile] | None:
-        if folder not in self._folders:
-            rules = self._in(folder[: folder.rfind("/", 0, -1) + 1])
-            if rules is None or _is_ignored(folder, rules):
-                self._folders[folder] = None
-            else:
-                self._folders[folder] = (*rules, *self._file_in(folder))
-        return self._folders[folder]
+        unknown, known = list[str](), folder
+        while known not in self._folders:
+            unknown.append(known)
+            known = known[: known.rfind("/", 0, -1) + 1]
+        rules = self._folders[known]
+        for each in reversed(unknown):
+            if rules is not None:
+                rules = None if _is_ignored(each, rules) else (*rules, *self._file_in(each))
+            self._folders[each] = rules
+        return rules
 
     def _file_in(self, folder: str) -> Iterator[RuleFile]:
         if self._nested:

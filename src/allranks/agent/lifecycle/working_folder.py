@@ -103,7 +103,8 @@ class WorkingFolder:
         self.laid_out = LaidOut(self.folder, listing(beside), imports)
         if self._held.form and not self._task.fresh_work:
             source = self._earlier(attempt, wait, doing)
-            lay_over(source, beside, self.folder)
+            if too_long := lay_over(source, beside, self.folder):
+                self._note(working_set.too_long_sentence(too_long))
             self._note_unfinished(attempt, source)
         beside.rename(self.folder)
         self._drop_earlier()
@@ -193,21 +194,31 @@ class WorkingFolder:
         self._calls.note(message, {"about": "working folder"})
 
 
-def lay_over(source: Path, goal: Path, place: Path) -> None:
+def lay_over(source: Path, goal: Path, place: Path) -> list[str]:
     """Change the folder ``goal`` with the code as the working set of ``source`` says. Files are
-    linked, or copied from another disk. ``goal`` will be renamed to ``place``. Raises OSError."""
+    linked, or copied from another disk. ``goal`` will be renamed to ``place``. Returns what
+    is left out, because its path is too long. Raises OSError."""
+    left_out: list[str] = []
     about = _about(source)
     for path in about.removed:
         _remove(goal / path)
     for folder, folders, files in _walk(source / FILES):
+        names = {*folders, *files}
+        too_long = {n for n in names if folder_trees.is_too_long(str(goal / folder / n))}
+        left_out += (os.path.join(folder, name) for name in sorted(too_long))
         for name in folders:
+            if name in too_long:
+                continue
             if (goal / folder / name).is_symlink() or not (goal / folder / name).is_dir():
                 _remove(goal / folder / name)
                 (goal / folder / name).mkdir()
         for name in files:
+            if name in too_long:
+                continue
             path = os.path.join(folder, name)
             _remove(goal / path)
             _put(source / FILES / path, goal / path, about.folder, place)
+    return left_out
 
 
 def _put(source: Path, goal: Path, before: str, place: Path) -> None:

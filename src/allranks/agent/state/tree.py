@@ -74,12 +74,17 @@ class Tree:
 
     def scan(self) -> Scan:
         scan = Scan({}, {}, {})
-        pending = [*self.parts]
-        while pending:
-            pending += self._scan_folder(pending.pop(), scan)
+        for part in self.parts:
+            self._scan_folder(part, scan)
         return scan
 
-    def _scan_folder(self, folder: str, scan: Scan) -> list[str]:
+    def _scan_folder(self, folder: str, scan: Scan) -> None:
+        """Scan a folder and all below."""
+        pending = [folder]
+        while pending:
+            pending += self._scan_level(pending.pop(), scan)
+
+    def _scan_level(self, folder: str, scan: Scan) -> list[str]:
         """Scan one folder. Return the paths of those in it."""
         below: list[str] = []
         try:

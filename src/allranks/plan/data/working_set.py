@@ -7,7 +7,7 @@ attempt finds it again, and so does a restarted job.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from allranks.plan.amounts import counted, size_text
@@ -115,6 +115,12 @@ def unfinished_sentence(attempt: int, paths: Iterable[str], held: Iterable[str])
         return ""
     start = f"attempt {attempt}: files were being written when the node was lost"
     return f"{start}; {'; '.join(parts)}"
+
+
+def too_long_sentence(paths: Sequence[str]) -> str:
+    """What of the working folder does not come along."""
+    shown = _names([f"{path[:100]}…" for path in paths])
+    return f"left out of the working folder, because the path is too long for Linux: {shown}"
 
 
 def too_large(size: int, limit: int) -> str:

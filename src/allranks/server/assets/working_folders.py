@@ -16,6 +16,7 @@ import os
 import shutil
 import stat
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -217,6 +218,11 @@ class WorkingFolders:
             found = self._set(old, folder, node)
             found, more = self._for_code(found, old.plan.task.code, task.code)
             notes += more
+            too_long = list[str]()
+            if (folder / ABOUT).exists():
+                deque(_walk(folder / FILES, too_long), maxlen=0)
+            if too_long:
+                notes.append(working_set.too_long_sentence(too_long))
             _write(State(beside / working_set.RECORDED / str(node)), found, node)
             part = f"work/node-{node}/" if task.nodes > 1 else "work/"
             files += [
@@ -401,14 +407,20 @@ def _move(source: Path, goal: Path, path: str) -> None:
 # ---------------------------------------------------------------- copying a set
 
 
-def _walk(root: Path) -> Iterator[tuple[str, os.stat_result]]:
-    """Everything below a folder, by relative path. Raises OSError."""
+def _walk(root: Path, left_out: list[str] | None = None) -> Iterator[tuple[str, os.stat_result]]:
+    """Everything below a folder, by relative path. What has too long a path is added to
+    ``left_out``. Raises OSError."""
     folders = [""] if root.is_dir() else []
     while folders:
         folder = folders.pop()
         with os.scandir(root / folder) as entries:
             for entry in entries:
                 path = folder + entry.name
+                too_long = len(os.fsencode(path)) > folder_trees.LONGEST
+                if too_long or folder_trees.is_too_long(entry.path):
+                    if left_out is not None:
+                        left_out.append(path)
+                    continue
                 yield path, entry.stat(follow_symlinks=False)
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(f"{path}/")
