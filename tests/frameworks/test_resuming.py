@@ -60,14 +60,14 @@ def began(allranks: Allranks, job: str, attempt: int = 1) -> list[int]:
 
 
 def kill_rank(job: str, script: str) -> None:
-    """End a rank of that script by SIGKILL."""
+    """End a rank of that script, and not a child that it forked, by SIGKILL."""
+    found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             of_job = process.environ().get("ALLRANKS_JOB") == job
             if of_job and process.cmdline()[-1:] == [f"{script}.py"]:
-                process.kill()
-                return
-    raise AssertionError(f"{job} has no rank")
+                found.append(process)
+    min(found, key=psutil.Process.create_time).kill()
 
 
 def held(home: Path, job: str) -> int:

@@ -140,9 +140,8 @@ class WorkingFolder:
         """From now on the working folder has it."""
         folder_trees.remove(self._where.folder / "earlier", ignore_errors=True)
         if self._held.form == "folder":
-            (self._recorded / ABOUT).unlink(
-                missing_ok=True
-            )  # first: it says that the rest is there
+            # First, because it says that the rest is there.
+            (self._recorded / ABOUT).unlink(missing_ok=True)
             folder_trees.remove(self._recorded / FILES, ignore_errors=True)
 
     def _note_unfinished(self, attempt: int, source: Path) -> None:

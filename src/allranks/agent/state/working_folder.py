@@ -132,10 +132,15 @@ class WorkTree(Tree):
 class WorkSync(Sync):
     """Sends a working set, and fetches nothing: a file that only the server has was removed."""
 
-    def __init__(self, tree: WorkTree, wire: StateClient, node: int, note: Note) -> None:
+    def __init__(
+        self, tree: WorkTree, wire: StateClient, node: int, note: Note, known: bool
+    ) -> None:
         super().__init__(tree, wire, node, note, _NAME, sends=True)
         self._unfinished: list[str] = []
-        self._reported: list[str] = []
+        # None: an earlier agent's report may be there.
+        self._reported: list[str] | None = None if known else []
+        # What only the server has is removed there, even if no rank writes anything.
+        self.due = known
 
     def sync_once(self, *, ask: bool = False, end: bool = False) -> bool:
         changed = super().sync_once(ask=ask, end=end)
@@ -174,9 +179,7 @@ class WorkState(State):
     ) -> None:
         folder = Folder(tree.root, tree.parts, "work", _NAME, True)
         super().__init__(folder, where, door, True, pace, known, note)
-        self._tree, self._sync = tree, WorkSync(tree, self._client, where.node, note)
-        # What only the server has is removed there, even if no rank writes anything.
-        self._sync.due = known
+        self._tree, self._sync = tree, WorkSync(tree, self._client, where.node, note, known)
 
     def go_on(self, attempt: int) -> None:
         """Start to send, in a thread, what the ranks of that attempt write."""

@@ -125,8 +125,8 @@ class WorkingFolders:
         processes have ended; of a completed job, delete them. Idempotent. Raises OSError."""
         task, code = row.plan.task, None
         root = self._folder(row.name)
+        self.forget(row.name)  # its files may be removed
         if completed:
-            self.forget(row.name)
             folder_trees.remove(root, ignore_errors=True)
             return
         for node in range(task.nodes if _goes_on(task) else 0):
@@ -282,7 +282,8 @@ class WorkingFolders:
 
     def _sent(self, job: str, node: int) -> _Set:
         """What the agent of a node has sent."""
-        state, start = self._state(job, node), f"{own(node)}/{FILES}/"
+        folder, start = self._folder(job) / str(node), f"{own(node)}/{FILES}/"
+        state = self._states.get(folder) or State(folder)
         entries = state.entries()
         about, said = About(), entries.get(f"{own(node)}/{ABOUT}")
         if said is not None:
