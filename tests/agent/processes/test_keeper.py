@@ -139,6 +139,9 @@ def test_what_reads_metrics_is_no_process_of_the_jobs():
         from allranks.agent.processes.keeper import has_others
         argv = [sys.executable, "-P", "-m", "allranks.agent.monitoring.metric_scraper"]
         ours = subprocess.Popen(argv, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        # An exec closes the pipe that Popen waits for a moment before the process has its words.
+        while b"metric_scraper" not in open(f"/proc/{ours.pid}/cmdline", "rb").read():
+            pass
         alone = has_others()
         other = subprocess.Popen(["sleep", "99"])
         beside = has_others()
