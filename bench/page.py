@@ -8,7 +8,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 from bench import peers, procs
@@ -210,7 +210,10 @@ def _list(site: Site, jobs: int) -> dict[str, float]:
     """Copies of a finished job's row; the record is otherwise real."""
     site.home.allranks("run", "--name", "one", "-q", "--", "true")
     site.home.allranks("server", "stop")
-    with sqlite3.connect(site.home.folder / "allranks.db") as database:
+    with (
+        closing(sqlite3.connect(site.home.folder / "allranks.db")) as database,
+        database,
+    ):
         columns = [row[1] for row in database.execute("PRAGMA table_info(jobs)")]
         rest = ", ".join(f'"{each}"' for each in columns if each not in ("id", "name"))
         database.execute(

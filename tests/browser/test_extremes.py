@@ -4,6 +4,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ def _enlarge(home: Path) -> None:
     engine = open_database(Home(home).database)
     now = time.time()
     odd = [float("nan"), float("inf"), float("-inf"), 1e300, -1e300, 5e-324, 0.0]
-    with sqlite3.connect(home / "allranks.db") as database:
+    with closing(sqlite3.connect(home / "allranks.db")) as database, database:
         ((ident, _),) = database.execute("SELECT id, name FROM jobs WHERE name = 'metrics'")
         points = [(f"m{number:05}", Point(0, now, number)) for number in range(10_000)]
         points += [("odd", Point(step, now + step, value)) for step, value in enumerate(odd)]

@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import psutil
@@ -132,10 +133,8 @@ def test_deleted_code_is_sent_again(allranks, home, code):
 
 
 def with_database(home: Path, statement: str) -> None:
-    connection = sqlite3.connect(home / "allranks.db")
-    with connection:
-        connection.execute(statement)
-    connection.close()
+    with closing(sqlite3.connect(home / "allranks.db")) as database, database:
+        database.execute(statement)
 
 
 def test_a_dry_run_adds_up_to_what_du_says(allranks, home, code):

@@ -8,6 +8,7 @@ import shlex
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 
 import pytest
 
@@ -299,7 +300,7 @@ def test_a_job_that_is_deleted_twice_is_no_other(allranks):
 def test_a_damaged_job_is_deleted(allranks, home):
     allranks("run", "--name", "bad", "--", "true")
     allranks("server", "stop")
-    with sqlite3.connect(home / "allranks.db") as database:
+    with closing(sqlite3.connect(home / "allranks.db")) as database, database:
         database.execute("UPDATE jobs SET plan = '{}' WHERE name = 'bad'")
     assert "Damaged" in allranks("job", "list").stdout
     done = allranks("job", "delete", "bad", "-y")

@@ -134,3 +134,16 @@ def test_a_framework_is_in_the_way_and_its_package_is_named() -> None:
     assert finding.hint == "pip install opencv-python, in the job's environment"
     assert job_script.missing("cv2", {**place, "needed": False}, "node 1").state == NOTE
     assert job_script.missing("my_lib", place, "node 1").state == NOTE
+
+
+@pytest.mark.parametrize(
+    ("command", "shell"),
+    [
+        ("a $[[--x ${{inputs.x}}]] $[[-y ${{inputs.y}}]] b", "a  --x $_   -y $_  b"),
+        ("[[ -e x ]] && a $[[--x ${{inputs.x}}]]", "[[ -e x ]] && a  --x $_ "),
+        ("[[ $a =~ ^$[[:space:]]*$ ]] && a ${{inputs.x}}", "[[ $a =~ ^$[[:space:]]*$ ]] && a $_"),
+    ],
+)
+def test_only_expressions_are_replaced(command: str, shell: str) -> None:
+    """Bash's own brackets stay: from 5.2.37 on, `bash -n` misses those that are gone."""
+    assert job_script.as_shell(command) == shell

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -84,7 +85,7 @@ def test_times_missed_while_the_server_was_down(
     assert (before["last_job"], before["missed"]) == (None, 0)
     assert allranks("server", "stop").returncode == 0
     # As if it had been down for three hours.
-    with sqlite3.connect(home / "allranks.db") as database:
+    with closing(sqlite3.connect(home / "allranks.db")) as database, database:
         database.execute("UPDATE schedules SET next_at = next_at - 3 * 3600")
     until(lambda: answer(allranks, "schedule", "show", "often")["missed"] > 0)
     after = answer(allranks, "schedule", "show", "often")

@@ -26,7 +26,7 @@ sys.path.insert(0, str(HERE.parents[1]))
 from allranks.plan.plan import pack  # noqa: E402
 from allranks.server.jobs.explain import failure_facts  # noqa: E402
 from allranks.settings import Home  # noqa: E402
-from allranks.store.database import open_database  # noqa: E402
+from allranks.store.database import opened_database  # noqa: E402
 from allranks.store.jobs.records import Records  # noqa: E402
 from tests.corpus.failing import NATIVE, ODD, WAYS, Way  # noqa: E402
 from tests.support import CLI, environment, processes_of, until  # noqa: E402
@@ -77,8 +77,9 @@ class Lab:
         if way.how.startswith("agent"):
             self._befall(way)
         self.allranks("job", "wait", way.name, "--timeout", 600)
-        records = Records(open_database(Home(self.home).database))
-        return pack(failure_facts(records.get(way.name), records, Home(self.home)))
+        with opened_database(Home(self.home).database) as database:
+            records = Records(database)
+            return pack(failure_facts(records.get(way.name), records, Home(self.home)))
 
     def _befall(self, way: Way) -> None:
         """Signal the agent of node 1, once its ranks run."""

@@ -4,6 +4,7 @@ import json
 import math
 import sqlite3
 import threading
+from contextlib import closing
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -219,7 +220,7 @@ def test_a_backup_has_blocks_too(database, where, tmp_path):
     before = records.events("j")
     compact(database)
     database_copy.take(where, tmp_path / "copy.db")
-    with sqlite3.connect(tmp_path / "copy.db") as copied:
+    with closing(sqlite3.connect(tmp_path / "copy.db")) as copied, copied:
         assert copied.execute("SELECT count(*) FROM points").fetchone() == (0,)
     copy = open_database(tmp_path / "copy.db")
     assert Records(copy).events("j") == before
@@ -247,3 +248,5 @@ def test_few_rows_with_large_data_are_in_memory_while_a_database_is_copied(tmp_p
 
     database_copy._copy_rows(source, goal)
     assert rows == [100, 100, 50]
+    source.dispose()
+    goal.dispose()

@@ -9,6 +9,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
+from sqlalchemy import Engine
 from starlette.applications import Starlette
 
 from allranks.engines.base import Kind
@@ -91,7 +92,9 @@ def create_app(
     lifespan runs the loops and listeners; ``failed`` gets the error if they cannot start."""
     more = (state_routes, start_routes, input_routes)
     for_agents = routes.create_app([route for each in more for route in each.routes()])
-    services = _services(home, clocks, url, kinds, for_agents)
+    database = open_database(database_of(home))
+    check_small(database)
+    services = _services(home, database, clocks, url, kinds, for_agents)
     for_agents.state.services = services
     parents, schedules = Parents(services), ScheduleLoop(services)
     page = UiProxy(home, url, services.host_names)
@@ -129,6 +132,7 @@ def create_app(
         for task in tasks:
             task.cancel()
         await _stop(services, schedules, parents, services.compaction, page)
+        await asyncio.to_thread(database.dispose)
 
     for_people = people.create_app(lifespan)
     for_people.state.services = services
@@ -164,10 +168,13 @@ def _addresses(services: Services) -> set[str]:
 
 
 def _services(
-    home: Home, clocks: Clocks, url: str, kinds: Mapping[str, Kind], for_agents: App
+    home: Home,
+    database: Engine,
+    clocks: Clocks,
+    url: str,
+    kinds: Mapping[str, Kind],
+    for_agents: App,
 ) -> Services:
-    database = open_database(database_of(home))
-    check_small(database)
     settings, points = Settings(database), Points(database)
     records, computes = Records(database), Computes(database)
     assets, data = Assets(database, KIND), Assets(database, datastores.KIND)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -56,10 +57,22 @@ def open_database(where: Path | str) -> Engine:
     engine = postgres.connect(where) if isinstance(where, str) else _sqlite(where)
     try:
         _upgrade(engine, where)
-    except (DBAPIError, sqlite3.Error) as error:
+    except BaseException as error:
         engine.dispose()
-        raise database_error(error, where) from error
+        if isinstance(error, DBAPIError | sqlite3.Error):
+            raise database_error(error, where) from error
+        raise
     return engine
+
+
+@contextmanager
+def opened_database(where: Path | str) -> Iterator[Engine]:
+    """`open_database`, with its connections closed in the end."""
+    engine = open_database(where)
+    try:
+        yield engine
+    finally:
+        engine.dispose()
 
 
 def _sqlite(path: Path) -> Engine:
@@ -81,7 +94,8 @@ def lock_database(where: Path | str) -> postgres.ServerLock | None:
     suffices. Raises ServerError if another server holds it, or it cannot be used."""
     if isinstance(where, Path):
         return None
-    open_database(where).dispose()  # raises if the database is unusable
+    with opened_database(where):
+        pass  # raises if the database is unusable
     try:
         return postgres.ServerLock(where)
     except DBAPIError as error:

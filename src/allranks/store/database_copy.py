@@ -11,7 +11,7 @@ from sqlalchemy import Engine, LargeBinary, func, select
 from sqlalchemy.exc import DBAPIError
 
 from allranks.errors import ServerError
-from allranks.store.database import database_error, open_database, reset_sequences
+from allranks.store.database import database_error, opened_database, reset_sequences
 from allranks.store.tables import jobs, metadata, versions
 
 # Rows in memory at a time; a full block of points takes 39 KB.
@@ -35,7 +35,8 @@ def take(where: Path | str, goal: Path) -> None:
         copy(where, goal)
     else:
         try:
-            _copy_rows(open_database(where).execution_options(read_only=True), open_database(goal))
+            with opened_database(where) as source, opened_database(goal) as target:
+                _copy_rows(source.execution_options(read_only=True), target)
         except DBAPIError as error:
             raise database_error(error, where) from error
     try:
@@ -52,28 +53,25 @@ def load(path: Path, where: str) -> None:
     """Replace the contents of a PostgreSQL database by a copy, in one transaction. Raises
     ServerError."""
     try:
-        _copy_rows(open_database(path), open_database(where))
+        with opened_database(path) as source, opened_database(where) as target:
+            _copy_rows(source, target)
     except DBAPIError as error:
         raise database_error(error, where) from error
 
 
 def _copy_rows(source: Engine, goal: Engine) -> None:
     """Replace all rows of ``goal``; one transaction reads, and one writes."""
-    try:
-        with source.connect() as reading, goal.begin() as writing:
-            tables = [table for table in metadata.sorted_tables if table is not versions]
-            for table in reversed(tables):
-                writing.execute(table.delete())
-            for table in tables:
-                large = any(isinstance(column.type, LargeBinary) for column in table.columns)
-                options = {"yield_per": _BATCH_OF_BLOCKS if large else _BATCH}
-                rows = reading.execute(select(table), execution_options=options)
-                for batch in rows.mappings().partitions():
-                    writing.execute(table.insert(), [dict(row) for row in batch])
-            reset_sequences(writing, tables)
-    finally:
-        source.dispose()
-        goal.dispose()
+    with source.connect() as reading, goal.begin() as writing:
+        tables = [table for table in metadata.sorted_tables if table is not versions]
+        for table in reversed(tables):
+            writing.execute(table.delete())
+        for table in tables:
+            large = any(isinstance(column.type, LargeBinary) for column in table.columns)
+            options = {"yield_per": _BATCH_OF_BLOCKS if large else _BATCH}
+            rows = reading.execute(select(table), execution_options=options)
+            for batch in rows.mappings().partitions():
+                writing.execute(table.insert(), [dict(row) for row in batch])
+        reset_sequences(writing, tables)
 
 
 def copy(path: Path, goal: Path) -> None:
@@ -105,19 +103,20 @@ def check(path: Path) -> None:
 
 def count(where: Path | str) -> int:
     """The number of jobs in a database. Raises ServerError."""
-    engine = open_database(where)
     try:
-        with engine.execution_options(read_only=True).connect() as connection:
+        with (
+            opened_database(where) as engine,
+            engine.execution_options(read_only=True).connect() as connection,
+        ):
             return int(connection.execute(select(func.count()).select_from(jobs)).scalar_one())
     except DBAPIError as error:
         raise database_error(error, where) from error
-    finally:
-        engine.dispose()
 
 
 def contents(path: Path) -> Contents:
     """Upgrade a copy and list its jobs. Raises ServerError, also if a newer allranks wrote it."""
-    open_database(path).dispose()
+    with opened_database(path):
+        pass
     started = ("Running", "Finalizing")
     query = "SELECT name, live, status, json_extract(record, '$.attempt') FROM jobs"
     with contextlib.closing(sqlite3.connect(path)) as connection:

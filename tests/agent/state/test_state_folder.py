@@ -46,7 +46,8 @@ class Server:
     def __init__(self, root, nodes, state="s"):
         self.home = Home(root / "ho'me")
         make(self.home)
-        self.records = Records(open_database(self.home.database))
+        self.database = open_database(self.home.database)
+        self.records = Records(self.database)
         self.away = False
         self.auth = Auth(self.home)
         self.nodes = nodes
@@ -71,6 +72,9 @@ class Server:
             heartbeats=heartbeats,
             home=self.home,
         )
+
+    def stop(self):
+        self.database.dispose()
 
     def client(self, timeout):
         return self
@@ -130,7 +134,9 @@ class Node:
 
 @pytest.fixture
 def server(tmp_path):
-    return Server(tmp_path, 2)
+    started = Server(tmp_path, 2)
+    yield started
+    started.stop()
 
 
 @pytest.fixture
@@ -421,6 +427,7 @@ def test_whatever_is_done_in_the_end_all_have_the_same(tmp_path_factory, ops):
     server.state.keep("j", 1, "test")
     used = {e.sha256 for v in server.state.versions() for e in v.entries.values() if e.sha256}
     assert set(server.contents()) >= used
+    server.stop()
     shutil.rmtree(root)
 
 
@@ -468,6 +475,7 @@ def test_what_is_cleared_and_what_stays(tmp_path):
     again.sync.fetch_all()
     assert again.files() == {"f": b"x"}
     assert (named / "head").exists()
+    server.stop()
 
 
 def test_what_is_a_file_here_and_a_folder_there_is_told(server, nodes):
@@ -589,6 +597,7 @@ def test_the_end_of_the_state_waits_a_while_for_room_on_the_servers_disk(
         assert [each.split(":")[0] for each in said] == [
             "the last changes of the state folder are not saved"
         ] * (not room)
+        server.stop()
     finally:
         subprocess.run(["umount", "--lazy", disk], check=True)
 

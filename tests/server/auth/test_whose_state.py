@@ -268,6 +268,6 @@ def test_members_step_back_what_their_job_had_last_and_delete_what_is_its_own(
 
 
 @pytest.mark.parametrize("name", ["a" * 3000, "é" * 200, "../x", "\ud800", "a/b"])
-def test_what_cannot_be_a_name_is_none(tmp_path: Path, name: str) -> None:
+def test_what_cannot_be_a_name_is_none(house: House, name: str) -> None:
     with pytest.raises(NotFound, match="no state named"):
-        House(tmp_path / "h").states.find(name)
+        house.states.find(name)

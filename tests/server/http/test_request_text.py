@@ -4,6 +4,7 @@ hides no other row."""
 import json
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -123,20 +124,20 @@ def test_files_may_be_called_anything(server: Served) -> None:
 
 def stored(server: Served, name: str, **columns: Any) -> None:
     """Put that into the row of a job, as an older version would have."""
-    with sqlite3.connect(server.home.database) as database:
+    with closing(sqlite3.connect(server.home.database)) as database, database:
         for column, value in columns.items():
             database.execute(f"UPDATE jobs SET {column} = ? WHERE name = ?", (value, name))
 
 
 def spec_of(server: Served, name: str) -> dict[str, Any]:
-    with sqlite3.connect(server.home.database) as database:
+    with closing(sqlite3.connect(server.home.database)) as database, database:
         row = database.execute("SELECT spec FROM jobs WHERE name = ?", (name,)).fetchone()
     found: dict[str, Any] = json.loads(row[0])
     return found
 
 
 def plan_of(server: Served, name: str, **task: Any) -> str:
-    with sqlite3.connect(server.home.database) as database:
+    with closing(sqlite3.connect(server.home.database)) as database, database:
         row = database.execute("SELECT plan FROM jobs WHERE name = ?", (name,)).fetchone()
     found = json.loads(row[0])
     return json.dumps(found | {"task": found["task"] | task})
@@ -183,7 +184,7 @@ def test_a_damaged_job_hides_no_other_and_can_be_deleted(tmp_path: Path, kind: s
 def test_other_rows_of_an_older_version_hide_nothing(server: Served) -> None:
     made = server.people.post("/api/v1/data", json={"name": "old", "path": "/x"})
     assert made.status_code == 201
-    with sqlite3.connect(server.home.database) as database:
+    with closing(sqlite3.connect(server.home.database)) as database, database:
         spec = json.dumps({"path": "/x", "type": "uri_folder", "description": "x\ud800"})
         database.execute("UPDATE assets SET spec = ? WHERE name = 'old'", (spec,))
     told = {row["name"]: row for row in lists(server)["data"]}

@@ -36,7 +36,7 @@ class House:
     def __init__(self, root):
         self.home = Home(root)
         make(self.home)
-        database = open_database(self.home.database)
+        self.database = database = open_database(self.home.database)
         self.records, self.blobs = Records(database), Blobs(self.home.blobs)
         self.versions = ModelVersions(Assets(database, "model"), Trees(self.home.models))
         self.data = Assets(database, "data")
@@ -81,7 +81,9 @@ class House:
 
 @pytest.fixture
 def house(tmp_path):
-    return House(tmp_path / "ho'me")
+    made = House(tmp_path / "ho'me")
+    yield made
+    made.database.dispose()
 
 
 MODEL = {"artifacts/outputs/model.pt": b"weights" * 100}

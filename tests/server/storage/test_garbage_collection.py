@@ -7,6 +7,7 @@ import os
 import sqlite3
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -56,9 +57,11 @@ class House:
             data = {"status": "Completed", "exit_code": 0, "error": None}
             finished = Event(EventKind.FINISHED, ended, data=data)
             self.records.apply(row, "me", [finished], ended_at=ended)
-            with sqlite3.connect(self.home.database) as connection:  # by whatever way it ended
+            with (
+                closing(sqlite3.connect(self.home.database)) as connection,
+                connection,
+            ):  # by whatever way it ended
                 connection.execute("UPDATE jobs SET live = 0 WHERE name = ?", [name])
-            connection.close()
 
     def blob(self, data: bytes, at: float = OLD) -> str:
         digest = hashlib.sha256(data).hexdigest()
@@ -400,9 +403,8 @@ def test_cached_data_goes_when_nobody_uses_it(house):
     for each in held:
         os.close(each)
     house.job("running")
-    with sqlite3.connect(house.home.database) as connection:
+    with closing(sqlite3.connect(house.home.database)) as connection, connection:
         connection.execute("UPDATE jobs SET created_at = ?", [OLD - 86400])
-    connection.close()
     assert house.clear().items == [], "it may be read on another host"
 
 

@@ -31,7 +31,8 @@ from allranks.sdk.submit.current_environment import current, tools
 from allranks.sdk.submit.paths import environment_of, local
 from allranks.sdk.submit.prepare import prepare
 from allranks.server.assets.data_locations import places
-from allranks.server.assets.read_only_home import clusters, datastores, environments
+from allranks.server.assets.read_only_home import ReadOnlyHome, read_only_home
+from allranks.server.clusters.clusters import Clusters
 from allranks.server.clusters.default_gpus import choice
 from allranks.spec.fields.problems import placed
 from allranks.spec.job import CommandJob
@@ -61,7 +62,8 @@ def preflight(
     try:
         if isinstance(data.get("environment"), Mapping):
             data["environment"] = environment_of(data["environment"], folder)
-        task = _plan(data, folder, file)
+        with read_only_home(settings.home()) as known:
+            task = _plan(data, folder, file, known)
     except SpecError as error:
         return found + [_of_problem(problem, error.file or str(file)) for problem in error.problems]
     except AllranksError as error:
@@ -103,17 +105,16 @@ def preflight(
     return found + list(verdicts.of_gang(question, told))
 
 
-def _plan(data: Mapping[str, Any], folder: Path, file: Path) -> Task:
+def _plan(data: Mapping[str, Any], folder: Path, file: Path, known: ReadOnlyHome) -> Task:
     """The plan of the job. Raises SpecError for what this version cannot run."""
     _, lines = load.read(load.content(file), file=str(file))
-    home = settings.home()
     try:
         lies = {key: _absolute(data.get(key) or {}, folder) for key in ("inputs", "outputs")}
         job = CommandJob.parse({**data, **lies})
-        known = environments(home)
-        table, given = known.table(), job.environment
-        compute, there = str(data.get("compute") or ""), places(job, datastores(home), home)
-        engine = _container(job, home)
+        table, given = known.environments.table(), job.environment
+        compute = str(data.get("compute") or "")
+        there = places(job, known.datastores, settings.home())
+        engine = _container(job, known.clusters)
         on = Compute(compute, engine is not None)
         context = CompileContext(
             "preflight",
@@ -122,9 +123,9 @@ def _plan(data: Mapping[str, Any], folder: Path, file: Path) -> Task:
             compute,
             places=there,
             options={"container": engine},
-            meant=resolve(given, on, table, known.find),
+            meant=resolve(given, on, table, known.environments.find),
             table=table,
-            gpus=_gpus(job, home),
+            gpus=_gpus(job, known.clusters),
         )
         return compile(job, context).task
     except SpecError as error:
@@ -140,23 +141,21 @@ def _command_job(file: Path, overrides: list[str]) -> CommandJob:
     raise SpecError(Problem(f"doctor checks command jobs, not a {job.type}", "type", hint=hint))
 
 
-def _container(job: CommandJob, home: settings.Home) -> str | None:
+def _container(job: CommandJob, clusters: Clusters) -> str | None:
     """The container engine of the job's compute. The probe job checks the rest."""
-    known = clusters(home)
     try:
-        options = known.options(known.find(job.compute), job)
+        options = clusters.options(clusters.find(job.compute), job)
     except SpecError:
         return ENGINES[0]
     found = options.get("container")
     return None if found is None else str(found)
 
 
-def _gpus(job: CommandJob, home: settings.Home) -> Choice | None:
+def _gpus(job: CommandJob, clusters: Clusters) -> Choice | None:
     """The GPUs that the job gets; None if the compute is invalid."""
-    known = clusters(home)
     try:
-        compute = known.find(job.compute)
-        return choice(job, compute, known.options(compute, job), known)
+        compute = clusters.find(job.compute)
+        return choice(job, compute, clusters.options(compute, job), clusters)
     except SpecError:
         return None
 

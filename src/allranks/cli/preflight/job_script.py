@@ -20,7 +20,8 @@ READ_TIMEOUT = 3.0
 
 _PYTHON = re.compile(r"python[0-9.]*")
 _REFERENCE = re.compile(r"\$\{\{.*?\}\}")
-_OPTIONAL = re.compile(r"\$\[\[|\]\]")
+# As in `spec.shell.expressions`: without a reference inside, it is bash's own.
+_OPTIONAL = re.compile(r"\$\[\[((?:(?!\]\]).)*\$\{\{.*?)\]\]", re.DOTALL)
 # Parts that only a shell or a node can resolve: variables, command output, patterns, references.
 _UNKNOWN = re.compile(r"[$`*?]")
 # Commands that may add programs to PATH.
@@ -121,7 +122,7 @@ def programs(command: str) -> list[str]:
 
 def as_shell(command: str) -> str:
     """The command with variables instead of references."""
-    return _OPTIONAL.sub(" ", _REFERENCE.sub("$_", command))
+    return _REFERENCE.sub("$_", _OPTIONAL.sub(r" \1 ", command))
 
 
 def _commands(command: str) -> list[list[str]]:

@@ -85,24 +85,18 @@ def checked(name: str, overrides: list[str], allow_large: bool) -> list[str]:
     """Check a file as submitting it would, without a server. Returns what stands for what in a
     command job. Raises SpecError with the file's name and lines."""
     from allranks import settings  # lazy: only validating plans without a server
-    from allranks.server.assets import read_only_home  # lazy: as above
+    from allranks.server.assets.read_only_home import read_only_home  # lazy: as above
     from allranks.server.parents.pipeline.create import pipeline_plan  # lazy: as above
     from allranks.server.parents.sweep.create import trial_plan  # lazy: as above
     from allranks.server.submission.submit import Submission, plan  # lazy: as above
 
-    with _JobFile(name, overrides) as file:
+    home = settings.home()
+    with _JobFile(name, overrides) as file, read_only_home(home) as known:
         submission, _ = prepare(file.job.to_dict(), file.base, allow_large=allow_large)
-        home = settings.home()
-        where = (
-            home,
-            read_only_home.clusters(home),
-            read_only_home.environments(home),
-            read_only_home.datastores(home),
-        )
+        where = (home, known.clusters, known.environments, known.datastores)
         made = Submission.load(submission)
         if file.job.type == "pipeline":
-            known = read_only_home.components(home)
-            pipeline_plan(made, *where, component=known.find)
+            pipeline_plan(made, *where, component=known.components.find)
         elif file.job.type == "sweep":
             trial_plan(made, *where)
         else:

@@ -15,12 +15,7 @@ from allranks.plan.job import rank_variables
 from allranks.plan.job.report import report
 from allranks.plan.plan import Plan, pack
 from allranks.sdk.submit.prepare import prepare
-from allranks.server.assets.read_only_home import (
-    clusters,
-    components,
-    datastores,
-    environments,
-)
+from allranks.server.assets.read_only_home import ReadOnlyHome, read_only_home
 from allranks.server.parents.pipeline.create import pipeline_plan
 from allranks.server.parents.sweep.create import trial_plan
 from allranks.server.submission.submit import Submission, plan
@@ -39,16 +34,16 @@ def dry_run(
     steps. Raises what submitting raises."""
     submission, _ = prepare(spec, base, in_place=in_place, allow_large=allow_large)
     home = settings.home()
-    known = clusters(home)
-    where = (home, known, environments(home), datastores(home))
     kind = job_type(submission["spec"])
-    if kind == "pipeline":
-        return _pipeline(Submission.load(submission), json)
-    if kind == "sweep":
-        _, job = trial_plan(Submission.load(submission), *where)
-    else:
-        job = plan(Submission.load(submission), *where)
-    rendered = known.engine(known.cluster(job)).render(job.gang)
+    with read_only_home(home) as known:
+        if kind == "pipeline":
+            return _pipeline(Submission.load(submission), home, known, json)
+        where = (home, known.clusters, known.environments, known.datastores)
+        if kind == "sweep":
+            _, job = trial_plan(Submission.load(submission), *where)
+        else:
+            job = plan(Submission.load(submission), *where)
+        rendered = known.clusters.engine(known.clusters.cluster(job)).render(job.gang)
     told = report(job, rendered, submission["spec"])
     if json:
         show.as_json(told)
@@ -57,16 +52,15 @@ def dry_run(
     return 0
 
 
-def _pipeline(submission: Submission, json: bool) -> int:
+def _pipeline(submission: Submission, home: settings.Home, known: ReadOnlyHome, json: bool) -> int:
     """Print the steps of a pipeline in the order they run."""
-    home = settings.home()
     _, steps = pipeline_plan(
         submission,
         home,
-        clusters(home),
-        environments(home),
-        datastores(home),
-        component=components(home).find,
+        known.clusters,
+        known.environments,
+        known.datastores,
+        component=known.components.find,
     )
     found = [
         {

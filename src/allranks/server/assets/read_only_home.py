@@ -3,6 +3,10 @@ built-in computes, environments and datastore."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+from typing import NamedTuple
+
 from allranks.server.assets import components as registered
 from allranks.server.assets import datastores as stores
 from allranks.server.assets.components import Components
@@ -14,34 +18,37 @@ from allranks.server.clusters.clusters import Clusters
 from allranks.settings import Home, database, has_record
 from allranks.store.assets import Assets
 from allranks.store.computes import Computes
-from allranks.store.database import open_database
+from allranks.store.database import opened_database
 from allranks.store.files.trees import Trees
 from allranks.store.key_values import Settings
 from allranks.store.secrets import Secrets
 
 
-def clusters(home: Home) -> Clusters:
-    return Clusters(home, Computes(open_database(database(home))) if has_record(home) else None)
+class ReadOnlyHome(NamedTuple):
+    """What submitting a job reads. It can be used until `read_only_home` ends."""
+
+    clusters: Clusters
+    environments: Environments
+    datastores: Datastores
+    components: Components
 
 
-def environments(home: Home) -> Environments:
+@contextlib.contextmanager
+def read_only_home(home: Home) -> Iterator[ReadOnlyHome]:
+    """Open the database of a home, if it has one, and close it in the end. Raises ServerError if it
+    cannot be opened."""
     if not has_record(home):
-        return Environments(None, None)
-    found = open_database(database(home))
-    return Environments(Assets(found, KIND), Settings(found))
-
-
-def datastores(home: Home) -> Datastores:
-    if not has_record(home):
-        return Datastores(home.data)
-    found = open_database(database(home))
-    settings = Settings(found)
-    secrets = Secrets(settings, home.secrets)
-    models = ModelVersions(Assets(found, MODEL), Trees(home.models))
-    return Datastores(home.data, settings, Assets(found, stores.KIND), secrets, models)
-
-
-def components(home: Home) -> Components:
-    if not has_record(home):
-        return Components(None)
-    return Components(Assets(open_database(database(home)), registered.KIND))
+        yield ReadOnlyHome(
+            Clusters(home, None), Environments(None, None), Datastores(home.data), Components(None)
+        )
+        return
+    with opened_database(database(home)) as engine:
+        settings = Settings(engine)
+        secrets = Secrets(settings, home.secrets)
+        models = ModelVersions(Assets(engine, MODEL), Trees(home.models))
+        yield ReadOnlyHome(
+            Clusters(home, Computes(engine)),
+            Environments(Assets(engine, KIND), settings),
+            Datastores(home.data, settings, Assets(engine, stores.KIND), secrets, models),
+            Components(Assets(engine, registered.KIND)),
+        )
