@@ -1,6 +1,7 @@
 # Sourced by ./demo and ./check: .venv beside them, and what is installed in it. Both share it; a stamp remembers what was done.
 # shellcheck shell=bash
 
+CPU_TORCH=https://download.pytorch.org/whl/cpu
 TRAINING=(torch==2.13.0 numpy pillow scikit-learn)
 PROGRAM=$(basename "$0")
 VENV_PYTHON=.venv/bin/python
@@ -22,7 +23,7 @@ need_disk() { # GIB
 
 find_python() { # prints the path of a Python that is new enough
     local candidate found=""
-    for candidate in ${ALLRANKS_PYTHON:+"$ALLRANKS_PYTHON"} python3.13 python3.12 python3.11 python3; do
+    for candidate in ${ALLRANKS_PYTHON:+"$ALLRANKS_PYTHON"} python3.14 python3.13 python3.12 python3.11 python3; do
         if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
             command -v "$candidate"
             return
@@ -58,13 +59,21 @@ make_venv() { # GIB; keeps a .venv that works
         fail "$python could not make .venv" "see the lines above; a full disk and a read-only folder are the usual causes"
 }
 
-install() { # NAME GIB PIP-WORDS…; asks pip only when the words or pyproject.toml have changed
-    local name=$1 gib=$2 stamp key
-    shift 2
-    stamp=.venv/.installed-$name
+install_key() { # PIP-WORDS…
     # The folder is part of the key: scripts in .venv/bin hold its path.
-    key=$({ cat pyproject.toml && printf '%s\n' "$PWD" "$@"; } | sha256sum)
-    [ "$(cat "$stamp" 2>/dev/null)" != "$key" ] || return 0
+    { cat pyproject.toml && printf '%s\n' "$PWD" "$@"; } | sha256sum
+}
+
+is_installed() { # NAME PIP-WORDS…
+    local name=$1
+    shift
+    [ "$(cat ".venv/.installed-$name" 2>/dev/null)" = "$(install_key "$@")" ]
+}
+
+install() { # NAME GIB PIP-WORDS…; asks pip only when the words or pyproject.toml have changed
+    local name=$1 gib=$2
+    shift 2
+    ! is_installed "$name" "$@" || return 0
     need_disk "$gib"
     say "installing $name (this may take minutes; all of pip's words are in .venv/pip.log)"
     "$VENV_PYTHON" -m pip install --progress-bar off "$@" 2>&1 </dev/null | tee .venv/pip.log |
@@ -72,7 +81,7 @@ install() { # NAME GIB PIP-WORDS…; asks pip only when the words or pyproject.t
         fail "pip could not install $name: $(grep -v '^\[notice\]' .venv/pip.log | tail -n 1)" "$(pip_hint)"
     # Compiled once: every command starts twice as fast where Python may not write caches itself.
     "$VENV_PYTHON" -m compileall -q src || true
-    printf '%s\n' "$key" >"$stamp"
+    install_key "$@" >".venv/.installed-$name"
 }
 
 pip_hint() {
@@ -85,10 +94,24 @@ pip_hint() {
     fi
 }
 
+has_nvidia() { [ -e /proc/driver/nvidia/version ] || [ -e /dev/dxg ]; }
+
+answers() { # URL; pip would wait for minutes
+    "$VENV_PYTHON" -c 'import sys, urllib.request; urllib.request.urlopen(sys.argv[1], timeout=5)' "$1" 2>/dev/null
+}
+
 install_training() {
-    local index=()
-    # PyPI's torch for Linux on x86 brings gigabytes of CUDA along; PyTorch's own CPU index has a small one.
-    [ -z "${ALLRANKS_TORCH_INDEX:-}" ] || index=(--index-url "$ALLRANKS_TORCH_INDEX")
+    local index=() url=${ALLRANKS_TORCH_INDEX:-}
+    is_installed images "${TRAINING[@]}" && [ -z "$url" ] && return
+    # PyPI's torch for Linux on x86 brings CUDA along, which is of no use without a GPU.
+    if [ -z "$url" ] && ! has_nvidia; then
+        if answers "$CPU_TORCH/torch/"; then
+            url=$CPU_TORCH
+        else
+            say "$CPU_TORCH cannot be reached: torch comes from pip's index, where PyPI's brings about 3 GB, most of it CUDA"
+        fi
+    fi
+    [ -z "$url" ] || index=(--index-url "$url")
     install torch 3 ${index[@]+"${index[@]}"} "${TRAINING[0]}"
     install images 1 "${TRAINING[@]}"
 }

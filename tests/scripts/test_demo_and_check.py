@@ -22,6 +22,7 @@ FAKE_VENV_PYTHON = """#!/bin/sh
 echo "$*" >>asked
 case "$*" in
     "-c import sys, pip"*) exit 0 ;;
+    *urlopen*) exit "$FAKE_NO_NETWORK" ;;
     "-m pip"*) exit 0 ;;
     *--last-failed*) exit "$FAKE_RERUN_CODE" ;;
     "-m $FAKE_BROKEN_TOOL"*) echo "$FAKE_BROKEN_TOOL is not happy"; exit "$FAKE_CODE" ;;
@@ -78,6 +79,7 @@ class Checkout:
             "FAKE_BROKEN_TOOL": "none",
             "FAKE_CODE": "1",
             "FAKE_RERUN_CODE": "0",
+            "FAKE_NO_NETWORK": "0",
         }
 
     def run(self, *words: str) -> "subprocess.CompletedProcess[str]":
@@ -162,6 +164,46 @@ def test_the_demo_prints_where_its_files_are(checkout: Checkout) -> None:
     assert "Validation accuracy 0.9700" in result.stdout
     for kept in ("user_logs/", "outputs/metrics.json", "outputs/model.pt"):
         assert f"/artifacts/{kept}\n" in result.stdout
+
+
+CPU_TORCH = "https://download.pytorch.org/whl/cpu"
+HAS_GPU = any(map(os.path.exists, ("/proc/driver/nvidia/version", "/dev/dxg")))
+
+
+def torch_line(checkout: Checkout) -> str:
+    """How pip was called for torch alone."""
+    (line,) = [line for line in checkout.asked() if line.endswith(" torch==2.13.0")]
+    return line
+
+
+@pytest.mark.skipif(HAS_GPU, reason="this machine has a GPU: torch comes with CUDA")
+def test_without_a_gpu_torch_comes_without_cuda(checkout: Checkout) -> None:
+    checkout.pretend_python()
+    assert checkout.run("demo").returncode == 0
+    assert f"--index-url {CPU_TORCH} torch" in torch_line(checkout)
+    (checkout.root / "asked").unlink()
+    assert checkout.run("demo").returncode == 0
+    assert not any("urlopen" in line for line in checkout.asked())
+
+
+@pytest.mark.skipif(HAS_GPU, reason="this machine has a GPU: torch comes with CUDA")
+def test_an_index_that_cannot_be_reached_is_left_with_a_word(checkout: Checkout) -> None:
+    checkout.pretend_python()
+    checkout.env["FAKE_NO_NETWORK"] = "1"
+    result = checkout.run("demo")
+    assert (result.returncode, result.stderr) == (0, "")
+    (line,) = [line for line in result.stdout.splitlines() if CPU_TORCH in line]
+    assert "cannot be reached" in line
+    assert "about 3 GB" in line
+    assert "--index-url" not in torch_line(checkout)
+
+
+def test_the_index_that_is_named_is_taken(checkout: Checkout) -> None:
+    checkout.pretend_python()
+    checkout.env["ALLRANKS_TORCH_INDEX"] = "https://example.com/wheels"
+    assert checkout.run("demo").returncode == 0
+    assert "--index-url https://example.com/wheels torch" in torch_line(checkout)
+    assert not any("urlopen" in line for line in checkout.asked())
 
 
 def test_pip_runs_again_only_when_pyproject_changes(checkout: Checkout) -> None:
