@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.distributed as dist
+import torch.distributed.nn  # imported later, by DDP, it would keep the process group for ever
 from PIL import Image
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -136,6 +137,9 @@ def main() -> None:
             args.out / "metrics.json", lambda path: path.write_text(json.dumps(metrics, indent=2))
         )
     if WORLD_SIZE > 1:
+        # Ends gloo's threads, as nothing else uses the group. One that still had to free a tensor
+        # when Python exits would abort it: "terminate called without an active exception".
+        del model
         dist.destroy_process_group()
 
 

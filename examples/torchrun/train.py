@@ -5,6 +5,7 @@ import os
 
 import torch
 import torch.distributed as dist
+import torch.distributed.nn  # before the process group: examples/digits/train.py says why
 from torch.nn.parallel import DistributedDataParallel
 
 dist.init_process_group("gloo")
@@ -35,4 +36,5 @@ if rank == 0:
     result["weights"] = model.module.weight.flatten().tolist()
     with open("outputs/result.json", "w") as file:
         json.dump(result, file)
+del model, loss
 dist.destroy_process_group()

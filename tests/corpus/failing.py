@@ -52,6 +52,7 @@ NATIVE = {
     "twice.c": "#include <stdlib.h>\nint main(void) { char *p = malloc(9); free(p); free(p); }\n",
     "stack.c": "int down(int n) { volatile char x[4096]; x[0] = n; return down(n + 1) + x[0]; }\n"
     "int main(void) { return down(0); }\n",
+    "threads.cc": "#include <thread>\nint main() { std::thread t([] { for (;;) {} }); }\n",
     "throw.cc": '#include <stdexcept>\nint main() { throw std::runtime_error("odd weights"); }\n',
     "alloc.cc": "#include <vector>\nint main() { std::vector<char> v(1UL << 46); return v[1]; }\n",
 }
@@ -268,6 +269,7 @@ WAYS = (
     Way("division", _C.ARITHMETIC_FAULT, "./div"),
     Way("abort", _C.ABORTED, _PY + "abort"),
     Way("abort-assert", _C.ABORTED, "./check"),
+    Way("abort-exit", _C.ABORTED_AT_EXIT, "./threads"),
     Way("abort-throw", _C.ABORTED, "./throw", held=True),
     Way("abort-twice", _C.ABORTED, "./twice", held=True),
     Way("bus", _C.BUS_ERROR, _PY + "bus_by_truncation"),

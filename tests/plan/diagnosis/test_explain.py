@@ -451,14 +451,15 @@ def test_an_abort_takes_its_exception_along():
 
 @pytest.mark.parametrize("raised", [True, False])
 def test_a_thread_left_at_exit(raised: bool):
-    """torch without destroy_process_group(), seldom: only the exit aborts, not what was before."""
+    """gloo's threads, seldom: only the exit aborts, not what was before."""
     lines = ["epoch 4 loss 0.1"]
     if raised:
         lines += ["Traceback (most recent call last):", '  File "t.py", line 1, in <module>']
         lines += ["    x()", "RuntimeError: a crash"]
     lines += ["terminate called without an active exception"]
     found = explain(known(RankEnd(0, 0, 134, "SIGABRT", 10.0, tuple(lines))))
-    assert found.cause is (Cause.SCRIPT_EXCEPTION if raised else Cause.ABORTED)
+    assert found.cause is (Cause.SCRIPT_EXCEPTION if raised else Cause.ABORTED_AT_EXIT)
+    assert raised or found.sentence.startswith("the script had ended")
     assert raised or "destroy_process_group" in found.fix
 
 

@@ -73,6 +73,7 @@ class Cause(StrEnum):
     ARITHMETIC_FAULT = "ARITHMETIC_FAULT"
     BUS_ERROR = "BUS_ERROR"
     ABORTED = "ABORTED"
+    ABORTED_AT_EXIT = "ABORTED_AT_EXIT"
     KILLED = "KILLED"
     TERMINATED = "TERMINATED"
 
@@ -357,6 +358,14 @@ TABLE: dict[Cause, CauseInfo] = {
         "native code aborted the process (SIGABRT)",
         "read the lines before it; --env PYTHONFAULTHANDLER=1 shows where",
         None,
+    ),
+    Cause.ABORTED_AT_EXIT: CauseInfo(
+        "the script had ended; a thread of native code that still ran then aborted its process "
+        "(SIGABRT)",
+        "let the script end its threads before it exits; for PyTorch with gloo: import "
+        "torch.distributed.nn before init_process_group(), and in the end delete the DDP model, "
+        "then call torch.distributed.destroy_process_group()",
+        True,
     ),
     Cause.KILLED: CauseInfo(
         "a process was killed with SIGKILL, from outside or by the job itself; there is no "

@@ -69,10 +69,6 @@ _ABORTS = (
 )
 # C++ prints it if a thread still runs when the process exits: after whatever ended the script.
 _THREAD_LEFT = re.compile(r"terminate called without an active exception")
-_END_THREADS = (
-    "the process exited while a thread of native code ran: let the script end with "
-    "torch.distributed.destroy_process_group(), or register it with atexit"
-)
 _DEAD = re.compile(
     r"Fatal Python error: |terminate called|\s*what\(\):|.*Assertion `.*failed|"
     r"free\(\): |malloc\w*\(\): |munmap_chunk|double free|corrupted|\*\*\* stack smash"
@@ -177,7 +173,7 @@ def _aborted(lines: Sequence[str]) -> Finding:
         if at is not None:
             return Finding(cause, at=at)
     if left is not None:
-        return Finding(Cause.ABORTED, _END_THREADS, left)
+        return Finding(Cause.ABORTED_AT_EXIT, at=left)
     return Finding(Cause.ABORTED, at=_last_of(lines, _DEAD))
 
 
