@@ -37,7 +37,7 @@ def main(root: str, door: str, gangs: list[int]) -> None:
         records.create({}, Plan(Gang(f"{name}.1", nodes, ("agent",)), task, Rules(nodes), ENGINE))
     engine.dispose()
     fake = cast(Target, FakeEngine(max(gangs)))
-    kind = Kind(ENGINE, "starts nothing", (), lambda *_: fake, lambda _: None)
+    kind = Kind(ENGINE, "starts nothing", (), lambda *_: fake, lambda _: ())
     app = create_app(home, Clocks(hello=3600.0), "http://127.0.0.1:0", {ENGINE: kind})
     # All agents are at one address here, so none may be refused for it.
     listening = Listener(socket.AF_INET, ("127.0.0.1", 0), per_address=100_000)
