@@ -15,7 +15,7 @@ def restart_options(parser: argparse.ArgumentParser) -> None:
     choice = parser.add_mutually_exclusive_group().add_argument
     resume = "start with copies of its outputs and state, also if it completed"
     choice("--resume", action="store_true", help=resume)
-    fresh = "start with empty outputs and an empty state, also if it did not complete"
+    fresh = "start with none of its files, also if it did not complete"
     choice("--fresh", action="store_true", help=fresh)
     clean = "start with a clean working folder, without the files that the job left in its own"
     parser.add_argument("--fresh-work", action="store_true", help=clean)
