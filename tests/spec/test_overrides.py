@@ -90,6 +90,14 @@ def test_what_has_an_effect_is_set() -> None:
     assert (job.tags, job.environment_variables["NEW"]) == ({"a": "b"}, "1")
 
 
+def test_a_text_stays_a_text() -> None:
+    file = 'command: train ${{inputs.version}}\ninputs: {version: "1.10"}\n'
+    overrides = ['environment_variables.CONFIG={"k": [1]}', "tags.t=[a]", "inputs.version=3.10"]
+    job = loads(file, overrides)
+    assert job.environment_variables["CONFIG"] == '{"k": [1]}'
+    assert (job.tags["t"], job.inputs["version"]) == ("[a]", "3.10")
+
+
 def test_a_name_that_the_new_command_refers_to_is_an_input() -> None:
     job = loads(JOB, ["command=train ${{inputs.lr2}}", "inputs.lr2=1"])
     assert job.inputs["lr2"] == 1

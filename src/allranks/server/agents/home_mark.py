@@ -15,6 +15,7 @@ def mark_home(home: Home) -> HomeMark | None:
     beside = home.mark.with_suffix(f".{os.getpid()}.new")
     try:
         before = home.mark.read_text() if home.mark.exists() else ""
+        beside.touch(mode=0o600)
         beside.write_text(renewed(mark, before))
         beside.replace(home.mark)
     except OSError:

@@ -124,7 +124,7 @@ def override_key(data: dict[str, Any], lines: dict[str, int], override: str) -> 
         _within(place, steps[-1], override)
         place[int(steps[-1])] = _given(value)
     elif isinstance(place, dict):
-        place[steps[-1]] = _given(value)
+        place[steps[-1]] = _given_at(steps, value, place.get(steps[-1]))
     else:
         raise _unreachable(override)
     # The value is not from the file, so it has no line.
@@ -178,6 +178,16 @@ def _unreachable(override: str) -> UsageError:
     return UsageError(f"`{path}` goes into a value without keys", where="--set", hint=hint)
 
 
+def _given_at(steps: Sequence[str], value: str, before: Any) -> Any:
+    """The value of a key that was ``before``: what can only be text stays as typed, as does the
+    new number of an input that is text in the file (`"1.10"`)."""
+    if steps[0] in _TEXTS and value.startswith(("[", "{")):
+        return value
+    parsed = _given(value)
+    is_number = isinstance(parsed, int | float)
+    return value if steps[0] == "inputs" and isinstance(before, str) and is_number else parsed
+
+
 def _given(value: str) -> Any:
     """The value after ``=``: a plain YAML scalar, or quotes, `[…]` and `{…}` in YAML syntax."""
     if value.startswith(("[", "{", '"', "'")):
@@ -192,6 +202,8 @@ def _given(value: str) -> Any:
     return _scalar(TAG + tag, value)
 
 
+# Mappings of names to texts.
+_TEXTS = ("environment_variables", "tags", "properties")
 _HALVES = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 
