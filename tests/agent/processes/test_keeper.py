@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from allranks.agent.processes import keeper as keeper_module
+from allranks.agent.programs.allranks_warm import processes
 from tests import reforking
 from tests.support import until
 
@@ -111,12 +111,12 @@ def test_what_cannot_be_ended_is_named():
 
 @pytest.mark.parametrize("lists", [True, False])
 def test_descendants_are_those_that_psutil_finds(lists, monkeypatch):
-    monkeypatch.setattr(keeper_module, "_LISTS_CHILDREN", lists)
+    monkeypatch.setattr(processes, "_LISTS_CHILDREN", lists)
     shell = subprocess.Popen(["bash", "-c", "(sleep 99 & setsid sleep 98) & wait"])
     try:
         until(lambda: len(sleepers(shell.pid)) == 2)
         below = psutil.Process(shell.pid).children(recursive=True)
-        assert {*keeper_module.below(shell.pid)} == {each.pid for each in below}
+        assert {*processes.below(shell.pid)} == {each.pid for each in below}
     finally:
         for each in (*psutil.Process(shell.pid).children(recursive=True), shell):
             each.kill()

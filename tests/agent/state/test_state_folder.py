@@ -679,7 +679,7 @@ def replace(path, content):
 
 def test_a_file_put_in_place_by_a_rename_is_sent_at_the_first_look(server, nodes):
     node = nodes[0]
-    node.sync.writers.watch()
+    begin(node)
     for number in range(5):
         for rank in range(4):
             replace(node.shared / f"rank-{rank}", b"step %d of rank %d" % (number, rank))
@@ -695,7 +695,7 @@ def test_a_file_put_in_place_by_a_rename_is_sent_at_the_first_look(server, nodes
 
 def test_a_renamed_file_that_is_still_written_to_is_not_complete(server, nodes):
     node = nodes[0]
-    node.sync.writers.watch()
+    begin(node)
     with (node.shared / "f.new").open("wb") as file:
         file.write(b"ha")
         (node.shared / "f.new").rename(node.shared / "f")
@@ -719,7 +719,6 @@ def killed(node, attempt=1):
 
 def begin(node):
     node.sync.begin_attempt(Deaths())
-    node.sync.writers.watch()
 
 
 @pytest.mark.parametrize("was_open", [True, False])
@@ -756,35 +755,22 @@ def test_a_file_left_in_part_by_a_kill_does_not_replace_the_complete_one(server,
 
 
 def test_what_was_complete_before_the_kill_is_sent(server, nodes):
+    """All that two looks have seen, whatever its size; and what the kill shows to be whole."""
     a = nodes[0]
     begin(a)
-    (a.shared / "ckpt").write_bytes(b"one" * 100)
-    settle(a)
-    (a.shared / "ckpt").write_bytes(b"two")  # shorter, and closed at a look long before the kill
-    a.sync_now()
-    path, (seen, look) = next(iter(a.sync.writers._closed.items()))
-    a.sync.writers._closed[path] = (seen, look - 10.0)
-    killed(a)
-    assert server.state.entries()["shared/ckpt"].size == 3
-    assert not any(each.torn for each in server.state.versions())
-
-
-def test_what_was_closed_when_the_agent_ended_its_ranks_is_complete(server, nodes):
-    a = nodes[0]
-    begin(a)
-    for name in ("closed", "open", "later"):
+    for name in ("before", "just/now"):
+        (a.shared / name).parent.mkdir(exist_ok=True)
         (a.shared / name).write_bytes(b"one" * 100)
     settle(a)
-    with (a.shared / "open").open("wb") as file:
-        file.write(b"two")
-        file.flush()
-        (a.shared / "closed").write_bytes(b"two")
-        a.sync.writers.deaths.begin(time.time())
-        (a.shared / "later").write_bytes(b"two")
+    (a.shared / "before").write_bytes(b"two")
+    settle(a)
+    (a.shared / "just/now").write_bytes(b"two" * 100)
     killed(a)
+    whole = hashlib.sha256(b"two" * 100).hexdigest()
     entries = server.state.entries()
-    sizes = {path.partition("/")[2]: entry.size for path, entry in entries.items()}
-    assert sizes == {"closed": 3, "open": 300, "later": 300}
+    assert entries["shared/before"].size == 3
+    assert entries["shared/just/now"].sha256 == whole
+    assert not any(each.torn for each in server.state.versions())
 
 
 def test_what_a_rank_wrote_after_the_last_kill_is_complete(server, nodes):
@@ -804,7 +790,7 @@ def test_after_the_first_death_a_closed_file_waits_for_the_end(server, nodes):
     """Its writer may have been the dead one; a file put in place by a rename does not wait."""
     a = nodes[0]
     begin(a)
-    a.sync.writers.deaths.begin(time.time())
+    a.sync.writers.deaths.begun = True
     replace(a.shared / "renamed", b"x")
     (a.shared / "written").write_bytes(b"x")
     settle(a)

@@ -51,24 +51,12 @@ def test_databases_recover_by_themselves(tmp_path):
     assert what_is_left(tmp_path, OLD, bytes(100), name="study.db-wal") is Left.GROWING
 
 
-def test_deaths_are_a_span():
-    deaths, looks = Deaths(), []
-    deaths.looks.append(lambda: looks.append(deaths.killed))
-    deaths.begin(5.0)
-    assert (deaths.began, deaths.killed) == (5.0, None)
+def test_the_last_kill_counts():
+    deaths = Deaths()
+    assert (deaths.begun, deaths.killed) == (False, None)
     deaths.kill(7.0)
     deaths.kill(6.0)
-    deaths.begin(8.0)
-    assert (deaths.began, deaths.killed) == (5.0, 7.0)
-    assert looks == [None]  # before the first signal
-
-
-def test_after_a_death_no_look_tells_of_its_files():
-    deaths, looks = Deaths(), []
-    deaths.looks.append(lambda: looks.append("look"))
-    deaths.kill(5.0)
-    deaths.begin(6.0)
-    assert (deaths.began, looks) == (5.0, [])
+    assert (deaths.begun, deaths.killed) == (True, 7.0)
 
 
 def test_the_files_of_a_checkpoint_go_back_together():

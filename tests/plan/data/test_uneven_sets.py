@@ -15,9 +15,8 @@ def ranks(*seconds: float, name: str = "shared/rank-{}.pt") -> dict[str, Entry]:
 
 
 def test_a_rank_whose_file_was_not_sent_in_time():
-    (found,) = uneven_sets(ranks(16.0, 16.1, 0.0, 16.2), {2, 4})
-    assert found == ("shared/rank-*.pt", 4, (2,), 16.2)
-    assert str(found).startswith(
+    (sentence,) = uneven_sets(ranks(16.0, 16.1, 0.0, 16.2), {2, 4})
+    assert sentence.startswith(
         "of the 4 files shared/rank-*.pt, number 2 is up to 16.2 s older than the newest; if each "
     )
 
@@ -34,14 +33,27 @@ def test_only_a_set_of_all_ranks_or_nodes_is_one():
 
 
 def test_names_with_several_numbers_and_parts_of_nodes():
-    (found,) = uneven_sets(ranks(9.0, 3.0, name="shared/step-7/__{:02d}_0.distcp"), {2})
-    assert (found.name, found.older) == ("shared/step-7/__*_0.distcp", (1,))
-    (found,) = uneven_sets(ranks(9.0, 3.0, 9.0, name="node-{}/rng"), {3})
-    assert (found.name, found.older) == ("node-*/rng", (1,))
+    (sentence,) = uneven_sets(ranks(9.0, 3.0, name="shared/step-7/__{:02d}_0.distcp"), {2})
+    assert "files shared/step-7/__*_0.distcp, number 1 is up to 6.0 s older" in sentence
+    (sentence,) = uneven_sets(ranks(9.0, 3.0, 9.0, name="node-{}/rng"), {3})
+    assert "the 3 files node-*/rng, number 1 is" in sentence
 
 
-@given(st.lists(st.floats(0, 1e6), min_size=2, max_size=9))
-def test_the_newest_is_never_older(seconds):
-    for found in uneven_sets(ranks(*seconds), {len(seconds)}):
-        assert seconds.index(max(seconds)) not in found.older
-        assert found.seconds <= max(seconds) - min(seconds) + 1e-6
+def test_many_that_are_older():
+    (sentence,) = uneven_sets(ranks(*[0.0] * 9, 5.0), {10})
+    assert "number 0, 1, 2, 3, 4, 5, 6, 7 … is up to 5.0 s older" in sentence
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=2, max_size=8))
+def test_exactly_those_that_are_older(seconds):
+    newest = max(seconds)
+    older = [str(rank) for rank, at in enumerate(seconds) if newest - at > 0.5 + 1e-6]
+    even = all(newest - at < 0.5 - 1e-6 for at in seconds)
+    sentences = uneven_sets(ranks(*seconds), {len(seconds)})
+    assert len(sentences) <= 1
+    if older:
+        numbers = sentences[0].partition("number ")[2].partition(" is ")[0].split(", ")
+        assert {*older} <= {*numbers}
+        assert str(seconds.index(newest)) not in numbers
+    elif even:
+        assert sentences == []

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from allranks import file_locks
 from allranks.agent import programs
-from allranks.agent.processes.keeper import below
 from allranks.agent.processes.ranks import Ended, Process
+from allranks.agent.programs.allranks_warm.processes import below
 
 if TYPE_CHECKING:
     from allranks.agent.environments.node_container import NodeContainer

@@ -198,7 +198,7 @@ class Attempt:
 
     def _stop(self, why: Reason, since: float | None = None) -> None:
         """Send SIGTERM, wait for the grace, send SIGKILL; then end what the ranks left behind."""
-        self.deaths.begin(clock.now())
+        self.deaths.begun = True
         running, hosted = self._running, self._launch.hosted
         if why is Reason.PEER_FAILED:
             task = self._stage.task

@@ -358,7 +358,7 @@ class Agent:
             self._say,
         )
         reports = AttemptReports(self._task, self._attempt, folder, work.folder, self._link)
-        self._state.start(attempt.deaths, self._task.nodes)
+        self._state.start(attempt.deaths)
         self._files.start()
         self._working.start(self._attempt)
         limit = None

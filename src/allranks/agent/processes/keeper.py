@@ -14,9 +14,10 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from allranks.agent.processes.rank_processes import is_ours
+from allranks.agent.programs.allranks_warm.processes import below
 
 # Signals by which an engine announces a preemption or the time limit.
 NOTICES = (signal.SIGTERM, signal.SIGXCPU)
@@ -24,8 +25,6 @@ NOTICES = (signal.SIGTERM, signal.SIGXCPU)
 SPARED: set[int] = set()
 # Seconds. Freeing the memory of a large process may take most of the second number.
 _TIDYING, _ENDING = 5.0, 60.0
-# A kernel built without CONFIG_PROC_CHILDREN lists no children.
-_LISTS_CHILDREN = os.path.exists(f"/proc/self/task/{os.getpid()}/children")
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -82,7 +81,7 @@ def end_descendants(seconds: float = _ENDING) -> list[int]:
     signalled: set[int] = set()
     while has_children():
         living = set()
-        for pid in _descendants(os.getpid()):
+        for pid in below(os.getpid(), SPARED):
             _send(pid, signal.SIGKILL)
             living.add(pid)
         if time.monotonic() > until:
@@ -110,7 +109,7 @@ def has_children() -> bool:
         while True:
             found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG)
             if found is None:
-                return not SPARED or bool(below(os.getpid()))
+                return not SPARED or any(below(os.getpid(), SPARED))
             SPARED.discard(found.si_pid)
     return False
 
@@ -118,7 +117,7 @@ def has_children() -> bool:
 def has_others() -> bool:
     """Whether this process has descendants other than our own helpers (data, metrics, MLflow)."""
     has_children()  # reaps
-    for pid in below(os.getpid()):
+    for pid in below(os.getpid(), SPARED):
         with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
             if not is_ours(file.read()):
                 return True
@@ -130,51 +129,11 @@ def has_watchers() -> bool:
     podman may stay, for example the one that holds the user namespace."""
     if not has_children():
         return False  # without a search through all processes
-    for pid in below(os.getpid()):
+    for pid in below(os.getpid(), SPARED):
         with contextlib.suppress(OSError), open(f"/proc/{pid}/comm", "rb") as file:
             if file.read() == b"conmon\n":
                 return True
     return False
-
-
-def below(root: int) -> list[int]:
-    """All descendants of a process, except those spared and what is below them."""
-    return list(_descendants(root))
-
-
-def _descendants(root: int) -> Iterator[int]:
-    """The same, a process before its children are looked up."""
-    parents = None if _LISTS_CHILDREN else _by_parent()
-    look = [root]
-    while look:
-        parent = look.pop()
-        for pid in _children(parent) if parents is None else parents.get(parent, []):
-            if pid not in SPARED:
-                yield pid
-                look.append(pid)
-
-
-def _children(pid: int) -> list[int]:
-    """The children of a process, as its kernel lists them: each belongs to a thread."""
-    found: list[int] = []
-    with contextlib.suppress(OSError):  # it has ended
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            path = f"/proc/{pid}/task/{thread}/children"
-            with contextlib.suppress(OSError), open(path, "rb") as file:
-                found += map(int, file.read().split())
-    return found
-
-
-def _by_parent() -> dict[int, list[int]]:
-    """All processes of this machine by their parent."""
-    parents: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
-                # The command's name, in parentheses, may contain blanks and parentheses.
-                after = file.read().rpartition(b")")[2].split()
-                parents.setdefault(int(after[1]), []).append(int(name))
-    return parents
 
 
 def _send(pid: int, number: int) -> None:

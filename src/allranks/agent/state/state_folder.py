@@ -35,8 +35,6 @@ from allranks.plan.lifecycle.pending_reason import WAITS
 # The pause between rounds, in multiples of the CPU time of the last one; and the longest interval
 # of asking the server for changes of other nodes, in multiples of the interval of rounds.
 _SCAN_FACTOR, _MAX_POLL_FACTOR = 10.0, 8
-# Agents that use one of the kernel's few watchers each although their folder is empty.
-_FEW = 32
 # How often a file may change while it is saved at the end.
 _ATTEMPTS = 9
 
@@ -48,20 +46,19 @@ class _Stopped(Exception):
 class Folder(NamedTuple):
     """A folder that a node and the server each have a copy of. ``parts`` of it are synchronized,
     by the server's ``route``. ``name``: what messages call it. ``sends``: only this node changes
-    it. ``resumes``: the next attempt continues from its files, so each has to be complete."""
+    it."""
 
     root: Path
     parts: tuple[str, ...]
     route: str
     name: str
     sends: bool
-    resumes: bool = False
 
 
 def state_folder(where: AgentIdentity) -> Folder:
     """The folder with a part of all nodes and one of this node."""
     parts = (SHARED, own(where.node))
-    return Folder(where.folder / "state", parts, "state", "the state folder", False, True)
+    return Folder(where.folder / "state", parts, "state", "the state folder", False)
 
 
 def job_files(where: AgentIdentity) -> Folder:
@@ -89,7 +86,7 @@ class State:
         self._tree = Tree(folder.root, folder.parts)
         self._sync = Sync(self._tree, self._client, where.node, note, folder.name, folder.sends)
         self._alone, self._pace, self._known, self._note = alone, pace, known, note
-        self._name, self._resumes = folder.name, folder.resumes
+        self._name = folder.name
         # What people have to know of its files, since the last attempt began.
         self.warnings: list[str] = []
         self._thread: threading.Thread | None = None
@@ -133,13 +130,11 @@ class State:
             except Unreachable:
                 wait(0.5)
 
-    def start(self, deaths: Deaths | None = None, nodes: int = 1) -> None:
-        """Start to synchronize in a thread. ``deaths``: those of this attempt's ranks; ``nodes``:
-        how many agents there are, perhaps all on this machine."""
+    def start(self, deaths: Deaths | None = None) -> None:
+        """Start to synchronize in a thread. ``deaths``: those of this attempt's ranks, for a folder
+        from which the next attempt continues."""
         self._stopped.clear()
-        self._sync.begin_attempt(deaths if self._resumes and deaths is not None else Deaths())
-        if self._resumes and nodes <= _FEW:
-            self._sync.writers.watch()
+        self._sync.begin_attempt(deaths or Deaths(), watch=deaths is not None)
         self._client.go_on = self._check_stopped
         self._thread = threading.Thread(target=self._run, name="state", daemon=True)
         self._thread.start()
@@ -231,8 +226,6 @@ class State:
                 changed = False
             else:
                 self._last_error = ""
-            if self._resumes and not self._sync.is_empty:
-                self._sync.writers.watch()
             if ask or changed:
                 poll_factor = 1.0 if changed else min(_MAX_POLL_FACTOR, poll_factor * 2)
                 due = time.monotonic() + self._pace * (poll_factor - 0.5)

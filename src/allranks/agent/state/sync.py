@@ -88,16 +88,16 @@ class Sync:
 
     def uneven(self, sizes: Set[int]) -> list[str]:
         """What to say of files that were not written together, see ``uneven_sets``."""
-        return [str(each) for each in state_manifest.uneven_sets(self._head, sizes)]
+        return state_manifest.uneven_sets(self._head, sizes)
 
     @property
     def is_empty(self) -> bool:
         """Whether the state has never had any files."""
         return self._revision == 0 and not self._last_scan
 
-    def begin_attempt(self, deaths: Deaths) -> None:
+    def begin_attempt(self, deaths: Deaths, watch: bool = True) -> None:
         """Ranks start; ``deaths`` will be those of them."""
-        self.writers.begin_attempt(deaths)
+        self.writers.begin_attempt(deaths, watch)
         self._torn = {}
 
     def fetch_all(self) -> str:

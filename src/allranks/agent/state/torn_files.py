@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import Enum
 from typing import BinaryIO
 
@@ -19,24 +19,14 @@ _BESIDE_DATABASE = ("-wal", "-journal", "-shm")
 
 class Deaths:
     """When the ranks of an attempt on this node ended by force, in seconds since the epoch.
-    ``began``: when the first was killed or told to end; ``killed``: when the last one was ended by
-    a signal, None if each has ended by itself. ``looks`` are called before the first signal that
-    the agent sends, while all ranks live. One thread writes this, others read it."""
+    ``begun``: whether one was killed or told to end; ``killed``: when the last one was ended by a
+    signal, None if each has ended by itself. One thread writes this, others read it."""
 
-    def __init__(self) -> None:
-        self.began: float | None = None
-        self.killed: float | None = None
-        self.looks: list[Callable[[], None]] = []
-
-    def begin(self, at: float) -> None:
-        if self.began is None:
-            self.began = at
-            for look in self.looks:
-                look()
+    begun = False
+    killed: float | None = None
 
     def kill(self, at: float) -> None:
-        self.began = at if self.began is None else min(self.began, at)
-        self.killed = at if self.killed is None else max(self.killed, at)
+        self.begun, self.killed = True, max(at, self.killed or at)
 
 
 class Left(Enum):

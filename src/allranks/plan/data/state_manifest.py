@@ -141,42 +141,25 @@ _NUMBER = re.compile(r"\d+")
 _TOGETHER = 0.5
 
 
-class UnevenSet(NamedTuple):
-    """Files of one name but for a number, ``name`` with `*` for it; the numbers of those that are
-    ``older`` than the newest, and by how many ``seconds`` at most."""
-
-    name: str
-    files: int
-    older: tuple[int, ...]
-    seconds: float
-
-    def __str__(self) -> str:
-        numbers = ", ".join(str(each) for each in self.older[:8])
-        more = " …" if len(self.older) > 8 else ""
-        return (
-            f"of the {self.files} files {self.name}, number {numbers}{more} is up to "
-            f"{self.seconds:.1f} s older than the newest; if each rank writes one of them at each "
-            "step, those are of an earlier step"
-        )
-
-
-def uneven_sets(entries: Entries, sizes: Set[int]) -> list[UnevenSet]:
-    """The sets of files that were not written together: one for each of 0 … n - 1, where ``sizes``
-    has n, as the numbers of ranks and nodes."""
-    groups: dict[str, dict[int, int]] = {}
+def uneven_sets(entries: Entries, sizes: Set[int]) -> list[str]:
+    """A sentence for each set of files that were not written together. A set has one for each of
+    0 … n - 1, where ``sizes`` has n, as the numbers of ranks and nodes."""
+    groups: dict[str, dict[int, float]] = {}
     for path, entry in entries.items():
         for match in _NUMBER.finditer(path) if entry.what == "file" else ():
             name = f"{path[: match.start()]}*{path[match.end() :]}"
-            groups.setdefault(name, {})[int(match[0])] = entry.mtime_ns
+            groups.setdefault(name, {})[int(match[0])] = entry.mtime_ns / 1e9
     uneven = []
     for name, times in groups.items():
-        if len(times) < 2 or len(times) not in sizes or {*times} != {*range(len(times))}:
-            continue
-        newest = max(times.values())
-        behind = {each: (newest - times[each]) / 1e9 for each in sorted(times)}
-        older = tuple(each for each in behind if behind[each] > _TOGETHER)
-        if older:
-            uneven.append(UnevenSet(name, len(times), older, max(behind.values())))
+        newest, count = max(times.values()), len(times)
+        older = [number for number in sorted(times) if newest - times[number] > _TOGETHER]
+        if older and count in sizes and {*times} == {*range(count)}:
+            numbers = ", ".join(map(str, older[:8])) + (" …" if len(older) > 8 else "")
+            uneven.append(
+                f"of the {count} files {name}, number {numbers} is up to "
+                f"{newest - min(times.values()):.1f} s older than the newest; if each rank writes "
+                "one of them at each step, those are of an earlier step"
+            )
     return uneven
 
 

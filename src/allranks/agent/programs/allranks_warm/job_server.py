@@ -111,7 +111,7 @@ class JobServer:
         """SIGKILL all descendants, and exit."""
         while True:
             self._wakeup.ended()
-            descendants = below(os.getpid())
+            descendants = [*below(os.getpid())]
             if not descendants:
                 os._exit(0)
             for pid in descendants:

@@ -6,7 +6,7 @@ import contextlib
 import ctypes
 import os
 import signal
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 # From <linux/prctl.h>.
 SET_PDEATHSIG, SET_CHILD_SUBREAPER, _SET_MM, _SET_MM_ARG_END = 1, 36, 35, 9
@@ -62,31 +62,33 @@ def pidfd_open(pid: int) -> int:
     return fd
 
 
-def below(root: int, spared: Collection[int] = ()) -> list[int]:
-    """All descendants of a process, except those spared and what is below them."""
-    found: list[int] = []
+def below(root: int, spared: Collection[int] = ()) -> Iterator[int]:
+    """All descendants of a process, except those spared and what is below them: each before its
+    own children are looked up."""
+    parents = None if _LISTS_CHILDREN else _by_parent()
     look = [root]
-    if _LISTS_CHILDREN:
-        while look:
-            more = [pid for pid in _children(look.pop()) if pid not in spared]
-            found += more
-            look += more
-        return found
-    children: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                with open(f"/proc/{name}/stat", "rb") as file:
-                    parent = int(file.read().rpartition(b")")[2].split()[1])
-            except (OSError, IndexError):
-                continue  # it has ended
-            if int(name) not in spared:
-                children.setdefault(parent, []).append(int(name))
     while look:
-        more = children.get(look.pop(), [])
-        found += more
-        look += more
-    return found
+        parent = look.pop()
+        for pid in _children(parent) if parents is None else parents.get(parent, []):
+            if pid not in spared:
+                yield pid
+                look.append(pid)
+
+
+def parent_of(pid: int) -> int:
+    """The parent of a process. Raises OSError once it has ended."""
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        # The command's name, in parentheses, may contain blanks and parentheses.
+        return int(file.read().rpartition(b")")[2].split()[1])
+
+
+def _by_parent() -> dict[int, list[int]]:
+    """All processes of this machine by their parent."""
+    parents: dict[int, list[int]] = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):  # it has ended
+            parents.setdefault(parent_of(int(name)), []).append(int(name))
+    return parents
 
 
 def _children(pid: int) -> list[int]:

@@ -119,7 +119,7 @@ class Server:
     def _end_others(self) -> bool:
         """SIGKILL all descendants but job servers, a successor, and what is below them. Return
         whether there were any: they may have forked meanwhile, or take long to end."""
-        others = below(os.getpid(), self._children)
+        others = [*below(os.getpid(), self._children)]
         for pid in others:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
