@@ -30,6 +30,18 @@ def test_a_job_of_any_size_starts_on_an_idle_machine():
     assert turns(MACHINE, [large], [small]).start == []
 
 
+def test_ranks_that_run_are_at_most_the_limit_and_small_jobs_do_not_overtake():
+    one, two, small = entry("one", most=4), entry("two", 1, ranks=4, most=4), entry("s", 2, most=4)
+    decision = turns(MACHINE, [one], [small, two])
+    assert (decision.start, [*decision.waits]) == ([], ["two.1", "s.1"])
+    assert turns(MACHINE, [], [two, small]).start == ["two.1"]
+
+
+def test_ranks_are_not_reserved_for_a_job_that_waits_for_a_gpu():
+    gpu = entry("gpu", 1, ranks=4, most=4, need=Capacity(1, 3, 0.0, 0, 4))
+    assert turns(MACHINE, [], [gpu, entry("s", 2, most=4)]).start == ["s.1"]
+
+
 def test_no_limit():
     several = [entry(f"j{i}", i, most=0) for i in range(50)]
     assert len(turns(MACHINE, [], several).start) == 50
@@ -103,7 +115,8 @@ def test_whatever_waits_and_runs(running, waiting):
     ranks = sum(one.ranks for one in running)
     ports = [port for one in running for port in one.ports]
     for one in started:
-        assert not one.ranks or not one.most or ranks < one.most, "as many ranks run as may"
+        fits = not one.most or ranks + one.ranks <= one.most
+        assert fits or not one.ranks or not ranks, "at most so many ranks run"
         assert not {*one.ports} & {*ports}, "a port is used once"
         ranks, ports = ranks + one.ranks, [*ports, *one.ports]
     assert not free.missing(_sum(started)), "what starts fits"

@@ -35,6 +35,8 @@ def test_none_to_be_had(monkeypatch):
 
 
 def test_a_port_that_a_user_fixes_is_claimed_by_one_job_of_the_host():
+    long = "n" * 255
+    ports.release(ports.claim([3], long))
     claims = ports.claim([4, 5], "A; 'x")
     with pytest.raises(ports.PortConflict, match="the job A; 'x on the same host uses port 5, too"):
         ports.claim([3, 5], "B")

@@ -67,8 +67,8 @@ def claim(fixed: Sequence[int], job: str) -> list[socket.socket]:
     held: list[socket.socket] = []
     for port in fixed:
         claim = f"\0allranks-port-{port}"
-        # The second name tells others whose claim it is.
-        for name in (claim, f"{claim} {job}"):
+        # The second name tells others whose claim it is. The kernel takes 107 bytes.
+        for name in (claim, f"{claim} {job:.80}"):
             held.append(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
             try:
                 held[-1].bind(name)

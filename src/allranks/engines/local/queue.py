@@ -10,7 +10,7 @@ from allranks.engines.local.capacity import NOTHING, Capacity
 
 class Entry(NamedTuple):
     """A gang that waits or runs. ``ranks`` are those that run, or will; 0 if they do not count.
-    While ``most`` ranks run, it waits (0: it does not). Its scripts listen on ``ports``.
+    With those of others they are at most ``most`` (0: any). Its scripts listen on ``ports``.
     ``preempted``: it was told to give way."""
 
     key: str
@@ -40,8 +40,8 @@ def turns(free: Capacity, running: Iterable[Entry], waiting: Iterable[Entry]) ->
     """Decide on all ``waiting`` gangs, in order of arrival; spot gangs come last, and first those
     that a rank of a running job submitted, because it may wait for them.
 
-    Resources that an earlier gang waits for are reserved, so that small gangs cannot starve a large
-    one. Nothing is reserved for a gang that waits for other ranks to end: its turn comes.
+    Resources and ranks that an earlier gang waits for are reserved, so that small gangs cannot
+    starve a large one. Nothing is reserved for a gang that waits for a port.
     """
     running = list(running)
     spots = [each for each in running if each.spot]
@@ -49,8 +49,15 @@ def turns(free: Capacity, running: Iterable[Entry], waiting: Iterable[Entry]) ->
     users = {port: each for each in running for port in each.ports}
     found = Turns([], {}, {})
     for one in sorted(waiting, key=lambda each: (each.spot, each.ranks > 0, each.arrived)):
-        if why := _taken_port(one, users) or _crowded(one, ranks):
+        if why := _taken_port(one, users):
             found.waits[one.key] = why
+            continue
+        # With no rank running, a gang starts whatever its size. The text is the same whatever runs:
+        # each change is an event of every gang that waits.
+        if ranks and one.ranks and 0 < one.most < ranks + one.ranks:
+            why = f"waits for running ranks to end (`max_ranks` of the compute: {one.most})"
+            found.waits[one.key] = why
+            ranks += one.ranks
             continue
         rest = free.minus(one.need)
         if missing := free.missing(one.need):
@@ -72,14 +79,6 @@ def turns(free: Capacity, running: Iterable[Entry], waiting: Iterable[Entry]) ->
 def _taken_port(one: Entry, users: Mapping[int, Entry]) -> str:
     taken = [port for port in one.ports if port in users]
     return f"waits for port {taken[0]}, which the job {users[taken[0]].job} uses" if taken else ""
-
-
-def _crowded(one: Entry, ranks: int) -> str:
-    """Whether as many ranks run as may; on an idle machine a gang starts whatever its size. The
-    text does not change with those that run: each change is an event of every job that waits."""
-    if not one.ranks or not one.most or ranks < one.most:
-        return ""
-    return f"waits for running ranks to end (`max_ranks` of the compute: {one.most})"
 
 
 def _preempted(one: Entry, free: Capacity, spots: list[Entry]) -> list[Entry]:
