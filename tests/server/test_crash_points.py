@@ -163,6 +163,9 @@ class Server:
             data=None,
             hangs=SimpleNamespace(check=lambda row: None, forget=lambda row: None),
             states=States(home, self.records),
+            working_folders=SimpleNamespace(
+                set_aside=lambda *_, **__: None, drop_sent=lambda name: None
+            ),
         )
         self.loop = Loop(SimpleNamespace(kind="fake"), shared)  # type: ignore[arg-type]
 

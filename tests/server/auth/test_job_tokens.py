@@ -39,11 +39,16 @@ ASKED = {
         f"/agent/v1/0/state/contents/{DIGEST}/damaged",
     ),
 }
-# The job's files have the routes of its state.
+# The job's files and working folders have the routes of its state.
 ASKED |= {
-    route.replace("/state/", "/record/"): (method, path.replace("/state/", "/record/"))
+    route.replace("/state/", f"/{store}/"): (method, path.replace("/state/", f"/{store}/"))
+    for store in ("record", "work")
     for route, (method, path) in ASKED.items()
     if "/state/" in route
+}
+ASKED |= {
+    "/agent/v1/{node:int}/state/torn": ("POST", "/agent/v1/0/state/torn"),
+    "/agent/v1/{node:int}/work/unfinished": ("PUT", "/agent/v1/0/work/unfinished"),
 }
 
 
