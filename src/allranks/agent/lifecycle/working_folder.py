@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from allranks import folder_trees
-from allranks.agent.lifecycle.collect_files import listing
+from allranks.agent.lifecycle.collect_files import Listing, listing
+from allranks.agent.lifecycle.other_nodes_files import copy_missing, remove_unchanged
 from allranks.agent.lifecycle.prepare import LaidOut, set_packages_aside, unpack
 from allranks.agent.lifecycle.unsaved import AgentCalls
 from allranks.agent.state.working_folder import WorkState, WorkTree, earlier
@@ -46,6 +47,9 @@ class WorkingFolder:
         self.laid_out = LaidOut(Path(task.in_place) if task.in_place else self._own / FILES)
         self._tree: WorkTree | None = None
         self._sender: WorkState | None = None
+        # What the code has, and the copies of other nodes' files.
+        self._code: Listing = {}
+        self._copies: Listing = {}
 
     @property
     def folder(self) -> Path:
@@ -79,8 +83,33 @@ class WorkingFolder:
             self.folder.mkdir(exist_ok=True)  # a rank may have removed it
         else:
             self._lay_out(attempt, code, wait, doing)
-        if attempt > 1 and not self._task.fresh_work:
-            self._note(working_set.sentence(attempt, *self._changes()))
+        if self._task.fresh_work:
+            return
+        changes = self._changes() if attempt > 1 else None
+        if attempt > 1 or self._task.continues:
+            self._copy_missing(wait)
+        if changes is not None:
+            self._note(working_set.sentence(attempt, *changes, copies=len(self._copies)))
+
+    def _copy_missing(self, wait: Callable[[float], None]) -> None:
+        """Copy the files that only other nodes have, once their folders are laid out, too. The gate
+        opens later, so no rank runs."""
+        if not self.is_collected:
+            return  # the other nodes' folders are on other disks
+        others = [node for node in range(self._task.nodes) if node != self._where.node]
+        nodes = self._where.folder.parent
+        folders = [nodes / str(node) / "working" / own(node) / FILES for node in others]
+        for folder in folders:
+            while not folder.is_dir():
+                wait(0.1)
+        self._set_copies(copy_missing(folders, self.folder, self._own / "copy"))
+
+    def _set_copies(self, copies: Listing) -> None:
+        assert self._tree is not None
+        self._copies = copies
+        files = {**self._code, **copies}
+        self.laid_out = self.laid_out._replace(files=files)
+        self._tree.set_laid_out(files)
 
     def _changes(self) -> tuple[list[working_set.SetFile], int]:
         assert self._tree is not None
@@ -108,6 +137,7 @@ class WorkingFolder:
             self._note_unfinished(attempt, source)
         beside.rename(self.folder)
         self._drop_earlier()
+        self._code = self.laid_out.files
         self._tree = WorkTree(self._root, self._where.node, self.laid_out.files, self._held.limit)
 
     def _earlier(
@@ -175,6 +205,9 @@ class WorkingFolder:
         this disk. Nobody needs it if the job is ``done``."""
         if self._tree is None or self._task.fresh_work:
             return
+        if self._copies:
+            remove_unchanged(self._copies, self.folder)
+            self._set_copies({})
         if self.is_collected or (done and self._task.nodes == 1):
             if self._sender is not None:
                 self._sender.stop()

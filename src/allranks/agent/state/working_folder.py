@@ -41,10 +41,15 @@ class WorkTree(Tree):
 
     def __init__(self, root: Path, node: int, laid_out: Listing, limit: int) -> None:
         super().__init__(root, parts(node))
-        self._laid_out, self._limit = laid_out, limit
-        self._folders = folders_above(laid_out)
+        self._limit = limit
+        self.set_laid_out(laid_out)
         self._prefix = f"{own(node)}/{FILES}/"
         self._about = root / own(node) / ABOUT
+
+    def set_laid_out(self, files: Listing) -> None:
+        """Change what was laid out, between attempts."""
+        self._laid_out = files
+        self._folders = folders_above(files)
 
     def scan(self) -> Scan:
         """The working set. Raises OSError if what the files do not say cannot be written."""

@@ -88,17 +88,21 @@ def folders_above(paths: Iterable[str]) -> set[str]:
     return above
 
 
-def sentence(attempt: int, files: Iterable[SetFile], removed: int) -> str:
-    """What an attempt finds of the earlier ones, for a person."""
+def sentence(attempt: int, files: Iterable[SetFile], removed: int, copies: int = 0) -> str:
+    """What an attempt finds of the earlier ones, for a person. ``copies``: files that only other
+    nodes' ranks made."""
     every = [*files]
     parts = [counted(len(every), "file")] if every else []
     if removed:
         parts.append(f"{counted(removed, 'removal')}")
+    others = f", and {counted(copies, 'file')} of other nodes" if copies else ""
     if not parts:
-        return f"attempt {attempt} continues with a working folder that no rank has changed"
+        start = f"attempt {attempt} continues with a working folder that no rank has changed"
+        return start + others
     newest = max(every, key=lambda file: file.modified, default=None)
     shown = f", newest {printable(newest.path)}" if newest else ""
-    return f"attempt {attempt} continues with {' and '.join(parts)} of the working folder{shown}"
+    start = f"attempt {attempt} continues with {' and '.join(parts)} of the working folder"
+    return f"{start}{shown}{others}"
 
 
 def unfinished_sentence(attempt: int, paths: Iterable[str], held: Iterable[str]) -> str:
