@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,17 +19,11 @@ from allranks.snapshot.ignore import NEVER, excluded_by_user
 _JOB_FOLDERS = ("logs", "outputs")
 
 
-class Mark(NamedTuple):
-    """The files by which a folder to leave out is recognised."""
-
-    files: tuple[str, ...]
-    why: str
-
-
-_MARKS = (
-    Mark(("pyvenv.cfg",), "a virtual environment cannot be moved"),
-    Mark(("token", "server.lock"), "an allranks home"),
-)
+# The files by which a folder to leave out is recognised, and why.
+_MARKS = {
+    ("pyvenv.cfg",): "a virtual environment cannot be moved",
+    ("token", "server.lock"): "an allranks home",
+}
 # Names of files, and whether git tracks them.
 Names = Mapping[str, bool]
 
@@ -93,12 +88,11 @@ def stays_inside(name: str, target: str) -> bool:
 def _names(folder: Path) -> dict[str, bool]:
     """The files of a folder that are not ignored, and whether git tracks them."""
     names: dict[str, bool] = {}
-    for name, is_tracked, is_repository in files_of_git(folder):
-        if is_repository:
-            inside = _names(folder / name) if (folder / name / ".git").exists() else {}
-            names |= {f"{name}/{each}": tracked for each, tracked in inside.items()}
-        else:
+    for name, is_tracked in files_of_git(folder):
+        if not name.endswith("/"):
             names[name] = is_tracked
+        elif (folder / name / ".git").exists():
+            names |= {name + each: tracked for each, tracked in _names(folder / name).items()}
     # A folder that is ignored itself has no files for git, and holds code nevertheless.
     return names or dict.fromkeys(_walk(folder, rules_without_git(folder)), False)
 
@@ -110,8 +104,9 @@ def _walk(root: Path, ignored: Callable[[str], bool]) -> Iterator[str]:
         parent = folders.pop()
         with os.scandir(f"{root}/{parent}") as iterator:
             entries = {entry.name: entry for entry in iterator if entry.name not in NEVER}
-        if parent and (mark := _mark(entries)):
-            yield from (parent + file for file in mark.files)
+        marks = [mark for mark in _MARKS if parent and entries.keys() >= {*mark}]
+        if marks:
+            yield from (parent + file for file in marks[0])
             continue
         for name, entry in entries.items():
             is_folder = entry.is_dir(follow_symlinks=False)
@@ -124,33 +119,25 @@ def _walk(root: Path, ignored: Callable[[str], bool]) -> Iterator[str]:
                 yield path
 
 
-def _mark(names: Container[str], folder: str = "") -> Mark | None:
-    """What kind of folder to leave out ``folder`` is, if it is one."""
-    marks = (mark for mark in _MARKS if all(folder + file in names for file in mark.files))
-    return next(marks, None)
-
-
-def _without_marked(names: Collection[str], notes: list[str]) -> list[str]:
+def _without_marked(names: Names, notes: list[str]) -> list[str]:
     """The names that are not in folders to leave out."""
-    is_left_out: dict[str, bool] = {"": False}
-    firsts = {mark.files[0] for mark in _MARKS}
-    marked = {
-        folder: mark.why
-        for folder, _, file in (name.rpartition("/") for name in names)
-        if folder and file in firsts and (mark := _mark(names, f"{folder}/"))
-    }
+    marked: dict[str, str] = {}
+    for (first, *others), why in _MARKS.items():
+        for name in names:
+            folder = name.removesuffix(f"/{first}")
+            if folder != name and all(f"{folder}/{file}" in names for file in others):
+                marked[folder] = why
 
     def is_in_one(path: str) -> bool:
-        if path not in is_left_out:
-            parent, _, last = path.rpartition("/")
-            is_left_out[path] = is_in_one(parent) or last in NEVER or path in marked
-        return is_left_out[path]
+        above = accumulate(path.split("/")[:-1], "{}/{}".format) if marked else ()
+        return not NEVER.isdisjoint(path.split("/")) or any(each in marked for each in above)
 
-    kept = [name for name in names if not is_in_one(name)]
-    for folder, why in marked.items():
-        if not is_in_one(os.path.dirname(folder)):
-            notes.append(f"left out of the code: {folder}/ ({why})")
-    return kept
+    notes += [
+        f"left out of the code: {folder}/ ({why})"
+        for folder, why in marked.items()
+        if not is_in_one(folder)
+    ]
+    return [name for name in names if not is_in_one(name)]
 
 
 def _without_job_folders(
@@ -158,21 +145,22 @@ def _without_job_folders(
 ) -> list[str]:
     """The names that are not in `logs/` or `outputs/`, which a job has of its own. What git tracks
     in them is code, and so is a package of that name."""
+
+    def is_code(name: str) -> bool:
+        top, slash, _ = name.partition("/")
+        return top not in _JOB_FOLDERS or (
+            bool(slash) and (names[name] or f"{top}/__init__.py" in names)
+        )
+
+    kept = [name for name in chosen if is_code(name)]
     for top in _JOB_FOLDERS:
-        is_package = f"{top}/__init__.py" in names
-        rest = [
-            name
-            for name in chosen
-            if name.partition("/")[0] != top or (name != top and (is_package or names[name]))
-        ]
-        is_kept = any(name.startswith(f"{top}/") for name in rest)
-        if (code / top).is_dir():
-            if not is_kept and os.listdir(code / top):
-                notes.append(f"left out of the code: {top}/ (the job gets its own, empty one)")
-        elif top in chosen:
-            notes.append(f"left out of the code: {top} (the job creates a folder of that name)")
-        chosen = rest
-    return [*chosen]
+        if not (code / top).is_dir():
+            if top in chosen:
+                why = f"{top} (the job creates a folder of that name)"
+                notes.append(f"left out of the code: {why}")
+        elif os.listdir(code / top) and not any(name.startswith(f"{top}/") for name in kept):
+            notes.append(f"left out of the code: {top}/ (the job gets its own, empty one)")
+    return kept
 
 
 def _links_note(links: Sequence[str]) -> str:
