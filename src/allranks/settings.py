@@ -116,9 +116,9 @@ class Home(NamedTuple):
         return self.root / "token"
 
     @property
-    def mark(self) -> Path:
-        """Text that no other folder has, by which nodes know that they see this home."""
-        return self.root / "home.mark"
+    def marks(self) -> Path:
+        """Files that no other folder has, by which nodes know that they see this home."""
+        return self.root / "marks"
 
     @property
     def door(self) -> Path:

@@ -7,7 +7,6 @@ from typing import Annotated, Any, NamedTuple
 
 from starlette.requests import Request
 
-from allranks.plan.home_mark import HomeMark
 from allranks.server.arguments import BODY, Given
 from allranks.server.assets.components import Components
 from allranks.server.assets.datastores import Datastores
@@ -49,12 +48,12 @@ class Services(NamedTuple):
 
     ``admission_lock`` is held while a job or a model is created, and while garbage collection
     removes one thing: neither sees the other half done. ``gc_lock`` is held during a whole garbage
-    collection. ``tracking`` is None if MLflow is not installed. ``home_mark``: how nodes know the
-    home, None if it cannot be written.
+    collection. ``tracking`` is None if MLflow is not installed. ``home_mark``: the file by
+    which nodes know the home, None if it cannot be written.
     """
 
     home: Home
-    home_mark: HomeMark | None
+    home_mark: str | None
     clocks: Clocks
     compaction: CompactionLoop
     records: Records

@@ -44,7 +44,6 @@ from allranks.plan.distributions import topology, variables
 from allranks.plan.distributions.topology import Rank
 from allranks.plan.environments import warm_start
 from allranks.plan.environments.activation import is_made_for
-from allranks.plan.home_mark import HomeMark
 from allranks.plan.lifecycle.phases import Phase
 from allranks.plan.plan import Place, Task
 from allranks.settings import Clocks
@@ -74,7 +73,7 @@ class Agent:
         # Names of the ports that the user fixes, held so that no other job of the host uses them.
         self._claimed: list[socket.socket] = []
         self._mlflow: dict[str, str] | None = None
-        self._home: HomeMark | None = None
+        self._home: str | None = None
         self._in = Preparation(partial(self._say, Kind.NOTE))
         self._link.tick = self._in.look
         self._tensorflow: tuple[int, int] | None = None

@@ -1,24 +1,25 @@
-"""Mark the home, so that nodes can tell whether they see it."""
+"""Mark the home, so that nodes can tell it from another folder of that path."""
 
 from __future__ import annotations
 
-import os
 import secrets
 
-from allranks.plan.home_mark import HomeMark, renewed
 from allranks.settings import Home
 
+# A node may have the answer of a server that has restarted since.
+_KEPT = 4
 
-def mark_home(home: Home) -> HomeMark | None:
-    """Write a new mark into the home; None if that fails, and then no node can tell."""
-    mark = secrets.token_hex(16)
-    beside = home.mark.with_suffix(f".{os.getpid()}.new")
+
+def mark_home(home: Home) -> str | None:
+    """Write a new mark into the home, an empty file. Returns its path; None if that fails, and then
+    no node can tell."""
+    mark = home.marks / secrets.token_hex(16)
     try:
-        before = home.mark.read_text() if home.mark.exists() else ""
-        beside.touch(mode=0o600)
-        beside.write_text(renewed(mark, before))
-        beside.replace(home.mark)
+        home.marks.mkdir(mode=0o700, exist_ok=True)
+        earlier = sorted(home.marks.iterdir(), key=lambda file: file.stat().st_mtime)
+        for file in earlier[: 1 - _KEPT]:
+            file.unlink()
+        mark.touch()
     except OSError:
-        beside.unlink(missing_ok=True)
         return None
-    return {"path": str(home.mark), "mark": mark}
+    return str(mark)
