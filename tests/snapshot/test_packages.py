@@ -94,7 +94,7 @@ def test_a_folder_of_the_code_that_is_not_sent_goes_along(library, code):
 
 def test_a_folder_is_found_by_its_link_and_by_its_real_path(library, code, tmp_path):
     (tmp_path / "link").symlink_to(library)
-    found = imports(take_snapshot(code, packages=[Package("lib", str(tmp_path / "link"))]))
+    found = imports(take_snapshot(code, packages=[Package("lib", f"{tmp_path / 'link'}/")]))
     assert {each.folder for each in found} == {str(tmp_path / "link"), str(library)}
 
 
@@ -147,6 +147,11 @@ def test_where_copies_lie_on_a_node():
         Import("/a/b", "/p/b/"),
         Import("/a", "/w/src/"),
     ]
+
+
+def test_the_order_of_folders_does_not_matter():
+    two = [Import("/lib-a", ""), Import("/lib-b", "")]
+    assert code_packages.packed(two) == code_packages.packed(reversed(two))
 
 
 def test_packages_alone(library):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,8 +15,10 @@ from allranks.snapshot.files import File, generated, walk
 from allranks.snapshot.ignore import excluded_by_user
 
 # What builds put beside the sources, where git ignores it: the package does not work without.
-_BUILT = r"(?s).*\.(?:so|pyd)|_?version\.py|.*_pb2(?:_grpc)?\.py"
-_METADATA = ".egg-info"
+_BUILT = re.compile(
+    r".*\.(?:so|pyd)|(?:.*/)?_?version\.py|.*_pb2(?:_grpc)?\.py|.*\.egg-info/[^/]*", re.DOTALL
+)
+_SLASH = re.compile("/")
 _TOO_LARGE = "with the code, it exceeds 500 MB or 20,000 files; --allow-large-code sends it"
 
 
@@ -30,37 +32,30 @@ class Package(NamedTuple):
     only_inside: bool = False
 
 
-class Along(NamedTuple):
-    """The code's files with those of packages, and a sentence for each that stays where it is."""
-
-    files: list[File]
-    left: list[str]
-
-
 def with_packages(
     code: Path | None,
     files: list[File],
     packages: Sequence[Package],
     allow_large: bool,
     notes: list[str],
-) -> Along:
+) -> tuple[list[File], list[str]]:
     """Add the packages to the files of ``code``: those inside of it stay in their place, others get
-    a folder of their own."""
+    a folder of their own. Returns the files, and a sentence for each package that stays where it
+    is."""
     imports, left, made = list[Import](), list[str](), [*files]
     for package in packages:
-        folders = {package.folder, os.path.realpath(package.folder)}
-        why = package.problem
+        within = _inside(package, code, files)
+        if within is None and package.only_inside:
+            continue
+        why, more = package.problem, list[File]()
         try:
             if not why:
-                within = _inside(package, code, files)
-                if within is None and package.only_inside:
-                    continue
-                copy, more = _files_of(package, code, within, files, notes)
-                size = sum(file.status.st_size for file in (*made, *more))
-                if more and is_too_large(len(made) + len(more), size) and not allow_large:
-                    why = _TOO_LARGE
+                more = _files_of(package, code, within, files, notes)
         except OSError as error:
             why = (error.strerror or str(error)).lower()
+        size = sum(file.status.st_size for file in (*made, *more))
+        if more and is_too_large(len(made) + len(more), size) and not allow_large:
+            why = _TOO_LARGE
         if why:
             left.append(
                 f"the job imports {package.name} from {package.folder} as it is then, and the "
@@ -68,10 +63,16 @@ def with_packages(
             )
             continue
         made += more
+        copy = _own_folder(package) if within is None else within
+        folders = {os.path.normpath(package.folder), os.path.realpath(package.folder)}
         imports += [Import(folder, copy) for folder in folders]
     if imports:
         made.append(generated(LIST, packed(imports)))
-    return Along(sorted(made, key=lambda file: file.name), left)
+    return sorted(made, key=lambda file: file.name), left
+
+
+def _own_folder(package: Package) -> str:
+    return f"{FOLDER}/{package.name}/"
 
 
 def _inside(package: Package, code: Path | None, files: Sequence[File]) -> str | None:
@@ -87,24 +88,19 @@ def _inside(package: Package, code: Path | None, files: Sequence[File]) -> str |
 
 def _files_of(
     package: Package, code: Path | None, within: str | None, files: Sequence[File], notes: list[str]
-) -> tuple[str, list[File]]:
-    """Where in the code a package is copied to, and its files that the code lacks. Raises
-    OSError."""
+) -> list[File]:
+    """The files of a package that the code lacks. Raises OSError."""
     if code is not None and within is not None:
-        names = [file.name for file in files if file.name.startswith(within)]
-        built = _built(code, within, names, package.name, notes)
-        return within, [_file(code, name, name) for name in built]
-    root, own = Path(package.folder), list[str]()
-    names = [file.name for file in walk(root, own, of_job=False)]
-    notes += [note.replace("the code", package.name, 1) for note in own]
-    names += _built(root, "", names, package.name, notes)
-    copy = f"{FOLDER}/{package.name}/"
-    return copy, [_file(root, name, copy + name) for name in names]
-
-
-def _file(root: Path, name: str, place: str) -> File:
-    path = f"{root}/{name}"
-    return File(path, place, os.lstat(path))
+        root, copy = code, ""
+        known = [file.name for file in files if file.name.startswith(within)]
+        names = _built(root, within, known, package.name, notes)
+    else:
+        root, copy = Path(package.folder), _own_folder(package)
+        own = list[str]()
+        known = [file.name for file in walk(root, own, of_job=False)]
+        notes += [note.replace("the code", package.name, 1) for note in own]
+        names = known + _built(root, "", known, package.name, notes)
+    return [File(f"{root}/{name}", copy + name, os.lstat(f"{root}/{name}")) for name in names]
 
 
 def _built(
@@ -114,35 +110,20 @@ def _built(
     that git ignores. Raises OSError."""
     is_excluded = excluded_by_user(root)
     known, made, missing = {*names}, list[str](), list[str]()
-    folders = {within, *(name[:at] for name in names for at in _slashes(name, len(within)))}
-    for folder in sorted(folders):
-        for name, is_folder in _unknown(root, folder, known):
-            if is_folder and name.endswith(_METADATA):
-                made += [
-                    each for each, is_below in _unknown(root, f"{name}/", known) if not is_below
-                ]
-            elif is_folder or is_excluded(name):
+    above = {name[: at.end()] for name in names for at in _SLASH.finditer(name, len(within))}
+    folders = sorted({within, *above})
+    for folder in folders:
+        with os.scandir(root / folder) as entries:
+            new = [(folder + each.name, each) for each in entries if not each.is_symlink()]
+        for name, entry in sorted(new, key=lambda item: item[0]):
+            if name in known or is_excluded(name):
                 continue
-            elif re.fullmatch(_BUILT, name[len(folder) :]):
+            if entry.is_dir():
+                folders += [f"{name}/"] if name.endswith(".egg-info") else []
+            elif _BUILT.fullmatch(name):
                 made.append(name)
             elif name.endswith(".py") and f"{folder}__init__.py" in known:
                 missing.append(name)
     if missing:
         notes.append(f"left out of {package}: {', '.join(missing[:3])} (git ignores it)")
     return made
-
-
-def _slashes(name: str, begin: int) -> Iterator[int]:
-    """Behind which characters of a name the names of its folders end."""
-    while at := name.find("/", begin) + 1:
-        yield at
-        begin = at
-
-
-def _unknown(root: Path, folder: str, known: set[str]) -> Iterator[tuple[str, bool]]:
-    """What is in a folder beside the ``known`` files, and whether it is a folder. No links."""
-    with os.scandir(root / folder) as entries:
-        for entry in sorted(entries, key=lambda entry: entry.name):
-            name = folder + entry.name
-            if name not in known and not entry.is_symlink():
-                yield name, entry.is_dir()

@@ -122,6 +122,13 @@ def test_folders_of_pythonpath(tmp_path, monkeypatch):
     assert found == [Package("the code", str(tmp_path), only_inside=True)]
 
 
+@pytest.mark.medium
+def test_a_package_goes_along_also_if_its_folder_is_in_pythonpath(python, tmp_path, monkeypatch):
+    by_path(python, "one", tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert live_packages(current()) == [Package("one", str(tmp_path))]
+
+
 @pytest.mark.slow
 @pytest.mark.end_to_end
 def test_edits_do_not_reach_a_job(allranks: Allranks, python, code, tmp_path):

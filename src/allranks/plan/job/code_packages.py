@@ -22,7 +22,7 @@ class Import(NamedTuple):
 
 def packed(imports: Iterable[Import]) -> bytes:
     """The content of a file with these, the innermost folders first."""
-    ordered = sorted(imports, key=lambda each: -len(each.folder))
+    ordered = sorted(imports, key=lambda each: (-len(each.folder), each.folder))
     return "\0".join(text for each in ordered for text in each).encode(errors="surrogateescape")
 
 

@@ -27,15 +27,15 @@ def live_packages(base: Mapping[str, str]) -> list[Package]:
         for folder in base.get("PYTHONPATH", "").split(":")
         if os.path.isabs(folder) and os.path.isdir(folder)
     }
-    names = set[str]()
     for python in _pythons(base.get("PATH", "").partition(":")[0]):
         for site in _sites(python, base):
             for package in _editable(site):
-                if package.name == _OWN or package.folder in packages:
+                listed = packages.get(package.folder)
+                if package.name == _OWN or (listed is not None and not listed.only_inside):
                     continue
-                if package.name in names:  # another Python has another one
-                    package = package._replace(name=f"{package.name}-{len(names)}")
-                names.add(package.name)
+                if package.name in {each.name for each in packages.values()}:
+                    # Another Python has another one.
+                    package = package._replace(name=f"{package.name}-{len(packages)}")
                 packages[package.folder] = package
     return [*packages.values()]
 
