@@ -282,3 +282,14 @@ def test_restarts_at_once_get_names_of_their_own(allranks):
     assert {each.stdout.strip() for each in done} == {"rs-r2", "rs-r3", "rs-r4"}
     taken = allranks("run", "--from", "rs", "--name", "rs-r2", "--", "true")
     assert "a job named 'rs-r2' already exists" in taken.stderr
+
+
+def test_an_input_that_no_step_reads_is_noted_as_a_pipeline_runs_anew(
+    allranks: Allranks, code: Path
+) -> None:
+    steps = {"a": {"command": "echo"}}
+    spec = {"type": "pipeline", "name": "p", "inputs": {"lr": 0.1}, "jobs": steps}
+    (code / "p.yml").write_text(json.dumps(spec))
+    assert allranks("job", "create", "-f", "p.yml", "--stream").returncode == 0
+    done = allranks("job", "restart", "p", "--set", "inputs.lr=2")
+    assert "note: nothing in the command reads the input lr;" in done.stderr

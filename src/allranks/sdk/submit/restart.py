@@ -11,6 +11,7 @@ from allranks.errors import UsageError
 from allranks.plan.progress import OnProgress, unheard
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
+from allranks.sdk.submit.current_environment import is_current
 from allranks.sdk.submit.prepare import prepare
 from allranks.sdk.submit.send import COPYING, Snapshots, send
 
@@ -37,9 +38,12 @@ def restart(
     data: dict[str, Any] | None = {"limits": dict(limits)} if limits else None
     snapshots: Snapshots = ()
     if code is not None:
-        find_server.ask("GET", job_path(name))  # check the name before reading the code
+        job = find_server.ask("GET", job_path(name))  # check the name before reading the code
+        environment = job["spec"].get("environment")
+        # Only packages of an environment that is the submitter's own go along with the code.
+        environment = None if is_current(environment) else str(environment)
         read, snapshots = prepare(
-            {"name": name, "code": code},
+            {"name": name, "code": code, "environment": environment},
             Path.cwd(),
             note=note,
             allow_large=allow_large,

@@ -21,6 +21,7 @@ from allranks.server.submission.restart import (
 from allranks.server.submission.submit import Submission
 from allranks.spec.sweep.job import SweepJob
 from allranks.statuses import TERMINAL, JobStatus
+from allranks.store.jobs.children import ChildState
 from allranks.store.jobs.job_rows import COMMAND, JobRow
 
 
@@ -45,46 +46,32 @@ def restart_parent(
     if not isinstance(limits, Mapping):
         hint = f"submit it again, or restart it as it is: allranks job restart {row.name}"
         raise UsageError(f"a {row.type} is restarted with its own code", hint=hint)
-    if limits and row.type != "sweep":
-        raise UsageError(f"{row.name} is not a sweep", hint="leave --trials and --concurrent out")
-    children = "trials" if row.type == "sweep" else "steps"
     if resumes(row, resume=resume or (bool(limits) and not fresh), fresh=fresh):
         if overrides:
             hint = "run it anew with them (--fresh), or restart one of its jobs"
             raise UsageError(f"a {row.type} goes on as it is", where="--set", hint=hint)
-        sentence = f"{row.name} goes on; {children} that completed stay"
-        if not resume and not limits:
-            sentence += " (`--fresh` runs it anew)"
+        children = "trials" if row.type == "sweep" else "steps"
+        other = "" if resume or limits else " (`--fresh` runs it anew)"
+        sentence = f"{row.name} goes on; {children} that completed stay{other}"
         return Restarted(_resume(row, services, limits), True, sentence)
-    made = _run_anew(row, services, by, overrides, limits, every_step=fresh)
-    sentence = f"{made.name} runs anew"
-    if not fresh:
-        sentence += f", because {row.name} is {row.record.status}"
-    if row.type == "pipeline":
-        all_run = made.spec.get("settings", {}).get("force_rerun")
-        sentence += "; all steps run" if all_run else "; unchanged steps are reused"
-    elif not fresh:
-        sentence += " (`--trials N` goes on to more trials)"
-    return Restarted(made, False, sentence)
-
-
-def _run_anew(
-    row: JobRow,
-    services: Services,
-    by: str,
-    overrides: Sequence[str],
-    limits: Mapping[str, Any],
-    *,
-    every_step: bool,
-) -> JobRow:
-    """A new job of the same spec. ``every_step``: a pipeline reuses no results."""
-    task, spec = row.plan.task, tagged_spec(row, services)
-    override(spec, overrides)
+    spec = tagged_spec(row, services)
+    notes = override(spec, overrides)
     if row.type == "sweep":
         spec["limits"] = {**spec["limits"], **limits}
-    elif every_step:
+    elif fresh:
         spec["settings"] = {**(spec.get("settings") or {}), "force_rerun": True}
-    known = services.environments.with_deleted()
+    made = _run_anew(row, services, by, spec)
+    because = "" if fresh else f", because {row.name} is {row.record.status}"
+    more = "" if fresh else " (`--trials N` goes on to more trials)"
+    if row.type == "pipeline":
+        all_run = made.spec.get("settings", {}).get("force_rerun")
+        more = "; all steps run" if all_run else "; unchanged steps are reused"
+    return Restarted(made, False, f"{made.name} runs anew{because}{more}", notes=notes)
+
+
+def _run_anew(row: JobRow, services: Services, by: str, spec: Mapping[str, Any]) -> JobRow:
+    """A new job of the ``spec``, with the code of the ended one."""
+    task, known = row.plan.task, services.environments.with_deleted()
 
     def submit_as(name: str) -> JobRow:
         named = Submission({**spec, "name": name}, task.code, task.in_place, task.base, task.tools)
@@ -100,45 +87,33 @@ def _resume(row: JobRow, services: Services, limits: Mapping[str, Any]) -> JobRo
     stopped early; the others are replaced by new ones, or continued if they have children of their
     own. ``limits`` override a sweep's."""
     ended(row)
-    if row.type == "pipeline":
-        return _resume_pipeline(row, services)
-    spec = {**row.spec, "limits": {**row.spec["limits"], **limits}}
-    total = total_trials(SweepJob.parse(spec))
-    children = services.children.of(row.name)
-    replaced = [
-        each.id
-        for each in children
-        if each.status is not JobStatus.COMPLETED and not each.notes.get("stopped")
-    ]
-    if not replaced and len(children) >= total:
-        again = f"allranks job restart {row.name}"
-        hint = f"raise its limit: {again} --trials {2 * total}; or run it anew: {again} --fresh"
-        raise Conflict(f"all {total} trials of {row.name} have completed", hint=hint)
-    return _reopen(row, services, spec, replaced)
-
-
-def _resume_pipeline(row: JobRow, services: Services) -> JobRow:
-    replaced, children = [], services.children.of(row.name)
-    for each in children:
-        if each.status is JobStatus.COMPLETED:
-            continue
-        child = services.records.get(each.name)
-        try:
-            if child.type == COMMAND:
-                replaced.append(each.id)
-            elif each.status in TERMINAL:
-                _resume(child, services, {})
-        except Conflict:
-            replaced.append(each.id)  # nothing of it is left to run, and it has failed
-    if row.record.status is JobStatus.COMPLETED:
-        hint = f"to run it anew: allranks job restart {row.name}; with --fresh all steps run"
+    again, spec = f"allranks job restart {row.name}", row.spec
+    if row.type == "pipeline" and row.record.status is JobStatus.COMPLETED:
+        hint = f"to run it anew: {again}; with --fresh all steps run"
         raise Conflict(f"all steps of {row.name} have completed", hint=hint)
-    return _reopen(row, services, row.spec, replaced)
-
-
-def _reopen(
-    row: JobRow, services: Services, spec: Mapping[str, Any], replaced: Sequence[int]
-) -> JobRow:
+    children = services.children.of(row.name)
+    replaced = [each.id for each in children if _is_replaced(each, services)]
+    if row.type == "sweep":
+        spec = {**spec, "limits": {**spec["limits"], **limits}}
+        total = total_trials(SweepJob.parse(spec))
+        if not replaced and len(children) >= total:
+            hint = f"raise its limit: {again} --trials {2 * total}; or run it anew: {again} --fresh"
+            raise Conflict(f"all {total} trials of {row.name} have completed", hint=hint)
     reopened = services.records.reopen(row, row.event(Kind.RESUMED), spec, replaced)
     services.loops.wake(row.name)
     return reopened
+
+
+def _is_replaced(child: ChildState, services: Services) -> bool:
+    """Whether a new job takes the place of a child. One that has children goes on itself."""
+    if child.status is JobStatus.COMPLETED or child.notes.get("stopped"):
+        return False
+    row = services.records.get(child.name)
+    if row.type == COMMAND:
+        return True
+    try:
+        if child.status in TERMINAL:
+            _resume(row, services, {})
+    except Conflict:
+        return True  # nothing of it is left to run, and it has failed
+    return False

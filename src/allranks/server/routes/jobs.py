@@ -249,12 +249,12 @@ def restart(
     overrides = data.pop("set", []) if isinstance(data, dict) else []
     if not isinstance(overrides, list) or not all(isinstance(each, str) for each in overrides):
         raise UsageError("`set` is not a list of `KEY=VALUE`", where="set")
+    if isinstance(data, dict) and data.get("limits") and row.type != "sweep":
+        raise UsageError(f"{name} is not a sweep", hint="leave --trials and --concurrent out")
     choice = {"resume": resume, "fresh": fresh}
     if row.type != COMMAND:
         made = restart_parent(row, services, who.name, data or {}, **choice, overrides=overrides)
     else:
-        if isinstance(data, dict) and "limits" in data:
-            raise UsageError(f"{name} is not a sweep", hint="leave --trials and --concurrent out")
         code = restarting.Code.load(data or None)
         made = restarting.restart(row, services, who.name, **choice, code=code, overrides=overrides)
     return {

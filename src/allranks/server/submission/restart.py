@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 from allranks.engines.registry import KINDS
 from allranks.errors import Conflict, SpecError, UsageError
 from allranks.plan import text
+from allranks.plan.job.code_packages import NOT_RECORDED
 from allranks.plan.job.continuation import Carried
 from allranks.server.dependencies import Services
 from allranks.server.jobs.names import original
@@ -25,8 +26,8 @@ from allranks.store.jobs.job_rows import JobRow
 
 T = TypeVar("T")
 
-# The prefix of Azure ML's properties with git information.
-_OF_GIT = "azureml.git."
+# The properties that tell of the code: of Azure ML, with git's information, and ours.
+_OF_CODE = ("azureml.git.", NOT_RECORDED)
 
 
 class Code(NamedTuple):
@@ -102,7 +103,7 @@ def restart(
     digest = task.code
     if code is not None:
         spec, digest, diff = _with_code(spec, code), code.code, code.diff
-    override(spec, overrides)
+    notes = override(spec, overrides)
     environments, after = services.environments.with_deleted(), row if resumed else None
     submission = Submission(
         spec,
@@ -121,15 +122,12 @@ def restart(
         return submit(named, services, by, environments, after=after, restarts=row.name)
 
     made, carried = under_next_name(row.name, services, submit_as)
-    notes = unread_inputs(spec, overrides)
     if not resumed and (state := made.plan.task.state):
-        notes.append(
+        notes += (
             f"the state {state} goes on, as every state with a name; to empty it: "
-            f"allranks state delete {state}"
+            f"allranks state delete {state}",
         )
-    return Restarted(
-        made, resumed, _sentence(row, made, resumed, resume or fresh), carried, tuple(notes)
-    )
+    return Restarted(made, resumed, _sentence(row, made, resumed, resume or fresh), carried, notes)
 
 
 def _sentence(row: JobRow, made: JobRow, resumed: bool, chosen: bool) -> str:
@@ -162,13 +160,15 @@ def under_next_name(name: str, services: Services, submit_as: Callable[[str], T]
                 raise
 
 
-def override(spec: dict[str, Any], overrides: Sequence[str]) -> None:
-    """Set each override. Raises UsageError for those that a restart decides itself."""
+def override(spec: dict[str, Any], overrides: Sequence[str]) -> tuple[str, ...]:
+    """Set each override; returns notes on those that nothing reads. Raises UsageError for those
+    that a restart decides itself."""
     for each in overrides:
         if (key := each.partition("=")[0].strip()) in ("name", "code", "snapshot"):
             hint = "a restarted job is named after the one before; other code: -C DIR"
             raise UsageError(f"`{key}` cannot be set", where="--set", hint=hint)
     override_keys(spec, {}, overrides, typed=True, engines=[*KINDS])
+    return tuple(unread_inputs(spec, overrides))
 
 
 def _next_name(name: str, services: Services) -> str:
@@ -180,5 +180,5 @@ def _next_name(name: str, services: Services) -> str:
 
 def _with_code(spec: Mapping[str, Any], code: Code) -> dict[str, Any]:
     before = (spec.get("properties") or {}).items()
-    kept = {name: value for name, value in before if not name.startswith(_OF_GIT)}
+    kept = {name: value for name, value in before if not name.startswith(_OF_CODE)}
     return {**spec, "code": code.path, "properties": {**kept, **code.properties}}

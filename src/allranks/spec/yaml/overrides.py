@@ -109,27 +109,25 @@ def unread_inputs(data: Mapping[str, Any], overrides: Sequence[str]) -> list[str
     """Notes on the inputs among ``overrides`` that no command or variable of the job reads, with
     the literal that stands in its command. A script may still read their variables."""
     notes = []
-    paths = [override.partition("=")[0].strip() for override in overrides]
+    paths = [f"{override.partition('=')[0].strip()}." for override in overrides]
     for at, job in _jobs(data):
-        text = json.dumps({key: job[key] for key in job if key != "inputs"}, default=str)
-        named = (
-            path.removeprefix(f"{at}inputs.") for path in paths if path.startswith(f"{at}inputs.")
-        )
-        for name in dict.fromkeys(each.partition(".")[0] for each in named):
-            if _is_read(job, name, text):
+        for name in _at(job, "inputs"):
+            is_set = any(path.startswith(f"{at}inputs.{name}.") for path in paths)
+            if not is_set or _is_read(job, name):
                 continue
-            literal = _literal(job, name)
             variable = "AZURE_ML_INPUT" if _at(job, f"inputs.{name}") else "AZUREML_PARAMETER"
-            instead = f": the command says {literal}" if literal else ""
-            instead = instead or f"; a script finds it in the variable {variable}_{name}"
+            instead = f"; a script finds it in the variable {variable}_{name}"
+            if literal := _literal(job, name):
+                instead = f": the command says {literal}"
             notes.append(f"nothing in the command reads the input {name}{instead}")
     return notes
 
 
-def _is_read(job: Mapping[str, Any], name: str, text: str) -> bool:
-    """Whether ``text``, all of the job but its inputs, refers to an input."""
+def _is_read(job: Mapping[str, Any], name: str) -> bool:
+    """Whether anything of the job but its inputs refers to an input."""
     if "component" in job or isinstance(job.get("trial"), str):
         return True  # it is written in another file
+    text = json.dumps({key: job[key] for key in job if key != "inputs"}, default=str)
     expression = rf"\{{\{{\s*(?:parent\.)?inputs\.{re.escape(name)}(?![\w-])"
     variable = rf"\b(?:AZURE_ML_INPUT|AZUREML_PARAMETER)_{re.escape(name)}\b"
     return re.search(f"{expression}|{variable}", text) is not None
