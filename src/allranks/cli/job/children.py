@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from datetime import datetime
 from typing import Any
 
 from allranks.cli.output import show
@@ -85,18 +84,11 @@ class ChildrenViewer(ABC):
             self._line.say(self.progress(job))
 
 
-def took(job: Mapping[str, Any]) -> str:
-    """` after 3.2 s`; empty for a job that has not run or not ended."""
-    if not job["started_at"] or not job["ended_at"]:
-        return ""
-    began, ended = map(datetime.fromisoformat, (job["started_at"], job["ended_at"]))
-    return f" after {show.seconds((ended - began).total_seconds())}"
-
-
-def print_error(job: Mapping[str, Any], *, quiet: bool) -> None:
-    """The error of a job that has ended, and what to do."""
-    error = job["error"]
-    if error and job["status"] != "Canceled":
-        show.talk(f"error: {error['message']}")
-        if error["hint"] and not quiet:
-            show.talk(f"\nhint: {error['hint']}")
+def progress(job: Mapping[str, Any], kind: str) -> str:
+    """One line: `sw Running: 7 of 20 trials, 4 running, 1 failed`."""
+    counts = job["counts"]
+    ended = sum(counts.get(each, 0) for each in ENDED)
+    text = f"{job['name']} {job['status']}: {ended} of {job[f'total_{kind}']} {kind}"
+    if live := sum(counts.values()) - ended:
+        text += f", {live} running"
+    return text + (f", {counts['Failed']} failed" if counts.get("Failed") else "")

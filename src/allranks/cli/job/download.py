@@ -41,10 +41,9 @@ def fetch_options(parser: argparse.ArgumentParser) -> None:
 def fetch(options: argparse.Namespace) -> int:
     """Download files of a job; prints their local paths."""
     which = {"output": options.output_name, "everything": options.all, "paths": options.path}
-    if options.any_folder:
-        return _fetch(options, partial(download, **which))
-    with filled_folders.of_one_job(Path(options.download_path), options.name):
-        return _fetch(options, partial(download, **which))
+    if not options.any_folder:
+        filled_folders.claim(Path(options.download_path), options.name)
+    return _fetch(options, partial(download, **which))
 
 
 def fetch_model_options(parser: argparse.ArgumentParser) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
+import signal
 import sys
 import threading
+from collections.abc import Mapping
 from contextlib import nullcontext
-from datetime import datetime
 from typing import Any
 
+from allranks.cli.job.children import ChildrenViewer
 from allranks.cli.job.files import left
 from allranks.cli.output import show
-from allranks.cli.output.failure import exit_code, why
+from allranks.cli.output.failure import exit_code, print_error, took
 from allranks.cli.output.phases import Phases, every_second
 from allranks.cli.output.rank_output import Printer
 from allranks.http_client import Client
@@ -24,26 +27,73 @@ SUCCESS = "Completed"
 FOLDER = "working folder"
 
 
+def viewer(
+    job: Mapping[str, Any],
+    *,
+    quiet: bool,
+    json: bool,
+    ranks: list[int] | None = None,
+    prefixed: bool | None = None,
+    raw: bool = False,
+    logs: bool = True,
+) -> Viewer | ChildrenViewer:
+    """The viewer of a job; without ``logs``, the output of a parent's children is left out."""
+    if job["type"] == "command":
+        printer = Printer(job["nodes"], sys.stderr if json else sys.stdout, prefixed, raw)
+        return Viewer(job["name"], printer, ranks, quiet)
+    from allranks.cli.job import parents  # lazy: few jobs have children
+
+    return parents.viewer(
+        job, quiet=quiet, json=json, ranks=ranks, prefixed=prefixed, raw=raw, logs=logs
+    )
+
+
+def follow_to_end(
+    options: argparse.Namespace, job: Mapping[str, Any], *, cancel: bool = False, **view: Any
+) -> int:
+    """Stream the job until it ends; returns its exit code. ``cancel``: an interrupt cancels it. For
+    ``view`` see ``viewer``."""
+    name = job["name"]
+    follower = viewer(job, quiet=options.quiet, json=options.json, **view)
+    if cancel:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        ended = _follow(follower, name, cancel)
+    except KeyboardInterrupt:
+        return _interrupted(name, cancel)
+    if options.json:
+        show.as_json(ended)
+    return verdict(ended, quiet=options.quiet)
+
+
+def _interrupted(name: str, cancel: bool) -> int:
+    outcome = f"Canceling {name}" if cancel else f"Detached; {name} is still running"
+    hint = f"allranks job stream {name} to follow, allranks job cancel {name} to cancel"
+    show.talk(f"\n{outcome}\n\nhint: {hint}")
+    return 130
+
+
+def _follow(follower: Viewer | ChildrenViewer, name: str, cancel: bool) -> dict[str, Any]:
+    """Follow the job; with ``cancel``, the first interrupt cancels it and waits for its end."""
+    try:
+        return follower.follow()
+    except KeyboardInterrupt:
+        if not cancel:
+            raise
+    show.talk(f"\ncanceling {name}; press Ctrl-C again to stop waiting")
+    find_server.ask("POST", job_path(name, "/cancel"))
+    return follower.follow()
+
+
 class Viewer:
     """Shows one job: output, why it waits, restarts.
 
     Continues where it was after an interruption.
     """
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        nodes: int,
-        ranks: list[int] | None = None,
-        quiet: bool = False,
-        json: bool = False,
-        prefixed: bool | None = None,
-        raw: bool = False,
-    ) -> None:
-        self._name, self._quiet = name, quiet
+    def __init__(self, name: str, printer: Printer, ranks: list[int] | None, quiet: bool) -> None:
+        self._name, self._printer, self._quiet = name, printer, quiet
         self._line = show.StatusLine(quiet)
-        self._printer = Printer(nodes, sys.stderr if json else sys.stdout, prefixed, raw)
         wanted = {"ranks": ranks}
         self._following = Following(find_server.connect, name, wanted=wanted, changed=self._changed)
         self._attempt, self._reason = 1, ""
@@ -132,35 +182,26 @@ def _why_again(name: str, attempt: int) -> str:
 
 def verdict(job: dict[str, Any], *, quiet: bool = False) -> int:
     """Print how the job ended and where its files are. Returns its exit code."""
-    if job["type"] != "command":
+    if not quiet and job["type"] == "command":
+        _show_result(job)
+    elif not quiet:
         from allranks.cli.job import parents  # lazy: few jobs have children
 
-        return parents.verdict(job, quiet=quiet)
-    error = job.get("error")
-    if not quiet:
-        took = ""
-        if job["started_at"] and job["ended_at"]:
-            span = datetime.fromisoformat(job["ended_at"]) - datetime.fromisoformat(
-                job["started_at"]
-            )
-            took = f" after {show.seconds(span.total_seconds())}"
-        tries = f", {job['attempts']} attempts" if job["attempts"] > 1 else ""
-        show.talk(f"{job['name']}: {job['status']}{took}{tries}", job["status"])
-        for told in left(job):
-            show.talk(told)
-        for told in _notes(job):
-            show.talk(f"note: {told}")
-        if job["status"] == SUCCESS:
-            for name, path in job["outputs"].items():
-                show.talk(f"output {name}: {path}")
-    if error and job["status"] != "Canceled":
-        show.talk(f"error: {error['message']}")
-        if not quiet:
-            for line in why(error):
-                show.talk(line)
-        if error["hint"] and not quiet:
-            show.talk(f"\nhint: {error['hint']}")
+        parents.show_result(job)
+    print_error(job, quiet=quiet)
     return exit_code(job)
+
+
+def _show_result(job: dict[str, Any]) -> None:
+    tries = f", {job['attempts']} attempts" if job["attempts"] > 1 else ""
+    show.talk(f"{job['name']}: {job['status']}{took(job)}{tries}", job["status"])
+    for told in left(job):
+        show.talk(told)
+    for told in _notes(job):
+        show.talk(f"note: {told}")
+    if job["status"] == SUCCESS:
+        for name, path in job["outputs"].items():
+            show.talk(f"output {name}: {path}")
 
 
 def _notes(job: dict[str, Any]) -> list[str]:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-from allranks.cli.job.follow import Viewer, verdict
+from allranks.cli.job.follow import follow_to_end
 from allranks.cli.job_names import job_argument
 from allranks.cli.output import show
 from allranks.cli.output.rank_output import Printer
@@ -34,46 +34,9 @@ def stream_options(parser: argparse.ArgumentParser) -> None:
 def stream(options: argparse.Namespace) -> int:
     """The output of all ranks from the start to the end; exits with the job's exit code."""
     job = find_server.connect().json("GET", job_path(options.name))
-    if job["type"] != "command":
-        return _stream_parent(options, job)
-    _check_ranks(job, options.rank)
-    try:
-        ended = Viewer(
-            job["name"],
-            nodes=job["nodes"],
-            ranks=options.rank,
-            quiet=options.quiet,
-            json=options.json,
-            prefixed=options.prefix,
-            raw=options.raw,
-        ).follow()
-    except KeyboardInterrupt:
-        show.talk(f"\nDetached; {job['name']} is still running")
-        return 130
-    if options.json:
-        show.as_json(ended)
-    return verdict(ended, quiet=options.quiet)
-
-
-def _stream_parent(options: argparse.Namespace, job: dict[str, Any]) -> int:
-    from allranks.cli.job import parents  # lazy: few jobs have children
-
-    viewer = parents.viewer(
-        job,
-        quiet=options.quiet,
-        json=options.json,
-        raw=options.raw,
-        ranks=options.rank,
-        prefixed=options.prefix,
-    )
-    try:
-        ended = viewer.follow()
-    except KeyboardInterrupt:
-        show.talk(f"\nDetached; {job['name']} is still running")
-        return 130
-    if options.json:
-        show.as_json(ended)
-    return parents.verdict(ended, quiet=options.quiet)
+    if job["type"] == "command":
+        _check_ranks(job, options.rank)
+    return follow_to_end(options, job, ranks=options.rank, prefixed=options.prefix, raw=options.raw)
 
 
 def _count(text: str) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from allranks.cli.job.children import ChildrenViewer
-from allranks.cli.output.failure import exit_code
+from allranks.cli.output import show
 
 
 def viewer(
@@ -23,24 +23,33 @@ def viewer(
     return PipelineViewer(job["name"], prefixed=prefixed, **options)
 
 
-def verdict(job: dict[str, Any], *, quiet: bool = False) -> int:
-    """Print how a sweep or a pipeline ended. Returns its exit code."""
+def show_result(job: dict[str, Any]) -> None:
+    """Print how a sweep or a pipeline ended."""
     from allranks.cli.job import pipeline, sweep  # lazy: one of the two
 
-    if job["type"] == "sweep":
-        sweep.verdict(job, quiet=quiet)
-    else:
-        pipeline.verdict(job, quiet=quiet)
-    return exit_code(job)
+    (sweep if job["type"] == "sweep" else pipeline).show_result(job)
 
 
 def show_parent(job: dict[str, Any]) -> None:
     """Print the fields of a sweep or a pipeline, and its children."""
-    if job["type"] == "sweep":
-        from allranks.cli.job.sweep import show_sweep  # lazy: one of the two
+    from allranks.cli.job import pipeline, sweep  # lazy: one of the two
 
-        show_sweep(job)
-        return
-    from allranks.cli.job.pipeline import show_pipeline  # lazy: one of the two
-
-    show_pipeline(job)
+    of_type = sweep if job["type"] == "sweep" else pipeline
+    fields = [
+        ("name", job["name"]),
+        ("type", job["type"]),
+        *([("parent", job["parent_job_name"])] if job["parent_job_name"] else []),
+        ("status", job["status"]),
+        ("experiment", job["experiment_name"]),
+        ("compute", job["compute"]),
+        *of_type.fields(job),
+        ("created", job["created_at"]),
+        ("started", job["started_at"] or "-"),
+        ("ended", job["ended_at"] or "-"),
+        *((f"output {name}", path) for name, path in job["outputs"].items()),
+    ]
+    if job["error"]:
+        fields += [("error", job["error"]["message"]), ("hint", job["error"]["hint"])]
+    for name, value in fields:
+        show.field(name, value)
+    of_type.show_children(job)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from allranks.cli.job.children import ENDED, ChildrenViewer, print_error, took
+from allranks.cli.job.children import ENDED, ChildrenViewer, progress
 from allranks.cli.output import show
+from allranks.cli.output.failure import took
 
 _MARKS = {"Completed": "✓", "Failed": "✗", "Canceled": "–", None: "○"}
 _RUNNING, _REUSED = "●", "↺"
@@ -27,17 +28,7 @@ class PipelineViewer(ChildrenViewer):
         return child.removeprefix(f"{self._name}_")
 
     def progress(self, job: dict[str, Any]) -> str:
-        return progress(job)
-
-
-def progress(job: Mapping[str, Any]) -> str:
-    """One line: `pl Running: 3 of 5 steps, 1 running`."""
-    counts = job["counts"]
-    ended = sum(counts.get(each, 0) for each in ENDED)
-    text = f"{job['name']} {job['status']}: {ended} of {job['total_steps']} steps"
-    if live := sum(counts.values()) - ended:
-        text += f", {live} running"
-    return text + (f", {counts['Failed']} failed" if counts.get("Failed") else "")
+        return progress(job, "steps")
 
 
 def step_line(step: Mapping[str, Any]) -> str:
@@ -52,38 +43,23 @@ def step_line(step: Mapping[str, Any]) -> str:
     return show.one_line(text)
 
 
-def verdict(job: dict[str, Any], *, quiet: bool = False) -> None:
+def show_result(job: dict[str, Any]) -> None:
     """Print how the pipeline ended and where its outputs are."""
-    if not quiet:
-        reused = sum(1 for each in job["steps"].values() if each["reused"])
-        more = f", {reused} reused" if reused else ""
-        steps = f"{sum(job['counts'].values())} of {job['total_steps']} steps{more}"
-        show.talk(f"{job['name']}: {job['status']}{took(job)}, {steps}", job["status"])
-        for name, path in job["outputs"].items():
-            show.talk(f"output {name}: {path}")
-    print_error(job, quiet=quiet)
+    reused = sum(1 for each in job["steps"].values() if each["reused"])
+    more = f", {reused} reused" if reused else ""
+    steps = f"{sum(job['counts'].values())} of {job['total_steps']} steps{more}"
+    show.talk(f"{job['name']}: {job['status']}{took(job)}, {steps}", job["status"])
+    for name, path in job["outputs"].items():
+        show.talk(f"output {name}: {path}")
 
 
-def show_pipeline(job: dict[str, Any]) -> None:
-    """The fields of a pipeline, its graph and its steps."""
-    fields = [
-        ("name", job["name"]),
-        ("type", job["type"]),
-        *([("parent", job["parent_job_name"])] if job["parent_job_name"] else []),
-        ("status", job["status"]),
-        ("experiment", job["experiment_name"]),
-        ("compute", job["compute"]),
-        ("steps", progress(job).partition(": ")[2]),
-        ("created", job["created_at"]),
-        ("started", job["started_at"] or "-"),
-        ("ended", job["ended_at"] or "-"),
-        *((f"output {name}", path) for name, path in job["outputs"].items()),
-    ]
-    for name, value in fields:
-        show.field(name, value)
-    if job["error"]:
-        show.field("error", job["error"]["message"])
-        show.field("hint", job["error"]["hint"])
+def fields(job: dict[str, Any]) -> list[tuple[str, str]]:
+    """What only a pipeline has."""
+    return [("steps", progress(job, "steps").partition(": ")[2])]
+
+
+def show_children(job: dict[str, Any]) -> None:
+    """The graph of a pipeline and its steps."""
     print()
     for each in graph(job["steps"]):
         show.line(each)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from allranks.cli.job.children import ENDED, ChildrenViewer, print_error, took
+from allranks.cli.job.children import ENDED, ChildrenViewer, progress
 from allranks.cli.output import show
+from allranks.cli.output.failure import took
 from allranks.cli.report.trials import parameters, parameters_table, trials_table
 
 # Trials shown by `job show`, and parameters in one line.
@@ -28,21 +29,13 @@ class SweepViewer(ChildrenViewer):
             yield f"note: {self._note}", ""
 
     def progress(self, job: dict[str, Any]) -> str:
-        return progress(job)
+        return _progress(job)
 
 
-def progress(job: Mapping[str, Any]) -> str:
+def _progress(job: Mapping[str, Any]) -> str:
     """One line: `sw Running: 7 of 20 trials, 4 running, best acc 0.93 (sw_5)`."""
-    counts = job["counts"]
-    ended = sum(counts.get(each, 0) for each in ENDED)
-    text = f"{job['name']} {job['status']}: {ended} of {job['total_trials']} trials"
-    if live := sum(counts.values()) - ended:
-        text += f", {live} running"
-    if counts.get("Failed"):
-        text += f", {counts['Failed']} failed"
-    if best := job["best"]:
-        text += f", best {best['metric']} {show.number(best['value'])} ({best['job']})"
-    return text
+    best = job["best"]
+    return progress(job, "trials") + (f", best {_value(best)} ({best['job']})" if best else "")
 
 
 def trial_line(trial: Mapping[str, Any], metric: str) -> str:
@@ -53,52 +46,39 @@ def trial_line(trial: Mapping[str, Any], metric: str) -> str:
     return show.one_line(f"{trial['job']}  {status}{value}  {parameters(trial)}{error}")
 
 
-def verdict(job: dict[str, Any], *, quiet: bool = False) -> None:
+def show_result(job: dict[str, Any]) -> None:
     """Print how the sweep ended and its best trial."""
-    best = job["best"]
-    if not quiet:
-        ran = sum(job["counts"].values())
-        show.talk(f"{job['name']}: {job['status']}{took(job)}, {ran} trials", job["status"])
-        if best is not None:
-            value = f"{best['metric']} {show.number(best['value'])}"
-            show.talk(f"best: {best['job']}  {value}  {parameters(best)}")
-    print_error(job, quiet=quiet)
+    ran = sum(job["counts"].values())
+    show.talk(f"{job['name']}: {job['status']}{took(job)}, {ran} trials", job["status"])
+    if (best := job["best"]) is not None:
+        show.talk(f"best: {best['job']}  {_value(best)}  {parameters(best)}")
 
 
-def show_sweep(job: dict[str, Any]) -> None:
-    """The fields of a sweep, and its best trials."""
+def _value(trial: Mapping[str, Any]) -> str:
+    return f"{trial['metric']} {show.number(trial['value'])}"
+
+
+def fields(job: dict[str, Any]) -> list[tuple[str, str]]:
+    """What only a sweep has."""
     objective, best = job["objective"], job["best"]
-    spec = job["spec"]
-    algorithm = (spec.get("sampling_algorithm") or {"type": "random"})["type"]
-    fields = [
-        ("name", job["name"]),
-        ("type", job["type"]),
-        ("status", job["status"]),
-        ("experiment", job["experiment_name"]),
-        ("compute", job["compute"]),
+    algorithm = (job["spec"].get("sampling_algorithm") or {"type": "random"})["type"]
+    made = [
         ("command", job["command"]),
         ("objective", f"{objective['goal']} {objective['primary_metric']}, {algorithm} sampling"),
-        ("trials", progress(job).partition(": ")[2]),
-        ("created", job["created_at"]),
-        ("started", job["started_at"] or "-"),
-        ("ended", job["ended_at"] or "-"),
-        *((f"output {name}", path) for name, path in job["outputs"].items()),
+        ("trials", _progress(job).partition(": ")[2]),
     ]
-    for name, value in fields:
-        show.field(name, value)
     if best is not None:
-        value = f"{best['metric']} {show.number(best['value'])}"
-        show.field("best", f"{best['job']}: {value}, {parameters(best)}")
-    if job["error"]:
-        show.field("error", job["error"]["message"])
-        show.field("hint", job["error"]["hint"])
-    if job["note"]:
-        show.field("note", job["note"])
+        made.append(("best", f"{best['job']}: {_value(best)}, {parameters(best)}"))
+    return [*made, ("note", job["note"])] if job["note"] else made
+
+
+def show_children(job: dict[str, Any]) -> None:
+    """The best trials of a sweep."""
     if job["parameter_summary"]:
         print()
         show.columns(*parameters_table(job["parameter_summary"]))
     if job["trials"]:
         print()
-        show.columns(*trials_table(job["trials"][:_MOST], objective["primary_metric"]))
+        show.columns(*trials_table(job["trials"][:_MOST], job["objective"]["primary_metric"]))
         if (more := len(job["trials"]) - _MOST) > 0:
             show.talk(f"and {more} more: allranks job list --parent {job['name']}")

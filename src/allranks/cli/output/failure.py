@@ -1,9 +1,12 @@
-"""How a job failed: the exit code of commands that wait for it, and the reason in words."""
+"""How a job ended: the exit code of commands that wait for it, and the reason in words."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
+
+from allranks.cli.output import show
 
 # The length limit of a line of evidence.
 _WIDE = 160
@@ -28,3 +31,22 @@ def why(error: dict[str, Any]) -> list[str]:
             where += f", line {found['number']} of its log"
         told.append(f"  {where}: {found['line'][:_WIDE]}")
     return told
+
+
+def took(job: Mapping[str, Any]) -> str:
+    """` after 3.2 s`; empty for a job that has not run or not ended."""
+    if not job["started_at"] or not job["ended_at"]:
+        return ""
+    began, ended = map(datetime.fromisoformat, (job["started_at"], job["ended_at"]))
+    return f" after {show.seconds((ended - began).total_seconds())}"
+
+
+def print_error(job: Mapping[str, Any], *, quiet: bool) -> None:
+    """The error of a job that has ended, and what to do."""
+    error = job["error"]
+    if error and job["status"] != "Canceled":
+        show.talk(f"error: {error['message']}")
+        for line in () if quiet else why(error):
+            show.talk(line)
+        if error["hint"] and not quiet:
+            show.talk(f"\nhint: {error['hint']}")

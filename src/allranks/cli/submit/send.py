@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from allranks.cli.output import show
 from allranks.cli.output.progress_line import ProgressLine
@@ -18,18 +18,11 @@ from allranks.masking import PASSED_ON
 from allranks.plan.amounts import counted
 from allranks.plan.job.shell_variables import dropped, passed_by_default, sentence
 from allranks.sdk.connection import find_server
-from allranks.sdk.connection.urls import job_path
 from allranks.sdk.submit.current_environment import is_current
 from allranks.sdk.submit.prepare import prepare
 from allranks.sdk.submit.send import send
 
 T = TypeVar("T")
-
-
-class Follower(Protocol):
-    """Shows a job until it ends."""
-
-    def follow(self) -> dict[str, Any]: ...
 
 
 def large_code_option(add: Callable[..., Any]) -> None:
@@ -148,16 +141,12 @@ def after_submit(
     job: dict[str, Any],
     *,
     detach: bool,
-    ranks: list[int] | None = None,
-    prefixed: bool | None = None,
-    raw: bool = False,
     cancel: bool = False,
-    logs: bool = True,
+    **view: Any,
 ) -> int:
     """Print what was submitted, and unless ``detach`` stream it until it ends.
 
-    Returns the job's exit code. ``cancel``: an interrupt cancels the job. Without ``logs``, the
-    output of a parent's children is left out.
+    Returns the job's exit code. For ``cancel`` and ``view`` see ``follow_to_end``.
     """
     name, quiet = job["name"], options.quiet
     if not quiet:
@@ -174,55 +163,19 @@ def after_submit(
         if not options.json and not quiet:
             show.talk(f"to follow it: allranks job stream {name}")
         return 0
-    if job["type"] != "command":
-        return _follow_parent(options, job, cancel, logs)
-    from allranks.cli.job.follow import Viewer, verdict  # lazy: not if detached
+    from allranks.cli.job.follow import follow_to_end  # lazy: not if detached
 
     if not quiet:
-        show.talk(f"{name}: {show.size(job)}{_page(job)}")
-    viewer = Viewer(
-        name,
-        nodes=job["nodes"],
-        ranks=ranks,
-        quiet=quiet,
-        json=options.json,
-        prefixed=prefixed,
-        raw=raw,
-    )
-    if cancel:
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        ended = _follow(viewer, name, cancel)
-    except KeyboardInterrupt:
-        return _interrupted(name, cancel)
-    if options.json:
-        show.as_json(ended)
-    return verdict(ended, quiet=quiet)
+        show.talk(f"{name}: {_size(job)}{_page(job)}")
+    return follow_to_end(options, job, cancel=cancel, **view)
 
 
-def _follow_parent(
-    options: argparse.Namespace, job: dict[str, Any], cancel: bool, logs: bool
-) -> int:
-    from allranks.cli.job import parents  # lazy: few jobs have children
-
-    name = job["name"]
-    if not options.quiet:
-        if job["type"] == "sweep":
-            total = job["total_trials"]
-            together = job["spec"]["limits"].get("max_concurrent_trials") or total
-            show.talk(f"{name}: {total} trials, {together} at a time{_page(job)}")
-        else:
-            show.talk(f"{name}: {counted(job['total_steps'], 'step')}{_page(job)}")
-    viewer = parents.viewer(job, quiet=options.quiet, json=options.json, logs=logs)
-    if cancel:
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        ended = _follow(viewer, name, cancel)
-    except KeyboardInterrupt:
-        return _interrupted(name, cancel)
-    if options.json:
-        show.as_json(ended)
-    return parents.verdict(ended, quiet=options.quiet)
+def _size(job: dict[str, Any]) -> str:
+    if job["type"] == "sweep":
+        total = job["total_trials"]
+        together = job["spec"]["limits"].get("max_concurrent_trials") or total
+        return f"{total} trials, {together} at a time"
+    return counted(job["total_steps"], "step") if job["type"] == "pipeline" else show.size(job)
 
 
 def _page(job: dict[str, Any]) -> str:
@@ -231,22 +184,3 @@ def _page(job: dict[str, Any]) -> str:
         return ""
     with find_server.connect() as client:
         return f", {client.url.rstrip('/')}{job['page']}"
-
-
-def _interrupted(name: str, cancel: bool) -> int:
-    outcome = f"Canceling {name}" if cancel else f"Detached; {name} is still running"
-    hint = f"allranks job stream {name} to follow, allranks job cancel {name} to cancel"
-    show.talk(f"\n{outcome}\n\nhint: {hint}")
-    return 130
-
-
-def _follow(viewer: Follower, name: str, cancel: bool) -> dict[str, Any]:
-    """Follow the job; with ``cancel``, the first interrupt cancels it and waits for its end."""
-    try:
-        return viewer.follow()
-    except KeyboardInterrupt:
-        if not cancel:
-            raise
-    show.talk(f"\ncanceling {name}; press Ctrl-C again to stop waiting")
-    find_server.ask("POST", job_path(name, "/cancel"))
-    return viewer.follow()

@@ -14,8 +14,7 @@ from pathlib import Path
 
 from allranks import settings
 
-# Bytes at the file's end that are read, and the most jobs.
-_TAIL, _MOST = 1 << 14, 20
+_MOST = 20
 
 
 def remember(names: Iterable[str]) -> None:
@@ -33,16 +32,14 @@ def remember(names: Iterable[str]) -> None:
 
 
 def submitted() -> list[str]:
-    """The jobs submitted from here to this server, the newest first."""
+    """The newest jobs submitted from here to this server, the newest first."""
     file = _file()
     try:
-        with open(file or os.devnull, "rb") as opened:
-            opened.seek(max(0, opened.seek(0, os.SEEK_END) - _TAIL))
-            lines = opened.read().decode(errors="replace").splitlines()
+        lines = file.read_text(errors="replace").splitlines() if file is not None else []
     except OSError:
         return []
     parts = (line.partition("\t") for line in reversed(lines))
-    names = (name for server, _, name in parts if server == _server() and name)
+    names = (name for server, _, name in parts if server == _server())
     return list(dict.fromkeys(names))[:_MOST]
 
 

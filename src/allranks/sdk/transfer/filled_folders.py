@@ -8,8 +8,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from allranks import settings
@@ -19,35 +17,24 @@ from allranks.errors import Conflict
 _LAYOUT = ("artifacts", "named-outputs", "attempts")
 
 
-@contextmanager
-def of_one_job(folder: Path, job: str) -> Iterator[None]:
-    """Note that the files that the block downloads into the folder are those of the job. Raises
-    Conflict if they are another job's, and still there."""
+def claim(folder: Path, job: str) -> None:
+    """Note that files of the job are downloaded into the folder. Raises Conflict if there are files
+    of another job."""
     note = _note(folder)
-    try:
+    with contextlib.suppress(OSError):
         other = note.read_text(encoding="utf-8")
-    except OSError:
-        other = ""
-    if other not in ("", job) and _is_filled(folder):
-        raise Conflict(
-            f"the folder has files of the job {other}",
-            where=str(folder),
-            hint="name a folder for each job (-p DIR), or remove what is there; --any-folder mixes "
-            "them",
-        )
-    try:
-        yield
-    finally:
-        if _is_filled(folder):
-            with contextlib.suppress(OSError):
-                note.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                note.write_text(job, encoding="utf-8")
+        if other != job and any(os.path.lexists(folder / each) for each in _LAYOUT):
+            raise Conflict(
+                f"the folder has files of the job {other}",
+                where=str(folder),
+                hint="name a folder for each job (-p DIR), or remove what is there; --any-folder "
+                "mixes them",
+            )
+    with contextlib.suppress(OSError):
+        note.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        note.write_text(job, encoding="utf-8")
 
 
 def _note(folder: Path) -> Path:
     path = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()
     return settings.home().downloads / path[:32]
-
-
-def _is_filled(folder: Path) -> bool:
-    return any(os.path.lexists(folder / each) for each in _LAYOUT)
