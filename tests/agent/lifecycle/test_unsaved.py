@@ -45,6 +45,18 @@ def test_saving_waits_while_the_disk_is_full() -> None:
     assert waits == [f"waits for space: {FULL}"] * 2 + [""]
 
 
+def test_the_wait_begins_when_the_disk_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Saving may have taken longer than the disk gets."""
+    clock, results = SimpleNamespace(now=0.0), [FULL, ""]
+    monkeypatch.setattr(unsaved, "time", SimpleNamespace(monotonic=lambda: clock.now))
+
+    def save() -> str:
+        clock.now += 1000.0 if len(results) == 2 else 1.0
+        return results.pop(0)
+
+    assert unsaved.with_room(save, Attempt(), calls([RUN], [], [])) == ""
+
+
 @pytest.mark.parametrize("results", [["permission denied"], [FULL, "permission denied"]])
 def test_no_time_mends_another_error(results: list[str]) -> None:
     why = unsaved.with_room(lambda: results.pop(0), Attempt(), calls([RUN], [], []))
@@ -110,7 +122,7 @@ def test_a_job_whose_state_has_no_space_is_not_completed(
         with ThreadPoolExecutor(1) as beside:
             run = beside.submit(allranks, "run", "--name", "full", "--", "sh", "-c", script)
             until(waits)
-            assert "node 0 waits for space to save the state folder" in shown["status_reason"]
+            assert "node 0 waits for space: " in shown["status_reason"]
             if room:
                 subprocess.run(["mount", "-o", "remount,size=9m", disk], check=True)
             ended = run.result()

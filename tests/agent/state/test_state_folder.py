@@ -591,7 +591,7 @@ def test_the_end_of_the_state_waits_a_while_for_room_on_the_servers_disk(
                 (disk / "filler").unlink(missing_ok=True)
 
         said = []
-        agents_state(node, said).finish(True, 9.0, dict, make_room)
+        agents_state(node, said).finish(False, 9.0, dict, make_room)
         saved = [name for name in server.state.entries() if name.startswith("shared/f")]
         assert len(saved) == (20 if room else 0)
         assert [each.split(":")[0] for each in said] == [

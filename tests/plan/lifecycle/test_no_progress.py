@@ -22,8 +22,8 @@ BEFORE = Left(step=50, files=frozenset({1, 2}), contents=7)
         (BEFORE._replace(step=51), MADE),
         (BEFORE._replace(files=frozenset({1, 2, 3})), MADE),
         (BEFORE._replace(contents=8), NONE),  # the same steps were taken again
-        (BEFORE._replace(hidden="it works in place"), UNKNOWN),
-        (BEFORE._replace(hidden="it works in place", step=51), MADE),
+        (BEFORE._replace(hidden=True), UNKNOWN),
+        (BEFORE._replace(hidden=True, step=51), MADE),
     ],
 )
 def test_progress_is_a_new_file_or_a_further_step(now, expected):

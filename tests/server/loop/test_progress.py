@@ -72,7 +72,7 @@ def test_what_all_attempts_have_left(tmp_path):
     look = home, States(home, records), points
     assert progress.before(row, records) == Left()
     empty = progress.now(row, Left(), *look)
-    assert (empty.step, empty.files, empty.hidden) == (None, frozenset(), "")
+    assert (empty.step, empty.files, empty.hidden) == (None, frozenset(), False)
 
     record = home.jobs / "j"
     for folder in ("artifacts/outputs", "artifacts/logs", "attempts/1/work"):

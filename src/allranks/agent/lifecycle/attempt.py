@@ -306,14 +306,10 @@ class Attempt:
         return _End(Reason.OUT_OF_MEMORY, message, rank, {**data, "tail": tail})
 
     def _joined(self, other: OtherJob, rank: int | None) -> _End:
-        who = "a rank" if rank is None else f"rank {rank}"
-        message = f"{who} on node {self._stage.node} joined the store of the job {other.job} on "
-        message += f"port {other.port}: both use this port on the same host"
-        return self._conflict(message, other, rank)
-
-    def _conflict(self, message: str, other: OtherJob, rank: int | None, at: float = 0.0) -> _End:
         other.tell(self._stage.task.job)
-        return _End(Reason.PORT_CONFLICT, message, rank, {"failed_at": at or clock.now()})
+        who = "a rank" if rank is None else f"rank {rank}"
+        message = f"{who} on node {self._stage.node} joined the store of the job {other.job}"
+        return _port_conflict(message, other.port, rank, clock.now())
 
     def _met_by(self, first: Ended | None) -> _End | None:
         """The end of this attempt, if another job of this host has its port, or joined its store a
@@ -321,18 +317,16 @@ class Attempt:
         from allranks.agent.monitoring import other_jobs  # lazy: few attempts fail
 
         at = clock.now() if first is None else first.at
-        data: dict[str, Any] = {"failed_at": at, "passing": True}
         rank = None if first is None else first.process.rank
         if (joined := other_jobs.joined_by(self._stage.folder, at)) is not None:
-            job, port = joined
-            message = f"a rank of the job {job} joined this job's store on port {port}: both use "
-            return _End(Reason.PORT_CONFLICT, f"{message}this port on the same host", rank, data)
+            message = f"a rank of the job {joined[0]} joined this job's store"
+            return _port_conflict(message, joined[1], rank, at, passing=True)
         other = None if first is None else other_jobs.listening(last_lines(first.process.log))
         if first is None or other is None or not (other.is_store or together(self._stage.task)):
             return None
-        message = f"{first.process.name} on node {self._stage.node} could not listen on port "
-        message += f"{other.port}, which the job {other.job} on the same host uses"
-        return self._conflict(message, other, rank, at)
+        other.tell(self._stage.task.job)
+        message = f"{first.process.name} on node {self._stage.node} could not listen beside the job"
+        return _port_conflict(f"{message} {other.job}", other.port, rank, at)
 
     def _failed(self, first: Ended) -> _End:
         process, node = first.process, self._stage.node
@@ -369,6 +363,13 @@ class _End(NamedTuple):
     message: str = ""
     rank: int | None = None
     data: Mapping[str, Any] = {}
+
+
+def _port_conflict(
+    message: str, port: int, rank: int | None, at: float, *, passing: bool = False
+) -> _End:
+    message += f" on port {port}: both use this port on the same host"
+    return _End(Reason.PORT_CONFLICT, message, rank, {"failed_at": at, "passing": passing})
 
 
 def sentence(error: Exception) -> str:

@@ -103,8 +103,9 @@ class Agent:
         self._patience = self._clocks.patience
         self._link.set_lease(self._clocks.lease)
         has_state, note = answer.get("state", True), partial(self._note, facts={"about": "state"})
+        warn = partial(self._note, facts={"about": "checkpoint"})
         place, pace, alone = (self._where, self._link.door), self._clocks.look, task.nodes == 1
-        self._state = State(state_folder(self._where), *place, alone, pace, has_state, note)
+        self._state = State(state_folder(self._where), *place, alone, pace, has_state, note, warn)
         times = self._clocks.grace, self._order, self._wait_a_while, self._clocks.unsent
         self._calls = AgentCalls(*times, self._waits, self._note)
         self._files = OwnDisk(task, *place, pace, answer.get("files", True), self._calls)
@@ -193,13 +194,6 @@ class Agent:
         # All nodes see the same files.
         sizes = {nodes, topology.world(self._task)} if node == 0 else set[int]()
         self._state.begin(self._attempt, wait, self._in.doing, sizes)
-        self._warn()
-
-    def _warn(self) -> None:
-        """Record what people have to know of the state's files."""
-        for message in self._state.warnings:
-            self._note(message, {"about": "checkpoint"})
-        self._state.warnings = []
 
     def _data(self, folder: Path) -> Transfers | None:
         """The transfers of the job's data, if any of it is in datastores."""
@@ -393,14 +387,13 @@ class Agent:
     def _save_state(self, attempt: Attempt) -> None:
         """Save the rest of the state; a successful attempt that cannot has failed."""
         done = attempt.reason is Reason.DONE
-        why = self._state.finish(done, *self._calls[:5])
-        self._warn()
+        save = partial(self._state.finish, done, *self._calls[:3])
+        why = unsaved.with_room(save, attempt, self._calls)
         self._unsaved = f"not all of the state folder is saved: {why}" if why else ""
         if why and done:
             kept = unsaved.keep(self._state.root, self._task, self._where.node)
             unsaved.fail(attempt, self._calls, f"{self._unsaved}{kept}")
             self._unsaved = ""
-        self._waits("")
 
     def _collect(self, work: Work, attempt: Attempt) -> None:
         """Copy the outputs of an in-place job to the record."""

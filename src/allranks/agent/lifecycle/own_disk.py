@@ -8,6 +8,7 @@ import posixpath
 import pwd
 import shutil
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from allranks.agent.lifecycle import unsaved
@@ -171,7 +172,8 @@ class OwnDisk:
         if self._state is None:
             return
         done = attempt is not None and attempt.reason is Reason.DONE
-        why = self._state.finish(done, *self._calls[:5])
+        save = partial(self._state.finish, done, *self._calls[:3])
+        why = save() if attempt is None else unsaved.with_room(save, attempt, self._calls)
         if attempt is not None and done and why:
             hint = "check the disk of the server's home and its log, and run the job again"
             message = f"not all files of the job reached the server: {why}"

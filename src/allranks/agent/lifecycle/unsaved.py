@@ -39,10 +39,10 @@ class AgentCalls(NamedTuple):
 def with_room(save: Callable[[], str], attempt: Attempt, calls: AgentCalls) -> str:
     """Call ``save`` until it returns '', as long as it returns that a disk is full and a successful
     ``attempt`` may wait. Return what it returned last."""
-    first_order, until = calls.order(), time.monotonic() + calls.unsent
-    while is_disk_full(why := save()):
-        is_over = time.monotonic() > until or calls.order() != first_order
-        if is_over or attempt.reason is not Reason.DONE:
+    first_order, until = calls.order(), 0.0
+    while is_disk_full(why := save()) and attempt.reason is Reason.DONE:
+        until = until or time.monotonic() + calls.unsent
+        if time.monotonic() > until or calls.order() != first_order:
             break
         calls.waits(f"{WAITS}: {why}")
         calls.wait(1.0)

@@ -12,6 +12,7 @@ from allranks.agent.monitoring import process_usage
 from allranks.agent.monitoring.logged_lines import LoggedLines
 from allranks.agent.monitoring.mlflow_files import MlflowFiles
 from allranks.agent.monitoring.monitor import Monitor, Sample
+from allranks.agent.monitoring.other_jobs import Met, StoreWatch
 from allranks.agent.processes.rank_processes import Members
 from allranks.agent.transport.link import Link
 from allranks.agent.transport.tails import Feed, Tail
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from allranks.agent.monitoring.idle_ranks import IdleRanks
     from allranks.agent.monitoring.memory_limit import MemoryLimit
     from allranks.agent.monitoring.metrics import Metrics
-    from allranks.agent.monitoring.other_jobs import Met, StoreWatch
 
 # The files of an attempt's folder that contain points, by the server's name for them.
 FEEDS = {"metrics": "metrics.jsonl", "resources": "resources.jsonl", "logged": LOGGED}
@@ -66,17 +66,11 @@ class AttemptReports:
         into = self._folder / FEEDS["resources"]
         visible = roots if self._task.container is None else _Inside(self._link.node, roots)
         monitor = partial(Monitor, visible, into, also=self._sampled)
-        stores: StoreWatch | None = None
+        stores = None if met is None else StoreWatch(met)
 
         def held(members: Members, ranks: Mapping[int, process_usage.Rank], size: int) -> None:
-            nonlocal stores
             if limit is not None:
                 limit.look(members, ranks, size)
-            if stores is None and met is not None:
-                # lazy: many jobs end before the first look
-                from allranks.agent.monitoring.other_jobs import StoreWatch
-
-                stores = StoreWatch(met)
             if stores is not None:
                 stores.look(members)
 

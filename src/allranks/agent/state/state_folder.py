@@ -30,7 +30,6 @@ from allranks.errors import (
 )
 from allranks.plan.data import node_files
 from allranks.plan.data.state_manifest import SHARED, own
-from allranks.plan.lifecycle.pending_reason import WAITS
 
 # The pause between rounds, in multiples of the CPU time of the last one; and the longest interval
 # of asking the server for changes of other nodes, in multiples of the interval of rounds.
@@ -70,7 +69,7 @@ def job_files(where: AgentIdentity) -> Folder:
 class State:
     """The ``folder`` of a node. ``alone``: no other node changes it. ``pace``: seconds between
     rounds. ``known``: whether the server may have files of it already. ``note`` receives messages
-    for the record."""
+    for the record, ``warn`` what people have to know of the files."""
 
     def __init__(
         self,
@@ -81,14 +80,13 @@ class State:
         pace: float,
         known: bool,
         note: Note,
+        warn: Note = lambda message: None,
     ) -> None:
         self._client = StateClient(door, where.node, lambda: None, folder.route)
         self._tree = Tree(folder.root, folder.parts)
         self._sync = Sync(self._tree, self._client, where.node, note, folder.name, folder.sends)
         self._alone, self._pace, self._known, self._note = alone, pace, known, note
-        self._name = folder.name
-        # What people have to know of its files, since the last attempt began.
-        self.warnings: list[str] = []
+        self._name, self._warn = folder.name, warn
         self._thread: threading.Thread | None = None
         self._stopped = threading.Event()
         self._last_error, self._change_count, self._full_since = "", 0, 0.0
@@ -115,7 +113,7 @@ class State:
         """Create the folder and fetch its files; waits while the server is unreachable. ``wait``
         sleeps for some seconds and may raise; ``doing`` receives the current activity; ``sizes``:
         of sets that ranks write together. Raises AllranksError, OSError."""
-        self._sync.attempt, self.warnings = attempt, []
+        self._sync.attempt = attempt
         self._tree.make()
         if not self._known and attempt == 1:
             return
@@ -125,7 +123,8 @@ class State:
             try:
                 if summary := self._sync.fetch_all():
                     self._note(summary)
-                self.warnings += self._sync.uneven(sizes)
+                for message in self._sync.uneven(sizes):
+                    self._warn(message)
                 return
             except Unreachable:
                 wait(0.5)
@@ -145,13 +144,11 @@ class State:
         grace: float,
         order: Callable[[], Mapping[str, object]],
         wait: Callable[[float], None],
-        room: float | None = None,
-        waits: Callable[[str], None] = lambda what: None,
     ) -> str:
         """Stop the thread and save the rest after the ranks have ended. If the job is ``done``,
-        this takes as long as needed until ``order`` changes, and a full disk has ``room`` seconds
-        to have space again (by default the grace); otherwise all takes at most ``grace`` seconds.
-        ``waits`` receives what this waits for. Return why not everything is saved; '' if it is."""
+        this takes as long as needed until ``order`` changes, and returns once a disk is full, to be
+        called again; otherwise at most ``grace`` seconds. Return why not everything is saved; '' if
+        it is."""
         self._stopped.set()
         self._full_since = 0.0
         first_order, until = order(), math.inf if done else time.monotonic() + grace
@@ -172,11 +169,14 @@ class State:
             if not done:
                 self._sync.find_torn()
             while not self._is_saved():
-                self._check_room(grace, room if done else None, waits)
+                patience = 0.0 if done and is_disk_full(self._last_error) else grace
+                if self._full_since and time.monotonic() >= self._full_since + patience:
+                    raise _Stopped
                 go_on(0.5)
         except _Stopped:
             reason = self._last_error or "no time left"
-            self._note(f"the last changes of {self._name} are not saved: {reason}")
+            if not (done and is_disk_full(reason)):
+                self._note(f"the last changes of {self._name} are not saved: {reason}")
             return reason
         return ""
 
@@ -189,7 +189,8 @@ class State:
         try:
             while self._sync.sync_once(end=True):
                 self._client.go_on()
-            self.warnings += self._sync.send_torn()
+            for message in self._sync.send_torn():
+                self._warn(message)
             return self._sync.is_empty or self._sync.complete()
         except (AllranksError, OSError, ChangedMeanwhile) as error:
             self._last_error = _error_text(error)
@@ -200,17 +201,6 @@ class State:
             if self._change_count > _ATTEMPTS or not retryable:
                 raise _Stopped from None
             return False
-
-    def _check_room(self, grace: float, room: float | None, waits: Callable[[str], None]) -> None:
-        """Raise _Stopped if a disk has been full for too long."""
-        if not self._full_since:
-            return
-        seconds = grace
-        if room is not None and is_disk_full(self._last_error):
-            seconds = room
-            waits(f"{WAITS} to save {self._name}: {self._last_error}")
-        if time.monotonic() > self._full_since + seconds:
-            raise _Stopped
 
     def _run(self) -> None:
         poll_factor, due, rest = 1.0, time.monotonic(), self._pace / 2

@@ -40,7 +40,6 @@ _NAMES = (
     ("byte of memory", "bytes of memory"),
     ("process", "processes"),
 )
-NOTHING = Capacity(0, 0, 0.0, 0, 0)
 
 
 def this_machine() -> Capacity:

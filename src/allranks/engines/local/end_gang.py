@@ -93,15 +93,9 @@ class _Search:
 
 
 def _keepers(pids: Iterator[int], folder: Path) -> set[int]:
-    """The agents that hold a lock, but for those that got it from a keeper."""
-    agents = {pid for pid in pids if _is_agent(pid) and _holds(str(pid), folder, ".lock")}
-    return {pid for pid in agents if _parent(pid) not in agents}
-
-
-def _is_agent(pid: int) -> bool:
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
-        return b"allranks.agent" in file.read()
-    return False
+    """Those that hold a lock, but for those that got it from their parent."""
+    holders = {pid for pid in pids if _holds(str(pid), folder, ".lock")}
+    return {pid for pid in holders if _parent(pid) not in holders}
 
 
 def _parent(pid: int) -> int:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import reduce
 from typing import NamedTuple
 
-from allranks.engines.local.capacity import NOTHING, Capacity
+from allranks.engines.local.capacity import Capacity
 
 
 class Entry(NamedTuple):
@@ -93,7 +94,4 @@ def _preempted(one: Entry, free: Capacity, spots: list[Entry]) -> list[Entry]:
 
 
 def _sum(free: Capacity, victims: Iterable[Entry]) -> Capacity:
-    released = NOTHING
-    for each in victims:
-        released = released.plus(each.need)
-    return free.plus(released)
+    return reduce(Capacity.plus, (each.need for each in victims), free)

@@ -26,13 +26,13 @@ class Progress(StrEnum):
 
 class Left(NamedTuple):
     """What all attempts have left. ``step``: the highest of a metric; ``files``: a checksum for
-    each path that ever was there; ``contents``: one for what is there now. ``hidden``: why more may
-    be where nobody looks."""
+    each path that ever was there; ``contents``: one for what is there now. ``hidden``: more may be
+    where nobody looks."""
 
     step: int | None = None
     files: frozenset[int] = frozenset()
     contents: int = 0
-    hidden: str = ""
+    hidden: bool = False
 
     def pack(self) -> dict[str, Any]:
         return {**self._asdict(), "files": sorted(self.files)}

@@ -18,8 +18,13 @@ from allranks.store.jobs.records import Records
 from allranks.store.metric_points import METRIC, Points
 
 # Folders of the record with results. Logs are none: each attempt has new ones.
-_RESULTS = ("artifacts/outputs", "artifacts/model", "artifacts/data", "artifacts/work")
-_NAMED = "named-outputs"
+_RESULTS = (
+    "artifacts/outputs",
+    "artifacts/model",
+    "artifacts/data",
+    "artifacts/work",
+    "named-outputs",
+)
 
 
 def before(row: JobRow, records: Records) -> Left:
@@ -36,20 +41,21 @@ def now(row: JobRow, earlier: Left, home: Home, states: States, points: Points) 
     steps = [point.step for _, point in points.newest(row.id, METRIC)]
     if earlier.step is not None:
         steps.append(earlier.step)
-    hidden = _hidden(row, home)
-    if len(files) > no_progress.MOST_FILES:
-        files, hidden = earlier.files, "it has many files"
+    too_many = len(files) > no_progress.MOST_FILES
     contents = zlib.crc32(repr(sorted(found.items())).encode(errors="replace"))
-    return Left(max(steps, default=None), files, contents, hidden)
+    return Left(
+        max(steps, default=None),
+        earlier.files if too_many else files,
+        contents,
+        too_many or _writes_elsewhere(row, home),
+    )
 
 
-def _hidden(row: JobRow, home: Home) -> str:
+def _writes_elsewhere(row: JobRow, home: Home) -> bool:
+    """Whether it works in place, or an output is not in its record."""
     task, record = row.plan.task, f"{home.jobs / row.name}/"
-    if task.in_place:
-        return "it works in place"
-    if any(each.uri or not each.path.startswith(record) for each in task.outputs):
-        return "an output is elsewhere"
-    return ""
+    outside = any(each.uri or not each.path.startswith(record) for each in task.outputs)
+    return bool(task.in_place) or outside
 
 
 def _files(row: JobRow, home: Home, states: States) -> Iterator[tuple[str, str]]:
@@ -59,7 +65,7 @@ def _files(row: JobRow, home: Home, states: States) -> Iterator[tuple[str, str]]
             if entry.what == "file":
                 yield f"state/{path}", entry.sha256
     record = home.jobs / row.name
-    for folder in (*_RESULTS, _NAMED):
+    for folder in _RESULTS:
         for above, _, names in os.walk(record / folder):
             for place in (Path(above, name) for name in names):
                 status = place.lstat()

@@ -14,7 +14,6 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -231,7 +230,7 @@ class Loop:
     def _start_next(self) -> None:
         """Let the engine start the jobs that waited for ranks that have just ended: a burst of
         short jobs would wait for a tick after each."""
-        ended, self._ended = [each for each in self._ended if each.ended], []
+        ended, self._ended = self._ended, []
         if ended:
             self._engine.poll(ended)
 
@@ -326,8 +325,9 @@ class Loop:
         self._wakeups.notify(row.name)
         if saved is not None and last.kind in (Kind.FINISHED, Kind.RELAUNCHED):
             self._to_clean.append(row)
-        if last.kind in (Kind.CLOSING, Kind.FINISHED) and not self._engine.pace:
-            self._ended.append(_handle(row._replace(record=reduce(fold, events, row.record))))
+        may_end = last.kind in (Kind.CLOSING, Kind.FINISHED) and not self._engine.pace
+        if may_end and saved is not None and decide.ranks_ended(saved.record):
+            self._ended.append(_handle(saved))
         if last.kind is Kind.FINISHED and row.parent is not None:
             self._on_parent(row.parent)
         return True
