@@ -773,6 +773,20 @@ def test_what_was_complete_before_the_kill_is_sent(server, nodes):
     assert not any(each.torn for each in server.state.versions())
 
 
+def test_a_part_of_what_another_node_has_removed_is_kept_all_the_same(server, nodes):
+    a, b = nodes
+    begin(a)
+    (a.shared / "ckpt").write_bytes(b"one" * 100)
+    settle(a, b)
+    (a.shared / "ckpt").write_bytes(b"two")
+    (b.shared / "ckpt").unlink()
+    settle(b)
+    (a.shared / "log").write_text("a line")  # with which the node hears of it
+    killed(a)
+    assert [*server.state.entries()] == ["shared/log"]
+    assert [each.torn for each in server.state.versions() if each.torn] == [["shared/ckpt"]]
+
+
 def test_what_a_rank_wrote_after_the_last_kill_is_complete(server, nodes):
     """Another rank was killed; this one had its grace, saved, and ended by itself."""
     a = nodes[0]

@@ -78,8 +78,8 @@ class Sync:
         self._unsendable: dict[str, FileState] = {}
         self._waited = 0
         self.writers = Writers(tree)
-        # Files in part, in place of the server's complete ones.
-        self._torn: dict[str, FileState] = {}
+        # Files in part, with the complete ones of the server in their place.
+        self._torn: dict[str, Synced] = {}
         self._noted: set[str] = set()
         # Whether the server had other entries than expected: it was restored from a backup.
         self._surprised = False
@@ -179,23 +179,22 @@ class Sync:
                 continue
             with suppress(OSError, ChangedMeanwhile), self._tree.reading(path, seen) as file:
                 changed[path] = left(path, file, before)
-        self._torn = {path: files[path] for path in set_aside(changed)}
-        for path, seen in self._torn.items():
+        self._torn = {path: Synced(self._head[path], files[path]) for path in set_aside(changed)}
+        for path, (before, seen) in self._torn.items():
             # As if the server had a newer one: it is fetched when the next attempt begins.
-            self._synced[path] = Synced(self._head[path]._replace(seq=-1), seen)
+            self._synced[path] = Synced(before._replace(seq=-1), seen)
 
     def send_torn(self) -> list[str]:
         """Save them in a version of their own. Returns messages that name both. Raises
         AllranksError, OSError."""
-        changes = [self._read_change(path, seen, 0) for path, seen in self._torn.items()]
+        changes = [self._read_change(path, seen, 0) for path, (_, seen) in self._torn.items()]
         if not changes:
             return []
         for batch in batches(changes):
             self._client.upload(self._tree, batch)
         number = self._client.keep_torn(self.attempt, [(c.path, c.entry) for c in changes])
         messages = []
-        for path, seen in self._torn.items():
-            before = self._head[path]
+        for path, (before, seen) in self._torn.items():
             age = (seen.mtime_ns - before.mtime_ns) / 1e9
             messages.append(
                 f"{path!r}, or a file beside it, was being written when a rank was killed: "
