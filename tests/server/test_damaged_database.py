@@ -25,7 +25,6 @@ def healthy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     open_database(path).dispose()
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA journal_mode=DELETE")
-    connection.close()
     return path
 
 
@@ -33,9 +32,7 @@ def pages(path: Path) -> dict[str, int]:
     """The first page of each table and index."""
     with sqlite3.connect(path) as connection:
         rows = connection.execute("SELECT name, rootpage FROM sqlite_master WHERE rootpage > 0")
-        found = dict(rows.fetchall())
-    connection.close()
-    return found
+        return dict(rows.fetchall())
 
 
 def overwrite(path: Path, page: int) -> None:

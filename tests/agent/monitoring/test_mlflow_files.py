@@ -23,7 +23,6 @@ def test_values_that_a_database_cannot_hold(tmp_path: Path) -> None:
         for value, is_nan in ((0, 1), (1.7976931348623157e308, 0), (-1.7976931348623157e308, 0)):
             database.execute("INSERT INTO metrics VALUES ('r', 'm', ?, 1, 0, ?)", (value, is_nan))
         database.execute("INSERT INTO metrics VALUES ('r', 'm', 1e308, 1, 0, 0)")
-    database.close()
     files.look(at_once=True)
     rows = json.loads((tmp_path / "points").read_text())["points"]
     assert math.isnan(rows[0][-1])
