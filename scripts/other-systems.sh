@@ -8,7 +8,7 @@ source scripts/venv.sh
 export PATH=$PATH:/usr/sbin:/sbin LC_ALL=C.UTF-8
 SYSTEMS=$PWD/.cache/systems
 MARKS=$1
-SUITES=(sid trixie)
+SUITES=(trixie sid)
 "$VENV_PYTHON" -c 'import sys; sys.exit(sys.version_info[:2] == (3, 11))' && SUITES+=(bookworm)
 
 leave_out() { printf '    left out: the other systems: %s\n' "$1" && exit 0; }
@@ -49,7 +49,7 @@ inside() { # SUITE USER COMMAND…; no mount and no process of it stays
     unshare --mount --propagation private --pid --fork --kill-child bash -ec '
         mount -t proc proc "$1/proc"
         mount --rbind /dev "$1/dev"
-        exec chroot --userspec="$2" "$1" "${@:3}"' _ "$root" "$user" "${words[@]}" </dev/null
+        exec setsid --wait chroot --userspec="$2" "$1" "${@:3}"' _ "$root" "$user" "${words[@]}" </dev/null
 }
 
 try() { # SUITE; fails if anything in there does
