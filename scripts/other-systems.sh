@@ -85,6 +85,7 @@ END
             [[ $output == *"rank 2 of 3, meet at 127."* ]]
             allranks server stop' || code=1
     done
+    rm -rf --one-file-system "$SYSTEMS/$suite/tmp"/*
     return $code
 }
 
