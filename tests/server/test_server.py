@@ -272,7 +272,7 @@ def test_a_damaged_database(allranks, home):
     (home / "allranks.db").write_text("this is no database at all, and long enough to be looked at")
     done = allranks("job", "list")
     assert done.returncode == 2
-    assert "the database cannot be used" in done.stderr
+    assert "the database is damaged: file is not a database" in done.stderr
     assert "allranks.db" in done.stderr
 
 

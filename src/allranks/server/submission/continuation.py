@@ -114,7 +114,7 @@ class Continuation:
         work = self._services.working_folders.carry(old, self._task, self._beside)
         notes = (*wanted.notes, *work.notes)
         if copy.left_out:
-            notes = (*notes, f"{len(copy.left_out)} files or folders of too long a path stay there")
+            notes = (*notes, f"left out, because their paths are too long: {len(copy.left_out)}")
         return Carried(old.name, notes=notes).add([*files, *work.files])
 
 
