@@ -36,16 +36,20 @@ def end_gang(mark: str, folder: Path, seconds: float = 5.0) -> list[str]:
     started = time.monotonic()
     search, without = _Search(mark, folder), 0
     keepers = _keepers(search.run(), folder)
+    # First parents, which would report the death of their children in a rank's log; later those
+    # that were forked meanwhile.
+    newest_first = False
     while without < _SEARCHES:
         passed = time.monotonic() - started
         if passed > seconds / 2:
             keepers = set()
         living = []
-        for pid in search.run():
+        for pid in search.run(newest_first):
             living.append(pid)
             if pid not in keepers:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
+        newest_first = True
         if passed > seconds:
             return [f"{pid} ({_name(pid)})" for pid in living]
         if living:
@@ -68,12 +72,12 @@ class _Search:
         # Whether a process of the last search ended before it was looked at.
         self.missed = False
 
-    def run(self) -> Iterator[int]:
+    def run(self, newest_first: bool = True) -> Iterator[int]:
         """The processes of the gang, each as soon as it is found."""
         self.missed = False
         names = set(filter(str.isdigit, os.listdir("/proc")))
         self._others &= names
-        for name in sorted(names - self._others, key=int, reverse=True):
+        for name in sorted(names - self._others, key=int, reverse=newest_first):
             try:
                 with open(f"/proc/{name}/environ", "rb") as file:
                     environ = file.read().split(b"\0")
