@@ -211,7 +211,9 @@ def _upgrade(engine: Engine, where: Path | str) -> None:
         version = _version(connection)
     if version is None:
         if isinstance(where, Path):
-            settings.require_no_jobs(settings.Home(where.parent))
+            home = settings.Home(where.parent)
+            if where == home.database:  # not a copy that is being made
+                settings.require_no_jobs(home)
         with engine.begin() as connection:
             version = _version(connection)  # another process may have created it meanwhile
             if version is None:

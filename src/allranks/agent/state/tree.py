@@ -206,7 +206,7 @@ def open_parent(root: Path, path: str, make: bool = False) -> tuple[int, str]:
     """A descriptor of the path's parent folder below ``root``, and the name in it. No link is
     followed; with ``make``, missing folders are created. Raises OSError."""
     *folders, name = path.split("/")
-    assert is_path(f"./{path}")  # its first part may be any folder, not only one of a state
+    assert not {"", ".", ".."}.intersection(folders, [name])
     at = os.open(root, _FOLDER_FLAGS)
     for folder in folders:
         try:
