@@ -153,9 +153,11 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def files(top: str | os.PathLike[str]) -> Iterator[str]:
+def files(
+    top: str | os.PathLike[str], onerror: Callable[[OSError], object] | None = None
+) -> Iterator[str]:
     """The paths of all files and links below a folder, if it exists."""
-    for folder, folders, names in walk(top):
+    for folder, folders, names in walk(top, onerror=onerror):
         yield from (os.path.join(folder, name) for name in names)
         paths = (os.path.join(folder, name) for name in folders)
         yield from (path for path in paths if os.path.islink(path))

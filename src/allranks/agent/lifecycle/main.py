@@ -181,6 +181,7 @@ class Agent:
             for each in (room, data, warm):
                 if each is not None:
                     each.close()
+        self._working.drop_copies()
         self._say(Kind.DRAINED)
         if done and self._task.nodes == 1:
             return True  # BYE travels with it

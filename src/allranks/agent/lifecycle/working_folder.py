@@ -15,7 +15,7 @@ from pathlib import Path
 
 from allranks import folder_trees
 from allranks.agent.lifecycle.collect_files import Listing, listing
-from allranks.agent.lifecycle.other_nodes_files import copy_missing, remove_unchanged
+from allranks.agent.lifecycle.other_nodes_files import copies_of, copy_missing, remove_unchanged
 from allranks.agent.lifecycle.prepare import LaidOut, set_packages_aside, unpack
 from allranks.agent.lifecycle.unsaved import AgentCalls
 from allranks.agent.state.working_folder import WorkState, WorkTree, earlier
@@ -102,7 +102,15 @@ class WorkingFolder:
         for folder in folders:
             while not folder.is_dir():
                 wait(0.1)
-        self._set_copies(copy_missing(folders, self.folder, self._own / "copy"))
+        copy_missing(folders, self._own)
+        self._set_copies(copies_of(self._own))
+
+    def drop_copies(self) -> None:
+        """Once the ranks have ended, or will not start: the copies would grow old."""
+        if self._tree is not None and self.is_collected and not self._task.fresh_work:
+            with contextlib.suppress(OSError):
+                remove_unchanged(self._own)
+            self._set_copies({})
 
     def _set_copies(self, copies: Listing) -> None:
         assert self._tree is not None
@@ -205,9 +213,7 @@ class WorkingFolder:
         this disk. Nobody needs it if the job is ``done``."""
         if self._tree is None or self._task.fresh_work:
             return
-        if self._copies:
-            remove_unchanged(self._copies, self.folder)
-            self._set_copies({})
+        self.drop_copies()
         if self.is_collected or (done and self._task.nodes == 1):
             if self._sender is not None:
                 self._sender.stop()

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from allranks import folder_trees
+from allranks.agent.lifecycle.other_nodes_files import remove_unchanged
 from allranks.errors import Conflict, NotFound, UsageError
 from allranks.plan import amounts
 from allranks.plan.data import state_manifest, working_set
@@ -142,7 +143,8 @@ class WorkingFolders:
         """Whether the set that the agent sent is used: the agent was killed, and only complete
         files were sent."""
         record = row.record.nodes[node]
-        orderly = record.left or record.state in _ORDERLY
+        # Without a place it was not ready, so no rank of this attempt has begun.
+        orderly = record.left or record.state in _ORDERLY or record.place is None
         return not orderly and _may_restart(row) and self._is_sent(row.name, node)
 
     def forget(self, job: str) -> None:
@@ -343,6 +345,7 @@ def _take(source: Path, goal: Path, code: Mapping[str, CodeFile]) -> None:
     goal.mkdir(parents=True, exist_ok=True, mode=0o700)
     folders = folders_above(code)
     try:
+        remove_unchanged(source.parent)  # copies of other nodes' files, of a killed agent
         removed = _removed(source, code, folders)
         for path in _changed(source, code, folders):
             _move(source, goal / FILES, path)
@@ -388,16 +391,19 @@ def _changed(source: Path, code: Mapping[str, CodeFile], folders: set[str]) -> I
 
 
 def _move(source: Path, goal: Path, path: str) -> None:
-    (goal / path).parent.mkdir(parents=True, exist_ok=True)
     try:
         os.rename(source / path, goal / path)
+    except FileNotFoundError:  # the folder above
+        (goal / path).parent.mkdir(parents=True)
+        _move(source, goal, path)
     except OSError as error:
         if error.errno in (errno.ENOTEMPTY, errno.EEXIST):  # a killed server was moving it
             for each in os.listdir(source / path):
                 _move(source, goal, f"{path}/{each}")
         elif error.errno == errno.EACCES:  # a folder that its owner may not write
-            (source / path).chmod(0o700)
-            (source / path).parent.chmod(0o700)
+            for place in (source / path, (source / path).parent):
+                if stat.S_ISDIR(place.lstat().st_mode):
+                    place.chmod(0o700)
             os.rename(source / path, goal / path)
         elif error.errno == errno.EXDEV:
             shutil.move(source / path, goal / path)

@@ -1,0 +1,82 @@
+"""Taking the working folder of an ended agent."""
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from allranks.agent.lifecycle.other_nodes_files import copy_missing
+from allranks.plan.data.working_set import FILES
+from allranks.plan.lifecycle.decide import Node
+from allranks.plan.plan import Place
+from allranks.server.assets import working_folders
+from allranks.server.assets.working_folders import WorkingFolders
+from allranks.settings import Home
+from allranks.statuses import NodeState
+from allranks.store.files.blobs import Blobs
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    place = tmp_path / "node" / FILES
+    (place / "pkg").mkdir(parents=True)
+    (place / "pkg/new").write_text("x")
+    return place
+
+
+def taken(source: Path, goal: Path) -> set[str]:
+    working_folders._take(source, goal, {"pkg/a.py": working_folders.CodeFile(1, 1, "")})
+    return {str(path.relative_to(goal / FILES)) for path in (goal / FILES).rglob("*")}
+
+
+def test_a_killed_agents_copies_of_other_nodes_files_are_left_out(tmp_path, source):
+    other = tmp_path / "other"
+    (other / "check").mkdir(parents=True)
+    for name in ("check/last", "check/changed"):
+        (other / name).write_text("theirs")
+    copy_missing([other], source.parent)
+    (source / "check/changed").write_text("mine")
+    found = taken(source, tmp_path / "goal")
+    assert found == {"pkg", "pkg/new", "check", "check/changed"}
+
+
+def test_links_in_a_read_only_folder_leave_their_targets_as_they_are(tmp_path, source, monkeypatch):
+    def refused(old: Path, new: Path) -> None:
+        if os.path.isdir(os.path.dirname(new)) and not os.stat(old.parent).st_mode & 0o200:
+            raise PermissionError(13, "Permission denied", str(old))
+        rename(old, new)
+
+    rename = os.rename
+    monkeypatch.setattr(working_folders.os, "rename", refused)  # also as root
+    data = tmp_path / "data"
+    data.mkdir(mode=0o750)
+    (source / "pkg/data").symlink_to(data)
+    (source / "pkg/new").chmod(0o440)
+    (source / "pkg").chmod(0o555)
+    assert taken(source, tmp_path / "goal") == {"pkg", "pkg/new", "pkg/data"}
+    assert data.stat().st_mode & 0o777 == 0o750
+    assert (tmp_path / "goal" / FILES / "pkg/new").stat().st_mode & 0o777 == 0o440
+
+
+@pytest.mark.parametrize(
+    ("state", "place", "prefers"),
+    [
+        (NodeState.LOST, Place("a", "h"), True),
+        (NodeState.LOST, None, False),  # killed while it was prepared: the folder is complete
+        (NodeState.EXITED, Place("a", "h"), False),
+    ],
+)
+def test_what_was_sent_is_used_if_ranks_were_writing(tmp_path, state, place, prefers):
+    home = Home(tmp_path)
+    folders = WorkingFolders(home, Blobs(tmp_path / "blobs"), 1)
+    head = home.jobs / "j/working-folder/0/head"
+    head.parent.mkdir(parents=True)
+    head.touch()
+    plan = SimpleNamespace(
+        rules=SimpleNamespace(max_attempts=2),
+        task=SimpleNamespace(fresh_work=False, in_place=None),
+    )
+    record = SimpleNamespace(nodes=(Node(state, place=place),))
+    row = SimpleNamespace(name="j", plan=plan, record=record)
+    assert folders._prefers_sent(row, 0) is prefers
