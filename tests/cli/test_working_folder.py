@@ -143,6 +143,20 @@ def test_a_restart_with_other_code(allranks: Allranks, script: Path) -> None:
     assert printed(allranks, "j-r2") == "1 mended True"
 
 
+def test_a_restart_with_code_of_which_ranks_made_a_folder(
+    allranks: Allranks, code: Path, home: Path
+) -> None:
+    line = "ls -d model* data*; [ -d data ] || mkdir data; echo x | tee model > data/cache; exit 3"
+    allranks("run", "--name", "j", "--", "bash", "-c", line)
+    (code / "model").mkdir()
+    (code / "model/net.py").touch()
+    (code / "data").touch()
+    done = allranks("job", "restart", "j", "-C", ".", "--set", "command=ls model; cat data")
+    assert "which is used: data, data/cache, model" in done.stderr
+    allranks("job", "wait", "j-r2")
+    assert printed(allranks, "j-r2") == "net.py"
+
+
 def test_fresh_working_folders(allranks: Allranks, script: Path, home: Path) -> None:
     words = ("--max-attempts", 2, "--fresh-work", "--", "python", "train.py", "fail")
     allranks("run", "--name", "j", *words)

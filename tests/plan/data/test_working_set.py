@@ -51,6 +51,15 @@ def test_the_new_code_wins():
     assert merged(files, [], old, old) == Merged()
 
 
+def test_the_new_code_wins_also_if_one_made_a_folder():
+    files = ["model", "data", "data/cache", "pkg", "pkg/made"]
+    new = {"model/net.py": "2", "data": "2", "pkg/a.py": "2"}
+    found = merged(files, [], {}, new, {"data", "pkg"})
+    assert found.left_out == {"model", "data", "data/cache"}
+    assert "which is used: data, data/cache, model" in found.notes[0]
+    assert merged(files, [], new, new, {"data", "pkg"}) == Merged()
+
+
 paths = st.sampled_from("abcde")
 code = st.dictionaries(paths, st.sampled_from("12"))
 

@@ -7,7 +7,7 @@ attempt finds it again, and so does a restarted job.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from allranks.plan.amounts import counted, size_text
@@ -147,11 +147,19 @@ def merged(
     removed: Iterable[str],
     before: Mapping[str, str],
     after: Mapping[str, str],
+    folders: Collection[str] = (),
 ) -> Merged:
     """The set for new code: ``before`` and ``after`` have a text for the content of each file of
-    the code. Where both the ranks and the new code changed a file, the new code wins."""
+    the code. Where both the ranks and the new code changed a file, the new code wins, also if one
+    made a folder of it. Of ``files``, ``folders`` are folders."""
     changed = {path for path in {*before, *after} if before.get(path) != after.get(path)}
-    left_out = changed.intersection(files)
+    new = changed.intersection(after)
+    above = folders_above(new).difference(folders)
+    left_out = {
+        path
+        for path in files
+        if path in changed or path in above or not new.isdisjoint(folders_above([path]))
+    }
     stays = tuple(path for path in removed if path not in changed)
     again = changed.intersection(removed)
     both = sorted(left_out | again)

@@ -17,7 +17,7 @@ import shutil
 import stat
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -260,9 +260,11 @@ class WorkingFolders:
         if before == after:
             return found, ()
         removed = [path for path in found.about.removed if not path.endswith("/")]
+        folders = {path for path, entry in found.entries.items() if entry.what == "folder"}
         paths = {*found.entries, *removed}
+        paths |= _in_the_way(code_files(self._blobs, after), found.entries, folders)
         old, new = contents(self._blobs, before, paths), contents(self._blobs, after, paths)
-        merged = working_set.merged(found.entries, removed, old, new)
+        merged = working_set.merged(found.entries, removed, old, new, folders)
         entries = {
             path: entry for path, entry in found.entries.items() if path not in merged.left_out
         }
@@ -334,6 +336,12 @@ def _below(root: Path) -> list[Path]:
 def _file(path: str, size: int, modified: float) -> File:
     # A name that is not UTF-8 cannot be recorded as it is.
     return File(os.fsencode(path).decode(errors="replace"), size, modified)
+
+
+def _in_the_way(code: Iterable[str], paths: Collection[str], folders: set[str]) -> set[str]:
+    """The files of the code that cannot be beside these paths, because one is in the other."""
+    above, files = folders_above(paths), {*paths}.difference(folders)
+    return {path for path in code if path in above or not files.isdisjoint(folders_above([path]))}
 
 
 # ---------------------------------------------------------------- taking a folder
