@@ -73,6 +73,42 @@ def test_what_cannot_be_copied_is_left_out(own, other, monkeypatch):
     assert files(own) == {"link", *(f"check/{name}" for name in HOSTILE)}
 
 
+def test_no_copy_leaves_the_working_folder(own, other, tmp_path):
+    (tmp_path / "data").mkdir()
+    (own / FILES / "check").symlink_to(tmp_path / "data")
+    (other / "a/b").mkdir(parents=True)
+    (other / "a/b/c").touch()
+    (own / FILES / "a").write_text("a file")
+    copy_missing([other], own)
+    assert list((tmp_path / "data").iterdir()) == []
+    assert copies_of(own) == {}
+
+
+def test_read_only_folders_get_copies_too(own, other, monkeypatch):
+    def writable(self: Path) -> None:
+        if not self.stat().st_mode & 0o200:
+            raise PermissionError(13, "Permission denied", str(self))
+
+    def rename(self: Path, target: Path) -> None:
+        writable(target.parent)
+        os.rename(self, target)
+
+    def unlink(self: Path, missing_ok: bool = False) -> None:
+        writable(self.parent)
+        if self.exists() or not missing_ok:
+            os.unlink(self)
+
+    monkeypatch.setattr(Path, "rename", rename)  # also as root
+    monkeypatch.setattr(Path, "unlink", unlink)
+    (own / FILES / "check").mkdir(mode=0o555)
+    (other / "check").chmod(0o555)
+    copy_missing([other], own)
+    assert files(own) == {f"check/{name}" for name in HOSTILE}
+    assert (own / FILES / "check").stat().st_mode & 0o777 == 0o555
+    remove_unchanged(own)
+    assert files(own) == set()
+
+
 def test_a_killed_agent_has_listed_every_copy(own, other, monkeypatch):
     def killed(self: Path, target: Path) -> None:
         rename(self, target)

@@ -31,15 +31,15 @@ def copy_missing(folders: Iterable[Path], part: Path) -> None:
     with (part / _LIST).open("ab", buffering=0) as listed:
         for folder in folders:
             for path in sorted(_files(folder)):
-                source, target = folder / path, own / path
-                if os.path.lexists(target):
+                target = own / path
+                if os.path.lexists(target) or not _may_have(own, target.parent):
                     continue
-                with contextlib.suppress(FileExistsError, NotADirectoryError):  # it is in the way
+                beside.unlink(missing_ok=True)
+                shutil.copy2(folder / path, beside, follow_symlinks=False)
+                # First, so that no copy is taken for the node's own file.
+                listed.write(json.dumps([path, _identity(beside)]).encode() + b"\n")
+                with _writable(next(above for above in target.parents if above.exists())):
                     target.parent.mkdir(parents=True, exist_ok=True)
-                    beside.unlink(missing_ok=True)
-                    shutil.copy2(source, beside, follow_symlinks=False)
-                    # First, so that no copy is taken for the node's own file.
-                    listed.write(json.dumps([path, _identity(beside)]).encode() + b"\n")
                     beside.rename(target)
 
 
@@ -61,7 +61,8 @@ def remove_unchanged(part: Path) -> None:
         target = own / path
         with contextlib.suppress(OSError):  # a rank removed it, or its folder is in use
             if _identity(target) == identity:
-                target.unlink()
+                with _writable(target.parent):
+                    target.unlink()
                 for folder in target.relative_to(own).parents[:-1]:
                     (own / folder).rmdir()
     (part / _LIST).unlink(missing_ok=True)
@@ -82,6 +83,29 @@ def _files(folder: Path) -> Iterator[str]:
         stays = stat.S_ISLNK(mode) and not os.path.isabs(os.readlink(place))
         if stays or stat.S_ISREG(mode):
             yield path
+
+
+def _may_have(own: Path, folder: Path) -> bool:
+    """Whether nothing else is where that folder would be. Links may lead to users' data."""
+    while folder != own:
+        if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+            return False
+        folder = folder.parent
+    return True
+
+
+@contextlib.contextmanager
+def _writable(folder: Path) -> Iterator[None]:
+    """Meanwhile its owner may write to the folder."""
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    if mode & stat.S_IRWXU == stat.S_IRWXU:
+        yield
+        return
+    folder.chmod(mode | stat.S_IRWXU)
+    try:
+        yield
+    finally:
+        folder.chmod(mode)
 
 
 def _identity(path: Path) -> tuple[int, int, int]:
