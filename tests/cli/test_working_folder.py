@@ -146,13 +146,15 @@ def test_a_restart_with_other_code(allranks: Allranks, script: Path) -> None:
 def test_a_restart_with_code_of_which_ranks_made_a_folder(
     allranks: Allranks, code: Path, home: Path
 ) -> None:
-    line = "ls -d model* data*; [ -d data ] || mkdir data; echo x | tee model > data/cache; exit 3"
+    line = "ls -d model* data*; [ -d data ] || mkdir data; echo x | tee model > data/cache; "
+    line += "ln -s /etc/hosts away; exit 3"
     allranks("run", "--name", "j", "--", "bash", "-c", line)
     (code / "model").mkdir()
     (code / "model/net.py").touch()
     (code / "data").touch()
     done = allranks("job", "restart", "j", "-C", ".", "--set", "command=ls model; cat data")
     assert "which is used: data, data/cache, model" in done.stderr
+    assert "because the links lead out of it: away" in done.stderr
     allranks("job", "wait", "j-r2")
     assert printed(allranks, "j-r2") == "net.py"
 

@@ -127,6 +127,11 @@ def too_long_sentence(paths: Sequence[str]) -> str:
     return f"left out of the working folder, because the path is too long for Linux: {shown}"
 
 
+def away_sentence(paths: Sequence[str]) -> str:
+    """Which links of the working folder do not come along."""
+    return f"left out of the working folder, because the links lead out of it: {_names([*paths])}"
+
+
 def too_large(size: int, limit: int) -> str:
     """That the server does not hold a working set, for a person."""
     most = f"the bound of {size_text(limit)}"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import logging
 import os
 import secrets
@@ -28,7 +27,7 @@ from allranks.plan.data.node_files import may_write
 from allranks.plan.data.state_manifest import Entries, Entry, own, stays_inside
 from allranks.plan.job.output_places import on_server
 from allranks.plan.plan import Task
-from allranks.server.assets.state_folders import put_of, require_live
+from allranks.server.assets.state_folders import entry_of, put_of, require_live
 from allranks.settings import Home
 from allranks.statuses import TERMINAL
 from allranks.store.files.state_folders import HEAD, Put, State
@@ -162,17 +161,11 @@ def files_in(record: Path) -> dict[str, Entry]:
             path = str(place.relative_to(record))
             if not may_write(path, 0):
                 continue
-            status = place.lstat()
-            if place.is_symlink():
-                if stays_inside(f"{own(0)}/{path}", target := os.readlink(place)):
-                    entries[path] = Entry("link", mtime_ns=status.st_mtime_ns, target=target)
-            elif place.is_dir():
-                entries[path] = Entry("folder")
-            else:
-                with place.open("rb") as file:
-                    sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-                mode = stat.S_IMODE(status.st_mode) & 0o777
-                entries[path] = Entry("file", sha256, status.st_size, status.st_mtime_ns, mode)
+            entry = entry_of(place, place.lstat())
+            if entry is None:
+                continue
+            if entry.what != "link" or stays_inside(f"{own(0)}/{path}", entry.target):
+                entries[path] = entry
     return entries
 
 

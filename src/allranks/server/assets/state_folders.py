@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import itertools
 import os
+import stat
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -301,6 +303,20 @@ def put_of(report: Mapping[str, Any], node: int) -> Put:
     if entry is not None and is_link and not state_manifest.stays_inside(path, entry.target):
         raise UsageError(f"{path!r} is a link out of the state folder", hint=hint)
     return Put(path, int(report["base"]), entry)
+
+
+def entry_of(path: Path, status: os.stat_result) -> Entry | None:
+    """What lies at a path of the server's disk; None for pipes and the like. Raises OSError."""
+    if stat.S_ISDIR(status.st_mode):
+        return Entry("folder")
+    if stat.S_ISLNK(status.st_mode):
+        return Entry("link", mtime_ns=status.st_mtime_ns, target=os.readlink(path))
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    with path.open("rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    mode = stat.S_IMODE(status.st_mode) & 0o777
+    return Entry("file", sha256, status.st_size, status.st_mtime_ns, mode)
 
 
 def _is_entry(entry: Entry) -> bool:

@@ -31,7 +31,7 @@ from allranks.plan.data.working_set import ABOUT, FILES, About, Held, folders_ab
 from allranks.plan.job import code_packages
 from allranks.plan.job.continuation import File
 from allranks.plan.plan import Task
-from allranks.server.assets.state_folders import put_of, require_live
+from allranks.server.assets.state_folders import entry_of, put_of, require_live
 from allranks.settings import Home
 from allranks.statuses import NodeState
 from allranks.store.files.blobs import Blobs
@@ -225,7 +225,8 @@ class WorkingFolders:
                 deque(_walk(folder / FILES, too_long), maxlen=0)
             if too_long:
                 notes.append(working_set.too_long_sentence(too_long))
-            _write(State(beside / working_set.RECORDED / str(node)), found, node)
+            if away := _write(State(beside / working_set.RECORDED / str(node)), found, node):
+                notes.append(working_set.away_sentence(away))
             part = f"work/node-{node}/" if task.nodes > 1 else "work/"
             files += [
                 _file(f"{part}{path}", entry.size, entry.mtime_ns / 1e9)
@@ -443,33 +444,23 @@ def _walk(root: Path, left_out: list[str] | None = None) -> Iterator[tuple[str, 
 
 def _entries(root: Path) -> dict[str, Entry]:
     """The entries of a folder that was taken. Raises OSError."""
-    found = dict[str, Entry]()
-    for path, status in _walk(root):
-        if stat.S_ISDIR(status.st_mode):
-            found[path] = Entry("folder")
-        elif stat.S_ISLNK(status.st_mode):
-            found[path] = Entry(
-                "link", mtime_ns=status.st_mtime_ns, target=os.readlink(root / path)
-            )
-        elif stat.S_ISREG(status.st_mode):
-            with (root / path).open("rb") as file:
-                sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-            mode = stat.S_IMODE(status.st_mode) & 0o777
-            found[path] = Entry("file", sha256, status.st_size, status.st_mtime_ns, mode)
-    return found
+    made = ((path, entry_of(root / path, status)) for path, status in _walk(root))
+    return {path: entry for path, entry in made if entry is not None}
 
 
-def _write(state: State, found: _Set, node: int) -> None:
-    """Make a state of a set, which shares the contents: nobody writes to either. Raises OSError."""
+def _write(state: State, found: _Set, node: int) -> list[str]:
+    """Make a state of a set, which shares the contents: nobody writes to either. Returns the links
+    that are left out, because they lead elsewhere. Raises OSError."""
     if not found.entries and not found.about.removed:
-        return
-    puts = list[Put]()
+        return []
+    puts, away = list[Put](), list[str]()
     (state.folder / CONTENT).mkdir(parents=True, mode=0o700)
     for path, entry in found.entries.items():
         full = f"{own(node)}/{FILES}/{path}"
         if entry.what == "link":
             entry = entry._replace(target=_within(path, entry.target, found.about.folder))
             if not stays_inside(full, entry.target):
+                away.append(path)
                 continue
         if entry.what == "file" and not (goal := state.content(entry.sha256)).exists():
             source = found.content(path, entry)
@@ -483,6 +474,7 @@ def _write(state: State, found: _Set, node: int) -> None:
     state.content(sha256).write_bytes(data)
     puts.append(Put(f"{own(node)}/{ABOUT}", 0, Entry("file", sha256, len(data), 0, 0o644)))
     state.commit(puts)
+    return away
 
 
 def _within(path: str, target: str, folder: str) -> str:
