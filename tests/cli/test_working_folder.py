@@ -242,6 +242,21 @@ def test_a_file_that_one_lost_node_made_is_there_for_all(
     assert printed(allranks, "j", 2).count(" at j.1 of ") == 2
 
 
+def test_a_killed_nodes_copy_does_not_grow_old(allranks: Allranks, home: Path) -> None:
+    line = (
+        "n=$(cat check || echo 0); echo at $n; if [ $RANK = 1 ]; then sleep 600; fi; "
+        "echo $((n + 1)) > check; touch made-$n; if [ $n = 1 ]; then sleep 600; fi; exit 3"
+    )
+    allranks("run", "--name", "j", "-n", 2, "--", "bash", "-c", line)
+    allranks("job", "restart", "j")
+    until((home / "nodes/j-r2.1/0/working/node-0/work/made-1").exists)
+    kill_agents(home, "j-r2")
+    allranks("job", "wait", "j-r2")
+    allranks("job", "restart", "j-r2")
+    allranks("job", "wait", "j-r3")
+    assert printed(allranks, "j-r3").count("at 2") == 2
+
+
 def test_a_restart_with_fewer_nodes(allranks: Allranks, code: Path) -> None:
     line = 'echo "$RANK" > of-$RANK; sleep 0.$RANK; exit 3'
     allranks("run", "--name", "j", "-n", 2, "--", "bash", "-c", line)

@@ -2,13 +2,15 @@
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from allranks.agent.lifecycle import working_folder
 from allranks.agent.lifecycle.collect_files import listing
-from allranks.agent.lifecycle.working_folder import lay_over
+from allranks.agent.lifecycle.working_folder import WorkingFolder, lay_over
 from allranks.agent.state.working_folder import WorkTree
-from allranks.plan.data.working_set import ABOUT, FILES, About
+from allranks.plan.data.working_set import ABOUT, FILES, About, Held
 
 HOSTILE = ["a\nb", "ü'\"", "$(touch x)", "-rf", b"\xff".decode(errors="surrogateescape")]
 
@@ -102,3 +104,20 @@ def test_a_set_laid_over_the_code_is_what_it_was(root, tmp_path):
     assert {(goal / name).read_text() for name in files} == {"set"}
     assert os.readlink(goal / "latest") == f"{place}/new"
     assert os.readlink(goal / "away") == "/etc"
+
+
+def test_an_agent_that_leaves_keeps_what_the_server_takes(tmp_path, monkeypatch):
+    def removed_by_the_server(path: Path) -> None:
+        raise FileNotFoundError(path)
+
+    node = tmp_path / "home/nodes/j.1/0"
+    for name in ("working/node-0/work", "attempt-1"):
+        (node / name).mkdir(parents=True)
+    task = SimpleNamespace(record=tmp_path / "home/jobs/j", in_place=None, sends_files=False)
+    where = SimpleNamespace(folder=node, node=0)
+    working = WorkingFolder(task, where, None, 1.0, Held(), None)  # type: ignore[arg-type]
+    working.remove_agent_folder()
+    assert os.listdir(node) == ["working"]
+    (node / "attempt-1").mkdir()
+    monkeypatch.setattr(working_folder, "_remove", removed_by_the_server)
+    working.remove_agent_folder()

@@ -195,9 +195,10 @@ class WorkingFolder:
         if not (self.is_collected and self.folder.is_dir()):
             folder_trees.remove(folder, ignore_errors=True)
             return
-        for each in folder.iterdir():
-            if each != self._root:
-                _remove(each)
+        with contextlib.suppress(OSError):  # the server removes the rest
+            for each in folder.iterdir():
+                if each != self._root:
+                    _remove(each)
 
     # ------------------------------------------------------------ while ranks run
 
