@@ -74,7 +74,7 @@ def test_components_have_versions_labels_and_code(allranks: Allranks, code: Path
     assert [each["version"] for each in versions] == ["1", "2"]
     assert allranks("component", "label", "say:2", "good").returncode == 0
     failed = allranks("job", "create", "-f", code / "pipe.yml", "--name", "q", "--stream")
-    assert failed.returncode == 1
+    assert failed.returncode == 3
     assert "the step first failed" in failed.stderr
     shown = allranks("component", "show", "say@good").stdout
     assert "text: " in shown or "text:" in shown
