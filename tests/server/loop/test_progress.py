@@ -1,14 +1,18 @@
 """Jobs whose attempts reach a time limit of their compute, as a cluster's: the agent gets the
 signal for it."""
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
+from sqlalchemy import Engine
 
 from allranks.plan.lifecycle.no_progress import Left
 from allranks.plan.plan import Gang, OutputTask, Plan, Rules, Task
 from allranks.server.assets.state_folders import States
 from allranks.server.loop import progress
 from allranks.settings import Home, make
-from allranks.store.database import open_database
+from allranks.store.database import opened_database
 from allranks.store.jobs.records import Records
 from allranks.store.metric_points import Point, Points
 from tests.support import Allranks, answer
@@ -62,10 +66,16 @@ def test_other_jobs_go_on(allranks, code, word, rule):
     assert [bool(each) for each in said] == [rule == "warn"] * 3
 
 
-def test_what_all_attempts_have_left(tmp_path):
+@pytest.fixture
+def home_and_database(tmp_path: Path) -> Iterator[tuple[Home, Engine]]:
     home = Home(tmp_path / "home")
     make(home)
-    engine = open_database(home.database)
+    with opened_database(home.database) as engine:
+        yield home, engine
+
+
+def test_what_all_attempts_have_left(home_and_database):
+    home, engine = home_and_database
     records, points = Records(engine), Points(engine)
     task = Task("j", "x", "true")
     row = records.create({}, Plan(Gang("j.1", 1, ("x",)), task, Rules(), "fake"))
@@ -97,11 +107,10 @@ def test_what_all_attempts_have_left(tmp_path):
         {"outputs": (OutputTask("o", "/data/model"),)},
     ],
 )
-def test_where_an_output_is_not_seen(tmp_path, changes):
-    home = Home(tmp_path / "home")
-    make(home)
-    records = Records(open_database(home.database))
+def test_where_an_output_is_not_seen(home_and_database, changes):
+    home, engine = home_and_database
+    records = Records(engine)
     plan = Plan(Gang("j.1", 1, ("x",)), Task("j", "x", "true", **changes), Rules(), "fake")
     row = records.create({}, plan)
-    points = Points(records._engine)
+    points = Points(engine)
     assert progress.now(row, Left(), home, States(home, records), points).hidden
