@@ -147,5 +147,6 @@ def excluded_by_user(root: Path) -> IgnoreRules:
 
 def ignore_rules(root: Path) -> Callable[[str], bool]:
     """Tells which paths of a folder outside of git are ignored: by `.gitignore` or `.amlignore`."""
-    by_git, by_user = IgnoreRules(root), excluded_by_user(root)
+    by_git = IgnoreRules(root)
+    by_user = excluded_by_user(root)
     return lambda path: by_git(path) or by_user(path)

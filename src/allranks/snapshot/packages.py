@@ -79,7 +79,8 @@ def _inside(package: Package, code: Path | None, files: Sequence[File]) -> str |
     """Where in the code a package lies, None if it does not."""
     if code is None:
         return None
-    root, top = Path(os.path.realpath(package.folder)), Path(os.path.realpath(code))
+    root = Path(os.path.realpath(package.folder))
+    top = Path(os.path.realpath(code))
     if not root.is_relative_to(top):
         return None
     within = "" if root == top else f"{root.relative_to(top)}/"
@@ -95,7 +96,8 @@ def _files_of(
         known = [file.name for file in files if file.name.startswith(within)]
         names = _built(root, within, known, package.name, notes)
     else:
-        root, copy = Path(package.folder), _own_folder(package)
+        root = Path(package.folder)
+        copy = _own_folder(package)
         own = list[str]()
         known = [file.name for file in walk(root, own, of_job=False)]
         notes += [note.replace("the code", package.name, 1) for note in own]

@@ -65,7 +65,8 @@ def with_home(task: Task, where: AgentIdentity) -> Task:
     """The task with a home folder of the node's, if the user has none that it may enter, as one
     that is only a number; uv and frameworks keep their caches there. Such a user also gets a name:
     Python's getpass and PyTorch's compiler fail without one."""
-    base, entry = dict(task.base), _passwd_entry()
+    base = dict(task.base)
+    entry = _passwd_entry()
     if entry is None:
         name = base.get("USER") or base.get("LOGNAME") or str(os.geteuid())
         base = {**base, "USER": name, "LOGNAME": name}

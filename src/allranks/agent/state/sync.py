@@ -173,7 +173,9 @@ class Sync:
         files = self._tree.scan().files
         changed = dict[str, Left]()
         for path in self.writers.suspects(files):
-            before, synced, seen = self._head.get(path), self._synced.get(path), files[path]
+            before = self._head.get(path)
+            synced = self._synced.get(path)
+            seen = files[path]
             is_new = synced is None or synced.seen != seen
             if not is_new or before is None or before.what != "file":
                 continue

@@ -151,7 +151,8 @@ def uneven_sets(entries: Entries, sizes: Set[int]) -> list[str]:
             groups.setdefault(name, {})[int(match[0])] = entry.mtime_ns / 1e9
     uneven = []
     for name, times in groups.items():
-        newest, count = max(times.values()), len(times)
+        newest = max(times.values())
+        count = len(times)
         older = [number for number in sorted(times) if newest - times[number] > _TOGETHER]
         if older and count in sizes and {*times} == {*range(count)}:
             numbers = ", ".join(map(str, older[:8])) + (" …" if len(older) > 8 else "")

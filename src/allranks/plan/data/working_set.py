@@ -107,7 +107,8 @@ def sentence(attempt: int, files: Iterable[SetFile], removed: int, copies: int =
 
 def unfinished_sentence(attempt: int, paths: Iterable[str], held: Iterable[str]) -> str:
     """What became of files that were being written when their node was lost; '' if none was."""
-    complete, every = set(held), sorted(paths)
+    complete = set(held)
+    every = sorted(paths)
     older = [path for path in every if path in complete]
     absent = [path for path in every if path not in complete]
     parts = []

@@ -235,7 +235,8 @@ class _Killed:
     def _held_in_working_folder(self) -> str:
         """Describe the checkpoint that the server has of the working folder, which has complete
         files only. Other files are there, too, such as logs, so its name counts for a while."""
-        work, now = self.run.job.get("working_folder"), time.monotonic()
+        work = self.run.job.get("working_folder")
+        now = time.monotonic()
         if work is None:
             return ""
         self._kept_at = self._kept_at or now

@@ -264,7 +264,8 @@ class WorkingFolders:
         folders = {path for path, entry in found.entries.items() if entry.what == "folder"}
         paths = {*found.entries, *removed}
         paths |= _in_the_way(code_files(self._blobs, after), found.entries, folders)
-        old, new = contents(self._blobs, before, paths), contents(self._blobs, after, paths)
+        old = contents(self._blobs, before, paths)
+        new = contents(self._blobs, after, paths)
         merged = working_set.merged(found.entries, removed, old, new, folders)
         entries = {
             path: entry for path, entry in found.entries.items() if path not in merged.left_out
@@ -287,10 +288,12 @@ class WorkingFolders:
 
     def _sent(self, job: str, node: int) -> _Set:
         """What the agent of a node has sent."""
-        folder, start = self._folder(job) / str(node), f"{own(node)}/{FILES}/"
+        folder = self._folder(job) / str(node)
+        start = f"{own(node)}/{FILES}/"
         state = self._states.get(folder) or State(folder)
         entries = state.entries()
-        about, said = About(), entries.get(f"{own(node)}/{ABOUT}")
+        about = About()
+        said = entries.get(f"{own(node)}/{ABOUT}")
         if said is not None:
             with contextlib.suppress(FileNotFoundError):
                 about = About.load(state.content(said.sha256).read_bytes())

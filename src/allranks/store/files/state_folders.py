@@ -220,7 +220,8 @@ class State:
         """Make a version of the current files with incomplete ones in their places; one for all
         nodes of an attempt. Raises MissingCode if a content is missing."""
         with self._lock:
-            entries, newest = dict(self._read()), self.newest()
+            entries = dict(self._read())
+            newest = self.newest()
             number = newest.number + 1 if newest is not None else 1
             torn = {path: entry for path, _, entry in puts if entry is not None}
             if newest is not None and newest.torn and newest[2:4] == (job, attempt):
