@@ -82,6 +82,8 @@ def test_without_a_session_or_a_writable_home(
 ) -> None:
     monkeypatch.setenv("ALLRANKS_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("ALLRANKS_SERVER", raising=False)
+    # In a container the tests' own session may have no leader.
+    monkeypatch.setattr(os, "getsid", lambda _: os.getpid())
     assert terminal.submitted() == []
     terminal.remember(["a", "b"])
     terminal.remember(["a"])
@@ -97,7 +99,7 @@ def test_without_a_session_or_a_writable_home(
     monkeypatch.setattr(os, "getsid", lambda _: 0)  # its leader is outside of the container
     assert terminal.submitted() == []
     terminal.remember(["d"])
-    monkeypatch.undo()
+    monkeypatch.setattr(os, "getsid", lambda _: os.getpid())
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("ALLRANKS_HOME", str(tmp_path / "file"))
     terminal.remember(["e"])

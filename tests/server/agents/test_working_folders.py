@@ -10,7 +10,10 @@ from typing import Any
 
 import pytest
 
-from allranks.plan.data.working_set import ABOUT, About
+from allranks.agent.state.transfer import StateClient
+from allranks.agent.state.working_folder import WorkSync, WorkTree
+from allranks.agent.transport.link import ServerAddress
+from allranks.plan.data.working_set import ABOUT, FILES, About
 from tests.server.agents.test_own_disks import OWN, Client, Nodes, can_hide, job_of, submit
 from tests.server.serving import served
 from tests.support import until
@@ -88,6 +91,33 @@ def test_a_node_writes_only_its_own_part(tmp_path: Path):
         assert client.send("PUT", "work/unfinished", json={"a": 1}).status_code == 400
         assert client.send("PUT", "work/unfinished", json=["a"]).status_code == 200
         assert Client(server, launch=2).send("PUT", "work/unfinished", json=[]).status_code == 401
+
+
+@pytest.mark.medium
+def test_a_file_that_is_rewritten_while_it_is_read_counts_as_unfinished(tmp_path: Path):
+    home = tmp_path / "home"
+    file = tmp_path / "work" / "node-0" / FILES / "checkpoint"
+    with served(home, OWN) as server:
+        submit(server, "true", 1)
+        address = ServerAddress(server.url, server.auth.agent_token("j", 1))
+        client = StateClient(address, 0, lambda: None, "work")
+        tree = WorkTree(tmp_path / "work", 0, {}, 10**9)
+        tree.make()
+        sync = WorkSync(tree, client, 0, print, known=False)
+        file.write_bytes(b"step 1")
+        sync.sync_once()
+        unfinished = home / "jobs" / "j" / "working-folder" / "0" / "unfinished.json"
+        assert json.loads(unfinished.read_bytes()) == ["checkpoint"]
+
+        def rewrite() -> None:
+            file.write_bytes(b"step 20")
+
+        client.go_on = rewrite  # called between the pieces that are read
+        sync.sync_once()
+        assert json.loads(unfinished.read_bytes()) == ["checkpoint"]
+        client.go_on = lambda: None
+        until(lambda: sync.sync_once() and json.loads(unfinished.read_bytes()) == [])
+        client.close()
 
 
 @pytest.mark.medium

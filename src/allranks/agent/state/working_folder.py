@@ -141,7 +141,8 @@ class WorkSync(Sync):
         self, tree: WorkTree, wire: StateClient, node: int, note: Note, known: bool
     ) -> None:
         super().__init__(tree, wire, node, note, _NAME, sends=True)
-        self._unfinished: list[str] = []
+        # The files to send in this round.
+        self._to_send: dict[str, FileState] = {}
         # None: an earlier agent's report may be there.
         self._reported: list[str] | None = None if known else []
         # What only the server has is removed there, even if no rank writes anything.
@@ -149,10 +150,16 @@ class WorkSync(Sync):
 
     def sync_once(self, *, ask: bool = False, end: bool = False) -> bool:
         changed = super().sync_once(ask=ask, end=end)
-        if self._unfinished != self._reported:
-            self._client.report_unfinished(self._unfinished)
-            self._reported = self._unfinished
+        unfinished = sorted(path.split("/", 2)[2] for path in self._to_send if self._waits(path))
+        if unfinished != self._reported:
+            self._client.report_unfinished(unfinished)
+            self._reported = unfinished
         return changed
+
+    def _waits(self, path: str) -> bool:
+        """Whether a file to send was not sent, because it was being written."""
+        synced, seen = self._synced.get(path), self._to_send[path]
+        return (synced is None or synced.seen != seen) and path not in self._unsendable
 
     def _work(self, scan: Scan, end: bool) -> Work:
         work = super()._work(scan, end)
@@ -164,9 +171,8 @@ class WorkSync(Sync):
         # Written by this thread, so it is complete, and waits for no file that ranks write.
         about = [path for path in work.send if path.partition("/")[2] == ABOUT]
         files = [path for path in work.send if path not in about]
+        self._to_send = {path: seen[path] for path in files}
         ready = super()._only_complete(work._replace(send=files), seen, end)
-        waiting = {*files}.difference(ready.send)
-        self._unfinished = sorted(path.split("/", 2)[2] for path in waiting)
         return ready._replace(send=[*about, *ready.send])
 
 
