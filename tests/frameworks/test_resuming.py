@@ -76,7 +76,8 @@ def held(home: Path, job: str) -> int:
     folder = home / "jobs" / job / "working-folder" / "0"
     try:
         head = json.loads((folder / "head").read_bytes().partition(b"\n")[2])
-        is_above = [*head["entries"]] == ["node-0/about/work.json"]
+        about = head["entries"].get("node-0/about/work.json")
+        is_above = about and json.loads((folder / "content" / about[1]).read_bytes())["over"]
         assert is_above or (folder / "unfinished.json").read_text() == "[]"
     except (FileNotFoundError, AssertionError):
         return 0

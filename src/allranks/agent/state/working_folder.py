@@ -168,12 +168,14 @@ class WorkSync(Sync):
         return work._replace(deleted=deleted, fetch=[], remove=[])
 
     def _only_complete(self, work: Work, seen: Mapping[str, FileState], end: bool) -> Work:
-        # Written by this thread, so it is complete, and waits for no file that ranks write.
+        # Written by this thread, so it is complete. A file of the code may have been removed because
+        # of one that is not complete yet.
         about = [path for path in work.send if path.partition("/")[2] == ABOUT]
         files = [path for path in work.send if path not in about]
         self._to_send = {path: seen[path] for path in files}
         ready = super()._only_complete(work._replace(send=files), seen, end)
-        return ready._replace(send=[*about, *ready.send])
+        waits = ready.later or ready.writing
+        return ready if waits else ready._replace(send=[*ready.send, *about])
 
 
 class WorkState(State):
