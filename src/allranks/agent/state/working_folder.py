@@ -168,8 +168,8 @@ class WorkSync(Sync):
         return work._replace(deleted=deleted, fetch=[], remove=[])
 
     def _only_complete(self, work: Work, seen: Mapping[str, FileState], end: bool) -> Work:
-        # Written by this thread, so it is complete. A file of the code may have been removed because
-        # of one that is not complete yet.
+        # Written by this thread, so it is complete. Last: a file of the code may have been removed
+        # because of one that is not complete yet.
         about = [path for path in work.send if path.partition("/")[2] == ABOUT]
         files = [path for path in work.send if path not in about]
         self._to_send = {path: seen[path] for path in files}
