@@ -184,6 +184,8 @@ def test_wrong_use(allranks: Allranks):
     assert "memory: '4x' is not an amount of memory" in wrong.stderr
     cloud = allranks("compute", "create", "a", "--type", "amlcompute")
     assert "--type slurm or ray" in cloud.stderr
+    mode = allranks("compute", "render", "kubernetes", "--server", "--access-mode", "Banana")
+    assert (mode.returncode, "ReadWriteOnce" in mode.stderr) == (2, True), mode.stderr
     for key, said in (("lokal.cpus=1", "engine 'lokal' not found"), ("local.memory=4", "4g")):
         done = allranks("run", "--set", f"resources.properties.{key}", "--", "true")
         assert (done.returncode, said in done.stderr) == (2, True), done.stderr

@@ -175,21 +175,43 @@ def _services(
     kinds: Mapping[str, Kind],
     for_agents: App,
 ) -> Services:
-    settings, points = Settings(database), Points(database)
-    records, computes = Records(database), Computes(database)
-    assets, data = Assets(database, KIND), Assets(database, datastores.KIND)
+    settings = Settings(database)
+    points = Points(database)
+    records = Records(database)
+    computes = Computes(database)
+    assets = Assets(database, KIND)
+    data = Assets(database, datastores.KIND)
     versions = ModelVersions(Assets(database, MODEL), Trees(home.models))
-    blobs, admission_lock = Blobs(home.blobs), threading.Lock()
-    clusters, host_names = Clusters(home, computes, kinds), HostNames()
-    auth, wakeups = Auth(home, Tokens(settings)), Wakeups()
+    blobs = Blobs(home.blobs)
+    clusters = Clusters(home, computes, kinds)
+    auth = Auth(home, Tokens(settings))
+    host_names = HostNames()
+    wakeups = Wakeups()
     heartbeats = Heartbeats(clocks.lease)
+    admission_lock = threading.Lock()
     agents_listener = AgentsListener(home, for_agents, heartbeats.reset)
-    stacks, states = Stacks(home, wakeups), States(home, records)
-    hangs, node_files = Hangs(stacks), NodeFiles(home, records)
-    variables = AgentVariables(home, auth, agents_listener, clocks, url)
+    stacks = Stacks(home, wakeups)
+    states = States(home, records)
+    hangs = Hangs(stacks)
+    node_files = NodeFiles(home, records)
     working_folders = WorkingFolders(home, blobs, work_limit())
-    at_work = (wakeups, heartbeats, clocks, data, hangs, states, node_files, working_folders)
-    loops = Loops(Shared(home, records, points, clusters, variables, *at_work))
+    loops = Loops(
+        Shared(
+            home=home,
+            records=records,
+            points=points,
+            clusters=clusters,
+            agent_variables=AgentVariables(home, auth, agents_listener, clocks, url),
+            wakeups=wakeups,
+            heartbeats=heartbeats,
+            clocks=clocks,
+            data=data,
+            hangs=hangs,
+            states=states,
+            node_files=node_files,
+            working_folders=working_folders,
+        )
+    )
     return Services(
         home=home,
         home_mark=mark_home(home),

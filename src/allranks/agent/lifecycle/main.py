@@ -102,15 +102,40 @@ class Agent:
         self._home = answer.get("home")
         self._patience = self._clocks.patience
         self._link.set_lease(self._clocks.lease)
-        has_state, note = answer.get("state", True), partial(self._note, facts={"about": "state"})
-        warn = partial(self._note, facts={"about": "checkpoint"})
-        place, pace, alone = (self._where, self._link.door), self._clocks.look, task.nodes == 1
-        self._state = State(state_folder(self._where), *place, alone, pace, has_state, note, warn)
-        times = self._clocks.grace, self._order, self._wait_a_while, self._clocks.unsent
-        self._calls = AgentCalls(*times, self._waits, self._note)
-        self._files = OwnDisk(task, *place, pace, answer.get("files", True), self._calls)
-        held = Held.load(answer.get("work"))
-        self._working = WorkingFolder(self._task, *place, pace, held, self._calls)
+        self._state = State(
+            state_folder(self._where),
+            self._where,
+            self._link.door,
+            alone=task.nodes == 1,
+            pace=self._clocks.look,
+            known=answer.get("state", True),
+            note=partial(self._note, facts={"about": "state"}),
+            warn=partial(self._note, facts={"about": "checkpoint"}),
+        )
+        self._calls = AgentCalls(
+            grace=self._clocks.grace,
+            order=self._order,
+            wait=self._wait_a_while,
+            unsent=self._clocks.unsent,
+            waits=self._waits,
+            note=self._note,
+        )
+        self._files = OwnDisk(
+            task,
+            self._where,
+            self._link.door,
+            pace=self._clocks.look,
+            known=answer.get("files", True),
+            calls=self._calls,
+        )
+        self._working = WorkingFolder(
+            self._task,
+            self._where,
+            self._link.door,
+            pace=self._clocks.look,
+            held=Held.load(answer.get("work")),
+            calls=self._calls,
+        )
         self._attempt = self._link.attempt
         self._say(Kind.HELLO, pid=os.getpid())
         self._link.start()
@@ -202,8 +227,9 @@ class Agent:
             return None
         from allranks.agent.data.transfers import Transfers  # lazy: many jobs have none
 
-        place = self._task, self._where.node, folder
-        return Transfers(*place, self._account, self._or_stop, self._in.doing)
+        return Transfers(
+            self._task, self._where.node, folder, self._account, self._or_stop, self._in.doing
+        )
 
     def _account(self, datastore: str) -> Account:
         return self._link.account(datastore, self._patience)

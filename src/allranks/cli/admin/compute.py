@@ -61,8 +61,17 @@ def render_options(parser: argparse.ArgumentParser) -> None:
     add("--image", metavar="IMAGE", help="image with allranks, for the server")
     add("--storage", metavar="SIZE", help="size of its volume (100Gi)")
     add("--storage-class", metavar="NAME", help="class of the volume (the cluster's default)")
-    add("--access-mode", metavar="MODE", help="ReadWriteMany if jobs mount it, too (ReadWriteOnce)")
-    add("--database", metavar="SECRET", help="Secret with a PostgreSQL's URL in `url` (SQLite)")
+    add(
+        "--access-mode",
+        metavar="MODE",
+        choices=("ReadWriteOnce", "ReadWriteMany"),
+        help="ReadWriteMany: pods of jobs may mount it, too (ReadWriteOnce)",
+    )
+    add(
+        "--database",
+        metavar="SECRET",
+        help="Secret with the URL of a PostgreSQL in `url` (SQLite on the volume)",
+    )
     add("--host", metavar="NAME", help="name for people, such as that of an ingress")
 
 
