@@ -160,7 +160,8 @@ def describe(model: type[BaseModel], name: str) -> str:
 
 def type_text(kind: Any) -> str:
     """A field's type in words. That it may be absent is not part of it."""
-    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    origin = typing.get_origin(kind)
+    inner = typing.get_args(kind)
     if origin is typing.Annotated:
         return type_text(inner[0])
     if origin is typing.Literal:

@@ -45,7 +45,8 @@ def main() -> int:
     read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(write)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    listener, agents = _listen(Path(os.environ["ALLRANKS_WARM"])), set[int]()
+    listener = _listen(Path(os.environ["ALLRANKS_WARM"]))
+    agents = set[int]()
     others = [] if listener is None else [listener.fileno()]
     idle: float | None = _IDLE
     # A killed engine breaks the connection, or resets it if it had not read everything.

@@ -17,9 +17,14 @@ NAMES: Mapping[str, Mapping[str, str]] = {
         **{
             name: f"allranks:{name}"
             for name in (
-                *("MpiDistribution", "PyTorchDistribution"),
-                *("RayDistribution", "TensorFlowDistribution", "load_component"),
-                *("load_job", "AmlTokenConfiguration", "ManagedIdentityConfiguration"),
+                "MpiDistribution",
+                "PyTorchDistribution",
+                "RayDistribution",
+                "TensorFlowDistribution",
+                "load_component",
+                "load_job",
+                "AmlTokenConfiguration",
+                "ManagedIdentityConfiguration",
                 "UserIdentityConfiguration",
             )
         },
@@ -36,11 +41,26 @@ NAMES: Mapping[str, Mapping[str, str]] = {
     "azure.ai.ml.entities": {
         name: f"allranks.entities:{name}"
         for name in (
-            *("AmlCompute", "AmlTokenConfiguration", "BuildContext", "Command", "CommandJob"),
-            *("CommandJobLimits", "Compute", "Data", "Datastore", "Environment"),
-            *("JobResourceConfiguration", "JobService", "JupyterLabJobService"),
-            *("ManagedIdentityConfiguration", "Model", "QueueSettings", "ResourceConfiguration"),
-            *("SshJobService", "TensorBoardJobService", "UserIdentityConfiguration"),
+            "AmlCompute",
+            "AmlTokenConfiguration",
+            "BuildContext",
+            "Command",
+            "CommandJob",
+            "CommandJobLimits",
+            "Compute",
+            "Data",
+            "Datastore",
+            "Environment",
+            "JobResourceConfiguration",
+            "JobService",
+            "JupyterLabJobService",
+            "ManagedIdentityConfiguration",
+            "Model",
+            "QueueSettings",
+            "ResourceConfiguration",
+            "SshJobService",
+            "TensorBoardJobService",
+            "UserIdentityConfiguration",
             "VsCodeJobService",
         )
     }
@@ -57,10 +77,25 @@ NAMES: Mapping[str, Mapping[str, str]] = {
     "azure.ai.ml.sweep": {
         name: f"allranks.sweep:{name}"
         for name in (
-            *("BanditPolicy", "BayesianSamplingAlgorithm", "Choice", "GridSamplingAlgorithm"),
-            *("LogNormal", "LogUniform", "MedianStoppingPolicy", "Normal", "Objective"),
-            *("QLogNormal", "QLogUniform", "QNormal", "QUniform", "RandomSamplingAlgorithm"),
-            *("Randint", "SweepJob", "SweepJobLimits", "TruncationSelectionPolicy", "Uniform"),
+            "BanditPolicy",
+            "BayesianSamplingAlgorithm",
+            "Choice",
+            "GridSamplingAlgorithm",
+            "LogNormal",
+            "LogUniform",
+            "MedianStoppingPolicy",
+            "Normal",
+            "Objective",
+            "QLogNormal",
+            "QLogUniform",
+            "QNormal",
+            "QUniform",
+            "RandomSamplingAlgorithm",
+            "Randint",
+            "SweepJob",
+            "SweepJobLimits",
+            "TruncationSelectionPolicy",
+            "Uniform",
         )
     },
     "azure.core.exceptions": {
@@ -73,9 +108,14 @@ NAMES: Mapping[str, Mapping[str, str]] = {
     "azure.identity": {
         name: f"allranks.azure.identity:{name}"
         for name in (
-            *("AzureCliCredential", "ChainedTokenCredential", "ClientSecretCredential"),
-            *("DefaultAzureCredential", "DeviceCodeCredential", "EnvironmentCredential"),
-            *("InteractiveBrowserCredential", "ManagedIdentityCredential"),
+            "AzureCliCredential",
+            "ChainedTokenCredential",
+            "ClientSecretCredential",
+            "DefaultAzureCredential",
+            "DeviceCodeCredential",
+            "EnvironmentCredential",
+            "InteractiveBrowserCredential",
+            "ManagedIdentityCredential",
         )
     },
     **NAMES_V1,
@@ -95,9 +135,14 @@ ABSENT: Mapping[str, Mapping[str, str]] = {
     "azure.ai.ml.entities": {
         **dict.fromkeys(
             (
-                *("BatchDeployment", "BatchEndpoint", "CodeConfiguration"),
-                *("KubernetesOnlineDeployment", "ManagedOnlineDeployment"),
-                *("ManagedOnlineEndpoint", "OnlineRequestSettings", "ProbeSettings"),
+                "BatchDeployment",
+                "BatchEndpoint",
+                "CodeConfiguration",
+                "KubernetesOnlineDeployment",
+                "ManagedOnlineDeployment",
+                "ManagedOnlineEndpoint",
+                "OnlineRequestSettings",
+                "ProbeSettings",
             ),
             "models are registered, not served: allranks model download",
         ),

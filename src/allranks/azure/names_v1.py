@@ -22,9 +22,15 @@ _OUTPUT = _of("data.output", "OutputFileDatasetConfig")
 _REFERENCE = _of("data.datastore", "DataReference")
 _EXCEPTIONS = _of(
     "exceptions",
-    *("ActivityFailedException", "AzureMLException", "ComputeTargetException"),
-    *("ExperimentExecutionException", "ModelNotFoundException", "ProjectSystemException"),
-    *("RunEnvironmentException", "UserErrorException", "WorkspaceException"),
+    "ActivityFailedException",
+    "AzureMLException",
+    "ComputeTargetException",
+    "ExperimentExecutionException",
+    "ModelNotFoundException",
+    "ProjectSystemException",
+    "RunEnvironmentException",
+    "UserErrorException",
+    "WorkspaceException",
 )
 _CONFIG = {
     **_of("hyperdrive", "HyperDriveConfig", "HyperDriveRunConfig", "PrimaryMetricGoal"),
@@ -33,16 +39,29 @@ _CONFIG = {
 _RUNS = {**_of("run", "PipelineRun"), "StepRun": f"{_V1}.experiment:Run"}
 _EXPRESSIONS = _of(
     "hyperdrive",
-    *("choice", "lognormal", "loguniform", "normal", "qlognormal", "qloguniform", "qnormal"),
-    *("quniform", "randint", "uniform"),
+    "choice",
+    "lognormal",
+    "loguniform",
+    "normal",
+    "qlognormal",
+    "qloguniform",
+    "qnormal",
+    "quniform",
+    "randint",
+    "uniform",
 )
 _POLICIES = _of(
     "hyperdrive",
-    *("BanditPolicy", "MedianStoppingPolicy", "NoTerminationPolicy", "TruncationSelectionPolicy"),
+    "BanditPolicy",
+    "MedianStoppingPolicy",
+    "NoTerminationPolicy",
+    "TruncationSelectionPolicy",
 )
 _SAMPLINGS = _of(
     "hyperdrive",
-    *("BayesianParameterSampling", "GridParameterSampling", "RandomParameterSampling"),
+    "BayesianParameterSampling",
+    "GridParameterSampling",
+    "RandomParameterSampling",
 )
 NAMES_V1: Mapping[str, Mapping[str, str]] = {
     "azureml": {},
@@ -61,8 +80,12 @@ NAMES_V1: Mapping[str, Mapping[str, str]] = {
     },
     "azureml.core.authentication": _of(
         "authentication",
-        *("AbstractAuthentication", "AzureCliAuthentication", "InteractiveLoginAuthentication"),
-        *("MsiAuthentication", "ServicePrincipalAuthentication", "TokenAuthentication"),
+        "AbstractAuthentication",
+        "AzureCliAuthentication",
+        "InteractiveLoginAuthentication",
+        "MsiAuthentication",
+        "ServicePrincipalAuthentication",
+        "TokenAuthentication",
     ),
     "azureml.core.compute": _COMPUTE,
     "azureml.core.compute_target": _of("exceptions", "ComputeTargetException"),
@@ -114,7 +137,10 @@ NAMES_V1: Mapping[str, Mapping[str, str]] = {
     "azureml.pipeline.core.run": _RUNS,
     "azureml.pipeline.steps": _of(
         "pipeline",
-        *("CommandStep", "EstimatorStep", "HyperDriveStep", "ParallelRunStep"),
+        "CommandStep",
+        "EstimatorStep",
+        "HyperDriveStep",
+        "ParallelRunStep",
         "PythonScriptStep",
     ),
     "azureml.telemetry": _of("widgets", "set_diagnostics_collection"),
@@ -170,6 +196,11 @@ ABSENT_V1: Mapping[str, Mapping[str, str]] = {
     "azureml.train.dnn": {"Chainer": "use Estimator with pip_packages=['chainer']"},
 }
 PACKAGES_V1 = (
-    *("azureml", "azureml.core", "azureml.data", "azureml.pipeline", "azureml.pipeline.core"),
-    *("azureml.train", "azureml.train.hyperdrive"),
+    "azureml",
+    "azureml.core",
+    "azureml.data",
+    "azureml.pipeline",
+    "azureml.pipeline.core",
+    "azureml.train",
+    "azureml.train.hyperdrive",
 )

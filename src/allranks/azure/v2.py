@@ -66,7 +66,13 @@ def Input(  # Azure's name
 _OF_DATA = ("mode", "datastore", "unpack", "sharded")
 # What says nothing about data that is given.
 _OF_DECLARATIONS = (
-    *("default", "optional", "description", "min", "max", "enum", "intellectual_property"),
+    "default",
+    "optional",
+    "description",
+    "min",
+    "max",
+    "enum",
+    "intellectual_property",
 )
 
 

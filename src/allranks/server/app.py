@@ -96,7 +96,8 @@ def create_app(
     check_small(database)
     services = _services(home, database, clocks, url, kinds, for_agents)
     for_agents.state.services = services
-    parents, schedules = Parents(services), ScheduleLoop(services)
+    parents = Parents(services)
+    schedules = ScheduleLoop(services)
     page = UiProxy(home, url, services.host_names)
 
     async def start() -> list[asyncio.Task[None]]:

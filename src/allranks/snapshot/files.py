@@ -60,7 +60,8 @@ def walk(code: Path, notes: list[str], is_commit: bool = False, of_job: bool = T
     chosen = [name for name in _without_marked(names, notes) if not is_excluded(name)]
     if of_job:
         chosen = _without_job_folders(code, names, chosen, notes)
-    files, links = list[File](), list[str]()
+    files = list[File]()
+    links = list[str]()
     for name in sorted(chosen):
         path = f"{code}/{name}"
         try:

@@ -42,7 +42,9 @@ def with_packages(
     """Add the packages to the files of ``code``: those inside of it stay in their place, others get
     a folder of their own. Returns the files, and a sentence for each package that stays where it
     is."""
-    imports, left, made = list[Import](), list[str](), [*files]
+    imports = list[Import]()
+    left = list[str]()
+    made = [*files]
     for package in packages:
         within = _inside(package, code, files)
         if within is None and package.only_inside:
@@ -111,7 +113,9 @@ def _built(
     """The names of files beside these that builds have made, and git ignores. Notes other modules
     that git ignores. Raises OSError."""
     is_excluded = excluded_by_user(root)
-    known, made, missing = {*names}, list[str](), list[str]()
+    known = {*names}
+    made = list[str]()
+    missing = list[str]()
     above = {name[: at.end()] for name in names for at in _SLASH.finditer(name, len(within))}
     folders = sorted({within, *above})
     for folder in folders:

@@ -247,7 +247,8 @@ def _unknown_metrics(metrics: Mapping[str, Metric | str]) -> Iterator[Problem]:
 def unknown_references(text: str, known: set[str], where: str) -> Iterator[Problem]:
     """The references in ``text`` to names that are not in ``known``."""
     try:
-        always, all_of_them = references(text, optional=False), references(text)
+        always = references(text, optional=False)
+        all_of_them = references(text)
     except SpecError as error:
         yield from (problem._replace(where=where) for problem in error.problems)
         return

@@ -17,8 +17,12 @@ from allranks.ssm.task import REPLICATED, Channel, Request, Task
 
 _CODE = ("source_dir", "entry_point", "dependencies")
 _INSTANCES = (
-    *("instance_type", "instance_count", "volume_size"),
-    *("use_spot_instances", "max_run_mins", "max_wait_mins"),
+    "instance_type",
+    "instance_count",
+    "volume_size",
+    "use_spot_instances",
+    "max_run_mins",
+    "max_wait_mins",
 )
 _TRAINING = "Training"
 
@@ -227,7 +231,8 @@ def _check(task_type: str, instead: Mapping[str, Any]) -> None:
 
 
 def _code(given: Mapping[str, Any]) -> dict[str, Any]:
-    source, entry = str(given.get("source_dir") or ""), str(given.get("entry_point") or "")
+    source = str(given.get("source_dir") or "")
+    entry = str(given.get("entry_point") or "")
     files = [str(each) for each in given.get("dependencies") or ()]
     path = str(Path(source, entry)) if source else entry
     return {"source": source, "entry": path, "files": files}

@@ -58,7 +58,8 @@ def compact(engine: Engine, min_age: float, stop: threading.Event, pause: float 
     ``stop`` is set. ``pause``: the time between two transactions, as a multiple of the first.
     Returns the number of rows that were packed."""
     packed = 0
-    reading, before = engine.execution_options(read_only=True), clock.now() - min_age
+    reading = engine.execution_options(read_only=True)
+    before = clock.now() - min_age
     for batch in _batches(chain(_events_of(reading, before), _points_of(reading, before))):
         began = time.monotonic()
         with engine.begin() as connection:

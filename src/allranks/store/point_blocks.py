@@ -122,7 +122,8 @@ def between(
             if found := [first + n for n, (_, at, _) in enumerate(rows) if begin <= at <= end]:
                 yield found
 
-    first, last = next(numbers(firsts), None), next(numbers(reversed(firsts)), None)
+    first = next(numbers(firsts), None)
+    last = next(numbers(reversed(firsts)), None)
     return None if first is None or last is None else (first[0], last[-1])
 
 

@@ -92,7 +92,8 @@ def create_app(api_url: str, key: bytes) -> ASGIApp:
         lifespan=lifespan,
         exception_handlers={AllranksError: _refused, HTTPException: _no_page, Exception: _broken},
     )
-    app.state.api, app.state.doorkeeper = Api(api_url), Doorkeeper(key)
+    app.state.api = Api(api_url)
+    app.state.doorkeeper = Doorkeeper(key)
     app.state.templates = render.environment()
     return _Secured(app)
 

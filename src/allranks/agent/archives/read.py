@@ -194,7 +194,12 @@ def _tar_entries(archive: Path, source: _ForwardReader) -> Iterator[Entry]:
         if size:
             source.seek(each.offset_data)
         yield Entry(
-            *(each.name, kind, size, each.mode, each.mtime, source.read_some),
+            each.name,
+            kind,
+            size,
+            each.mode,
+            each.mtime,
+            source.read_some,
             target=each.linkname,
             pieces=pieces,
         )

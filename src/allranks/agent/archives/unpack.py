@@ -254,7 +254,9 @@ class _WorkerPool:
         tick: Callable[[], None],
     ) -> None:
         """Send the ``request`` of each task to an idle worker until all are done."""
-        pending, idle, busy = list(reversed(tasks)), list(self._workers), 0
+        pending = list(reversed(tasks))
+        idle = list(self._workers)
+        busy = 0
         while pending or busy:
             while pending and idle:
                 task = pending.pop()

@@ -204,7 +204,8 @@ class _Download:
             while data and at < end:
                 chunk = data[: min(start + PART, end) - at]
                 crc = await asyncio.to_thread(_write, file, chunk, at, crc)
-                at, data = at + len(chunk), data[len(chunk) :]
+                at = at + len(chunk)
+                data = data[len(chunk) :]
                 self._report(len(chunk), True)
                 if at == min(start + PART, end):
                     crcs[start] = crc
@@ -223,7 +224,8 @@ class _Download:
                 async for piece in answer.stream(_CHUNK_SIZE):
                     data = memoryview(piece)
                     file.write(data)
-                    crc, size = zlib.crc32(data, crc), size + len(data)
+                    crc = zlib.crc32(data, crc)
+                    size = size + len(data)
                     self._report(len(data), True)
             if size != item.size:
                 raise Changed(item.name)

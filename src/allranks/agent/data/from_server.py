@@ -66,7 +66,9 @@ class Download:
         beside.parent.mkdir(parents=True, exist_ok=True)
         if not listed["is_file"]:
             beside.mkdir()
-        total, done, said = sum(file.size for file in files), 0, time.monotonic()
+        total = sum(file.size for file in files)
+        done = 0
+        said = time.monotonic()
         for pieces in _requests(files):
             self._fetch(name, pieces, beside, listed["is_file"])
             done += sum(piece.size for piece in pieces)

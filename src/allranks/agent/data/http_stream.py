@@ -104,8 +104,9 @@ class Streams:
                 ahead = max(1, min(READ_AHEAD, _MAX_PARTS // self._readers))
                 while offsets and len(requests) < ahead:
                     at = offsets.popleft()
-                    span = at, min(at + PART, end)
-                    requests.append(self._pool.submit(self.part, served, item, *span))
+                    requests.append(
+                        self._pool.submit(self.part, served, item, at, min(at + PART, end))
+                    )
                 yield requests.popleft().result()
         finally:
             self._count_readers(-1)

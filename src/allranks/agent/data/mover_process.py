@@ -151,7 +151,8 @@ def stream_ready_text(message: Mapping[str, Any]) -> str:
 
 
 def stream_read_text(message: Mapping[str, Any]) -> str:
-    size, reads = size_text(message["size"]), counted(message["reads"], "read")
+    size = size_text(message["size"])
+    reads = counted(message["reads"], "read")
     text = f"{message['streamed']}: stream_read_text {size} in {reads}"
     return f"{text}; one failed: {message['failed']}" if message["failed"] else text
 

@@ -259,7 +259,8 @@ def _stored_object(each: Mapping[str, Any]) -> StoredObject:
 
 def _s3(account: Account) -> store.S3Store:
     config: dict[str, Any] = dict(account.credentials) or _aws_profile(os.environ)
-    profile_endpoint, profile_region = config.pop("endpoint", ""), config.pop("region", "")
+    profile_endpoint = config.pop("endpoint", "")
+    profile_region = config.pop("region", "")
     endpoint = account.store.endpoint or profile_endpoint
     region = account.store.region or profile_region
     if endpoint:

@@ -201,7 +201,8 @@ class Uploader:
         )
 
     async def _upload_once(self, name: str) -> Uploaded:
-        path, key = os.path.join(self.output.folder, name), self._key(name)
+        path = os.path.join(self.output.folder, name)
+        key = self._key(name)
         with open(path, "rb") as file:
             before = fingerprint(os.fstat(file.fileno()))
             if is_open_for_writing(file.fileno()):

@@ -76,7 +76,8 @@ class ImageEnvironmentCache(EnvironmentCache):
     def _build_locked(
         self, recipe: Recipe, goal: Path, lock: int, wait: Wait, say: Say
     ) -> Environment:
-        began, log = time.time(), goal.with_suffix(".log")
+        began = time.time()
+        log = goal.with_suffix(".log")
         log.unlink(missing_ok=True)
         say("installs packages on top of the image")
         if goal.exists():

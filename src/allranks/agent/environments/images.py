@@ -122,7 +122,8 @@ def identity(container: Container, folder: Path, wait: Wait) -> str:
         return f"{container.image} {stat.st_size} {stat.st_mtime_ns}"
     argv = [container.engine, "image", "inspect", "--format", "{{.Id}}", container.image]
     output = folder / "identity.log"
-    code, lines = _run(argv, output, wait), last_lines(output)
+    code = _run(argv, output, wait)
+    lines = last_lines(output)
     if code != 0 or not lines:
         hint = f"run it by hand on the node: {container.engine} image inspect {container.image}"
         message = f"cannot inspect the image {container.image!r}: {reason(lines)}"

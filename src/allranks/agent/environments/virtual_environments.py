@@ -71,8 +71,13 @@ class EnvironmentCache:
     def path(self, recipe: Recipe) -> Path:
         """The path of a recipe's environment. Raises AllranksError if the node has no Python."""
         parts = [
-            *(recipe.python, recipe.requirements, recipe.constraints, recipe.torch_backend),
-            *(os.uname().machine, *self._platform(recipe), self._pip.lines),
+            recipe.python,
+            recipe.requirements,
+            recipe.constraints,
+            recipe.torch_backend,
+            os.uname().machine,
+            *self._platform(recipe),
+            self._pip.lines,
             *sorted(
                 (name, without_credentials(value))
                 for name, value in self._variables(recipe).items()
@@ -123,7 +128,8 @@ class EnvironmentCache:
     def _build_locked(
         self, recipe: Recipe, goal: Path, lock: int, wait: Wait, say: Say
     ) -> Environment:
-        began, log = time.time(), goal.with_suffix(".log")
+        began = time.time()
+        log = goal.with_suffix(".log")
         log.unlink(missing_ok=True)
         uv = Uv(self._uv, self._variables(recipe), self._folder, log, lock, wait, say)
         python = recipe.python or self._python()

@@ -33,7 +33,8 @@ class Board(object):
         self._next, self._done, self._failed = 0, 0, 0
         self.rows = {}  # type: Dict[int, List[str]]
         self.broken = ""
-        self._lock, self._said = threading.Lock(), time.time()
+        self._lock = threading.Lock()
+        self._said = time.time()
 
     def take(self):  # type: () -> Optional[Dict[str, Any]]
         """The next mini-batch; None if there is none left, or too many have failed."""
@@ -205,7 +206,8 @@ def main():  # type: () -> None
     options = json.loads(sys.argv[1])
     data, output = sys.argv[2:4]
     sys.argv = [options["entry_script"], *sys.argv[5:]]
-    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    rank = int(os.environ["RANK"])
+    world = int(os.environ["WORLD_SIZE"])
     job, port = os.environ["ALLRANKS_JOB"], int(os.environ["MASTER_PORT"])
     size = options["mini_batch_size"]
     waiting = []

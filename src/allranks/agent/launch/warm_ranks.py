@@ -156,7 +156,8 @@ def prepare(
     if python is None:
         raise Cold(f"there is no `{call.python}` on PATH")
     python = str(where.work / folder / python)
-    own, in_layer = str(where.attempt), python.startswith(f"{where.attempt}/")
+    own = str(where.attempt)
+    in_layer = python.startswith(f"{where.attempt}/")
     interpreter = _interpreter(python, call.options, env) if in_layer else {}
     variables = warm_start.import_time(env)
     found_at = interpreter.get("path") or [python]

@@ -184,7 +184,8 @@ class Attempt:
 
     def _cut_short(self, hosted: MpiRanks) -> Ended | None:
         """A rank that mpirun ended some time ago, without a failure elsewhere that explains it."""
-        ended, now = hosted.cut_short(), time.monotonic()
+        ended = hosted.cut_short()
+        now = time.monotonic()
         self._cut_at = None if ended is None else self._cut_at or now
         return ended if self._cut_at is not None and now - self._cut_at > _EXPLANATION else None
 

@@ -88,7 +88,8 @@ class Deadline:
 
     def check(self) -> None:
         """Raise OutOfTime after the limit."""
-        order, now = self._order(), time.monotonic()
+        order = self._order()
+        now = time.monotonic()
         if self._until is None and order["do"] == "stop" and order["why"] in _LIMITED:
             self._until = now + self._grace
         if self._until is not None and now > self._until:

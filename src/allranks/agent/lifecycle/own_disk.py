@@ -147,7 +147,8 @@ class OwnDisk:
             download.close()
 
     def _fetch_uv(self, goal: Path, wait: Callable[[float], None]) -> None:
-        beside, machine = goal.with_suffix(".part"), os.uname().machine
+        beside = goal.with_suffix(".part")
+        machine = os.uname().machine
         path = f"/agent/v1/{self._where.node}/uv/{machine}"
         while True:
             try:

@@ -13,7 +13,8 @@ def require_home(mark: str, node: int) -> None:
     try:
         os.stat(mark)
     except OSError as error:
-        host, home = os.uname().nodename, os.path.dirname(os.path.dirname(mark))
+        host = os.uname().nodename
+        home = os.path.dirname(os.path.dirname(mark))
         why = (error.strerror or str(error)).lower()
         raise NotFound(
             f"node {node} on {host} does not see the server's ALLRANKS_HOME ({why})",

@@ -65,7 +65,8 @@ def is_valid(line: bytes) -> bool:
 
     try:
         told = json.loads(line)
-        tags, points = told.get("tags"), told.get("points")
+        tags = told.get("tags")
+        points = told.get("points")
         for _, rank, step, at, value in points or ():
             float(value)
             if not (-(2**63) <= int(step) < 2**63 and 0 <= float(at) <= LATEST):

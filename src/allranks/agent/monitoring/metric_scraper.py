@@ -178,7 +178,8 @@ class Scraper:
             "points": self._points,
         }
         state |= more
-        data, size = json.dumps(state).encode() + b"\n", os.lseek(self._into, 0, os.SEEK_END)
+        data = json.dumps(state).encode() + b"\n"
+        size = os.lseek(self._into, 0, os.SEEK_END)
         try:
             written = os.write(self._into, data) == len(data)
         except OSError:

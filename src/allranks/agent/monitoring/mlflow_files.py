@@ -147,7 +147,8 @@ class _Folder:
 
     def read(self) -> _Found:
         """All runs, and the points since the call before."""
-        runs, points = list[_Run](), list[_Point]()
+        runs = list[_Run]()
+        points = list[_Point]()
         for meta in sorted(self._path.glob("*/*/meta.yaml")):
             folder = meta.parent
             with contextlib.suppress(OSError, ValueError):

@@ -70,7 +70,8 @@ class Monitor:
 
     def _watch(self) -> None:
         began, due = time.monotonic(), 0.0
-        sampler, samples = _Sampler(self._roots, self._most), list[Sample]()
+        sampler = _Sampler(self._roots, self._most)
+        samples = list[Sample]()
         while not self._over.wait(LOOK):
             sample = sampler.look()
             self._also(sample)
@@ -97,7 +98,10 @@ class Monitor:
 
 class _Sampler:
     def __init__(self, roots: Callable[[], Mapping[int, int]], most: int | None) -> None:
-        self._roots, self._most, self._family, self._gpus = roots, most, RankProcesses(), Gpus()
+        self._roots = roots
+        self._most = most
+        self._family = RankProcesses()
+        self._gpus = Gpus()
         self._node = process_usage.node()
         self._at = time.monotonic()
         self.members = Members({}, [])
@@ -120,7 +124,8 @@ class _Sampler:
     def _of_processes(self, seconds: float) -> Sample:
         """Of the job and its ranks; ``seconds`` are those of all CPUs since the last call."""
         sample: Sample = {}
-        self.members, now = self._family.look(self._roots()), time.monotonic()
+        self.members = self._family.look(self._roots())
+        now = time.monotonic()
         passed, self._at = max(now - self._at, 1e-3), now
         used = process_usage.of_processes(self.members.job)
         if not used:

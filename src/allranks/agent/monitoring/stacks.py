@@ -80,7 +80,8 @@ class _Request:
     def __init__(self, pid: int, fd: int, caught: int) -> None:
         self.fd, self.size, self.since = fd, 0, time.monotonic()
         # Seconds since it last ran Python, measured from the first unanswered request.
-        key, answered = (pid, _started(pid)), f"{ANSWERED}\n".encode() in _content(fd)
+        key = (pid, _started(pid))
+        answered = f"{ANSWERED}\n".encode() in _content(fd)
         if answered or key not in _SINCE:
             _SINCE[key] = self.since
         self.silent = self.since - _SINCE[key]
@@ -132,7 +133,8 @@ def _content(fd: int) -> bytes:
 
 def _wait(requests: Iterable[_Request]) -> None:
     """Wait until all have answered, at most PATIENCE."""
-    until, pending = time.monotonic() + PATIENCE, list(requests)
+    until = time.monotonic() + PATIENCE
+    pending = list(requests)
     while pending and time.monotonic() < until:
         pending = [each for each in pending if not each.done()]
         if pending:

@@ -19,7 +19,8 @@ from allranks.agent.probes.wire import said
 def facts(asked: dict[str, Any], address: str, addresses: list[str]) -> dict[str, Any]:
     """What can be said at once."""
     place = Path(asked.get("sys_class") or interfaces.SYS_CLASS)
-    interface, fabric = interfaces.interface(address, addresses, place), interfaces.fabric(place)
+    interface = interfaces.interface(address, addresses, place)
+    fabric = interfaces.fabric(place)
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     return {
         "host": socket.gethostname(),

@@ -53,7 +53,8 @@ class RankProcesses:
 def _members(roots: Mapping[int, int]) -> Members:
     tree = Tree()
     ranks = {rank: tree.family(root) for rank, root in roots.items()}
-    me, firsts = os.getpid(), {*roots.values()}
+    me = os.getpid()
+    firsts = {*roots.values()}
     others = [pid for pid in tree.children.get(me, ()) if pid not in firsts and not _is_ours(pid)]
     several = (pid for each in (*ranks.values(), tree.below(others)) for pid in each)
     return Members(ranks, list(dict.fromkeys(several)))

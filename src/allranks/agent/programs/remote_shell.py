@@ -101,7 +101,8 @@ def _answer(caller: socket.socket, key: bytes) -> None:
     caller.settimeout(HANDSHAKE)
     nonce = os.urandom(32)
     caller.sendall(nonce)
-    proof, size = _exactly(caller, 32), _number(_exactly(caller, 4))
+    proof = _exactly(caller, 32)
+    size = _number(_exactly(caller, 4))
     text = _exactly(caller, size) if size <= MOST_TEXT else b""
     if not hmac.compare_digest(proof, _proof(key, nonce, text)):
         return
@@ -179,7 +180,8 @@ def call(
         nonce = _exactly(server, 32)
         server.sendall(_proof(key, nonce, text) + struct.pack("!I", len(text)) + text)
         while True:
-            kind, size = _exactly(server, 1), _number(_exactly(server, 4))
+            kind = _exactly(server, 1)
+            size = _number(_exactly(server, 4))
             content = _exactly(server, size)
             if kind == b"x":
                 return int(content)

@@ -151,7 +151,8 @@ class State:
         it is."""
         self._stopped.set()
         self._full_since = 0.0
-        first_order, until = order(), math.inf if done else time.monotonic() + grace
+        first_order = order()
+        until = math.inf if done else time.monotonic() + grace
 
         def go_on(seconds: float = 0.0) -> None:
             nonlocal until

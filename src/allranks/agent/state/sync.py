@@ -215,7 +215,8 @@ class Sync:
         for path in sorted({*state_manifest.wants(paths, self._node), *files}):
             if path in scan.unsupported or scan.is_hidden(path):
                 continue
-            head, synced = self._head.get(path), self._synced.get(path)
+            head = self._head.get(path)
+            synced = self._synced.get(path)
             here = Here.OTHER
             if path not in files:
                 here = Here.ABSENT
@@ -265,7 +266,9 @@ class Sync:
         """The changes of these paths in order, up to the first that is being written to; and
         whether there is one. Small files are read first: they often refer to others and change
         often."""
-        changes, torn, memory = dict[str, LocalChange](), set[str](), _MEMORY_SIZE
+        changes = dict[str, LocalChange]()
+        torn = set[str]()
+        memory = _MEMORY_SIZE
         for path in sorted(paths, key=lambda path: seen[path].size):
             try:
                 change = self._read_change(path, seen[path], memory)

@@ -79,7 +79,8 @@ class StateClient:
 
     def hash(self, tree: Tree, path: str, seen: FileState, keep: bool) -> tuple[str, bytes | None]:
         """A file's SHA-256, and its content if ``keep``. Raises ChangedMeanwhile and OSError."""
-        digest, pieces = hashlib.sha256(), list[bytes]()
+        digest = hashlib.sha256()
+        pieces = list[bytes]()
         with tree.reading(path, seen) as file:
             while piece := file.read(PIECE):
                 self.go_on()

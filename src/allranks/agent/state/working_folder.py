@@ -77,7 +77,8 @@ class WorkTree(Tree):
         every = Scan({}, {}, {})
         self._scan_folder(self.parts[0], every)
         self._shorten_links(every)
-        files, start = dict[str, FileState](), len(self._prefix)
+        files = dict[str, FileState]()
+        start = len(self._prefix)
         for path, seen in every.files.items():
             if is_carried(path[start:]) and not self._is_code(path[start:], seen):
                 files[path] = seen

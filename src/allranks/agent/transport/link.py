@@ -300,7 +300,8 @@ class Link:
         return events
 
     def _send(self, client: Client, events: Sequence[Event]) -> None:
-        path, began = f"{self._base}/events?now={clock.now()}", time.monotonic()
+        path = f"{self._base}/events?now={clock.now()}"
+        began = time.monotonic()
         answer = client.json("POST", path, [event._asdict() for event in events])
         self._answered(began)
         self._outbox.acknowledged(answer["acknowledged"])
@@ -309,7 +310,8 @@ class Link:
         """Send a piece of each log that has grown. Return whether there is more to send."""
         more = False
         for tail in self._tails:
-            piece, now = tail.rest(), time.monotonic()
+            piece = tail.rest()
+            now = time.monotonic()
             unfinished = b"\n" not in piece and len(piece) < PIECE
             if unfinished and tail.sure and now < tail.due:
                 continue

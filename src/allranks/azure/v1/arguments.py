@@ -80,7 +80,8 @@ def definition(job: Mapping[str, Any]) -> dict[str, Any]:
     """The specification of a job with the ``script`` and ``arguments`` of a run definition. Data is
     named as Azure does."""
     spec = job.get("spec") or {}
-    inputs, parameters = spec.get("inputs") or {}, job.get("parameters") or {}
+    inputs = spec.get("inputs") or {}
+    parameters = job.get("parameters") or {}
 
     def value(found: re.Match[str]) -> str:
         kind, name = found.groups()

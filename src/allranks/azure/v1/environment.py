@@ -169,7 +169,8 @@ class Environment:
         no_more("Environment", more, ("_skip_defaults",))
         self.name = name
         self.version: str | None = None
-        self.python, self.docker = PythonSection(), DockerSection()
+        self.python = PythonSection()
+        self.docker = DockerSection()
         self.environment_variables: dict[str, str] = {}
         self.inferencing_stack_version: str | None = None
         # The environment of the server that this is, or is more than.

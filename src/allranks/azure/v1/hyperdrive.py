@@ -80,7 +80,8 @@ class _Sampling:
     def __init__(
         self, parameter_space: Mapping[str, Any], properties: Mapping[str, Any] | None = None
     ) -> None:
-        self.space, self.properties = dict(parameter_space), dict(properties or {})
+        self.space = dict(parameter_space)
+        self.properties = dict(properties or {})
 
     def algorithm(self) -> dict[str, Any]:
         seed = self.properties.get("seed")

@@ -13,8 +13,12 @@ from allranks.sdk import Client
 
 # What Azure shows of a model and serving needs.
 SHOWN = (
-    *("model_framework", "model_framework_version", "datasets", "resource_configuration"),
-    *("sample_input_dataset", "sample_output_dataset"),
+    "model_framework",
+    "model_framework_version",
+    "datasets",
+    "resource_configuration",
+    "sample_input_dataset",
+    "sample_output_dataset",
 )
 
 
@@ -40,7 +44,8 @@ class Model:
         self.workspace, self.name, self._version = workspace, told.name, told
         self.version = int(told.version) if told.version.isdigit() else told.version
         self.id = f"{told.name}:{told.version}"
-        self.tags, self.properties = dict(told.tags), dict(told.properties)
+        self.tags = dict(told.tags)
+        self.properties = dict(told.properties)
         self.description = told.description
         self.url = f"models/{self.id}"
 

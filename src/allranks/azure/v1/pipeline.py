@@ -73,7 +73,8 @@ class Step:
         params: Mapping[str, Any] | None = None,
     ) -> None:
         self.name, self._config, self.allow_reuse = name, config, allow_reuse
-        self._inputs, self._outputs = list(inputs), list(outputs)
+        self._inputs = list(inputs)
+        self._outputs = list(outputs)
         self._params = dict(params or {})
         self.after: list[Step] = []
         self.node = f"{name_of(name)}_{next(_NUMBERS)}"
@@ -101,7 +102,8 @@ class Step:
 
     def to_dict(self, waited_for: Iterable[Step]) -> dict[str, Any]:
         """The step of a job file. ``waited_for`` are those that others come after."""
-        bound, config = Bound(), copy.copy(self._config)
+        bound = Bound()
+        config = copy.copy(self._config)
         words = [self._argument(each) for each in self._words]
         if self._is_command:
             config.command = words

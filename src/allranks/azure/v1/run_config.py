@@ -104,7 +104,8 @@ class RunConfiguration:
             self.environment.python.conda_dependencies = conda_dependencies
         self.environment_variables: dict[str, str] = {}
         self.node_count = 1
-        self.mpi, self.pytorch = MpiConfiguration(), PyTorchConfiguration()
+        self.mpi = MpiConfiguration()
+        self.pytorch = PyTorchConfiguration()
         self.tensorflow = TensorflowConfiguration()
         self.docker = DockerConfiguration()
         self.data_references: dict[str, Any] = {}

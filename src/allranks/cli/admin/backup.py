@@ -38,7 +38,8 @@ def backup(options: argparse.Namespace) -> int:
         return 0
     print(report.file)
     if not options.quiet:
-        size, jobs = size_text(report.bytes), counted(report.jobs, "job")
+        size = size_text(report.bytes)
+        jobs = counted(report.jobs, "job")
         show.talk(f"{size}, {jobs}, {counted(report.files, 'file')}; verified by reading it back")
         if not report.with_files:
             show.talk("note: without states, outputs and logs of jobs; add them by --with-files")

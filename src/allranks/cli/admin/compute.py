@@ -183,7 +183,8 @@ def wait_options(parser: argparse.ArgumentParser) -> None:
 
 def wait(options: argparse.Namespace) -> int:
     """Wait until enough hosts are ready for a node of a job."""
-    client, line = find_server.connect(), show.StatusLine(options.quiet)
+    client = find_server.connect()
+    line = show.StatusLine(options.quiet)
     end = float("inf") if options.timeout is None else time.monotonic() + options.timeout
     while True:
         compute = client.json("GET", _path(options.name))

@@ -21,13 +21,28 @@ from allranks.sdk.jobs.follow import answered
 
 # CPU and MEMORY are the job's own; the NODE columns count everything that runs there.
 _HEAD = (
-    *("JOB", "STATUS", "NODE", "AGE", "CPU", "MEMORY", "GPU", "GPU MEMORY"),
-    *("NODE CPU", "NODE MEMORY", "NODE NETWORK", "METRICS"),
+    "JOB",
+    "STATUS",
+    "NODE",
+    "AGE",
+    "CPU",
+    "MEMORY",
+    "GPU",
+    "GPU MEMORY",
+    "NODE CPU",
+    "NODE MEMORY",
+    "NODE NETWORK",
+    "METRICS",
 )
 # Dropped in this order where the screen is narrow.
 _OPTIONAL = (
-    *("NODE NETWORK", "NODE MEMORY", "NODE CPU", "GPU MEMORY"),
-    *("AGE", "MEMORY", "NODE"),
+    "NODE NETWORK",
+    "NODE MEMORY",
+    "NODE CPU",
+    "GPU MEMORY",
+    "AGE",
+    "MEMORY",
+    "NODE",
 )
 # Seconds: each refresh asks the server.
 _MIN_INTERVAL = 0.1

@@ -77,8 +77,10 @@ def list_models(options: argparse.Namespace) -> int:
 
 
 def _row(model: Mapping[str, Any]) -> tuple[str, ...]:
-    labels, flavors = " ".join(model["labels"]), " ".join(model.get("flavors") or ())
-    size, job = size_text(model["size"]), model.get("job") or ""
+    labels = " ".join(model["labels"])
+    flavors = " ".join(model.get("flavors") or ())
+    size = size_text(model["size"])
+    job = model.get("job") or ""
     return model["name"], model["version"], labels, flavors, size, job
 
 

@@ -66,7 +66,12 @@ _VERSION = _o("-v --version", "@version")
 _LABEL = _o("-l --label", "@label")
 _SET = _o("--set", "--set", Takes.SEVERAL)
 _PATH = _o("-p --download-path", "-p")
-_MADE = (*(_FILE, _NAME, _o("-v --version", "--version"), _o("--description", "--description")),)
+_MADE = (
+    _FILE,
+    _NAME,
+    _o("-v --version", "--version"),
+    _o("--description", "--description"),
+)
 _FROM_PATH = (*_MADE, _o("--path", "--path"), _o("-t --type", "--type"))
 # Nothing is archived here but jobs.
 _LISTED = (_NAME, _o("-r --max-results", None), _o("--include-archived", None, Takes.NOTHING))

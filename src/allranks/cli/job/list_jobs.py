@@ -61,7 +61,8 @@ def list_jobs_options(parser: argparse.ArgumentParser) -> None:
 
 def list_jobs(options: argparse.Namespace) -> int:
     now = datetime.now().astimezone()
-    columns, sort = _columns(options.columns), options.sort.removeprefix("-")
+    columns = _columns(options.columns)
+    sort = options.sort.removeprefix("-")
     query = {
         "status": options.status,
         "experiment": options.experiment,

@@ -16,7 +16,8 @@ def percent(value: float | None) -> str:
 
 def memory(load: Load, name: str = "memory") -> str:
     """Used and total memory."""
-    used, total = load.get(name), load.get(f"{name}_total")
+    used = load.get(name)
+    total = load.get(f"{name}_total")
     if used is None:
         return "-"
     return size_text(used) + (f" of {size_text(total)}" if total else "")

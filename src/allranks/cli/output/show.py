@@ -118,7 +118,8 @@ def sparkline(values: Sequence[float | str | None]) -> str:
     known = [each for each in values if isinstance(each, int | float)]
     if not known:
         return ""
-    least, span = min(known), max(known) - min(known)
+    least = min(known)
+    span = max(known) - min(known)
     marks = [
         _BARS[round((each - least) / span * 7) if span else 0]
         if isinstance(each, int | float)

@@ -14,12 +14,23 @@ _MARKS = {OK: "✓", NOTE: "·", BAD: "✗"}
 _GROUPS = {
     "setup": ("allranks", "home", "server"),
     "machine": (
-        *("python", "bash", "CPUs", "GPUs", "clocks"),
-        *("shared memory", "file limit", "locked memory"),
+        "python",
+        "bash",
+        "CPUs",
+        "GPUs",
+        "clocks",
+        "shared memory",
+        "file limit",
+        "locked memory",
     ),
     "network": (
-        *("network", "InfiniBand", "variable", "ports"),
-        *("meeting", "speed", "all-reduce"),
+        "network",
+        "InfiniBand",
+        "variable",
+        "ports",
+        "meeting",
+        "speed",
+        "all-reduce",
     ),
     "nodes": ("gang",),
 }

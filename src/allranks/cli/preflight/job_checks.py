@@ -58,7 +58,8 @@ def preflight(
     except SpecError as error:
         return [_of_problem(problem, str(file)) for problem in error.problems]
     found = [Finding("job file", OK, str(file))]
-    data, folder = job.to_dict(), file.absolute().parent
+    data = job.to_dict()
+    folder = file.absolute().parent
     try:
         if isinstance(data.get("environment"), Mapping):
             data["environment"] = environment_of(data["environment"], folder)

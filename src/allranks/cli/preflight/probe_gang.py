@@ -108,7 +108,8 @@ def _all_said(lines: list[Mapping[str, Any]]) -> bool:
     told: dict[str, dict[int, Mapping[str, Any]]] = {}
     for line in lines:
         told.setdefault(line["preflight"], {})[line["node"]] = line
-    facts, met = told.get("facts", {}), told.get("met", {})
+    facts = told.get("facts", {})
+    met = told.get("met", {})
     if not facts or any(node not in met or node not in told.get("looked", {}) for node in facts):
         return False
     together = [line for line in met.values() if not line["why"]]

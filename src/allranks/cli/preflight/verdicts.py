@@ -23,7 +23,8 @@ Facts = Mapping[int, Mapping[str, Any]]
 
 def of_gang(question: Question, told: ProbeAnswers) -> Iterator[Finding]:
     """All findings of a probe job, the most severe kinds first."""
-    facts, looked = _by_node(told, "facts"), _by_node(told, "looked")
+    facts = _by_node(told, "facts")
+    looked = _by_node(told, "looked")
     yield from _answers(question, told, facts)
     if not facts:
         return
@@ -69,7 +70,8 @@ def _answers(question: Question, told: ProbeAnswers, facts: Facts) -> Iterator[F
         hint = "see `allranks server status`; stop it with `allranks server stop`"
         yield Finding("gang", BAD, "the server does not answer", hint)
         return
-    status, reason = told.job.get("status", "unknown"), told.job.get("status_reason")
+    status = told.job.get("status", "unknown")
+    reason = told.job.get("status_reason")
     error = told.job.get("error")
     silent = [node for node in range(question.nodes) if node not in facts]
     if not silent:

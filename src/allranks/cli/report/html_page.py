@@ -141,7 +141,10 @@ class _Plane:
             yield f'<circle class="{kind}" {at}>{told}</circle>'
 
     def frame(self, below: str, beside: str) -> Iterable[str]:
-        left, right, bottom, top = self.x(0), self.x(self.across.top), self.y(0), _TOP
+        left = self.x(0)
+        right = self.x(self.across.top)
+        bottom = self.y(0)
+        top = _TOP
         for mark in self.up.marks:
             y = self.y(mark)
             yield f'<line class="grid" x1="{left}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>'

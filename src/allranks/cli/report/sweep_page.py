@@ -41,10 +41,12 @@ def scale(values: Sequence[Any]) -> Scale:
     if not all(isinstance(each, int | float) for each in values):
         texts = tuple(dict.fromkeys(map(_text, values)))
         return Scale(texts, tuple(((i + 0.5) / len(texts), t) for i, t in enumerate(texts)))
-    low, high = float(min(values)), float(max(values))
+    low = float(min(values))
+    high = float(max(values))
     log = low > 0 and high / low >= 100
     if log:
-        low, high = math.log10(low), math.log10(high)
+        low = math.log10(low)
+        high = math.log10(high)
     drawn = Scale((), (), low, high, log)
     if len(distinct := sorted({*values})) <= _FEW:
         marks = [(drawn.at(each), f"{each:.4g}") for each in distinct]

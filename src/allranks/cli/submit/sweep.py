@@ -41,8 +41,17 @@ _POLICIES: Mapping[str, dict[str, Any]] = {
 _TRIALS, _CONCURRENT = 10, 4
 # Keys of a command job that its trials have; the others are the sweep's.
 _TRIAL = (
-    *("command", "code", "environment", "environment_variables", "distribution", "resources"),
-    *("metrics", "keep_work", "retry", "hang_timeout", "warm"),
+    "command",
+    "code",
+    "environment",
+    "environment_variables",
+    "distribution",
+    "resources",
+    "metrics",
+    "keep_work",
+    "retry",
+    "hang_timeout",
+    "warm",
 )
 # Keys of a sweep that a file given by --sweep may have.
 _IN_FILE = ("search_space", "sampling_algorithm", "objective", "limits", "early_termination")

@@ -111,7 +111,9 @@ class Cache(Generic[View]):
             return True
 
     def _list(self) -> None:
-        path, token, began = self._api.path(self._kind), "", time.monotonic()
+        path = self._api.path(self._kind)
+        token = ""
+        began = time.monotonic()
         found: dict[str, View] = {}
         while True:
             more = {"continue": token} if token else {}

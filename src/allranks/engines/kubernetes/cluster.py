@@ -231,7 +231,8 @@ def _host(node: Object, gpus: str, used: Mapping[str, tuple[float, float]] | Non
     ready: Mapping[str, Any] = next((c for c in conditions if c["type"] == "Ready"), {})
     cordoned = bool(node.get("spec", {}).get("unschedulable"))
     up = ready.get("status") == "True"
-    cpus, own = quantity(has.get("cpu", "0")), quantity(has.get(gpus, "0"))
+    cpus = quantity(has.get("cpu", "0"))
+    own = quantity(has.get(gpus, "0"))
     free: tuple[float | None, int | None] = (None, None) if used is None else (0.0, 0)
     if used is not None and up and not cordoned:
         taken = used.get(node["metadata"]["name"], (0.0, 0.0))

@@ -86,7 +86,8 @@ class KubernetesEngine:
         from allranks.engines.kubernetes.yaml_text import documents  # lazy: YAML takes 60 ms
 
         mark = HomeMark(self._folder).shown()
-        names, start = Names(gang.key, mark), self._start(gang)
+        names = Names(gang.key, mark)
+        start = self._start(gang)
         objects = [
             manifest.job(gang, names, start),
             manifest.secret(names, dict.fromkeys(gang.env, "…")),
@@ -125,7 +126,8 @@ class KubernetesEngine:
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, GangStatus]:
         if not handles:
             return {}
-        jobs, pods = self._jobs.read(_FIRST), self._read_pods(_FIRST)
+        jobs = self._jobs.read(_FIRST)
+        pods = self._read_pods(_FIRST)
         trouble = self._jobs.trouble or self._pods.trouble
         if trouble:
             return {each.key: GangStatus(GangState.UNKNOWN, trouble) for each in handles}
@@ -135,7 +137,8 @@ class KubernetesEngine:
         found = {}
         for handle in handles:
             name = self._names(handle.key).name
-            job, own = jobs.get(name), _newest(by_gang.get(name, []))
+            job = jobs.get(name)
+            own = _newest(by_gang.get(name, []))
             if job is not None:
                 self._seen.add(handle.key)
                 self._release(handle.key, job, own)
@@ -207,7 +210,8 @@ class KubernetesEngine:
     def _read_pods(self, patience: float) -> list[PodView]:
         """The pods. One that does not start because its node is down is as silent as if it had: the
         cluster changes nothing in it."""
-        pods, now = [*self._pods.read(patience).values()], time.monotonic()
+        pods = [*self._pods.read(patience).values()]
+        now = time.monotonic()
         starting = {p.name: p.host for p in pods if p.host and not p.started and not p.over}
         self._starting = {name: self._starting.get(name, now) for name in starting}
         late = {name for name, since in self._starting.items() if now - since > _STARTING}
@@ -280,7 +284,8 @@ class KubernetesEngine:
     def _start(self, gang: Gang) -> Start:
         if _own_disks(gang.options):
             return Fetched(agent_bundle.digest())
-        nodes, code = str(self._nodes / gang.key), str(self._folder / _bundle())
+        nodes = str(self._nodes / gang.key)
+        code = str(self._folder / _bundle())
         return Shared(str(self._root), nodes, code)
 
     def _lay_out(self, gang: Gang) -> None:

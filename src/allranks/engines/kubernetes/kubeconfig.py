@@ -47,7 +47,8 @@ def load(configuration: Any, options: Mapping[str, Any]) -> str:
     from kubernetes.config import kube_config  # lazy: as above
 
     config: Any = untyped
-    file, context = options.get("kubeconfig") or None, options.get("context") or None
+    file = options.get("kubeconfig") or None
+    context = options.get("context") or None
     inside = "KUBERNETES_SERVICE_HOST" in os.environ and (_ACCOUNT / "token").exists()
     if inside and file is None and context is None:
         with _understood("the service account of this pod", str(_ACCOUNT)):

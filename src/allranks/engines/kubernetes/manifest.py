@@ -171,8 +171,11 @@ def _pod(gang: Gang, names: Names, start: Start) -> dict[str, Any]:
                 "name": "python",
                 "image": str(options["agent_image"]),
                 "command": [
-                    *(literal(f"{folder}/bin/python3"), "-c", _COPY),
-                    *(literal(folder), _PYTHON),
+                    literal(f"{folder}/bin/python3"),
+                    "-c",
+                    _COPY,
+                    literal(folder),
+                    _PYTHON,
                 ],
                 "volumeMounts": [{"name": "python", "mountPath": _PYTHON}],
                 **_LAST_WORDS,
@@ -196,7 +199,8 @@ def _container(
     python: str,
     volumes: Mapping[str, option.Volume],
 ) -> dict[str, Any]:
-    wanted, devices = requests(gang), _devices(gang)
+    wanted = requests(gang)
+    devices = _devices(gang)
     limits = {**({"memory": wanted["memory"]} if "memory" in wanted else {}), **devices}
     mounts = [
         {"name": name, "mountPath": each.path, **({"readOnly": True} if each.read_only else {})}
@@ -284,7 +288,9 @@ def _check_identity(made: Mapping[str, Any], found: Mapping[str, Any]) -> None:
         spec, metadata = each["spec"], each["metadata"]
         pod = spec["template"]
         return [
-            *(each["apiVersion"], each["kind"], metadata["name"]),
+            each["apiVersion"],
+            each["kind"],
+            metadata["name"],
             *(spec[key] for key in ("completionMode", "completions", "parallelism", "suspend")),
             *(spec[key] for key in ("backoffLimitPerIndex", "podReplacementPolicy")),
             [metadata["labels"].get(key) for key in (HOME, GANG)],

@@ -87,7 +87,8 @@ def pod_view(pod: Object) -> PodView:
     failed = (s["terminated"] for s in states if s.get("terminated", {}).get("exitCode"))
     ended: Object = next(failed, {})
     # The node's controller says so of all pods of a node that is silent; a kubelet sets both.
-    ready, whole = _condition(pod, "Ready"), _condition(pod, "ContainersReady")
+    ready = _condition(pod, "Ready")
+    whole = _condition(pod, "ContainersReady")
     silent = ready.get("status") == "False" and whole.get("status") == "True"
     return PodView(
         metadata["name"],

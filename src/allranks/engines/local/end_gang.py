@@ -66,7 +66,8 @@ class _Search:
     only once: so a process that lives for some milliseconds is seen."""
 
     def __init__(self, mark: str, folder: Path) -> None:
-        self._entry, self._forked = f"{MARKER}={mark}".encode(), f"{FORK_SERVER}=1".encode()
+        self._entry = f"{MARKER}={mark}".encode()
+        self._forked = f"{FORK_SERVER}=1".encode()
         self._folder = folder
         self._others = {str(os.getpid())}
         # Whether a process of the last search ended before it was looked at.

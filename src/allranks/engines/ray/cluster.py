@@ -128,7 +128,8 @@ def _host(row: Row, logical: Mapping[str, str]) -> Host:
             r"([\d.]+)/[\d.]+ (CPU|GPU)\b", logical.get(raylet.get("nodeId", ""), "")
         )
     }
-    cpus, gpus = float(total.get("CPU", 0)), int(total.get("GPU", 0))
+    cpus = float(total.get("CPU", 0))
+    gpus = int(total.get("GPU", 0))
     alive = raylet.get("state") == "ALIVE"
     return Host(
         row.get("hostname") or raylet.get("nodeManagerHostname") or row.get("ip") or "",

@@ -180,8 +180,23 @@ def _names(paths: list[str]) -> str:
 
 # Names of checkpoints, in which frameworks agree.
 _CHECKPOINT_ENDS = (
-    *(".pt", ".pth", ".ckpt", ".bin", ".safetensors", ".distcp", ".h5", ".hdf5", ".keras"),
-    *(".npz", ".npy", ".pkl", ".pickle", ".joblib", ".index", ".msgpack", ".orbax"),
+    ".pt",
+    ".pth",
+    ".ckpt",
+    ".bin",
+    ".safetensors",
+    ".distcp",
+    ".h5",
+    ".hdf5",
+    ".keras",
+    ".npz",
+    ".npy",
+    ".pkl",
+    ".pickle",
+    ".joblib",
+    ".index",
+    ".msgpack",
+    ".orbax",
 )
 _CHECKPOINT_WORDS = ("checkpoint", "ckpt", "snapshot", "state", "model", "weights", "resume")
 

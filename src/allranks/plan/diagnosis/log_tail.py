@@ -92,7 +92,8 @@ _NUMBERS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 1
 }
 _OOM_OF_SLURM = re.compile(r"slurmstepd: error: Detected \d+ oom[_ -]kill event")
 
-_ROOT_RANK, _ROOT_CODE = re.compile(r"rank\s*: (\d+)"), re.compile(r"exitcode\s*: (-?\d+)")
+_ROOT_RANK = re.compile(r"rank\s*: (\d+)")
+_ROOT_CODE = re.compile(r"exitcode\s*: (-?\d+)")
 # How torchrun, multiprocessing, subprocess and DataLoader report a child killed by a signal.
 _CHILD = re.compile(
     r"(?:process \d+ terminated with signal|died with <Signals\.|is killed by signal:|"

@@ -69,7 +69,9 @@ def load(data: Mapping[str, Any]) -> Process:
     for amount in (made.silent, made.busy):
         if type(amount) not in (int, float) or not 0 <= amount < 1e18:
             raise TypeError(f"{amount!r} is not a number")
-    name, state, why = _text(made.name), _text(made.state), _text(made.why)
+    name = _text(made.name)
+    state = _text(made.state)
+    why = _text(made.why)
     return made._replace(name=name, state=state, why=why)
 
 

@@ -148,7 +148,8 @@ def _jax(task: Task, rank: Rank, places: Sequence[Place]) -> dict[str, str]:
     processes there are only from a launcher it knows. Open MPI's variables are what it asks for
     first, and what the fewest other libraries look at."""
     address, port = places[0].address, places[0].ports[0]
-    count, number = str(task.nodes * task.procs), str(rank.rank)
+    count = str(task.nodes * task.procs)
+    number = str(rank.rank)
     return {
         "JAX_COORDINATOR_ADDRESS": f"{address}:{port}",
         "JAX_COORDINATOR_PORT": str(port),

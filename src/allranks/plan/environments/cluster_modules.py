@@ -39,7 +39,8 @@ def laid_over(
     stay first."""
     found = dict(base)
     for name in before.keys() | after.keys():
-        value, was = after.get(name), before.get(name)
+        value = after.get(name)
+        was = before.get(name)
         if value == was or name.startswith(_NOT_FOR_RANKS) or name in _OF_SHELLS:
             continue
         if value is None:
@@ -52,7 +53,8 @@ def laid_over(
 
 
 def _added(name: str, base: Mapping[str, str], was: str, value: str) -> str:
-    old, kept = was.split(":"), base.get(name, "").split(":")
+    old = was.split(":")
+    kept = base.get(name, "").split(":")
     new = [each for each in value.split(":") if each not in old and each not in kept]
     active = base.get("VIRTUAL_ENV") or base.get("CONDA_PREFIX")
     first = 1 if name == "PATH" and active and kept[0] == f"{active}/bin" else 0

@@ -18,8 +18,18 @@ from allranks.errors import Problem, SpecError
 # What says how a container is run or described, and nothing of what is in it.
 _IGNORED = frozenset(
     (
-        *("ARG", "CMD", "ENTRYPOINT", "EXPOSE", "HEALTHCHECK", "LABEL", "MAINTAINER", "ONBUILD"),
-        *("SHELL", "STOPSIGNAL", "USER", "VOLUME"),
+        "ARG",
+        "CMD",
+        "ENTRYPOINT",
+        "EXPOSE",
+        "HEALTHCHECK",
+        "LABEL",
+        "MAINTAINER",
+        "ONBUILD",
+        "SHELL",
+        "STOPSIGNAL",
+        "USER",
+        "VOLUME",
     )
 )
 # Commands that leave nothing that a job could miss.

@@ -275,7 +275,8 @@ def _check(line: str) -> None:
 def entry(asked: str, taken: str) -> tuple[str, str]:
     """A row of the table as it is looked up. Raises UsageError for what can never be met, or never
     be had."""
-    asked, taken = asked.strip(), taken.strip()
+    asked = asked.strip()
+    taken = taken.strip()
     if not asked or not taken:
         raise UsageError("the replacement is empty", where=asked, hint="name a replacement")
     if asked == taken:

@@ -113,7 +113,8 @@ def read_call(words: Sequence[str]) -> Call:
         del rest[0]
     if not rest or not _PYTHON.fullmatch(rest[0]):
         raise Cold(f"the command does not start with `python` but with `{(rest or [''])[0]}`")
-    python, options = rest.pop(0), list[str]()
+    python = rest.pop(0)
+    options = list[str]()
     while rest and rest[0].startswith("-"):
         option = rest.pop(0)
         if option in ("-m", "-c"):

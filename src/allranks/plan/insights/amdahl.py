@@ -86,7 +86,8 @@ def fit(times: Sequence[tuple[int, float]]) -> Fit | None:
     if len(sizes) < 2:
         return None
     xs, ys = [1 / n for n, _ in times], [seconds for _, seconds in times]
-    middle, mean = math.fsum(xs) / len(xs), math.fsum(ys) / len(ys)
+    middle = math.fsum(xs) / len(xs)
+    mean = math.fsum(ys) / len(ys)
     width = math.fsum((x - middle) ** 2 for x in xs)
     shared = math.fsum((x - middle) * (y - mean) for x, y in zip(xs, ys, strict=True)) / width
     fixed = mean - shared * middle

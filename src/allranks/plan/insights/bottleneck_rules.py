@@ -47,7 +47,8 @@ FREE_CPU = 60.0
 
 
 def input_bound(job: Facts) -> Iterator[Insight]:
-    waits, span = evidence.waits(job), evidence.training(job)
+    waits = evidence.waits(job)
+    span = evidence.training(job)
     share = evidence.awaited(job)
     if share is None or share.least < WAITS or not _idle_enough(job, waits, span):
         return
@@ -129,7 +130,9 @@ def _has_gpus(job: Facts, span: Span | None) -> bool:
 
 
 def compute_bound(job: Facts) -> Iterator[Insight]:
-    waits, times, span = evidence.waits(job), evidence.step_times(job), evidence.training(job)
+    waits = evidence.waits(job)
+    times = evidence.step_times(job)
+    span = evidence.training(job)
     if not waits or max(each.most for each in waits.values()) > HARDLY_WAITS:
         return
     seconds = [each for halves in times.values() for each in halves]
@@ -176,7 +179,8 @@ def _by_gpu(found: list[evidence.Evidence]) -> dict[tuple[int | None, int | None
 def _busy_cpus(job: Facts, span: Span | None, reporting: int) -> tuple[str, float] | None:
     if job.ranks > 1 and (job.distribution in POLL or reporting != len(job.trainers)):
         return None
-    load, own = evidence.cpu_load(job, span), evidence.own_share(job, span)
+    load = evidence.cpu_load(job, span)
+    own = evidence.own_share(job, span)
     if load is None or load < BUSY or own is None or own < OWN:
         return None
     return "CPUs", load
@@ -260,10 +264,12 @@ def _slowed(job: Facts, memory: evidence.Memory) -> float | None:
     full = [point.at for point in memory.points if point.value >= FULL]
     if not roomy or not full or max(roomy) > min(full):
         return None
-    before, after = Span(0.0, max(roomy)), Span(min(full), max(full))
+    before = Span(0.0, max(roomy))
+    after = Span(min(full), max(full))
     ratios = []
     for points in job.of_ranks("batch_time").values():
-        first, then = before.of(evidence.settled(points)), after.of(points)
+        first = before.of(evidence.settled(points))
+        then = after.of(points)
         if len(first) < LEAST // 2 or len(then) < LEAST // 2:
             continue
         middle = len(first) // 2

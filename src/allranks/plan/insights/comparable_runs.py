@@ -81,20 +81,23 @@ def _different_requests(jobs: Sequence[Facts]) -> tuple[str, ...]:
 
 def _different_results(one: Facts, other: Facts) -> Iterator[str]:
     """Sentences on what ``other`` did more or less of than ``one``."""
-    before, after = epochs(one), epochs(other)
+    before = epochs(one)
+    after = epochs(other)
     if before is not None and after is not None and not _alike(before, after):
         sentence = f"{other.name} trained {after:g} epochs and {one.name} {before:g}"
         if _alike(before * len(one.trainers), after * len(other.trainers)):
             sentence += ": the epochs were divided by the number of ranks"
         yield sentence
-    mine, theirs = _per_epoch(one, before), _per_epoch(other, after)
+    mine = _per_epoch(one, before)
+    theirs = _per_epoch(other, after)
     if mine and theirs and one.trainers != other.trainers and _alike(mine, theirs):
         yield (
             f"each rank of {other.name} processed as many samples per epoch ({theirs:.0f}) as one "
             f"of {one.name}: the data is not sharded, every rank reads the whole data set"
         )
         return
-    first, second = in_all(one), in_all(other)
+    first = in_all(one)
+    second = in_all(other)
     if first and second and not _alike(first, second):
         yield f"{other.name} processed {second:.0f} samples and {one.name} {first:.0f}"
 

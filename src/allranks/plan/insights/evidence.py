@@ -75,7 +75,8 @@ def step_times(job: Facts) -> dict[int, Halves]:
 def waits(job: Facts) -> dict[int, Halves]:
     """The part of a step that a rank waited for data, from 0 to 1; nothing at all where what is
     called so cannot be a part of the step."""
-    steps, data = step_times(job), _by_rank(job, "data_time")
+    steps = step_times(job)
+    data = _by_rank(job, "data_time")
     found = {
         rank: Halves(*(part / whole for part, whole in zip(data[rank], steps[rank], strict=True)))
         for rank in data.keys() & steps.keys()

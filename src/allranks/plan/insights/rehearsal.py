@@ -190,7 +190,8 @@ def judge(
         return Result(Verdict.NO_STEPS)
     if by not in after:
         return Result(Verdict.TOO_LITTLE, last=max(before[by]))
-    last, first = max(before[by]), min(after[by])
+    last = max(before[by])
+    first = min(after[by])
     # Logged steps stand for the steps between them.
     stride = min(other - one for one, other in pairwise(sorted(before[by])))
     result = Result(

@@ -97,5 +97,6 @@ def _traffic(job: Facts, span: Span) -> Iterator[str]:
 
 
 def _between(values: list[float], form: str, unit: str) -> str:
-    low, high = f"{min(values):{form}}", f"{max(values):{form}}"
+    low = f"{min(values):{form}}"
+    high = f"{max(values):{form}}"
     return f"{low}{unit}" if low == high else f"{low} to {high}{unit}"

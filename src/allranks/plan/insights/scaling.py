@@ -126,7 +126,8 @@ def _row(job: Facts, unit: str) -> Row:
 def _with_gains(rows: tuple[Row, ...]) -> tuple[Row, ...]:
     least = rows[0].size
     smallest = [row for row in rows if row.size == least]
-    time, whole = median(row.time for row in smallest), median(row.whole for row in smallest)
+    time = median(row.time for row in smallest)
+    whole = median(row.whole for row in smallest)
     return tuple(
         row._replace(
             gain=_gain(time / row.time, row.size / least),

@@ -57,7 +57,8 @@ def _larger_share(job: Facts) -> Iterator[_SlowRank]:
     counts = samples(job) if job.status == "Completed" else None
     if not counts:
         return
-    rank, usual = max(counts, key=lambda each: (counts[each], -each)), median_low(counts.values())
+    rank = max(counts, key=lambda each: (counts[each], -each))
+    usual = median_low(counts.values())
     if counts[rank] >= UNEVEN * usual:
         text = f"processed {counts[rank]:.0f} samples, most ranks {usual:.0f}"
         hint = "give every rank the same number of samples: use a sampler that pads or drops"
@@ -103,7 +104,8 @@ def idle_gpus(job: Facts) -> Iterator[Insight]:
             "request fewer GPUs (--gpus)",
         )
         return
-    loads, found = evidence.gpus(job, "gpu_load", evidence.training(job)), evidence.waits(job)
+    loads = evidence.gpus(job, "gpu_load", evidence.training(job))
+    found = evidence.waits(job)
     if not loads or max(each.mean for each in loads) > HALF_IDLE:
         return
     load = sum(each.mean for each in loads) / len(loads)
@@ -144,10 +146,12 @@ def _quiet(job: Facts, ranks: list[int], what: str, others: int) -> Insight:
 def unsharded(job: Facts) -> Iterator[Insight]:
     """Every rank reads the whole data set, known from the metric `dataset_size`."""
     sizes = {p.value for points in job.of_ranks("dataset_size").values() for p in points}
-    counts, trained = samples(job), epochs(job)
+    counts = samples(job)
+    trained = epochs(job)
     if len(counts or ()) < 2 or len(sizes) != 1 or not counts or not trained:
         return
-    size, each = sizes.pop(), [count / trained for count in counts.values()]
+    size = sizes.pop()
+    each = [count / trained for count in counts.values()]
     if size > 0 and all(abs(count - size) <= ALIKE * size for count in each):
         yield Insight(
             Kind.UNSHARDED,

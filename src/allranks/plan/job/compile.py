@@ -198,7 +198,8 @@ def _metric(name: str, metric: Metric | str) -> MetricTask:
 
 def _cache(options: dict[str, Any], context: CompileContext) -> dict[str, Any]:
     """Where data from elsewhere is kept, taken out of the options."""
-    folder, limit = options.pop("cache", None), options.pop("cache_limit", None)
+    folder = options.pop("cache", None)
+    limit = options.pop("cache_limit", None)
     folder = folder or ("" if context.own_disks else context.cache)
     return {"cache": folder, "cache_limit": memory_of(limit, "cache_limit")}
 

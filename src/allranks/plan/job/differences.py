@@ -63,14 +63,16 @@ def _code(before: Side, after: Side) -> Iterator[Change]:
 
 def _plain(before: Side, after: Side) -> Iterator[Change]:
     for what in ("command", "environment"):
-        was, now = getattr(before, what), getattr(after, what)
+        was = getattr(before, what)
+        now = getattr(after, what)
         if was != now:
             yield Change(what, was, now)
     yield from _named("package", packages(before), packages(after))
     yield from _named("input", before.inputs, after.inputs)
     yield from _named("variable", _variables(before, after), _variables(after, before))
     for what in ("compute", "distribution", "nodes", "procs", "gpus"):
-        was, now = str(getattr(before, what)), str(getattr(after, what))
+        was = str(getattr(before, what))
+        now = str(getattr(after, what))
         if was != now:
             yield Change({"procs": "ranks on each node"}.get(what, what), was, now)
 
@@ -100,7 +102,8 @@ def _variables(side: Side, other: Side) -> dict[str, str]:
 
 def _named(what: str, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Change]:
     for name in sorted({*before, *after}):
-        was, now = before.get(name, ""), after.get(name, "")
+        was = before.get(name, "")
+        now = after.get(name, "")
         differs = was != now or "another value" in (was, now)
         if differs:
             yield Change(f"{what} {name}", was, now)

@@ -84,7 +84,8 @@ def _nearest(wanted: str, known: Sequence[str]) -> list[str]:
     """Those of the same name, else of a name or an address like it, else any."""
     from difflib import get_close_matches  # lazy: only when something is not there
 
-    last, names = basename(wanted), {basename(path): path for path in known}
+    last = basename(wanted)
+    names = {basename(path): path for path in known}
     found = (
         [path for path in known if f"/{last}/" in f"/{path}/"]
         or [names[name] for name in get_close_matches(last, names, _LISTED)]

@@ -33,7 +33,8 @@ def on_server(task: Task, path: str) -> Place:
     parts = path.split("/", 2)
     for output in task.outputs if parts[0] == "named-outputs" else ():
         if output.name == parts[1] and _is_in_store(task, output):
-            there, within = posixpath.relpath(output.path, _store(task)), "".join(parts[2:])
+            there = posixpath.relpath(output.path, _store(task))
+            within = "".join(parts[2:])
             if not output.is_file:
                 return Place(True, posixpath.join(there, *parts[2:]), within)
             if within == posixpath.basename(there):

@@ -55,7 +55,8 @@ def _split(values: Sequence[str | None]) -> tuple[str, tuple[str, ...], str]:
 
 
 def _common_start(texts: Sequence[str]) -> str:
-    least, greatest = min(texts), max(texts)
+    least = min(texts)
+    greatest = max(texts)
     pairs = enumerate(zip(least, greatest, strict=False))
     return least[: next((at for at, (a, b) in pairs if a != b), len(least))]
 

@@ -386,8 +386,9 @@ def failure(job: Job) -> Failure | None:
             silent = [i for i, each in enumerate(job.nodes) if each.reason is None]
             lost = silent[0] if silent and job.gone is Reason.NODE_LOST else None
             return Failure(job.gone, lost, message=job.why, at=node.at)
-        details = node.message, node.hint, node.at, node.passing
-        return Failure(reason, index, node.rank, node.code, *details)
+        return Failure(
+            reason, index, node.rank, node.code, node.message, node.hint, node.at, node.passing
+        )
     if job.gang is GangState.GONE:
         reason = job.gone or (Reason.GANG_REFUSED if job.message else Reason.NODE_LOST)
         if reason is Reason.SETUP_FAILED and any(

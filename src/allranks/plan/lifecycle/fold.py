@@ -119,7 +119,8 @@ def _preempted_node(node: Node, event: Event) -> Node:
     if node.reason is not None or node.left or node.state is NodeState.LOST:
         return node
     reason = Reason(event.data.get("reason", Reason.PREEMPTED))
-    at, message = event.data.get("failed_at") or event.at, event.data.get("message", "")
+    at = event.data.get("failed_at") or event.at
+    message = event.data.get("message", "")
     return node._replace(reason=reason, at=at, message=message)
 
 

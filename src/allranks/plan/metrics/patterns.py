@@ -83,7 +83,8 @@ class Reader:
 class _Known:
     def __init__(self, known: Known, memory: dict[str, Any]) -> None:
         self._known, self._memory = known, memory
-        self._line, self._pair = re.compile(known.line), re.compile(known.pair)
+        self._line = re.compile(known.line)
+        self._pair = re.compile(known.pair)
         self._head = re.compile(known.heads) if known.heads else None
 
     def find(self, line: str) -> Iterator[MetricPoint]:
@@ -93,7 +94,8 @@ class _Known:
         if matched is None:
             return
         groups = {name: _whole(text) for name, text in matched.groupdict().items() if text}
-        n, of = groups.get("n"), groups.get("of")
+        n = groups.get("n")
+        of = groups.get("of")
         if (self._known.last and n != of) or (self._known.redrawn and n == 0):
             return  # not the last; or begun anew, still with the values of before
         step, epoch = None, groups.get("epoch", self._memory.get("epoch"))

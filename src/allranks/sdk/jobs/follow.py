@@ -98,7 +98,8 @@ class Following:
     def _one_connection(self, client: Client) -> Iterator[dict[str, Any]]:
         wanted = {**self._wanted, "positions": self._positions}
         ended = False
-        path, left = job_path(self._name, "/stream"), self._until - time.monotonic()
+        path = job_path(self._name, "/stream")
+        left = self._until - time.monotonic()
         silence = min(max(left, _LEAST), _PATIENCE)
         for line in client.stream("POST", path, wanted, timeout=silence):
             told = json.loads(line) if line else {}

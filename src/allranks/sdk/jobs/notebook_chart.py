@@ -22,7 +22,8 @@ def chart(title: str, series: Sequence[Mapping[str, Any]]) -> str:
     values = [point[2] / 2 for each in drawn for point in each["points"] if _is_finite(point[2])]
     if not values:
         return ""
-    x, y = _Scale(steps, _LEFT, WIDTH - _RIGHT), _Scale(values, HEIGHT - _BOTTOM, _TOP)
+    x = _Scale(steps, _LEFT, WIDTH - _RIGHT)
+    y = _Scale(values, HEIGHT - _BOTTOM, _TOP)
     lines = "".join(_line(each, colour, x, y) for each, colour in zip(drawn, COLOURS, strict=False))
     more = f" ({len(drawn)} of {len(series)})" if len(series) > len(drawn) else ""
     return (
@@ -36,7 +37,8 @@ class _Scale:
     """Maps the halves of numbers to pixels from ``first`` to ``last``."""
 
     def __init__(self, numbers: Sequence[float], first: float, last: float) -> None:
-        self.least, self.most = min(numbers), max(numbers)
+        self.least = min(numbers)
+        self.most = max(numbers)
         self.first, self.last = first, last
 
     def __call__(self, number: float) -> float:

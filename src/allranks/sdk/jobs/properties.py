@@ -8,6 +8,7 @@ from typing import Any
 
 def properties_of(told: Mapping[str, Any]) -> dict[str, Any]:
     """The ``properties`` of its job file; of a sweep also its best trial, once it has one."""
-    spec, best = told.get("spec") or {}, told.get("best")
+    spec = told.get("spec") or {}
+    best = told.get("best")
     found = dict(spec.get("properties") or {})
     return {**found, "best_child_run_id": best["job"]} if best else found

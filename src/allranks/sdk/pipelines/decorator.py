@@ -46,7 +46,12 @@ def pipeline(function: Any = None, /, **keywords: Any) -> Any:
 
 
 _OF_COMPONENT = ("name", "version")
-_SETTINGS = (*("default_compute", "default_datastore", "continue_on_step_failure", "force_rerun"),)
+_SETTINGS = (
+    "default_compute",
+    "default_datastore",
+    "continue_on_step_failure",
+    "force_rerun",
+)
 
 
 def _decorated(function: Callable[..., Any], keywords: Mapping[str, Any]) -> Callable[..., Any]:

@@ -17,11 +17,30 @@ _BUILDING: ContextVar[tuple[list[Node], ...]] = ContextVar("pipelines", default=
 # Keys of a step that may be set as attributes.
 _SETTABLE = frozenset(
     {
-        *("name", "display_name", "description", "tags", "compute", "environment"),
-        *("environment_variables", "distribution", "resources", "limits", "comment", "settings"),
-        *("identity", "services", "queue_settings", "retry", "metrics", "hang_timeout", "warm"),
-        *("max_concurrency_per_instance", "mini_batch_size", "mini_batch_error_threshold"),
-        *("retry_settings", "logging_level"),
+        "name",
+        "display_name",
+        "description",
+        "tags",
+        "compute",
+        "environment",
+        "environment_variables",
+        "distribution",
+        "resources",
+        "limits",
+        "comment",
+        "settings",
+        "identity",
+        "services",
+        "queue_settings",
+        "retry",
+        "metrics",
+        "hang_timeout",
+        "warm",
+        "max_concurrency_per_instance",
+        "mini_batch_size",
+        "mini_batch_error_threshold",
+        "retry_settings",
+        "logging_level",
     }
 )
 _SECTIONS = ("distribution", "environment_variables", "limits", "queue_settings", "resources")

@@ -175,7 +175,8 @@ def _fetched(
     there = [w for w in wanted if is_there(folder, w.goal, w.size, w.mtime_ns, w.sha256)]
     missing = sorted(set(wanted).difference(there))
     differing = [each for each in missing if os.path.lexists(folder / each.goal)]
-    tally, stop = Tally(), threading.Event()
+    tally = Tally()
+    stop = threading.Event()
     one_at_a_time = threading.Lock()
     before, whole = (sum(each.size for each in files) for files in (there, wanted))
 
@@ -208,7 +209,8 @@ def _wanted(listing: list[dict[str, Any]], goals: Mapping[str, str | None]) -> I
     for each in listing:
         goal = goals[each["path"]]
         if goal is not None:
-            part, sha256 = beside(goal, taken), each.get("sha256", "")
+            part = beside(goal, taken)
+            sha256 = each.get("sha256", "")
             yield Wanted(each["path"], each["size"], each["mtime_ns"], goal, part, sha256)
 
 

@@ -236,7 +236,8 @@ async def still(request: Request) -> Response:
 async def logs(request: Request) -> Response:
     services, agent = who(request)
     attempt, rank = request.path_params["attempt"], request.path_params["rank"]
-    offset, data = number_of(request, "offset"), await request.body()
+    offset = number_of(request, "offset")
+    data = await request.body()
     size = await run_in_threadpool(_append, services, agent.job, attempt, rank, offset, data)
     services.wakeups.notify(agent.job, output=True)
     return JSONResponse({"size": size})
@@ -250,7 +251,8 @@ async def points(request: Request) -> Response:
     if feed not in FEEDS or not 1 <= attempt <= job.record.attempt:
         raise NotFound(f"no points named {feed!r} in attempt {attempt}", hint=_HINT)
     _check_node(job, agent.node)
-    data, offset = await request.body(), number_of(request, "offset")
+    data = await request.body()
+    offset = number_of(request, "offset")
     source = Source(job.id, attempt, agent.node, feed)
     size = await run_in_threadpool(services.points.add_from_agent, source, offset, data)
     if feed == "logged" and b'"tags"' in data and (tags := tags_of(data)):

@@ -59,7 +59,8 @@ def written_by(
             message = f"the pipeline {row.name!r} has no output {of.output!r}"
             raise SpecError(Problem(message, hint=f"its outputs are {has}"))
         job, output = outputs[of.output]
-        row, of = find(job), of._replace(job=job, output=output)
+        row = find(job)
+        of = of._replace(job=job, output=output)
     return row, of
 
 

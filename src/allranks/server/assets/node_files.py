@@ -96,7 +96,8 @@ class NodeFiles:
         for path, _, entry in puts:
             if entry and entry.what == "file" and not state.content(entry.sha256).exists():
                 raise MissingCode(f"the content of {path!r} is missing", hint="upload it first")
-        entries, placed = state.entries(), list[Put]()
+        entries = state.entries()
+        placed = list[Put]()
         for put in puts:
             was = entries.get(put.path)
             if (was.seq if was else 0) == put.base and self._place(row, state, put, was):

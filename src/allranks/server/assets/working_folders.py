@@ -210,7 +210,8 @@ class WorkingFolders:
         or damaged, and OSError."""
         if task.fresh_work or task.in_place or not _goes_on(old.plan.task):
             return Carry()
-        files, notes = list[File](), list[str]()
+        files = list[File]()
+        notes = list[str]()
         for folder in _below(self._folder(old.name)):
             node = int(folder.name)
             if node >= task.nodes:
@@ -344,7 +345,8 @@ def _file(path: str, size: int, modified: float) -> File:
 
 def _in_the_way(code: Iterable[str], paths: Collection[str], folders: set[str]) -> set[str]:
     """The files of the code that cannot be beside these paths, because one is in the other."""
-    above, files = folders_above(paths), {*paths}.difference(folders)
+    above = folders_above(paths)
+    files = {*paths}.difference(folders)
     return {path for path in code if path in above or not files.isdisjoint(folders_above([path]))}
 
 
@@ -456,7 +458,8 @@ def _write(state: State, found: _Set, node: int) -> list[str]:
     that are left out, because they lead elsewhere. Raises OSError."""
     if not found.entries and not found.about.removed:
         return []
-    puts, away = list[Put](), list[str]()
+    puts = list[Put]()
+    away = list[str]()
     (state.folder / CONTENT).mkdir(parents=True, mode=0o700)
     for path, entry in found.entries.items():
         full = f"{own(node)}/{FILES}/{path}"

@@ -52,7 +52,8 @@ class Tokens:
         if not _NAME.fullmatch(name):
             hint = "use at most 63 letters, digits, `-`, `_`, `.` and `@`"
             raise UsageError(f"{name[:80]!r} is not a valid user name", where="name", hint=hint)
-        token, now = PREFIX + secrets.token_urlsafe(32), time.time()
+        token = PREFIX + secrets.token_urlsafe(32)
+        now = time.time()
         with self._lock:
             if name == OWNER.name or name in self._kept:
                 hint = f"choose another name, or revoke it: allranks server token revoke {name}"
@@ -76,7 +77,8 @@ class Tokens:
         """The owner of a valid token, else None."""
         if not token.startswith(PREFIX):
             return None
-        shown, now = _hashed(token), time.time()
+        shown = _hashed(token)
+        now = time.time()
         with self._lock:
             owner = None
             for name, stored in self._kept.items():  # always all of them, in constant time

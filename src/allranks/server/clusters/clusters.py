@@ -101,7 +101,8 @@ class Clusters:
         if self._computes is not None:
             stored = [Compute.model_validate(row.spec) for row in self._computes.list()]
             by_name |= {each.name: each for each in stored}
-            chosen, sent = self._computes.default(), self._computes.aliases()
+            chosen = self._computes.default()
+            sent = self._computes.aliases()
         default = chosen if chosen in by_name else self.first
         goals = {name: default for name in STAND_FOR_DEFAULT if name not in by_name}
         goals |= {name: to for name, to in sent.items() if name not in by_name and to in by_name}

@@ -133,7 +133,10 @@ class ChildServer(ABC):
             self._process = subprocess.Popen(
                 [
                     *tether,
-                    *("/bin/sh", "-c", 'exec "$@" >>server.log 2>&1', self._folder.name),
+                    "/bin/sh",
+                    "-c",
+                    'exec "$@" >>server.log 2>&1',
+                    self._folder.name,
                     *self.command(f"{own.name}/socket"),
                 ],
                 cwd=self._folder,

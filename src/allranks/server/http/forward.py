@@ -15,8 +15,18 @@ Send = Callable[[Any], Any]
 _PIECE = 1 << 18
 # Headers of a connection.
 _HOP = {
-    *(b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"upgrade"),
-    *(b"transfer-encoding", b"content-length", b"expect", b"host", b"origin", b"referer"),
+    b"connection",
+    b"keep-alive",
+    b"proxy-connection",
+    b"te",
+    b"trailer",
+    b"upgrade",
+    b"transfer-encoding",
+    b"content-length",
+    b"expect",
+    b"host",
+    b"origin",
+    b"referer",
 }
 _PRIVATE = {b"authorization", b"cookie"}
 

@@ -26,7 +26,8 @@ class HostNames:
 
     def check(self, headers: Headers) -> None:
         """Raise Forbidden for an unknown host name and for requests from other sites' pages."""
-        host, origin = headers.get("host", ""), headers.get("origin")
+        host = headers.get("host", "")
+        origin = headers.get("origin")
         if origin is None and host in self._good:
             return  # most requests: agents and the command line send the same host again
         try:

@@ -40,7 +40,8 @@ class SleepingServer(uvicorn.Server):
         self.ready()
 
     async def main_loop(self) -> None:
-        self._loop, self._leave = asyncio.get_running_loop(), asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._leave = asyncio.Event()
         while not await self.on_tick(0):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._leave.wait(), _TICK)

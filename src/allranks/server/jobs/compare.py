@@ -149,7 +149,8 @@ def _files(
     """The hashes of files in chunks that only one of two snapshots has, for each; None: unknown."""
     if before is None or after is None or before == after:
         return None, None
-    ours, theirs = blobs.chunk_digests(before), blobs.chunk_digests(after)
+    ours = blobs.chunk_digests(before)
+    theirs = blobs.chunk_digests(after)
     if not ours or not theirs:
         return None, None
     try:

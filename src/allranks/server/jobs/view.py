@@ -35,7 +35,8 @@ def status_reason(row: JobRow) -> str:
 
 def signed(spec: Mapping[str, Any], by: str) -> dict[str, Any]:
     """The spec with its submitter ``by``, overriding what the spec says."""
-    found, kept = dict(spec), dict(spec.get("properties") or {})
+    found = dict(spec)
+    kept = dict(spec.get("properties") or {})
     told = kept.pop(_CREATED_BY, None)
     if by != OWNER.name:
         kept[_CREATED_BY] = by

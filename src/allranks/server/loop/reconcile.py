@@ -422,7 +422,8 @@ class Loop:
         clocks, heartbeats = row.plan.rules.clocks(self._clocks), self._heartbeats
         reachable = self._shared.agent_variables.reachable(row)
         silent = heartbeats.silent(row) if reachable else frozenset[int]()
-        since, known = heartbeats.started_at(), self._alive.get(row.key, row.record.submitted_at)
+        since = heartbeats.started_at()
+        known = self._alive.get(row.key, row.record.submitted_at)
         missed, hung = known is not None and known < since, self._hangs.check(row)
         return decide.Clock(clock.now(), silent, clocks.hello, clocks.grace, since, missed, hung)
 

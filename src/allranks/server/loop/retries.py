@@ -35,7 +35,8 @@ class Retries:
 
     def failed(self, key: str, step: str, error: Exception) -> None:
         """Note that the step failed, and log it unless it failed for the same reason before."""
-        last, reason = self._failed.get((key, step)), str(error)
+        last = self._failed.get((key, step))
+        reason = str(error)
         if not isinstance(error, AllranksError):
             log.error("%s: %s failed, retrying soon", key, step, exc_info=error)
         elif last is None or last.reason != reason:

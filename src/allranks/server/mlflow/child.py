@@ -42,10 +42,24 @@ class Child(ChildServer):
         # Relative paths, so that the home's name needs no quoting. Its host check uses the host and
         # port; it listens on the socket only.
         return [
-            *(self._python, "-P", "-m", "mlflow", "server", "--workers", "1"),
-            *("--host", "127.0.0.1", "--port", "5000", "--uvicorn-opts", f"--uds {socket}"),
-            *("--backend-store-uri", "sqlite:///mlflow.db"),
-            *("--serve-artifacts", "--artifacts-destination", "./artifacts"),
+            self._python,
+            "-P",
+            "-m",
+            "mlflow",
+            "server",
+            "--workers",
+            "1",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            "5000",
+            "--uvicorn-opts",
+            f"--uds {socket}",
+            "--backend-store-uri",
+            "sqlite:///mlflow.db",
+            "--serve-artifacts",
+            "--artifacts-destination",
+            "./artifacts",
         ]
 
     def environment(self) -> Mapping[str, str]:

@@ -192,7 +192,8 @@ def _route(compute: Compute, services: Services) -> str:
 def _peers(compute: Compute, services: Services) -> Iterator[str]:
     """Where a route is looked for: the hosts that the options select; all, if these select none
     now, as of a pool scaled to zero; and without a host to see or a shared disk the cluster."""
-    kind, options = services.clusters.kind(compute), services.clusters.options(compute)
+    kind = services.clusters.kind(compute)
+    options = services.clusters.options(compute)
     engine = services.clusters.engine_of(compute)
     hosts = engine.hosts(options) or engine.hosts(connection(kind.options, options))
     yield from (host.address or host.name for host in hosts[:_TRIED])

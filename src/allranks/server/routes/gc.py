@@ -75,7 +75,8 @@ def _options(data: dict[str, Any]) -> tuple[float, bool, bool]:
     known = ("older_than_seconds", "dry_run", "jobs")
     if wrong := [key for key in data if key not in known]:
         raise UsageError(f"unknown key {wrong[0]!r}", hint=f"use {', '.join(known)}")
-    seconds, flags = data.get(known[0]), [data.get(key, False) for key in known[1:]]
+    seconds = data.get(known[0])
+    flags = [data.get(key, False) for key in known[1:]]
     number = seconds if isinstance(seconds, int | float) else -1.0
     if isinstance(seconds, bool) or not 0 <= number <= _MOST:
         hint = "give seconds, 0 or more"

@@ -18,7 +18,8 @@ def list_schedules(services: ServicesDep) -> list[dict[str, Any]]:
 
 def create(data: JsonBody, services: ServicesDep, who: Who) -> dict[str, Any]:
     """Create a schedule: ``schedule`` is its spec, ``submission`` its job."""
-    spec, submission = data.get("schedule"), data.get("submission")
+    spec = data.get("schedule")
+    submission = data.get("submission")
     if not isinstance(spec, dict) or not isinstance(submission, dict):
         raise SpecError(NO_SUBMISSION)
     row = create_schedule(spec, submission, services, who.name)

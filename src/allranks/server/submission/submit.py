@@ -99,7 +99,8 @@ def plan(
     if spec.name is None:
         raise SpecError(Problem("a job needs a name", "name", hint="the CLI generates one"))
     compute, options, problems = _compute(spec, clusters)
-    on, table = _runs_on(compute, options, clusters), environments.table()
+    on = _runs_on(compute, options, clusters)
+    table = environments.table()
     try:
         of = recipe.resolve(spec.environment, on, table, environments.find)
         of = of._replace(asked=of.asked or submission.environment_asked)
@@ -185,7 +186,8 @@ def submit_all(submissions: Sequence[Submission], services: Services, by: str) -
 
     Raises SpecError with the problems of every job, placed at `jobs.NUMBER` of the sequence.
     """
-    planned, problems = list[tuple[dict[str, Any], Plan]](), list[Problem]()
+    planned = list[tuple[dict[str, Any], Plan]]()
+    problems = list[Problem]()
     with read_once():
         for number, each in enumerate(submissions):
             try:

@@ -11,8 +11,15 @@ PIPELINE: Mapping[str, Mapping[str, str]] = {
         **{
             name: JOB["CommandJob"][name]
             for name in (
-                *("schema_", "name", "display_name", "description", "experiment_name", "tags"),
-                *("properties", "identity", "queue_settings"),
+                "schema_",
+                "name",
+                "display_name",
+                "description",
+                "experiment_name",
+                "tags",
+                "properties",
+                "identity",
+                "queue_settings",
             )
         },
         "type": "The type of the job.",
@@ -50,8 +57,17 @@ PIPELINE: Mapping[str, Mapping[str, str]] = {
         **{
             name: JOB["CommandJob"][name]
             for name in (
-                *("command", "code", "environment", "environment_variables", "distribution"),
-                *("resources", "limits", "metrics", "retry", "hang_timeout", "warm"),
+                "command",
+                "code",
+                "environment",
+                "environment_variables",
+                "distribution",
+                "resources",
+                "limits",
+                "metrics",
+                "retry",
+                "hang_timeout",
+                "warm",
             )
         },
         "type": "The type of the component.",
@@ -108,9 +124,23 @@ PIPELINE: Mapping[str, Mapping[str, str]] = {
         **{
             name: JOB["CommandJob"][name]
             for name in (
-                *("display_name", "description", "tags", "properties", "compute", "environment"),
-                *("environment_variables", "distribution", "resources", "limits", "services"),
-                *("identity", "queue_settings", "metrics", "retry", "hang_timeout", "warm"),
+                "display_name",
+                "description",
+                "tags",
+                "properties",
+                "compute",
+                "environment",
+                "environment_variables",
+                "distribution",
+                "resources",
+                "limits",
+                "services",
+                "identity",
+                "queue_settings",
+                "metrics",
+                "retry",
+                "hang_timeout",
+                "warm",
             )
         },
         "type": "The type of the step: that of its component.",
@@ -124,8 +154,11 @@ PIPELINE: Mapping[str, Mapping[str, str]] = {
         "settings": "Of a pipeline component: how its steps run.",
         **dict.fromkeys(
             (
-                *("mini_batch_size", "mini_batch_error_threshold", "max_concurrency_per_instance"),
-                *("retry_settings", "logging_level"),
+                "mini_batch_size",
+                "mini_batch_error_threshold",
+                "max_concurrency_per_instance",
+                "retry_settings",
+                "logging_level",
             ),
             "Of a parallel component: instead of the component's.",
         ),

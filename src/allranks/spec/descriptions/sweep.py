@@ -12,8 +12,18 @@ SWEEP: Mapping[str, Mapping[str, str]] = {
         **{
             name: JOB["CommandJob"][name]
             for name in (
-                *("schema_", "name", "display_name", "description", "experiment_name", "tags"),
-                *("properties", "compute", "inputs", "outputs", "services", "identity"),
+                "schema_",
+                "name",
+                "display_name",
+                "description",
+                "experiment_name",
+                "tags",
+                "properties",
+                "compute",
+                "inputs",
+                "outputs",
+                "services",
+                "identity",
                 "queue_settings",
             )
         },
@@ -31,8 +41,17 @@ SWEEP: Mapping[str, Mapping[str, str]] = {
     "Trial": {
         name: JOB["CommandJob"][name]
         for name in (
-            *("command", "code", "environment", "environment_variables", "distribution"),
-            *("resources", "metrics", "keep_work", "retry", "hang_timeout", "warm"),
+            "command",
+            "code",
+            "environment",
+            "environment_variables",
+            "distribution",
+            "resources",
+            "metrics",
+            "keep_work",
+            "retry",
+            "hang_timeout",
+            "warm",
         )
     },
     "Objective": {

@@ -58,5 +58,6 @@ class Asset(Part):
     @property
     def id(self) -> str | None:
         """What a job's path may say for it; None before it is registered."""
-        name, version = getattr(self, "name", None), getattr(self, "version", None)
+        name = getattr(self, "name", None)
+        version = getattr(self, "version", None)
         return f"azureml:{name}:{version}" if name and version else None

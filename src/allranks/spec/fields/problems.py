@@ -83,7 +83,9 @@ def _dotted(loc: tuple[int | str, ...], data: Any, *, missing: bool) -> str:
 
 def _problem(key: str, errors: list[dict[str, Any]], models: Models) -> Problem:
     first = errors[0]
-    kind, context, value = first["type"], first.get("ctx", {}), first.get("input")
+    kind = first["type"]
+    context = first.get("ctx", {})
+    value = first.get("input")
     cause = context.get("error")
     wanted = list(dict.fromkeys(_WANTED[e["type"]] for e in errors if e["type"] in _WANTED))
     if isinstance(cause, Wrong):

@@ -129,6 +129,11 @@ def unknown_type(kind: str, where: str) -> Problem:
 
 TYPES = ("command", "parallel", "sweep", "pipeline")
 _AZURE_ONLY = (
-    *("automl", "spark", "import", "data_transfer"),
-    *("if_else", "do_while", "parallel_for"),
+    "automl",
+    "spark",
+    "import",
+    "data_transfer",
+    "if_else",
+    "do_while",
+    "parallel_for",
 )

@@ -98,8 +98,12 @@ class ComponentNode(Part):
 
 # The keys of a step that a parallel component has, too.
 _PARALLEL = (
-    *("mini_batch_size", "mini_batch_error_threshold", "max_concurrency_per_instance"),
-    *("retry_settings", "logging_level", "resources"),
+    "mini_batch_size",
+    "mini_batch_error_threshold",
+    "max_concurrency_per_instance",
+    "retry_settings",
+    "logging_level",
+    "resources",
 )
 _MODELS: Mapping[str, tuple[type[BaseModel], ...]] = {
     **{key: value for key, value in MODELS.items() if key not in ("", "inputs.*", "outputs.*")},
@@ -112,22 +116,32 @@ _OF_PARALLEL: Mapping[str, tuple[type[BaseModel], ...]] = {
 }
 # Keys of a step that its job gets unchanged.
 _OF_NODE = (
-    *("display_name", "description", "tags", "properties", "compute", "environment"),
-    *("distribution", "services", "identity", "queue_settings", "retry", "hang_timeout", "warm"),
+    "display_name",
+    "description",
+    "tags",
+    "properties",
+    "compute",
+    "environment",
+    "distribution",
+    "services",
+    "identity",
+    "queue_settings",
+    "retry",
+    "hang_timeout",
+    "warm",
 )
 # Keys of a component that its job gets, unless the step has them.
 _OF_COMPONENT = (
-    *(
-        "command",
-        "code",
-        "snapshot",
-        "environment",
-        "distribution",
-        "retry",
-        "hang_timeout",
-        "warm",
-    ),
-    *("display_name", "description"),
+    "command",
+    "code",
+    "snapshot",
+    "environment",
+    "distribution",
+    "retry",
+    "hang_timeout",
+    "warm",
+    "display_name",
+    "description",
 )
 # Of these, the step's keys are added to the component's.
 _MERGED = ("environment_variables", "resources", "limits", "metrics")
@@ -170,7 +184,8 @@ def _command(data: dict[str, Any]) -> Node:
     if data.get("component") is not None:
         return _of_component(data, CommandComponent)
     snapshot = data.pop("snapshot", None)
-    inputs, outputs = data.get("inputs") or {}, data.get("outputs") or {}
+    inputs = data.get("inputs") or {}
+    outputs = data.get("outputs") or {}
     own = _unbound(outputs)
     job = CommandJob.parse({**data, "type": "command", "outputs": own}).to_dict()
     return Node("command", _template(job, snapshot), inputs, outputs, None, None)
@@ -186,7 +201,8 @@ def _parallel(data: dict[str, Any]) -> Node:
     """A parallel step; without a component its own keys are one whose inputs are not declared."""
     if data.get("component") is not None:
         return _of_component(data, ParallelComponent)
-    inputs, outputs = data.get("inputs") or {}, data.get("outputs") or {}
+    inputs = data.get("inputs") or {}
+    outputs = data.get("outputs") or {}
     own = {key: data.pop(key) for key in ("task", "input_data", *_PARALLEL) if key in data}
     try:
         keys = ParallelKeys.model_validate(own)
@@ -243,7 +259,8 @@ def _sweep(data: dict[str, Any]) -> Node:
     if not isinstance(trial, Mapping):
         raise SpecError(_unresolved(trial, "trial"))
     data, trial = {**data, "type": "sweep"}, dict(trial)
-    inputs, outputs = data.get("inputs") or {}, data.get("outputs") or {}
+    inputs = data.get("inputs") or {}
+    outputs = data.get("outputs") or {}
     declared, declared_outputs, label, deterministic = None, None, "", True
     snapshot = trial.pop("snapshot", None)
     if trial.keys() & {"inputs", "outputs", "name", "version", "$schema", "type"}:
@@ -276,7 +293,8 @@ def _sweep(data: dict[str, Any]) -> Node:
 def _pipeline(data: dict[str, Any]) -> Node:
     if data.get("component") is not None:
         return _of_component(data, PipelineComponent)
-    inputs, outputs = data.get("inputs") or {}, data.get("outputs") or {}
+    inputs = data.get("inputs") or {}
+    outputs = data.get("outputs") or {}
     own = _unbound(outputs)
     job = PipelineJob.parse({**data, "type": "pipeline", "outputs": own}).to_dict()
     return Node(

@@ -79,10 +79,13 @@ def command_job(keys: ParallelKeys) -> dict[str, Any]:
         **keys.retry_settings.model_dump(),
     }
     words = [
-        *("python", RUNNER, shlex.quote(json.dumps(options))),
+        "python",
+        RUNNER,
+        shlex.quote(json.dumps(options)),
         f'"${{{{{data}}}}}"',
         f'"${{{{{output}}}}}"' if output else '""',
-        *("--", *([task.program_arguments] if task.program_arguments else [])),
+        "--",
+        *([task.program_arguments] if task.program_arguments else []),
     ]
     dumped = task.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     own = ("code", "snapshot", "environment")

@@ -99,7 +99,9 @@ def _given(text: str, values: Mapping[str, str]) -> Iterator[str | _Reference]:
 
 
 def _pieces(text: str) -> Iterator[str | _Reference | _Option]:
-    at, closing, naming = 0, _finder(text, "]]"), _finder(text, "${{")
+    at = 0
+    closing = _finder(text, "]]")
+    naming = _finder(text, "${{")
     while opened := _OPEN.search(text, at):
         start, inner = opened.span()
         if text[at:start]:
@@ -108,7 +110,8 @@ def _pieces(text: str) -> Iterator[str | _Reference | _Option]:
             name, at = _reference(text, start)
             yield _Reference(name)
             continue
-        end, named = closing(inner), naming(inner)
+        end = closing(inner)
+        named = naming(inner)
         if end < 0 <= named:
             raise _broken("$[[", text[start:], "close it with `]]`")
         if not 0 <= named < end:

@@ -18,8 +18,26 @@ ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\[[^]]*\])?\+?=")
 _BLANKS = re.compile(r"[ \t\n]+")
 _RESERVED = frozenset(
     (
-        *("if", "then", "else", "elif", "fi", "do", "done", "while", "until", "for", "select"),
-        *("case", "esac", "in", "function", "coproc", "time", "{", "}", "!"),
+        "if",
+        "then",
+        "else",
+        "elif",
+        "fi",
+        "do",
+        "done",
+        "while",
+        "until",
+        "for",
+        "select",
+        "case",
+        "esac",
+        "in",
+        "function",
+        "coproc",
+        "time",
+        "{",
+        "}",
+        "!",
     )
 )
 

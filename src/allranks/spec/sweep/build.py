@@ -14,8 +14,17 @@ from allranks.spec.sweep.job import LATER, SweepJob, Trial, default_trials
 _LIMITS = ("max_total_trials", "max_concurrent_trials", "timeout", "trial_timeout")
 # Keys of a command job that a sweep has at its top level.
 _SHARED = (
-    *("display_name", "description", "experiment_name", "tags", "properties", "compute"),
-    *("inputs", "outputs", "services", "identity", "queue_settings"),
+    "display_name",
+    "description",
+    "experiment_name",
+    "tags",
+    "properties",
+    "compute",
+    "inputs",
+    "outputs",
+    "services",
+    "identity",
+    "queue_settings",
 )
 
 

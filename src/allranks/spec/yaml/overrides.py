@@ -156,8 +156,10 @@ def _jobs(data: Mapping[str, Any], at: str = "") -> Iterator[tuple[str, Mapping[
 def _mentioned(data: Mapping[str, Any], section: str, variable: str) -> set[str]:
     """The names referenced by the command or a variable."""
     texts = [
-        *(data.get("command"), *_at(data, "environment_variables").values()),
-        *(_at(data, "trial").get("command"), *_at(data, "trial.environment_variables").values()),
+        data.get("command"),
+        *_at(data, "environment_variables").values(),
+        _at(data, "trial").get("command"),
+        *_at(data, "trial.environment_variables").values(),
     ]
     found: set[str] = set()
     for text in filter(lambda text: isinstance(text, str), texts):

@@ -55,7 +55,8 @@ class Contents:
 
     def _of_link(self, root: Path, link: str) -> str:
         """A link and what it leads to. Raises OSError for a folder elsewhere, or nothing."""
-        target, status = os.path.realpath(link), os.stat(link)
+        target = os.path.realpath(link)
+        status = os.stat(link)
         if stat.S_ISREG(status.st_mode):
             return f"-> {os.readlink(link)} {self._of_file(target, status)}"
         if not Path(target).is_relative_to(root.resolve()):

@@ -131,7 +131,8 @@ class State:
         return size
 
     def _add(self, incoming: _Incoming, sha256: str, offset: int, size: int, data: bytes) -> int:
-        path, goal = self._below(INCOMING, sha256), self.content(sha256)
+        path = self._below(INCOMING, sha256)
+        goal = self.content(sha256)
         if not incoming.sizes[0]:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             path.touch()
@@ -171,7 +172,8 @@ class State:
         """Apply changes atomically. Skips paths that have changed since the node's ``base``, and
         those that would be below a file. Raises MissingCode if a content is missing."""
         with self._lock:
-            entries, done = dict(self._read()), dict[str, int]()
+            entries = dict(self._read())
+            done = dict[str, int]()
             before = number = self._revision
             above = {each for path in entries for each in manifests.above(path)}
             for path, base, entry in puts:
@@ -200,7 +202,8 @@ class State:
     def has_changes(self) -> bool:
         """Whether the current files differ from the newest version."""
         with self._lock:
-            entries, newest = self._read(), self.newest()
+            entries = self._read()
+            newest = self.newest()
             if newest is None or (newest.revision == self._revision and not newest.torn):
                 return newest is None and bool(entries)
             return not _equal(newest.entries, entries)
@@ -210,7 +213,8 @@ class State:
         with self._lock:
             if not self.has_changes():
                 return None
-            entries, newest = self._read(), self.newest()
+            entries = self._read()
+            newest = self.newest()
             number = newest.number + 1 if newest is not None else 1
             version = Version(number, time.time(), job, attempt, why, self._revision, entries)
             self._add_version(version)
@@ -232,8 +236,9 @@ class State:
                     raise MissingCode(f"the content of {path!r} is missing", hint="upload it first")
             names = ", ".join(path.partition("/")[2] for path in sorted(torn))
             why = f"a rank was killed while it wrote {names}"
-            facts = number, time.time(), job, attempt, why, self._revision
-            version = Version(*facts, entries | torn, sorted(torn))
+            version = Version(
+                number, time.time(), job, attempt, why, self._revision, entries | torn, sorted(torn)
+            )
             self._add_version(version)
         return version
 
@@ -352,7 +357,8 @@ class State:
 
     def _old_contents(self) -> set[str]:
         """Contents older than an hour. They may be unused: an agent or the server was killed."""
-        before, names = time.time() - 3600, set[str]()
+        before = time.time() - 3600
+        names = set[str]()
         with contextlib.suppress(FileNotFoundError), os.scandir(self.folder / CONTENT) as entries:
             for entry in entries:
                 with contextlib.suppress(FileNotFoundError):

@@ -181,7 +181,8 @@ def _copy_file(source: Path, goal: Path, name: str) -> Entry:
         with goal.open("x+b") as copy:
             copy_contents(file, copy, before.st_size)
             copy.seek(0)
-            sha256, size = _hash(copy), os.fstat(copy.fileno()).st_size
+            sha256 = _hash(copy)
+            size = os.fstat(copy.fileno()).st_size
         after = os.fstat(file.fileno())
     if (size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
         raise Conflict(f"{name!r} changed while it was read", hint="wait until it is complete")

@@ -44,7 +44,8 @@ class Annotations:
 
     def several(self, job_ids: Iterable[int]) -> dict[int, Annotation]:
         """Annotations by job id."""
-        ids, annotations = list(job_ids), dict[int, Annotation]()
+        ids = list(job_ids)
+        annotations = dict[int, Annotation]()
         with self._reading.connect() as connection:
             for start in range(0, len(ids), _BATCH):
                 some = _table.c.job_id.in_(ids[start : start + _BATCH])

@@ -42,9 +42,15 @@ class Children:
         """The children of a job by number, without replaced ones: those with an id above ``above``
         and those with one of ``ids``."""
         columns = (
-            *(_jobs.c.id, _jobs.c.name, _jobs.c.number, _jobs.c.status),
+            _jobs.c.id,
+            _jobs.c.name,
+            _jobs.c.number,
+            _jobs.c.status,
             *(_jobs.c.record[key].as_boolean() for key in ("canceled", "given_up")),
-            *(_jobs.c.exit_code, _jobs.c.error, _jobs.c.started_at, _jobs.c.ended_at),
+            _jobs.c.exit_code,
+            _jobs.c.error,
+            _jobs.c.started_at,
+            _jobs.c.ended_at,
             _jobs.c.notes,
         )
         query = select(*columns).where(_jobs.c.parent == parent, _jobs.c.number.is_not(None))

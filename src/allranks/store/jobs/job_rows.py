@@ -135,10 +135,20 @@ def read_one(connection: Connection, job_id: int) -> JobRow | Damaged:
 
 def uses_of(row: JobRow) -> Uses:
     task = pack(row.plan)["task"]
-    facts = (row.name, row.record.status not in TERMINAL, row.created_at, row.ended_at)
-    of_task: list[Any] = [task[key] for key in TASK_KEYS]
-    rest = (dict(row.notes), row.spec.get("jobs"), row.spec.get("component"))
-    return Uses(*(*facts, row.spec.get("inputs"), *of_task, *rest))
+    return Uses(
+        name=row.name,
+        live=row.record.status not in TERMINAL,
+        created_at=row.created_at,
+        ended_at=row.ended_at,
+        inputs=row.spec.get("inputs"),
+        code=task["code"],
+        in_place=task["in_place"],
+        recipe=task["recipe"],
+        sources=task["inputs"],
+        notes=dict(row.notes),
+        jobs=row.spec.get("jobs"),
+        component=row.spec.get("component"),
+    )
 
 
 def pack_job(job: Job) -> dict[str, Any]:

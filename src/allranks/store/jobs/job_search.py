@@ -92,7 +92,8 @@ def last_values(
 ) -> dict[int, dict[str, float | str]]:
     """The last value of each metric by job id and metric name, as JSON values; of the newest
     attempt and the lowest rank."""
-    ids, values = list(job_ids), dict[int, dict[str, float | str]]()
+    ids = list(job_ids)
+    values = dict[int, dict[str, float | str]]()
     query = select(_series.c.job_id, _series.c.name, _series.c.value).where(LEADS)
     for start in range(0, len(ids), _BATCH):
         some = query.where(_series.c.job_id.in_(ids[start : start + _BATCH]))

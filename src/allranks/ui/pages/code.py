@@ -30,7 +30,8 @@ async def page(request: Request) -> Response:
     session: Session = request.state.session
     job = await session.get(job_path(request.path_params["name"]))
     listed = await session.get(job_path(job["name"], "code"))
-    against, chosen = request.query_params.get("against"), request.query_params.get("path")
+    against = request.query_params.get("against")
+    chosen = request.query_params.get("path")
     text = changed = difference = None
     if against:
         changed = await _changed(session, job["name"], against)
@@ -74,7 +75,8 @@ async def _text(session: Session, job: str, path: str) -> str | None:
 
 
 def _difference(before: str | None, after: str | None, name: str) -> list[Line]:
-    was, now = (before or "").splitlines(), (after or "").splitlines()
+    was = (before or "").splitlines()
+    now = (after or "").splitlines()
     lines = difflib.unified_diff(was, now, name, "this job", lineterm="")
     kinds = {"+": "added", "-": "removed", "@": "place"}
     few = islice(lines, _LINES)

@@ -137,7 +137,8 @@ async def search(request: Request) -> Response:
 async def _search(request: Request) -> AsyncIterator[Any]:
     session: Session = request.state.session
     given, name = request.query_params, request.path_params["name"]
-    text, level = given.get("text", "").encode().lower(), _LEVELS.get(given.get("level", ""))
+    text = given.get("text", "").encode().lower()
+    level = _LEVELS.get(given.get("level", ""))
     paths: list[tuple[str, int | None]] = [(given.get("path", ""), None)]
     if not given.get("path"):
         attempt = _number(given.get("attempt"), 1, "attempt")

@@ -127,7 +127,8 @@ class Ending:
 
     def _leave_out_exit_handlers(self) -> None:
         """Have exit(3) leave out the destructors of libraries, if all of them only free memory."""
-        now, libc = _libraries(), ctypes.CDLL(None)
+        now = _libraries()
+        libc = ctypes.CDLL(None)
         if os.environ.get("LD_PRELOAD") or not now or now != self._libraries:
             return
         # on_exit is not in every C library.

@@ -49,7 +49,8 @@ def _required_by(packages: set[str]) -> set[str]:
 
 def report_imports(path: str) -> None:
     """At the end of this rank, tell the server which modules it has imported."""
-    before, me = frozenset(sys.modules), os.getpid()
+    before = frozenset(sys.modules)
+    me = os.getpid()
 
     def report() -> None:
         if os.getpid() != me:

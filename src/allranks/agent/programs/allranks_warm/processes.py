@@ -110,7 +110,8 @@ def show_words(words: list[str]) -> None:
     """
     with open("/proc/self/stat", "rb") as stat:
         fields = stat.read().rpartition(b")")[2].split()
-    start, end = int(fields[45]), int(fields[46])  # arg_start and arg_end of proc(5)
+    start = int(fields[45])
+    end = int(fields[46])  # arg_start and arg_end of proc(5)
     text = b"".join(os.fsencode(word) + b"\0" for word in words)
     if len(text) >= end - start:
         return

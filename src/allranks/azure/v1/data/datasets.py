@@ -75,7 +75,8 @@ class FileDataset:
         self, target_path: str | None = None, overwrite: bool = False, **_: Any
     ) -> list[str]:
         """Copy the files to this machine; returns their paths."""
-        source, goal = self._folder(), Path(target_path or ".")
+        source = self._folder()
+        goal = Path(target_path or ".")
         copies = []
         for each in _files(source):
             own = each.name if source.is_file() else each.relative_to(source)

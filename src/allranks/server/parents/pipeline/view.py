@@ -48,7 +48,8 @@ def explain_pipeline(row: JobRow, services: Services) -> dict[str, Any]:
 
 def explain_step(row: JobRow) -> dict[str, Any]:
     """Why a completed step ran or was reused. Raises Conflict for a child of a sweep."""
-    reused, not_reused = row.notes.get("reused"), row.notes.get("not_reused")
+    reused = row.notes.get("reused")
+    not_reused = row.notes.get("not_reused")
     if reused is None and not_reused is None:
         hint = f"see it: allranks job show {row.name}"
         raise Conflict(f"{row.name} is {row.record.status}: nothing to explain", hint=hint)

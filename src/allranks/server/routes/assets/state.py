@@ -74,7 +74,9 @@ def _submitter(services: Services, job: str) -> str:
 
 
 def _brief(services: Services, state: State) -> dict[str, Any]:
-    newest, entries, holder = state.newest(), state.entries(), services.states.holder(state)
+    newest = state.newest()
+    entries = state.entries()
+    holder = services.states.holder(state)
     return {
         "name": state.folder.name,
         "own": services.states.is_own(state),
