@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import Engine, and_, bindparam, delete, func, literal_column, select, update
 from sqlalchemy.engine import Connection
 
-from allranks.plan.lifecycle.validate_event import LATEST
-from allranks.plan.text import repaired
+from allranks.plan.metrics import metric_lines
+from allranks.plan.metrics.metric_lines import Key, Row
 from allranks.store import point_blocks
 from allranks.store.database import insert_many
 from allranks.store.point_blocks import Range
@@ -29,8 +26,6 @@ FEEDS = {"metrics": METRIC, "resources": RESOURCE, "logged": METRIC}
 _PAGE = 10_000
 # Points of a series that are searched for repeated ones, and points handled in one query.
 _RECENT, _BATCH = 2_000, 1_000
-# The longest series name that the database stores.
-_MAX_NAME = 255
 
 
 class Source(NamedTuple):
@@ -40,12 +35,6 @@ class Source(NamedTuple):
     attempt: int
     node: int
     name: str
-
-
-# A series of a source, (name, rank, GPU), the last two None for the node; and a point, (step, at,
-# value). Plain tuples, because there are hundreds of thousands.
-Key = tuple[str, int | None, int | None]
-Row = tuple[int, float, float]
 
 
 class Point(NamedTuple):
@@ -106,7 +95,11 @@ class Points:
         """Store metrics that a script has sent. Skips recently stored ones, because clients repeat
         requests that were not answered."""
         source = Source(job_id, attempt, 0, "metrics")
-        valid = [(_shortened(name), point) for name, point in metrics if _fits_integer(point.step)]
+        valid = [
+            (metric_lines.series_name(name), point)
+            for name, point in metrics
+            if metric_lines.is_step(point.step)
+        ]
         with self._engine.begin() as connection:
             for start in range(0, len(valid), _BATCH):
                 batch = valid[start : start + _BATCH]
@@ -325,64 +318,13 @@ def _lead_order(attempt: int, rank: int | None, node: int) -> tuple[int, bool, i
 
 def _lines(name: str, offset: int, data: bytes) -> Iterator[tuple[int, list[tuple[Key, Row]]]]:
     """The end offset of each line, and its points; none for a damaged line."""
-    read = _metrics if FEEDS[name] == METRIC else _resources
+    is_metric = FEEDS[name] == METRIC
     for line in data.split(b"\n")[:-1]:
         offset += len(line) + 1
-        try:
-            yield offset, read(json.loads(line))
-        except (ArithmeticError, AttributeError, KeyError, RecursionError, TypeError, ValueError):
-            yield offset, []
-
-
-def _metrics(line: Mapping[str, Any]) -> list[tuple[Key, Row]]:
-    return [
-        ((_shortened(name), _index(rank), None), (int(step), _timestamp(at), float(value)))
-        for name, rank, step, at, value in line["points"]
-        if _fits_integer(int(step))
-    ]
-
-
-def _shortened(value: Any) -> str:
-    """The name, shortened with a hash if it is too long."""
-    name = str(value)
-    if len(name) <= _MAX_NAME:
-        return _repaired(name)
-    name = str(repaired(name))
-    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
-    return f"{name[: _MAX_NAME - 9]}_{digest}"
-
-
-@lru_cache(maxsize=1024)
-def _repaired(name: str) -> str:
-    """Most points have one of few names."""
-    return str(repaired(name))
-
-
-def _timestamp(value: Any) -> float:
-    """Unix seconds. Raises ValueError for a time that cannot be shown."""
-    at = float(value)
-    if not 0 <= at <= LATEST:
-        raise ValueError(value)
-    return at
-
-
-def _fits_integer(step: int) -> bool:
-    return -(2**63) <= step < 2**63
-
-
-def _index(number: Any) -> int | None:
-    """A rank or GPU index, or None. Raises OverflowError."""
-    if number is not None and not -(2**31) <= int(number) < 2**31:
-        raise OverflowError(number)
-    return None if number is None else int(number)
-
-
-def _resources(line: Mapping[str, Any]) -> list[tuple[Key, Row]]:
-    at = _timestamp(line["at"])
-    return [
-        ((_shortened(name), _index(rank), _index(gpu)), (0, at, float(value)))
-        for name, gpu, rank, value in line["points"]
-    ]
+        if is_metric:
+            yield offset, metric_lines.read(line).points
+        else:
+            yield offset, metric_lines.read_resources(line)
 
 
 def _order(one: Series) -> tuple[Any, ...]:

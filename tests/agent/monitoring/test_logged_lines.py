@@ -4,41 +4,55 @@ import json
 
 import pytest
 
-from allranks.agent.monitoring.logged_lines import LoggedLines, is_valid
-from allranks.server.agents.routes import tags_of
-from allranks.store import metric_points
+from allranks.agent.monitoring.logged_lines import LoggedLines
+from allranks.plan.metrics import metric_lines
 
 GOOD = b'{"points": [["loss", 0, 1, 1.5, 0.25]]}\n'
 
 
 @pytest.mark.parametrize(
-    "line",
+    ("line", "points", "tags", "is_whole"),
     [
-        GOOD,
-        b'{"points": [["loss", null, 1, 1.5, NaN]]}\n',
-        b'{"points": [["loss", "0", "1", "1.5", "0.25"], ["loss", 0, 1.9, 2, 1]]}\n',
-        b'{"points": []}\n',
-        b'{"tags": {"a": 1}}\n',
-        b'{"tags": {"a": 1}, "points": [["loss", 0, 1, 1.5, 1]]}\n',
-        b"loss=0.25\n",
-        b"\n",
-        b"[]\n",
-        b"{}\n",
-        b'{"tags": ["a"]}\n',
-        b'{"points": [["loss", 0, 1, 0.25]]}\n',
-        b'{"points": [["loss", 0, 1, -1.0, 0.25]]}\n',
-        b'{"points": [["loss", 0, 1, 1.5, "x"]]}\n',
-        b'{"points": [["loss", 0, 1e300, 1.5, 1]]}\n',
-        b'{"points": [["loss", 3000000000, 1, 1.5, 1]]}\n',
-        b'{"points": [["loss", 0, 1, NaN, 1]]}\n',
-        b'{"points": 3}\n',
-        b"\xff\n",
+        (GOOD, 1, 0, True),
+        (b'{"points": [["loss", null, 1, 1.5, NaN]]}', 1, 0, True),
+        (b'{"points": [["a", "0", "1", "1.5", "0.25"], ["a", 0, 1.9, 2, 1]]}', 2, 0, True),
+        (b'{"points": []}', 0, 0, True),
+        (b'{"tags": {"a": 1}}', 0, 1, True),
+        (b'{"tags": {"a": 1}, "points": [["loss", 0, 1, 1.5, 1]]}', 1, 1, True),
+        (b'{"points": [["loss", 0, 1, 1.5, 1], ["loss", 0, 2, -1.0, 1]]}', 1, 0, False),
+        (b'{"points": [["loss", 0, 1, 1.5, 1], ["loss", 0, 1e300, 1.5, 1]]}', 1, 0, False),
+        (b'{"points": [["loss", 0, 1, 1.5, 1], 3]}', 1, 0, False),
+        (b'{"tags": {"a": 1, "": 2}}', 0, 1, False),
+        (b'{"tags": {"a": 1}, "points": 3}', 0, 1, False),
+        (b'{"tags": ["a"], "points": [["loss", 0, 1, 1.5, 1]]}', 1, 0, False),
+        (b"loss=0.25", 0, 0, False),
+        (b"", 0, 0, False),
+        (b"[]", 0, 0, False),
+        (b"{}", 0, 0, False),
+        (b'{"tags": ["a"]}', 0, 0, False),
+        (b'{"points": [["loss", 0, 1, 0.25]]}', 0, 0, False),
+        (b'{"points": [["loss", 0, 1, 1.5, "x"]]}', 0, 0, False),
+        (b'{"points": [["loss", 3000000000, 1, 1.5, 1]]}', 0, 0, False),
+        (b'{"points": [["loss", 0, 1, NaN, 1]]}', 0, 0, False),
+        (b'{"points": {"a": 1}}', 0, 0, False),
+        (b"[" * 100_000, 0, 0, False),
+        (b"\xff", 0, 0, False),
     ],
 )
-def test_a_line_is_valid_if_the_server_records_it(line):
-    ((_, rows),) = metric_points._lines("logged", 0, line)
-    empty = b'"points": []' in line
-    assert is_valid(line) == (bool(rows) or bool(tags_of(line)) or empty)
+def test_each_point_and_tag_of_a_line_stands_alone(
+    line: bytes, points: int, tags: int, is_whole: bool
+) -> None:
+    read = metric_lines.read(line)
+    assert (len(read.points), len(read.tags), read.is_whole) == (points, tags, is_whole)
+
+
+def test_a_line_of_which_only_a_part_is_recorded_is_reported_so(tmp_path):
+    file = tmp_path / "logged.jsonl"
+    file.write_bytes(b'{"points": [["loss", 0, 1, 1.5, 1], ["loss", 0, 2, -1.0, 1]]}\n')
+    lines = LoggedLines(file)
+    lines.look()
+    (note,) = lines.notes()
+    assert note["message"].startswith("line 1 of ALLRANKS_METRICS_FILE was recorded only in part")
 
 
 def test_the_first_wrong_line_is_named_and_the_others_are_counted(tmp_path):

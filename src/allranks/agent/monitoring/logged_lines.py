@@ -1,8 +1,7 @@
-"""Find wrong lines in the file ALLRANKS_METRICS_FILE, which the server drops."""
+"""Find lines in the file ALLRANKS_METRICS_FILE of which the server leaves something out."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,10 +11,11 @@ _PIECE, _SHOWN = 1 << 20, 60
 
 
 class _Wrong(NamedTuple):
-    """A line by number, from 1."""
+    """A line by number, from 1. ``is_partly``: some of it is recorded."""
 
     number: int
     text: str
+    is_partly: bool = False
 
 
 class LoggedLines:
@@ -32,50 +32,36 @@ class LoggedLines:
             file = self._file.open("rb")
         except OSError:
             return  # nothing was logged
+        from allranks.plan.metrics import metric_lines  # lazy: most ranks log nothing
+
         with file:
             file.seek(self._offset)
             while lines := file.readlines(_PIECE):
                 for line in lines:
                     if not line.endswith(b"\n"):
                         if last:
-                            self._found(_Wrong(self._lines + 1, _shown(line)))
+                            self._add(_Wrong(self._lines + 1, _shown(line)))
                         return
                     self._offset += len(line)
                     self._lines += 1
-                    if not is_valid(line):
-                        self._found(_Wrong(self._lines, _shown(line)))
+                    parsed = metric_lines.read(line)
+                    if not parsed.is_whole:
+                        is_partly = bool(parsed.points or parsed.tags)
+                        self._add(_Wrong(self._lines, _shown(line), is_partly))
 
     def notes(self) -> list[dict[str, Any]]:
         """One for the record, if a line was wrong."""
         if self._first is None:
             return []
-        number, text = self._first
+        number, text, is_partly = self._first
+        recorded = "was recorded only in part" if is_partly else "recorded nothing"
         more = f" and {self._count - 1} more" if self._count > 1 else ""
-        message = f"line {number}{more} of ALLRANKS_METRICS_FILE recorded nothing: {text!r}"
+        message = f"line {number}{more} of ALLRANKS_METRICS_FILE {recorded}: {text!r}"
         return [{"message": f"{message}; a line is {_FORM}, and ends with a newline"}]
 
-    def _found(self, wrong: _Wrong) -> None:
+    def _add(self, wrong: _Wrong) -> None:
         self._count += 1
         self._first = self._first or wrong
-
-
-def is_valid(line: bytes) -> bool:
-    """Whether the server records what a line says: see `metric_points` and `tags_of`."""
-    from allranks.plan.lifecycle.validate_event import LATEST  # lazy: most ranks log nothing
-
-    try:
-        told = json.loads(line)
-        tags = told.get("tags")
-        points = told.get("points")
-        for _, rank, step, at, value in points or ():
-            float(value)
-            if not (-(2**63) <= int(step) < 2**63 and 0 <= float(at) <= LATEST):
-                return False
-            if rank is not None and not -(2**31) <= int(rank) < 2**31:
-                return False
-        return points is not None or isinstance(tags, dict)
-    except (ArithmeticError, AttributeError, RecursionError, TypeError, ValueError):
-        return False
 
 
 def _shown(line: bytes) -> str:

@@ -28,8 +28,8 @@ from allranks.events import Event
 from allranks.plan.distributions.topology import log_name, world
 from allranks.plan.lifecycle import agent_orders as orders_of
 from allranks.plan.lifecycle.validate_event import validate_event
+from allranks.plan.metrics import metric_lines
 from allranks.plan.plan import pack
-from allranks.plan.text import repaired
 from allranks.server.dependencies import Services
 from allranks.server.http.direct import Direct
 from allranks.server.http.request_text import parse
@@ -255,20 +255,14 @@ async def points(request: Request) -> Response:
     offset = number_of(request, "offset")
     source = Source(job.id, attempt, agent.node, feed)
     size = await run_in_threadpool(services.points.add_from_agent, source, offset, data)
-    if feed == "logged" and b'"tags"' in data and (tags := tags_of(data)):
+    tags: dict[str, str] = {}
+    if feed == "logged" and b'"tags"' in data:
+        for line in data.split(b"\n"):
+            tags |= metric_lines.read(line).tags
+    if tags:
         await run_in_threadpool(services.annotations.tag, job.id, tags)
     services.wakeups.notify(agent.job, output=True)
     return JSONResponse({"size": size})
-
-
-def tags_of(data: bytes) -> dict[str, str]:
-    """The tags in lines that ranks logged; damaged lines have none."""
-    found: dict[str, str] = {}
-    for line in data.splitlines():
-        with contextlib.suppress(ValueError, TypeError, AttributeError, RecursionError):
-            tags = json.loads(line).get("tags") or {}
-            found |= {repaired(str(k)): repaired(str(v)) for k, v in tags.items() if k}
-    return found
 
 
 async def code(request: Request) -> Response:
