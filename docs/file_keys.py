@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from allranks.spec import job, job_parts, retry, schedule, services
+from allranks.spec import job, job_keys, job_parts, retry, schedule, services
 from allranks.spec.compute import Compute
 from allranks.spec.data import Data
 from allranks.spec.datastore import Datastore
@@ -175,7 +175,7 @@ def type_text(kind: Any) -> str:
         return f"list of {type_text(inner[0])}"
     if origin is dict:
         return "mapping" if inner[1] is Any else f"mapping of names to {type_text(inner[1])}"
-    if kind is job.Outputs:
+    if kind is job_keys.Outputs:
         return f"mapping of names to {type_text(job_parts.Output)}"
     if inspect.isclass(kind) and issubclass(kind, BaseModel):
         return link(kind)

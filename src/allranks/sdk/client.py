@@ -35,7 +35,8 @@ from allranks.spec.any_job import AnyJob
 from allranks.spec.compute import Compute
 from allranks.spec.data import Data
 from allranks.spec.fields.azureml_references import output_uri
-from allranks.spec.job import CommandJob, Outputs
+from allranks.spec.job import CommandJob
+from allranks.spec.job_keys import Outputs
 from allranks.spec.job_parts import Environment, Output
 from allranks.spec.model import Model, ModelVersion
 

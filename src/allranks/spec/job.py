@@ -3,149 +3,42 @@ command line all use ``parse``."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    Discriminator,
-    Field,
-    GetCoreSchemaHandler,
-    Tag,
-    ValidationError,
-)
-from pydantic_core import CoreSchema, core_schema
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from allranks.errors import Problem, SpecError
-from allranks.spec.base_job import BaseJob
 from allranks.spec.fields.patterns import BUILTIN, KNOWN
 from allranks.spec.fields.problems import nearest, placed, problems
-from allranks.spec.fields.scalars import (
-    DataName,
-    EmptyableText,
-    Module,
-    Name,
-    PathText,
-    Seconds,
-    Several,
-    Text,
-    Texts,
-    Variable,
-    Wrong,
-)
+from allranks.spec.fields.scalars import DataName, Name, Text
+from allranks.spec.job_keys import CommandKeys, JobKeys
 from allranks.spec.job_parts import (
     BuildContext,
-    Distribution,
     Environment,
     Input,
     Limits,
     Metric,
-    MetricName,
     Output,
-    Pattern,
     QueueSettings,
     Resources,
     TensorFlowDistribution,
-    as_input,
     snake,
 )
 from allranks.spec.retry import Budgets, Retry
-from allranks.spec.services import IDENTITIES, SERVICES, AnyService, Identity
+from allranks.spec.services import IDENTITIES, SERVICES, AnyService
 from allranks.spec.shell.expressions import references, unknown
 
 
-def _form(value: object) -> str:
-    return "object" if isinstance(value, Mapping | BaseModel) else "literal"
-
-
-def _empty_if_none(value: object) -> object:
-    return {} if value is None else value
-
-
-def _unwrapped(value: object) -> object:
-    """Unwrap Azure ML's ``{value: 3}``. An output of another job becomes an input."""
-    if isinstance(value, Mapping) and value.keys() == {"value"}:
-        return value["value"]
-    return as_input(value) if isinstance(value, Output) else value
-
-
-def _environment(value: str) -> str:
-    if value == "current" or re.fullmatch(r"azureml:[^\s]+", value):
-        return value
-    # Azure's own Python examples leave the prefix out.
-    if re.fullmatch(r"[A-Za-z0-9][\w.-]*([:@][\w.-]+)?", value):
-        return f"azureml:{value}"
-    hint = "write `azureml:NAME:VERSION`, or `current` for the current Python"
-    raise Wrong(f"`{value}` is not an environment", hint)
-
-
-Literal_ = bool | int | Annotated[float, Field(allow_inf_nan=False)] | str
-AnyInput = Annotated[
-    Annotated[Input, Tag("object")] | Annotated[Literal_, Tag("literal")],
-    Discriminator(_form),
-    BeforeValidator(_unwrapped),
-]
-AnyEnvironment = Annotated[
-    Annotated[Environment, Tag("object")]
-    | Annotated[Text, AfterValidator(_environment), Tag("literal")],
-    Discriminator(_form),
-]
-AnyMetric = Annotated[
-    Annotated[Metric, Tag("object")] | Annotated[Pattern, Tag("literal")], Discriminator(_form)
-]
-AnyOutput = Annotated[Output, BeforeValidator(_empty_if_none)]
-
-
-class Outputs(dict[str, Output]):
-    """Outputs by name, as keys and as attributes: ``job.outputs.model``."""
-
-    def __getattr__(self, name: str) -> Output:
-        try:
-            return self[name]
-        except KeyError:
-            has = ", ".join(self) or "none"
-            raise AttributeError(f"output {name!r} not found; the outputs are: {has}") from None
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, _: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_after_validator_function(cls, handler(dict[DataName, AnyOutput]))
-
-
-class CommandJob(BaseJob):
+class CommandJob(CommandKeys, JobKeys):
     """One command on ``resources.instance_count`` nodes. Made by ``parse``."""
 
-    schema_: Text | None = Field(default=None, alias="$schema")
     type: Annotated[Literal["command"], BeforeValidator(snake)] = "command"
-    name: Name | None = None
-    display_name: Text | None = None
-    description: Text | None = None
-    experiment_name: Text | None = None
-    tags: Texts = Field(default_factory=dict)
-    properties: Texts = Field(default_factory=dict)
-    command: Annotated[Text, Field(min_length=1)]
-    code: PathText | None = None
-    environment: AnyEnvironment | None = None
-    environment_variables: dict[Variable, EmptyableText] = Field(default_factory=dict)
-    compute: Text | None = None
-    resources: Resources = Field(default_factory=Resources)
-    distribution: Distribution | None = None
     limits: Limits = Field(default_factory=Limits)
-    inputs: dict[DataName, AnyInput] = Field(default_factory=dict)
-    outputs: Outputs = Field(default_factory=Outputs)
     services: dict[Text, AnyService] = Field(default_factory=dict)
-    identity: Identity | None = None
-    queue_settings: QueueSettings = Field(default_factory=QueueSettings)
     parent_job_name: Text | None = None
     search_space: dict[DataName, Any] = Field(default_factory=dict)
-    metrics: dict[MetricName, AnyMetric] = Field(default_factory=dict)
     state: Name | None = None
-    keep_work: Text | None = None
-    warm: Several[Module] = ()
-    retry: Retry = Field(default_factory=Retry)
-    hang_timeout: Seconds | None = None
 
     @classmethod
     def parse(

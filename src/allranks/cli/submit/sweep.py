@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from allranks.errors import UsageError
+from allranks.spec.descriptions.job import JOB
 
 _SPACE = re.compile(r"(?P<name>[A-Za-z_][\w.-]*)=(?P<type>[a-z]+)\((?P<arguments>.*)\)", re.DOTALL)
 _ARGUMENT = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|([^,"']+?))\s*(?:,|$)""")
@@ -40,19 +41,7 @@ _POLICIES: Mapping[str, dict[str, Any]] = {
 # Without --trials and --concurrent.
 _TRIALS, _CONCURRENT = 10, 4
 # Keys of a command job that its trials have; the others are the sweep's.
-_TRIAL = (
-    "command",
-    "code",
-    "environment",
-    "environment_variables",
-    "distribution",
-    "resources",
-    "metrics",
-    "keep_work",
-    "retry",
-    "hang_timeout",
-    "warm",
-)
+_TRIAL = (*JOB["CommandKeys"], *JOB["RankKeys"])
 # Keys of a sweep that a file given by --sweep may have.
 _IN_FILE = ("search_space", "sampling_algorithm", "objective", "limits", "early_termination")
 

@@ -9,40 +9,14 @@ from typing import Any
 from pydantic import BaseModel
 
 from allranks.errors import UsageError
+from allranks.spec.pipeline.nodes import ComponentNode
 from allranks.spec.sweep.build import with_parameters
 from allranks.spec.sweep.search_space import DISTRIBUTIONS
 
 # The pipelines that are being built; the last one gets new steps.
 _BUILDING: ContextVar[tuple[list[Node], ...]] = ContextVar("pipelines", default=())
 # Keys of a step that may be set as attributes.
-_SETTABLE = frozenset(
-    {
-        "name",
-        "display_name",
-        "description",
-        "tags",
-        "compute",
-        "environment",
-        "environment_variables",
-        "distribution",
-        "resources",
-        "limits",
-        "comment",
-        "settings",
-        "identity",
-        "services",
-        "queue_settings",
-        "retry",
-        "metrics",
-        "hang_timeout",
-        "warm",
-        "max_concurrency_per_instance",
-        "mini_batch_size",
-        "mini_batch_error_threshold",
-        "retry_settings",
-        "logging_level",
-    }
-)
+_SETTABLE = ComponentNode.model_fields.keys() - {"type", "component", "inputs", "outputs"}
 _SECTIONS = ("distribution", "environment_variables", "limits", "queue_settings", "resources")
 
 

@@ -74,7 +74,7 @@ ASSETS: Mapping[str, Mapping[str, str]] = {
         "lineage": "The job, code, inputs and environment that made the model.",
     },
     "Schedule": {
-        "schema_": JOB["CommandJob"]["schema_"],
+        "schema_": JOB["JobKeys"]["schema_"],
         "name": "The schedule's name. Its jobs are named by it and their time.",
         "display_name": "A name to show.",
         "description": DESCRIPTION,

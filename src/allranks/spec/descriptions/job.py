@@ -14,9 +14,8 @@ DESCRIPTION = "A text for people."
 
 VERSION = "The version. The next number if left out."
 JOB: Mapping[str, Mapping[str, str]] = {
-    "CommandJob": {
+    "JobKeys": {
         "schema_": "The URL of Azure ML's schema. It tells the job's type if `type` is absent.",
-        "type": "The type of the job.",
         "name": "The job's name, which is used once. One is made up if left out.",
         "display_name": "A name to show. It need not be unique.",
         "description": DESCRIPTION,
@@ -24,35 +23,42 @@ JOB: Mapping[str, Mapping[str, str]] = {
         "if left out.",
         "tags": TAGS,
         "properties": PROPERTIES,
-        "command": "The command that each rank runs, by bash. It may use `${{inputs.x}}`, "
-        "`${{outputs.y}}`, `${{name}}` and `$[[…]]`.",
-        "code": "The folder, file or Git repository with the code. Relative paths start at the "
-        "folder of the job file.",
+        "compute": "The compute that runs the job. The default compute if left out.",
+        "inputs": "The job's inputs by name: data, or a number, a text or a truth value.",
+        "outputs": "The job's outputs by name.",
+        "identity": f"The identity that the job acts under. {NO_EFFECT}",
+        "queue_settings": "Tier and priority of the job.",
+    },
+    "RankKeys": {
         "environment": "The environment of the ranks: `azureml:NAME:VERSION`, `current`, or an "
         "environment written out. `current` if left out.",
         "environment_variables": "Variables of each rank. Values may use `${{inputs.x}}`. They win "
         "over the variables that allranks sets.",
-        "compute": "The compute that runs the job. The default compute if left out.",
         "resources": "What the job asks of its compute.",
         "distribution": "How many ranks each node runs and how they find each other.",
-        "limits": "Time limits.",
-        "inputs": "The job's inputs by name: data, or a number, a text or a truth value.",
-        "outputs": "The job's outputs by name.",
-        "services": "Services of the job by name. `allranks job tensorboard` opens one of the "
-        "type `tensor_board`. Others are kept and not started.",
-        "identity": f"The identity that the job acts under. {NO_EFFECT}",
-        "queue_settings": "Tier and priority of the job.",
-        "parent_job_name": "The name of the job that this one belongs to. Kept in the record.",
-        "search_space": "The values of a sweep's parameters, in its trials. Set by the sweep.",
         "metrics": "Metrics to read from what ranks print, by name: a regular expression with one "
         "group, or a mapping.",
-        "state": "The name of a state folder, which later jobs of that name find again.",
         "keep_work": "How much of the working folder each node keeps: a size such as `50g`, `all` "
         "or `none`. 10 GB if left out.",
         "warm": "Python modules that ranks find imported: they are forked from a process that has.",
         "retry": "How often the job may start and after which failures it starts again.",
         "hang_timeout": "Seconds without progress of any rank after which the job counts as hung. "
         "Off if left out.",
+    },
+    "CommandKeys": {
+        "command": "The command that each rank runs, by bash. It may use `${{inputs.x}}`, "
+        "`${{outputs.y}}`, `${{name}}` and `$[[…]]`.",
+        "code": "The folder, file or Git repository with the code. Relative paths start at the "
+        "folder of the job file.",
+    },
+    "CommandJob": {
+        "type": "The type of the job.",
+        "limits": "Time limits.",
+        "services": "Services of the job by name. `allranks job tensorboard` opens one of the "
+        "type `tensor_board`. Others are kept and not started.",
+        "parent_job_name": "The name of the job that this one belongs to. Kept in the record.",
+        "search_space": "The values of a sweep's parameters, in its trials. Set by the sweep.",
+        "state": "The name of a state folder, which later jobs of that name find again.",
     },
     "Input": {
         "type": "What the input is.",

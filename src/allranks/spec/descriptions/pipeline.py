@@ -8,20 +8,6 @@ from allranks.spec.descriptions.job import DESCRIPTION, JOB, PROPERTIES, TAGS, V
 
 PIPELINE: Mapping[str, Mapping[str, str]] = {
     "PipelineJob": {
-        **{
-            name: JOB["CommandJob"][name]
-            for name in (
-                "schema_",
-                "name",
-                "display_name",
-                "description",
-                "experiment_name",
-                "tags",
-                "properties",
-                "identity",
-                "queue_settings",
-            )
-        },
         "type": "The type of the job.",
         "settings": "How the steps run.",
         "limits": "How long the pipeline runs.",
@@ -41,10 +27,10 @@ PIPELINE: Mapping[str, Mapping[str, str]] = {
         "timeout": "Seconds after which the pipeline ends and its steps are canceled.",
     },
     "Component": {
-        "schema_": JOB["CommandJob"]["schema_"],
+        "schema_": JOB["JobKeys"]["schema_"],
         "name": "The component's name.",
         "version": VERSION,
-        "display_name": JOB["CommandJob"]["display_name"],
+        "display_name": JOB["JobKeys"]["display_name"],
         "description": DESCRIPTION,
         "tags": TAGS,
         "properties": PROPERTIES,
@@ -54,22 +40,7 @@ PIPELINE: Mapping[str, Mapping[str, str]] = {
         "earlier one.",
     },
     "CommandComponent": {
-        **{
-            name: JOB["CommandJob"][name]
-            for name in (
-                "command",
-                "code",
-                "environment",
-                "environment_variables",
-                "distribution",
-                "resources",
-                "limits",
-                "metrics",
-                "retry",
-                "hang_timeout",
-                "warm",
-            )
-        },
+        "limits": JOB["CommandJob"]["limits"],
         "type": "The type of the component.",
         "additional_includes": "Files and folders that are put beside the code, relative to the "
         "component's file.",
@@ -84,16 +55,16 @@ PIPELINE: Mapping[str, Mapping[str, str]] = {
         "max_concurrency_per_instance": "The number of processes on each node.",
         "retry_settings": "How long a mini-batch may take, and how often it is tried again.",
         "logging_level": "Azure ML's level of messages. Kept and shown.",
-        "resources": JOB["CommandJob"]["resources"],
+        "resources": JOB["RankKeys"]["resources"],
     },
     "ParallelTask": {
         "type": "A function of a script.",
-        "code": JOB["CommandJob"]["code"],
+        "code": JOB["CommandKeys"]["code"],
         "snapshot": "The digest of the code. Set when it is sent.",
         "entry_script": "The script with `run(mini_batch)`, which gets a list of paths and returns "
         "a list or a data frame, and perhaps `init()` and `shutdown()`.",
         "program_arguments": "Arguments of the script, with `${{inputs.NAME}}`.",
-        "environment": JOB["CommandJob"]["environment"],
+        "environment": JOB["RankKeys"]["environment"],
         "append_row_to": "The output that gets what `run` returned: `${{outputs.NAME}}`.",
     },
     "RetrySettings": {
@@ -121,28 +92,11 @@ PIPELINE: Mapping[str, Mapping[str, str]] = {
         "mode": "How the output leaves the step, unless it says so.",
     },
     "ComponentNode": {
-        **{
-            name: JOB["CommandJob"][name]
-            for name in (
-                "display_name",
-                "description",
-                "tags",
-                "properties",
-                "compute",
-                "environment",
-                "environment_variables",
-                "distribution",
-                "resources",
-                "limits",
-                "services",
-                "identity",
-                "queue_settings",
-                "metrics",
-                "retry",
-                "hang_timeout",
-                "warm",
-            )
-        },
+        **{name: JOB["JobKeys"][name] for name in ("display_name", "description", "tags")},
+        **{name: JOB["JobKeys"][name] for name in ("properties", "compute", "identity")},
+        "queue_settings": JOB["JobKeys"]["queue_settings"],
+        "limits": JOB["CommandJob"]["limits"],
+        "services": JOB["CommandJob"]["services"],
         "type": "The type of the step: that of its component.",
         "component": "The component: its file, a mapping, or a registered one as "
         "`azureml:NAME:VERSION` or `azureml:NAME@latest`.",

@@ -9,25 +9,8 @@ from allranks.spec.descriptions.job import JOB
 SEED = "A number that makes the draws repeatable. The sweep's name if left out."
 SWEEP: Mapping[str, Mapping[str, str]] = {
     "SweepJob": {
-        **{
-            name: JOB["CommandJob"][name]
-            for name in (
-                "schema_",
-                "name",
-                "display_name",
-                "description",
-                "experiment_name",
-                "tags",
-                "properties",
-                "compute",
-                "inputs",
-                "outputs",
-                "services",
-                "identity",
-                "queue_settings",
-            )
-        },
         "type": "The type of the job.",
+        "services": JOB["CommandJob"]["services"],
         "trial": "What each trial runs.",
         "sampling_algorithm": "How parameters are chosen: `random`, `grid`, `bayesian` or `asha`, "
         "or a mapping. `random` if left out.",
@@ -37,22 +20,6 @@ SWEEP: Mapping[str, Mapping[str, str]] = {
         "limits": "How many trials run, and for how long.",
         "early_termination": "When a trial that falls behind is stopped.",
         "resources": "What each trial asks of the compute, unless `trial` says so.",
-    },
-    "Trial": {
-        name: JOB["CommandJob"][name]
-        for name in (
-            "command",
-            "code",
-            "environment",
-            "environment_variables",
-            "distribution",
-            "resources",
-            "metrics",
-            "keep_work",
-            "retry",
-            "hang_timeout",
-            "warm",
-        )
     },
     "Objective": {
         "goal": "Whether a lower or a higher value is better.",

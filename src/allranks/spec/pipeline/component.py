@@ -12,31 +12,10 @@ from allranks.errors import Problem, SpecError
 from allranks.spec.base_job import BaseJob
 from allranks.spec.fields.base import Part
 from allranks.spec.fields.problems import nearest, placed, problems
-from allranks.spec.fields.scalars import (
-    DataName,
-    EmptyableText,
-    Module,
-    Name,
-    PathText,
-    Seconds,
-    Several,
-    Text,
-    Texts,
-    Variable,
-    sendable,
-)
-from allranks.spec.job import MODELS, AnyEnvironment, AnyMetric, Literal_, unknown_references
-from allranks.spec.job_parts import (
-    AssetType,
-    Environment,
-    InputMode,
-    Limits,
-    MetricName,
-    OutputMode,
-    Resources,
-    snake,
-)
-from allranks.spec.job_parts import Distribution as JobDistribution
+from allranks.spec.fields.scalars import DataName, Name, PathText, Several, Text, Texts, sendable
+from allranks.spec.job import MODELS, unknown_references
+from allranks.spec.job_keys import CommandKeys, Literal_
+from allranks.spec.job_parts import AssetType, Environment, InputMode, Limits, OutputMode, snake
 from allranks.spec.pipeline.parallel import (
     ParallelKeys,
     ParallelTask,
@@ -96,23 +75,13 @@ class Component(BaseJob):
     is_deterministic: bool = True
 
 
-class CommandComponent(Component):
+class CommandComponent(CommandKeys, Component):
     """A component that runs a command."""
 
     type: Annotated[Literal["command"], BeforeValidator(snake)] = "command"
-    command: Annotated[Text, Field(min_length=1)]
-    code: PathText | None = None
     additional_includes: Several[PathText] = ()
     snapshot: Text | None = None
-    environment: AnyEnvironment | None = None
-    environment_variables: dict[Variable, EmptyableText] = Field(default_factory=dict)
-    distribution: JobDistribution | None = None
-    resources: Resources = Field(default_factory=Resources)
     limits: Limits = Field(default_factory=Limits)
-    metrics: dict[MetricName, AnyMetric] = Field(default_factory=dict)
-    retry: Retry = Field(default_factory=Retry)
-    hang_timeout: Seconds | None = None
-    warm: Several[Module] = ()
 
 
 class PipelineComponent(Component):

@@ -9,13 +9,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from allranks.errors import Problem, SpecError
-from allranks.spec.base_job import BaseJob
 from allranks.spec.fields.base import Part
 from allranks.spec.fields.problems import nearest, placed, problems
-from allranks.spec.fields.scalars import DataName, Name, Seconds, Text, Texts, sendable
-from allranks.spec.job import MODELS, READ_ONLY, AnyInput, Outputs
-from allranks.spec.job_parts import QueueSettings
-from allranks.spec.services import Identity
+from allranks.spec.fields.scalars import Seconds, Text, sendable
+from allranks.spec.job import MODELS, READ_ONLY
+from allranks.spec.job_keys import JobKeys
 
 
 class Settings(Part):
@@ -34,29 +32,17 @@ class PipelineLimits(Part):
     timeout: Seconds | None = None
 
 
-class PipelineJob(BaseJob):
+class PipelineJob(JobKeys):
     """Steps that run one after the other or side by side, as their inputs are there. Made by
     ``PipelineJob.parse``. The steps are in ``jobs``, or in a pipeline ``component``."""
 
-    schema_: Text | None = Field(default=None, alias="$schema")
     type: Literal["pipeline"] = "pipeline"
-    name: Name | None = None
-    display_name: Text | None = None
-    description: Text | None = None
-    experiment_name: Text | None = None
-    tags: Texts = Field(default_factory=dict)
-    properties: Texts = Field(default_factory=dict)
     settings: Settings = Field(default_factory=Settings)
     limits: PipelineLimits = Field(default_factory=PipelineLimits)
-    compute: Text | None = None
-    inputs: dict[DataName, AnyInput] = Field(default_factory=dict)
-    outputs: Outputs = Field(default_factory=Outputs)
     jobs: Annotated[dict[str, dict[str, Any]], BeforeValidator(sendable)] = Field(
         default_factory=dict
     )
     component: Annotated[dict[str, Any] | Text | None, BeforeValidator(sendable)] = None
-    identity: Identity | None = None
-    queue_settings: QueueSettings = Field(default_factory=QueueSettings)
 
     @classmethod
     def parse(

@@ -8,22 +8,11 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, Field, ValidationError
 
 from allranks.errors import Problem, SpecError
-from allranks.spec.fields.base import Part
 from allranks.spec.fields.problems import problems
-from allranks.spec.fields.scalars import (
-    DataName,
-    EmptyableText,
-    Integer,
-    Module,
-    Seconds,
-    Several,
-    Text,
-    Texts,
-    Variable,
-)
-from allranks.spec.job import MODELS, AnyEnvironment, AnyMetric, CommandJob
-from allranks.spec.job_parts import Distribution as JobDistribution
-from allranks.spec.job_parts import Limits, MetricName, QueueSettings, Resources, snake
+from allranks.spec.fields.scalars import DataName, Integer, Text, Texts
+from allranks.spec.job import MODELS, CommandJob
+from allranks.spec.job_keys import RankKeys
+from allranks.spec.job_parts import Limits, QueueSettings, snake
 from allranks.spec.pipeline.bindings import is_bound, whole
 from allranks.spec.pipeline.component import (
     AnyComponent,
@@ -42,7 +31,6 @@ from allranks.spec.pipeline.parallel import (
     RetrySettings,
     command_job,
 )
-from allranks.spec.retry import Retry
 from allranks.spec.services import AnyService, Identity
 from allranks.spec.sweep.build import with_parameters
 from allranks.spec.sweep.job import SweepJob, Trial
@@ -62,7 +50,7 @@ class Node(NamedTuple):
     deterministic: bool = True
 
 
-class ComponentNode(Part):
+class ComponentNode(RankKeys):
     """The keys of a step that runs a component. What it sets overrides the component's."""
 
     type: Text | None = None
@@ -76,19 +64,11 @@ class ComponentNode(Part):
     inputs: dict[DataName, Any] = Field(default_factory=dict)
     outputs: dict[DataName, Any] = Field(default_factory=dict)
     compute: Text | None = None
-    environment: AnyEnvironment | None = None
-    environment_variables: dict[Variable, EmptyableText] = Field(default_factory=dict)
-    distribution: JobDistribution | None = None
-    resources: Resources | None = None
-    limits: Limits | None = None
+    limits: Limits = Field(default_factory=Limits)
     services: dict[Text, AnyService] = Field(default_factory=dict)
     identity: Identity | None = None
-    queue_settings: QueueSettings | None = None
+    queue_settings: QueueSettings = Field(default_factory=QueueSettings)
     settings: dict[str, Any] = Field(default_factory=dict)
-    metrics: dict[MetricName, AnyMetric] = Field(default_factory=dict)
-    retry: Retry | None = None
-    hang_timeout: Seconds | None = None
-    warm: Several[Module] = ()
     mini_batch_size: Text | None = None
     mini_batch_error_threshold: Integer | None = None
     max_concurrency_per_instance: Integer | None = None
@@ -114,6 +94,9 @@ _OF_PARALLEL: Mapping[str, tuple[type[BaseModel], ...]] = {
     "task": (ParallelTask,),
     "retry_settings": (RetrySettings,),
 }
+# Keys of a step that are added to those of its component, and keys that replace them.
+_MERGED = ("environment_variables", "resources", "limits", "metrics")
+_REPLACED = tuple(key for key in RankKeys.model_fields if key not in _MERGED)
 # Keys of a step that its job gets unchanged.
 _OF_NODE = (
     "display_name",
@@ -121,30 +104,13 @@ _OF_NODE = (
     "tags",
     "properties",
     "compute",
-    "environment",
-    "distribution",
     "services",
     "identity",
     "queue_settings",
-    "retry",
-    "hang_timeout",
-    "warm",
+    *_REPLACED,
 )
 # Keys of a component that its job gets, unless the step has them.
-_OF_COMPONENT = (
-    "command",
-    "code",
-    "snapshot",
-    "environment",
-    "distribution",
-    "retry",
-    "hang_timeout",
-    "warm",
-    "display_name",
-    "description",
-)
-# Of these, the step's keys are added to the component's.
-_MERGED = ("environment_variables", "resources", "limits", "metrics")
+_OF_COMPONENT = ("command", "code", "snapshot", "display_name", "description", *_REPLACED)
 
 
 def read_node(name: str, data: Mapping[str, Any]) -> Node:

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field
 from allranks.errors import Problem, SpecError
 from allranks.spec.fields.base import Part
 from allranks.spec.fields.scalars import Count, Integer, PathText, Seconds, Text
-from allranks.spec.job import AnyEnvironment
+from allranks.spec.job_keys import AnyEnvironment
 from allranks.spec.job_parts import Resources, snake
 from allranks.spec.pipeline.bindings import whole
 

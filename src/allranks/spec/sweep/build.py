@@ -9,23 +9,12 @@ from typing import Any
 from pydantic import BaseModel
 
 from allranks.spec.job import CommandJob
+from allranks.spec.job_keys import JobKeys
 from allranks.spec.sweep.job import LATER, SweepJob, Trial, default_trials
 
 _LIMITS = ("max_total_trials", "max_concurrent_trials", "timeout", "trial_timeout")
 # Keys of a command job that a sweep has at its top level.
-_SHARED = (
-    "display_name",
-    "description",
-    "experiment_name",
-    "tags",
-    "properties",
-    "compute",
-    "inputs",
-    "outputs",
-    "services",
-    "identity",
-    "queue_settings",
-)
+_SHARED = {*JobKeys.model_fields, "services"} - {"schema_", "name"}
 
 
 def sweep_of(

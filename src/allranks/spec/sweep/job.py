@@ -9,36 +9,14 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from allranks.errors import Problem, SpecError
-from allranks.spec.base_job import BaseJob
 from allranks.spec.fields.base import Part
 from allranks.spec.fields.problems import placed, problems
-from allranks.spec.fields.scalars import (
-    Count,
-    DataName,
-    EmptyableText,
-    Integer,
-    Module,
-    Name,
-    PathText,
-    Seconds,
-    Several,
-    Text,
-    Texts,
-    Variable,
-)
-from allranks.spec.job import (
-    MODELS,
-    READ_ONLY,
-    AnyEnvironment,
-    AnyInput,
-    AnyMetric,
-    Outputs,
-    unknown_references,
-)
-from allranks.spec.job_parts import Distribution as JobDistribution
-from allranks.spec.job_parts import MetricName, QueueSettings, Resources, snake, typed
+from allranks.spec.fields.scalars import Count, DataName, Integer, Seconds, Text
+from allranks.spec.job import MODELS, READ_ONLY, unknown_references
+from allranks.spec.job_keys import CommandKeys, JobKeys
+from allranks.spec.job_parts import Resources, snake, typed
 from allranks.spec.retry import Retry
-from allranks.spec.services import AnyService, Identity
+from allranks.spec.services import AnyService
 from allranks.spec.sweep.early_termination import POLICIES, EarlyTermination
 from allranks.spec.sweep.search_space import DISTRIBUTIONS, Choice, Distribution, names_of
 
@@ -110,46 +88,22 @@ class SweepLimits(Part):
     trial_timeout: Seconds | None = None
 
 
-class Trial(Part):
-    """What every trial of a sweep runs: the keys of a command job that trials share. Metrics,
-    retries, the hang timeout and warm starts are ours."""
-
-    command: Annotated[Text, Field(min_length=1)]
-    code: PathText | None = None
-    environment: AnyEnvironment | None = None
-    environment_variables: dict[Variable, EmptyableText] = Field(default_factory=dict)
-    distribution: JobDistribution | None = None
-    resources: Resources = Field(default_factory=Resources)
-    metrics: dict[MetricName, AnyMetric] = Field(default_factory=dict)
-    keep_work: Text | None = None
-    retry: Retry = Field(default_factory=Retry)
-    hang_timeout: Seconds | None = None
-    warm: Several[Module] = ()
+class Trial(CommandKeys):
+    """What every trial of a sweep runs. Metrics, retries, the working folder, the hang timeout and
+    warm starts are ours."""
 
 
-class SweepJob(BaseJob):
+class SweepJob(JobKeys):
     """Many trials of one command with different parameters. Made by ``SweepJob.parse``."""
 
-    schema_: Text | None = Field(default=None, alias="$schema")
     type: Annotated[Literal["sweep"], BeforeValidator(snake)] = "sweep"
-    name: Name | None = None
-    display_name: Text | None = None
-    description: Text | None = None
-    experiment_name: Text | None = None
-    tags: Texts = Field(default_factory=dict)
-    properties: Texts = Field(default_factory=dict)
     trial: Trial
     sampling_algorithm: SamplingAlgorithm = Field(default_factory=RandomSampling)
     search_space: Annotated[dict[DataName, Distribution], Field(min_length=1)]
     objective: Objective
     limits: SweepLimits
     early_termination: EarlyTermination | None = None
-    compute: Text | None = None
-    inputs: dict[DataName, AnyInput] = Field(default_factory=dict)
-    outputs: Outputs = Field(default_factory=Outputs)
     services: dict[Text, AnyService] = Field(default_factory=dict)
-    identity: Identity | None = None
-    queue_settings: QueueSettings = Field(default_factory=QueueSettings)
     resources: Resources | None = None
 
     def set_limits(
@@ -227,16 +181,7 @@ class SweepJob(BaseJob):
 # How often a trial is started that is lost with its node.
 _ATTEMPTS = 3
 # The keys of a sweep that its trials have too.
-_SHARED = (
-    "experiment_name",
-    "tags",
-    "properties",
-    "compute",
-    "inputs",
-    "outputs",
-    "identity",
-    "queue_settings",
-)
+_SHARED = JobKeys.model_fields.keys() - {"schema_", "name", "display_name", "description"}
 _MODELS: Mapping[str, tuple[type[BaseModel], ...]] = {
     **MODELS,
     "": (SweepJob,),
