@@ -1,5 +1,6 @@
 """The Python door: the same models, the same server, the same errors."""
 
+import inspect
 import io
 import re
 import subprocess
@@ -26,6 +27,7 @@ from allranks import (
 from allranks.errors import Conflict, UsageError
 from allranks.sdk.jobs import interrupt
 from allranks.sdk.submit import rehearsal
+from allranks.spec.job import CommandJob
 from allranks.sweep import Choice
 from tests.support import environment, until
 
@@ -387,3 +389,9 @@ def test_models(client, code):
     client.models.delete("py", "2")
     with pytest.raises(allranks.AllranksError, match="model py:2 not found"):
         client.models.get("py", "2")
+
+
+def test_each_key_of_a_command_job_is_a_keyword_of_command():
+    keywords = inspect.signature(allranks.command).parameters.keys()
+    # The type is the function's; parameters of a sweep are set by it.
+    assert CommandJob.model_fields.keys() - keywords == {"schema_", "type", "search_space"}
