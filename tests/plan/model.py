@@ -22,7 +22,7 @@ from allranks.plan.attempt_end import Failure
 from allranks.plan.lifecycle import agent_orders, retry
 from allranks.plan.lifecycle import decide as policy
 from allranks.plan.lifecycle import fold as fold_module
-from allranks.plan.lifecycle.decide import Clock, Job, Node, Step
+from allranks.plan.lifecycle.decide import Clock, Effect, Job, Node, Step
 from allranks.plan.lifecycle.retry import Spent
 from allranks.plan.plan import Place, Rules
 from allranks.statuses import (
@@ -242,7 +242,7 @@ class Model:
     def _take(self, job: Job, world: World, step: Step) -> Iterator[tuple[str, State]]:
         """The effect, then the record; or only the effect, when the server dies in between or the
         record has changed meanwhile."""
-        if step.effect == "submit":
+        if step.effect is Effect.SUBMIT:
             check(not job.canceled, "nothing is submitted after a cancel", (job, world))
             if world.gang == "none" and not world.late and self.crashes:
                 message = {"message": "too many nodes"}
@@ -252,7 +252,7 @@ class Model:
             if self.crashes:
                 yield "crash", self.tidy(job, took)
             yield "done", self._write(job, took, Event(step.event, 0.0))
-        elif step.effect == "stop":
+        elif step.effect is Effect.STOP:
             stopped = self._gone(world)
             if self.crashes:
                 yield "crash", self.tidy(job, stopped)

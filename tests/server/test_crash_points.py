@@ -176,8 +176,10 @@ class Server:
     def tick(self) -> bool:
         """What the loop's thread does in a tick, and then what agents do; whether it is over."""
         rows = self.records.live()
-        self.loop._next_poll = 0.0  # ticks here take no time, and polls rest in proportion
-        self.loop._poll(rows)
+        self.loop._statuses._next_poll = (
+            0.0  # ticks here take no time, and polls rest in proportion
+        )
+        self.loop._statuses.poll(rows)
         for row in rows:
             self.loop._advance(self.records.get(row.name))
         self.loop._clean()

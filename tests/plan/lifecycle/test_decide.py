@@ -12,6 +12,7 @@ from allranks.plan.lifecycle import pending_reason, retry
 from allranks.plan.lifecycle.agent_orders import order
 from allranks.plan.lifecycle.decide import (
     Clock,
+    Effect,
     Job,
     Step,
     decide,
@@ -109,7 +110,7 @@ class Story:
                         self.agent(node, Kind.BYE)
             if self.next() is None:
                 break
-            if self.step().effect == "stop":
+            if self.step().effect is Effect.STOP:
                 self.server(Kind.SEEN, state="gone", why="")
         return self.job
 
@@ -693,12 +694,12 @@ def asleep(rules: Rules = ONCE, reason: Reason | None = Reason.SETUP_FAILED) -> 
 def test_a_gang_that_found_no_server_is_submitted_again_and_uses_no_attempt(rules: Rules):
     story = asleep(rules)
     assert story.step(Clock(now=100.0, missed=True)) == closing("resubmit", Reason.SETUP_FAILED)
-    assert story.step().effect == "stop"
+    assert story.step().effect is Effect.STOP
     assert story.step() == Step(Kind.RELAUNCHED)
     job = story.job
     assert (job.launch, job.attempt, job.spent) == (2, 1, retry.Spent())
     assert job.status is JobStatus.NOT_STARTED
-    assert story.step().effect == "submit"
+    assert story.step().effect is Effect.SUBMIT
     # It fails again while the server is there.
     story.server(Kind.SEEN, state="gone", why="no python", reason=Reason.SETUP_FAILED)
     assert story.step() == closing("finish", Reason.SETUP_FAILED)

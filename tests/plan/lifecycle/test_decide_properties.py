@@ -14,7 +14,7 @@ from allranks.events import FROM_AGENTS, Event, Kind
 from allranks.plan.attempt_end import Failure
 from allranks.plan.lifecycle import retry
 from allranks.plan.lifecycle.agent_orders import order
-from allranks.plan.lifecycle.decide import Clock, Job, decide, load, new, outcome, waits
+from allranks.plan.lifecycle.decide import Clock, Effect, Job, decide, load, new, outcome, waits
 from allranks.plan.lifecycle.fold import fold
 from allranks.plan.plan import Rules, pack
 from allranks.statuses import TERMINAL, VERDICTS, GangState, JobStatus, NodeState, Reason, RetryOn
@@ -190,10 +190,10 @@ def test_when_the_world_stops_so_does_decide(rules: Rules, story: list[Event | C
         if step is None:
             clock = clock._replace(now=clock.now + 1e5)
             step = decide(job, rules, clock)
-        if step is None or step.effect == "submit":
+        if step is None or step.effect is Effect.SUBMIT:
             break
         job = take(job, rules, clock)
-        if step.effect == "stop":
+        if step.effect is Effect.STOP:
             gone = {"state": "gone", "why": ""}
             job = fold(job, Event(Kind.SEEN, clock.now, job.launch, job.attempt, data=gone))
     else:

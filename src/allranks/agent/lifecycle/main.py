@@ -60,52 +60,47 @@ Order = dict[str, Any]
 
 
 class Agent:
-    def __init__(self, where: AgentIdentity, patience: float) -> None:
+    """Runs one node of a job, from the first answer of the server until bye.
+
+    ``answer`` is what the server told when the agent called: the task, its clocks and what it has
+    of this node. ``run`` returns when the job is over here.
+    """
+
+    def __init__(
+        self,
+        where: AgentIdentity,
+        link: Link,
+        outbox: Outbox,
+        inbox: Inbox,
+        answer: Mapping[str, Any],
+    ) -> None:
         self._where = where
-        self._patience = patience
-        self._inbox = Inbox()
-        where.folder.mkdir(parents=True, exist_ok=True)
-        self._outbox = Outbox(where.folder, where.launch, where.node)
-        server = ServerAddress(where.url, where.token, where.fingerprint)
-        self._link = Link(server, where.node, self._outbox, self._inbox)
-        self._attempt = 1
+        self._link = link
+        self._outbox = outbox
+        self._inbox = inbox
+        self._attempt = link.attempt
+        task = own_disk.on_node(Task.load(answer["task"]), where)
+        # Modules and prologue change paths of the node, which do not exist in an image.
+        task = task if task.container else task._replace(base=with_site(task.base))
+        self._task = own_disk.with_home(task, where)
+        self._original_task = self._task
+        self._clocks = Clocks(**answer["clocks"])
+        self._patience = self._clocks.patience
+        self._mlflow: dict[str, str] | None = answer.get("mlflow")
+        self._home: str | None = answer.get("home")
         self._network: dict[str, str] = {}
         # Names of the ports that the user fixes, held so that no other job of the host uses them.
         self._claimed: list[socket.socket] = []
-        self._mlflow: dict[str, str] | None = None
-        self._home: str | None = None
-        self._in = Preparation(partial(self._say, Kind.NOTE))
-        self._link.tick = self._in.look
         self._tensorflow: tuple[int, int] | None = None
         # Why the last changes of the state are not saved, and what saving waits for, if they are.
         self._unsaved = self._waits_for = ""
+        self._in = Preparation(partial(self._say, Kind.NOTE))
         # Once for all ranks and attempts.
         self._cold = cache(lambda why: self._note(f"ranks start cold: {why}", {"about": "warm"}))
-
-    def run(self) -> int:
-        signal.signal(signal.SIGTERM, lambda *_: self._inbox.take(Reason.PREEMPTED))
-        # Sent when a rank opens a watched file. Ranks would inherit SIG_IGN, but not a handler.
-        signal.signal(signal.SIGIO, lambda *_: None)
-        signal.signal(signal.SIGXCPU, lambda *_: self._inbox.take(Reason.TIME_LIMIT))
-        answer = self._link.hello(self._patience)
-        if answer is None:
-            if self._link.trouble:
-                print(f"allranks agent: {self._link.trouble}", file=sys.stderr)
-            return 1 if self._link.trouble else 0
-        task = own_disk.on_node(Task.load(answer["task"]), self._where)
-        # Modules and prologue change paths of the node, which do not exist in an image.
-        task = task if task.container else task._replace(base=with_site(task.base))
-        self._task = own_disk.with_home(task, self._where)
-        self._original_task = self._task
-        self._clocks = Clocks(**answer["clocks"])
-        self._mlflow = answer.get("mlflow")
-        self._home = answer.get("home")
-        self._patience = self._clocks.patience
-        self._link.set_lease(self._clocks.lease)
         self._state = State(
-            state_folder(self._where),
-            self._where,
-            self._link.door,
+            state_folder(where),
+            where,
+            link.door,
             alone=task.nodes == 1,
             pace=self._clocks.look,
             known=answer.get("state", True),
@@ -122,21 +117,24 @@ class Agent:
         )
         self._files = OwnDisk(
             task,
-            self._where,
-            self._link.door,
+            where,
+            link.door,
             pace=self._clocks.look,
             known=answer.get("files", True),
             calls=self._calls,
         )
         self._working = WorkingFolder(
             self._task,
-            self._where,
-            self._link.door,
+            where,
+            link.door,
             pace=self._clocks.look,
             held=Held.load(answer.get("work")),
             calls=self._calls,
         )
-        self._attempt = self._link.attempt
+
+    def run(self) -> None:
+        self._link.tick = self._in.look
+        self._link.set_lease(self._clocks.lease)
         self._say(Kind.HELLO, pid=os.getpid())
         self._link.start()
         try:
@@ -155,7 +153,6 @@ class Agent:
         self._say(Kind.BYE)
         if self._link.flush(self._patience) and not unsaved.is_kept(self._where.folder):
             self._working.remove_agent_folder()
-        return 0
 
     def _one_attempt(self) -> bool:
         """Run one attempt. Return whether it is the last: if the only node of a job is done, the
@@ -506,4 +503,19 @@ def run() -> int:
         message = f"allranks agent: {error} is missing or invalid; only engines start agents"
         print(message, file=sys.stderr)
         return 2
-    return Agent(where, float(os.environ.get("ALLRANKS_AGENT_PATIENCE", "120"))).run()
+    inbox = Inbox()
+    signal.signal(signal.SIGTERM, lambda *_: inbox.take(Reason.PREEMPTED))
+    # Sent when a rank opens a watched file. Ranks would inherit SIG_IGN, but not a handler.
+    signal.signal(signal.SIGIO, lambda *_: None)
+    signal.signal(signal.SIGXCPU, lambda *_: inbox.take(Reason.TIME_LIMIT))
+    where.folder.mkdir(parents=True, exist_ok=True)
+    outbox = Outbox(where.folder, where.launch, where.node)
+    server = ServerAddress(where.url, where.token, where.fingerprint)
+    link = Link(server, where.node, outbox, inbox)
+    answer = link.hello(float(os.environ.get("ALLRANKS_AGENT_PATIENCE", "120")))
+    if answer is None:
+        if link.trouble:
+            print(f"allranks agent: {link.trouble}", file=sys.stderr)
+        return 1 if link.trouble else 0
+    Agent(where, link, outbox, inbox, answer).run()
+    return 0

@@ -9,13 +9,14 @@ drawing; tests/plan/model.py enumerates every interleaving.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum
 from typing import Any, NamedTuple
 
 from allranks.events import Kind
 from allranks.plan.attempt_end import Failure
 from allranks.plan.lifecycle import no_progress, retry
 from allranks.plan.lifecycle.no_progress import Progress, Row
-from allranks.plan.lifecycle.retry import Spent
+from allranks.plan.lifecycle.retry import Restart, Spent
 from allranks.plan.plan import Place, Rules
 from allranks.statuses import TERMINAL, VERDICTS, GangState, JobStatus, NodeState, Reason
 
@@ -101,12 +102,18 @@ class Job(NamedTuple):
     stalled: Row = Row()
 
 
+class Effect(Enum):
+    """What a step does to the engine, outside any transaction."""
+
+    SUBMIT = "submit"
+    STOP = "stop"
+
+
 class Step(NamedTuple):
-    """One thing to do: the ``effect`` on the engine (``submit``, ``stop`` or none), then record
-    ``event`` with ``data``."""
+    """One thing to do: the ``effect`` on the engine, if any, then record ``event`` and ``data``."""
 
     event: Kind
-    effect: str = ""
+    effect: Effect | None = None
     data: Mapping[str, Any] = {}
     node: int | None = None
 
@@ -185,7 +192,7 @@ def decide(job: Job, rules: Rules, clock: Clock) -> Step | None:
         step = _after(job, rules, clock.hung, clock)
         return step._replace(data={**step.data, "hung": clock.hung._asdict()})
     if job.status is JobStatus.NOT_STARTED:
-        return Step(Kind.SUBMITTED, "submit") if clock.now >= job.not_before else None
+        return Step(Kind.SUBMITTED, Effect.SUBMIT) if clock.now >= job.not_before else None
     # Ready or later: a record restored from a backup may lack that the gate was opened.
     if job.status is JobStatus.PREPARING and not any(n.state in _NOT_READY for n in job.nodes):
         return Step(Kind.GO)
@@ -224,12 +231,10 @@ def _after(job: Job, rules: Rules, cause: Failure, clock: Clock) -> Step:
     """The step after a failure: restart on the same nodes, on new ones, or finish."""
     if _found_no_server(job, clock):
         return _close("resubmit", cause.reason)
-    if not _may_restart(job, rules, cause, clock.now):
+    restart = _restart(job, rules, cause, clock.now)
+    if restart is None:
         return _close("finish", cause.reason)
-    budget = VERDICTS[cause.reason].retry
-    assert budget is not None
-    stays = retry.stays(spent(job, clock.now), budget)
-    return _close("regroup" if stays else "relaunch", cause.reason)
+    return _close("regroup" if restart.same_nodes else "relaunch", cause.reason)
 
 
 def _found_no_server(job: Job, clock: Clock) -> bool:
@@ -239,11 +244,13 @@ def _found_no_server(job: Job, clock: Clock) -> bool:
     return clock.missed and absent and job.gone is Reason.SETUP_FAILED
 
 
-def _may_restart(job: Job, rules: Rules, cause: Failure, now: float) -> bool:
-    budget = VERDICTS[cause.reason].retry
-    if cause.reason in _MAY_PASS and not cause.passing:
-        return False
-    return budget is not None and retry.left(rules, spent(job, now), budget) > 0
+def _restart(job: Job, rules: Rules, cause: Failure, now: float) -> Restart | None:
+    """How the job starts again after a failure; None if it does not."""
+    key = VERDICTS[cause.reason].retry
+    comes_again = cause.reason in _MAY_PASS and not cause.passing
+    if key is None or comes_again:
+        return None
+    return retry.restart(rules, spent(job, now), key)
 
 
 # Reasons that would come again, unless the agent knows that they pass.
@@ -280,7 +287,8 @@ def _finalize(job: Job, rules: Rules, clock: Clock) -> Step | None:
     if everyone_left or (job.gang is GangState.GONE and job.stopped_at is not None):
         # What looked like a preemption to an agent may have been final. Only the engine knows.
         cause = failure(job)
-        if then.purpose == "relaunch" and cause and not _may_restart(job, rules, cause, clock.now):
+        relaunches = then.purpose == "relaunch"
+        if relaunches and cause and _restart(job, rules, cause, clock.now) is None:
             return _close("finish", cause.reason)
         return Step(Kind.FINISHED) if then.purpose == "finish" else _relaunch(job, rules, clock)
     # A canceled job does not wait for a node that drains for ever, for example on a full disk.
@@ -289,7 +297,7 @@ def _finalize(job: Job, rules: Rules, clock: Clock) -> Step | None:
         return None
     if job.stopped_at is not None and clock.now < job.stopped_at + STOP_AGAIN:
         return None
-    return Step(Kind.STOPPING, "stop")
+    return Step(Kind.STOPPING, Effect.STOP)
 
 
 def ran_out_of_time(job: Job) -> bool:
@@ -323,9 +331,8 @@ def _regroup(job: Job, rules: Rules, now: float, overdue: bool) -> Step | None:
     if job.gang is GangState.GONE or any(_is_out(n) for n in job.nodes):
         # If a lost node failed first, the restart does not count against the user's attempts.
         cause = failure(job) or Failure(job.then.reason)
-        return _close(
-            "relaunch" if _may_restart(job, rules, cause, now) else "finish", cause.reason
-        )
+        restart = _restart(job, rules, cause, now)
+        return _close("finish" if restart is None else "relaunch", cause.reason)
     if all(n.state is NodeState.EXITED for n in job.nodes):
         due = job.closing_at + back_off(job)
         if rules.timeout is not None and job.started_at is not None:

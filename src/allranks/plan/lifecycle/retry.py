@@ -66,6 +66,20 @@ class Spent(NamedTuple):
         return self._replace(**counted, row=self.row + (key is not RetryOn.PORT))
 
 
+class Restart(NamedTuple):
+    """How a job starts again: on the same nodes, or on new ones."""
+
+    same_nodes: bool
+
+
+def restart(rules: Rules, spent: Spent, key: RetryOn) -> Restart | None:
+    """The next restart for ``key``; None if the job has none left."""
+    if left(rules, spent, key) == 0:
+        return None
+    most = BUDGETS[key].stays
+    return Restart(same_nodes=most is None or spent.on(key) < most)
+
+
 def left(rules: Rules, spent: Spent, key: RetryOn) -> int:
     """How many restarts for ``key`` the job has left."""
     if key is not RetryOn.PORT and (rules.max_attempts == 1 or key not in rules.on):
@@ -73,12 +87,6 @@ def left(rules: Rules, spent: Spent, key: RetryOn) -> int:
     own = BUDGETS[key].restarts
     budget = rules.budgets.get(key, rules.max_attempts - 1 if own is None else own)
     return max(0, budget - spent.on(key))
-
-
-def stays(spent: Spent, key: RetryOn) -> bool:
-    """Whether the next restart for ``key`` uses the same nodes."""
-    most = BUDGETS[key].stays
-    return most is None or spent.on(key) < most
 
 
 def wait(spent: Spent, key: RetryOn) -> float:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from allranks.errors import AllranksError
 from allranks.server.assets.node_files import files_of
 from allranks.server.clusters.clusters import Cluster
-from allranks.server.loop.reconcile import Loop, Shared
+from allranks.server.loop.gang_statuses import Shared
+from allranks.server.loop.reconcile import Loop
 from allranks.store.jobs.job_rows import COMMAND
 
 log = logging.getLogger("allranks.loop")

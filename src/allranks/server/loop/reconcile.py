@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from allranks import clock, folder_trees
 from allranks.agent.lifecycle.unsaved import is_kept
@@ -23,58 +23,23 @@ from allranks.engines.base import GangStatus, Handle
 from allranks.errors import AllranksError, Refused
 from allranks.events import LEFTOVERS, Event, Kind
 from allranks.plan.lifecycle import decide, no_progress
-from allranks.plan.lifecycle.decide import Step
+from allranks.plan.lifecycle.decide import Effect, Step
 from allranks.plan.lifecycle.fold import fold
 from allranks.plan.plan import Gang
-from allranks.server.assets.node_files import NodeFiles
-from allranks.server.assets.state_folders import States
-from allranks.server.assets.working_folders import WorkingFolders
-from allranks.server.clusters.clusters import Cluster, Clusters
+from allranks.server.clusters.clusters import Cluster
 from allranks.server.jobs.output_assets import register
 from allranks.server.jobs.result import result_of
 from allranks.server.loop import progress
-from allranks.server.loop.agent_variables import AgentVariables
-from allranks.server.loop.dead_agent_files import collect, dead
-from allranks.server.loop.hangs import Hangs
-from allranks.server.loop.heartbeats import Heartbeats
+from allranks.server.loop.dead_agent_files import collect
+from allranks.server.loop.gang_statuses import GangStatuses, Shared, handle_of
 from allranks.server.loop.retries import Retries
-from allranks.server.loop.wakeups import Wakeups
-from allranks.settings import Clocks, Home
 from allranks.statuses import TERMINAL, GangState, JobStatus
-from allranks.store.assets import Assets
 from allranks.store.jobs.job_rows import COMMAND, JobRow
-from allranks.store.jobs.records import Records
-from allranks.store.metric_points import Points
 
 log = logging.getLogger("allranks.loop")
 
 # Seconds. Longer than the slowest step, short enough that another server soon takes over.
 LEASE = 120.0
-# Seconds after submission during which a gang that the cluster does not list yet is not GONE.
-SETTLE = 10.0
-# While nothing happens, polls slow down to at most this many times the engine's pace.
-_MAX_SLOWDOWN = 8
-# The least time between two polls, in times that the last one took: with thousands of queued jobs
-# polls would otherwise take all of it.
-_REST = 10.0
-
-
-class Shared(NamedTuple):
-    """The services that every loop uses."""
-
-    home: Home
-    records: Records
-    points: Points
-    clusters: Clusters
-    agent_variables: AgentVariables
-    wakeups: Wakeups
-    heartbeats: Heartbeats
-    clocks: Clocks
-    data: Assets
-    hangs: Hangs
-    states: States
-    node_files: NodeFiles
-    working_folders: WorkingFolders
 
 
 class Loop:
@@ -100,12 +65,11 @@ class Loop:
         host_and_home = f"{os.uname().nodename}:{shared.home.root}".encode()
         self._owner = hashlib.sha256(host_and_home).hexdigest()
         self._woken: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        self._next_tick = self._next_poll = self._pace = 0.0
+        self._statuses = GangStatuses(self._engine, cluster.kind, shared)
+        self._next_tick = 0.0
         self._to_clean: list[JobRow] = []
         # Versions of jobs that wait in the queue, with which nothing was due.
         self._waiting: dict[str, int] = {}
-        # When the engine last reported each gang, by key, and it was not gone.
-        self._alive: dict[str, float] = {}
         # Names of jobs whose gang was stopped: most likely it is gone by now.
         self._stopped: set[str] = set()
         # Gangs whose ranks have ended since the last look, for an engine with a queue of its own.
@@ -136,7 +100,7 @@ class Loop:
                 return
             try:
                 if woken:
-                    self._next_poll = self._pace = 0.0
+                    self._statuses.hurry()
                 if woken and time.monotonic() < self._next_tick:
                     live = True  # assumed until the next tick
                     for name in woken:
@@ -148,7 +112,7 @@ class Loop:
                 rows = [row for row in self._records.live() if self._is_mine(row)]
                 live = bool(rows)
                 self._next_tick = time.monotonic() + self._clocks.tick
-                self._poll(rows)
+                self._statuses.poll(rows)
                 for row in rows:
                     row = self._records.latest(row.name) or row
                     if self._waiting.get(row.name) != row.version:
@@ -188,42 +152,11 @@ class Loop:
             and self._clusters.cluster(row.plan) == self._cluster
         )
 
-    def _poll(self, rows: list[JobRow]) -> None:
-        """Poll the engine once for all submitted gangs. While nothing changes, a shared cluster is
-        polled less and less often; agents report by themselves."""
-        if not any(map(_is_submitted, rows)) or time.monotonic() < self._next_poll:
-            return
-        pace = self._engine.pace
-        self._pace = min(max(pace, self._pace * 1.5), pace * _MAX_SLOWDOWN)
-        began = time.monotonic()
-        self._next_poll = began + self._pace
-        self._poll_now(rows)
-        took = time.monotonic() - began
-        self._next_poll = max(self._next_poll, began + took + took * _REST)
-
-    def _poll_now(self, rows: list[JobRow]) -> None:
-        submitted = {row.key: row for row in rows if _is_submitted(row)}
-        if not submitted:
-            return
-        try:
-            statuses = self._engine.poll([_handle(row) for row in submitted.values()])
-        except Exception as error:
-            # Jobs are still decided on, whatever the error.
-            if not isinstance(error, AllranksError):
-                log.exception("%s could not be polled", self._cluster.kind)
-            statuses = {key: GangStatus(GangState.UNKNOWN, str(error)) for key in submitted}
-        now = clock.now()
-        for key, seen in statuses.items():
-            if seen.state not in (GangState.GONE, GangState.UNKNOWN):
-                self._alive[key] = now
-            if not _still_waits(submitted[key], seen):
-                self._guarded(self._record_status, submitted[key], seen)
-
     def _look_at_stopped(self) -> None:
         """Poll and advance jobs that were stopped just now, and not hundreds that wait in the
         queue: a burst of short jobs would spend its time on those."""
         names, self._stopped = self._stopped, set()
-        self._poll_now([self._records.get(name) for name in names])
+        self._statuses.poll_now([self._records.get(name) for name in names])
         for name in names:
             self._guarded(self._advance, self._records.get(name))
 
@@ -233,38 +166,6 @@ class Loop:
         ended, self._ended = self._ended, []
         if ended:
             self._engine.poll(ended)
-
-    def _record_status(self, row: JobRow, seen: GangStatus) -> None:
-        """Record what the engine reports, after the files of dead agents: those take precedence."""
-        job, now = row.record, clock.now()
-        events = []
-        if job.given_up and job.stopped_at is not None and seen.state is GangState.UNKNOWN:
-            seen = GangStatus(GangState.GONE)  # canceled with --force
-        never_seen = job.gang is GangState.ABSENT and job.stopped_at is None
-        if seen.state is GangState.GONE and never_seen and now < (job.submitted_at or now) + SETTLE:
-            return
-        for node in dead(job, seen):
-            collect(self._home, self._records, self._shared.points, row, node)
-            if seen.state is not GangState.GONE:
-                why = seen.why if seen.state is not GangState.UP else ""
-                data = {"why": why or "its agent is dead", **self._heartbeats.last_seen(row, node)}
-                events.append(row.event(Kind.LOST, node=node, data=data))
-        preemptible = job.status in (JobStatus.PREPARING, JobStatus.RUNNING)
-        if seen.taken and preemptible and all(node.reason is None for node in job.nodes):
-            data = {"by": row.plan.engine, "message": seen.taken}
-            events.append(row.event(Kind.PREEMPT_ASKED, data=data))
-        if seen.paused:
-            self._heartbeats.record_all(row)
-        if job.stopped_at is not None and seen.state is GangState.GONE:
-            seen = GangStatus(GangState.GONE)  # we stopped it: the cluster's reason does not matter
-        news = seen.state not in (job.gang, GangState.UNKNOWN) or seen.why != job.why
-        if news and job.gang is not GangState.GONE:
-            self._pace = 0.0
-            data = {"state": seen.state, "why": seen.why, "reason": seen.reason}
-            events.append(row.event(Kind.SEEN, data=data))
-        if events:
-            self._records.append(row.name, events)
-            self._wakeups.notify(row.name)
 
     def _advance(self, row: JobRow) -> None:
         """Take every step that is due."""
@@ -276,10 +177,10 @@ class Loop:
                 if decide.waits(row.record):
                     self._waiting[row.name] = row.version
                 return
-            if step.effect == "submit" and not self._retries.due(row.key, step.event):
+            if step.effect is Effect.SUBMIT and not self._retries.due(row.key, step.event):
                 return
-            if step.effect == "submit" and (why := self._states.waits(row)):
-                self._record_status(row, GangStatus(GangState.UNKNOWN, why))
+            if step.effect is Effect.SUBMIT and (why := self._states.waits(row)):
+                self._statuses.record(row, GangStatus(GangState.UNKNOWN, why))
                 return
             # Only an effect needs a lease; a pure database change is guarded by the row's version.
             if step.effect and not self._records.claim(row.id, self._owner, LEASE):
@@ -311,7 +212,7 @@ class Loop:
             events = self._events_of(row, step)
         except AllranksError as error:
             self._retries.failed(row.key, step.event, error)
-            self._record_status(row, GangStatus(GangState.UNKNOWN, error.message))
+            self._statuses.record(row, GangStatus(GangState.UNKNOWN, error.message))
             return False
         columns: dict[str, Any] = {}
         last = events[-1]
@@ -327,7 +228,7 @@ class Loop:
             self._to_clean.append(row)
         may_end = last.kind in (Kind.CLOSING, Kind.FINISHED) and not self._engine.pace
         if may_end and saved is not None and decide.ranks_ended(saved.record):
-            self._ended.append(_handle(saved))
+            self._ended.append(handle_of(saved))
         if last.kind is Kind.FINISHED and row.parent is not None:
             self._on_parent(row.parent)
         return True
@@ -345,24 +246,24 @@ class Loop:
 
     def _perform(self, row: JobRow, step: Step) -> Event:
         engine = self._engine
-        if step.effect == "submit":
+        if step.effect is Effect.SUBMIT:
             try:
                 handle = engine.submit(self._gang(row))
             except Refused as error:
                 said = {"message": error.message, "hint": error.hint}
                 return row.event(Kind.REFUSED, data=said)
             return row.event(step.event, data={"key": handle.key, "ref": handle.ref})
-        if step.effect == "stop":
+        if step.effect is Effect.STOP:
             left = None
             try:
-                left = engine.stop(_handle(row))
+                left = engine.stop(handle_of(row))
             except AllranksError:
                 if not row.record.given_up:
                     raise
             # Only now do the agents no longer write.
             for node in range(len(row.record.nodes)):
                 collect(self._home, self._records, self._shared.points, row, node)
-            self._next_poll = self._pace = 0.0
+            self._statuses.hurry()
             self._stopped.add(row.name)
             return row.event(step.event, data=_left_behind(left) if left else {})
         if step.event is Kind.FINISHED:
@@ -395,11 +296,11 @@ class Loop:
                 self._to_clean.append(row)
 
     def _clean_launch(self, row: JobRow) -> None:
-        if left := self._engine.stop(_handle(row)):
+        if left := self._engine.stop(handle_of(row)):
             self._records.append(row.name, [row.event(Kind.NOTE, data=_left_behind(left))])
         _remove(self._home.nodes / row.key)
         self._waiting.pop(row.name, None)
-        self._alive.pop(row.key, None)
+        self._statuses.forget(row.key)
         self._retries.forget(row.key)
         self._heartbeats.forget(row)
         self._hangs.forget(row)
@@ -423,7 +324,7 @@ class Loop:
         reachable = self._shared.agent_variables.reachable(row)
         silent = heartbeats.silent(row) if reachable else frozenset[int]()
         since = heartbeats.started_at()
-        known = self._alive.get(row.key, row.record.submitted_at)
+        known = self._statuses.last_alive(row)
         missed, hung = known is not None and known < since, self._hangs.check(row)
         return decide.Clock(clock.now(), silent, clocks.hello, clocks.grace, since, missed, hung)
 
@@ -434,21 +335,6 @@ def _remove(folder: Path) -> None:
         folder_trees.remove(folder, ignore_errors=True)
 
 
-def _handle(row: JobRow) -> Handle:
-    return Handle(row.key, row.record.ref, ended=decide.ranks_ended(row.record))
-
-
 def _left_behind(processes: Sequence[str]) -> dict[str, str]:
     """The data of an event: these could not be ended."""
     return {"about": LEFTOVERS, "message": f"could not end {', '.join(processes)}"}
-
-
-def _still_waits(row: JobRow, seen: GangStatus) -> bool:
-    """Whether the status of a job in the queue is the one that its record has."""
-    job = row.record
-    queued = seen.state is GangState.QUEUED and job.gang is GangState.QUEUED
-    return queued and decide.waits(job) and seen == GangStatus(GangState.QUEUED, job.why)
-
-
-def _is_submitted(row: JobRow) -> bool:
-    return row.record.status is not JobStatus.NOT_STARTED and row.record.gang is not GangState.GONE

@@ -1,0 +1,169 @@
+"""Ask a cluster for the states of gangs, and record what it says."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import NamedTuple
+
+from allranks import clock
+from allranks.engines.base import Engine, GangStatus, Handle
+from allranks.errors import AllranksError
+from allranks.events import Kind
+from allranks.plan.lifecycle import decide
+from allranks.server.assets.node_files import NodeFiles
+from allranks.server.assets.state_folders import States
+from allranks.server.assets.working_folders import WorkingFolders
+from allranks.server.clusters.clusters import Clusters
+from allranks.server.loop.agent_variables import AgentVariables
+from allranks.server.loop.dead_agent_files import collect, dead
+from allranks.server.loop.hangs import Hangs
+from allranks.server.loop.heartbeats import Heartbeats
+from allranks.server.loop.wakeups import Wakeups
+from allranks.settings import Clocks, Home
+from allranks.statuses import GangState, JobStatus
+from allranks.store.assets import Assets
+from allranks.store.jobs.job_rows import JobRow
+from allranks.store.jobs.records import Records
+from allranks.store.metric_points import Points
+
+log = logging.getLogger("allranks.loop")
+
+# Seconds after submission during which a gang that the cluster does not list yet is not GONE.
+SETTLE = 10.0
+# While nothing happens, polls slow down to at most this many times the engine's pace.
+_MAX_SLOWDOWN = 8
+# The least time between two polls, in times that the last one took: with thousands of queued jobs
+# polls would otherwise take all of it.
+_REST = 10.0
+
+
+class Shared(NamedTuple):
+    """The services that every loop uses."""
+
+    home: Home
+    records: Records
+    points: Points
+    clusters: Clusters
+    agent_variables: AgentVariables
+    wakeups: Wakeups
+    heartbeats: Heartbeats
+    clocks: Clocks
+    data: Assets
+    hangs: Hangs
+    states: States
+    node_files: NodeFiles
+    working_folders: WorkingFolders
+
+
+class GangStatuses:
+    """The states of one cluster's gangs. For one thread."""
+
+    def __init__(self, engine: Engine, kind: str, shared: Shared) -> None:
+        self._engine = engine
+        self._kind = kind
+        self._shared = shared
+        self._next_poll = 0.0
+        self._pace = 0.0
+        # When the engine last reported each gang, by key, and it was not gone.
+        self._alive: dict[str, float] = {}
+
+    def last_alive(self, row: JobRow) -> float | None:
+        """When the engine last reported the job's gang, and it was not gone; when it was submitted
+        if it never did."""
+        return self._alive.get(row.key, row.record.submitted_at)
+
+    def forget(self, key: str) -> None:
+        self._alive.pop(key, None)
+
+    def hurry(self) -> None:
+        """Poll at the next tick: something has happened."""
+        self._next_poll = self._pace = 0.0
+
+    def poll(self, rows: list[JobRow]) -> None:
+        """Poll the engine once for all submitted gangs. While nothing changes, a shared cluster is
+        polled less and less often; agents report by themselves."""
+        if not any(map(_is_submitted, rows)) or time.monotonic() < self._next_poll:
+            return
+        pace = self._engine.pace
+        self._pace = min(max(pace, self._pace * 1.5), pace * _MAX_SLOWDOWN)
+        began = time.monotonic()
+        self._next_poll = began + self._pace
+        self.poll_now(rows)
+        took = time.monotonic() - began
+        self._next_poll = max(self._next_poll, began + took + took * _REST)
+
+    def poll_now(self, rows: list[JobRow]) -> None:
+        submitted = {row.key: row for row in rows if _is_submitted(row)}
+        if not submitted:
+            return
+        try:
+            statuses = self._engine.poll([handle_of(row) for row in submitted.values()])
+        except Exception as error:
+            # Jobs are still decided on, whatever the error.
+            if not isinstance(error, AllranksError):
+                log.exception("%s could not be polled", self._kind)
+            statuses = {key: GangStatus(GangState.UNKNOWN, str(error)) for key in submitted}
+        now = clock.now()
+        for key, seen in statuses.items():
+            if seen.state not in (GangState.GONE, GangState.UNKNOWN):
+                self._alive[key] = now
+            if not _still_waits(submitted[key], seen):
+                self._record_or_log(submitted[key], seen)
+
+    def record(self, row: JobRow, seen: GangStatus) -> None:
+        """Record what the engine reports, after the files of dead agents: those take precedence."""
+        job, now = row.record, clock.now()
+        events = []
+        if job.given_up and job.stopped_at is not None and seen.state is GangState.UNKNOWN:
+            seen = GangStatus(GangState.GONE)  # canceled with --force
+        never_seen = job.gang is GangState.ABSENT and job.stopped_at is None
+        is_new = now < (job.submitted_at or now) + SETTLE
+        if seen.state is GangState.GONE and never_seen and is_new:
+            return
+        for node in dead(job, seen):
+            collect(self._shared.home, self._shared.records, self._shared.points, row, node)
+            if seen.state is not GangState.GONE:
+                why = seen.why if seen.state is not GangState.UP else ""
+                last_seen = self._shared.heartbeats.last_seen(row, node)
+                data = {"why": why or "its agent is dead", **last_seen}
+                events.append(row.event(Kind.LOST, node=node, data=data))
+        preemptible = job.status in (JobStatus.PREPARING, JobStatus.RUNNING)
+        if seen.taken and preemptible and all(node.reason is None for node in job.nodes):
+            data = {"by": row.plan.engine, "message": seen.taken}
+            events.append(row.event(Kind.PREEMPT_ASKED, data=data))
+        if seen.paused:
+            self._shared.heartbeats.record_all(row)
+        if job.stopped_at is not None and seen.state is GangState.GONE:
+            seen = GangStatus(GangState.GONE)  # we stopped it: the cluster's reason does not matter
+        news = seen.state not in (job.gang, GangState.UNKNOWN) or seen.why != job.why
+        if news and job.gang is not GangState.GONE:
+            self._pace = 0.0
+            data = {"state": seen.state, "why": seen.why, "reason": seen.reason}
+            events.append(row.event(Kind.SEEN, data=data))
+        if events:
+            self._shared.records.append(row.name, events)
+            self._shared.wakeups.notify(row.name)
+
+    def _record_or_log(self, row: JobRow, seen: GangStatus) -> None:
+        """An error of one job keeps no other from being handled."""
+        try:
+            self.record(row, seen)
+        except Exception:
+            log.exception("%s: failed; retrying at the next tick", row.name)
+
+
+def handle_of(row: JobRow) -> Handle:
+    """By what the engine knows the job's gang."""
+    return Handle(row.key, row.record.ref, ended=decide.ranks_ended(row.record))
+
+
+def _still_waits(row: JobRow, seen: GangStatus) -> bool:
+    """Whether the status of a job in the queue is the one that its record has."""
+    job = row.record
+    queued = seen.state is GangState.QUEUED and job.gang is GangState.QUEUED
+    return queued and decide.waits(job) and seen == GangStatus(GangState.QUEUED, job.why)
+
+
+def _is_submitted(row: JobRow) -> bool:
+    return row.record.status is not JobStatus.NOT_STARTED and row.record.gang is not GangState.GONE
