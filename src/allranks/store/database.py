@@ -41,7 +41,7 @@ from allranks.store.tables import metadata, versions
 
 # The newest migration. A new database is created from the tables below and stamped with it, because
 # importing Alembic is slow; a test checks that both ways give the same schema.
-HEAD = "0013"
+HEAD = "v1"
 # Pages that take some hundredths of a second to check.
 _SMALL = 4096
 # What SQLite says of a damaged file.
@@ -51,8 +51,8 @@ _DAMAGE = ("malformed", "not a database", "no such table")
 def open_database(where: Path | str) -> Engine:
     """Open the database in a file or at a URL, creating or upgrading it if necessary.
 
-    Raises ServerError if it cannot be opened, is damaged, belongs to a newer allranks, or is empty
-    while jobs are beside it.
+    Raises ServerError if it cannot be opened, is damaged, was written by an allranks that this one
+    cannot upgrade from, or is empty while jobs are beside it.
     """
     engine = postgres.connect(where) if isinstance(where, str) else _sqlite(where)
     try:
@@ -221,7 +221,7 @@ def _upgrade(engine: Engine, where: Path | str) -> None:
                 connection.execute(versions.insert().values(version_num=HEAD))
                 return
     if version != HEAD:
-        _migrate(engine, version)
+        _migrate(engine, version, where)
 
 
 def _version(connection: Connection) -> str | None:
@@ -230,7 +230,7 @@ def _version(connection: Connection) -> str | None:
     return str(connection.execute(select(versions.c.version_num)).scalar_one())
 
 
-def _migrate(engine: Engine, version: str) -> None:
+def _migrate(engine: Engine, version: str, where: Path | str) -> None:
     from alembic.util.exc import CommandError  # lazy: 0.3 s, and only after an upgrade
 
     from allranks.store import migrations  # lazy: imports Alembic
@@ -240,6 +240,7 @@ def _migrate(engine: Engine, version: str) -> None:
     except CommandError as error:
         raise ServerError(
             f"the database has version {version}, which this allranks does not support",
-            where=engine.url.render_as_string(hide_password=True),
-            hint="use the newer allranks that wrote it, or another ALLRANKS_HOME",
+            where=str(where) if isinstance(where, Path) else postgres.shown(where),
+            hint="use the allranks that wrote it (a newer one, or one from before the first "
+            "release), or another ALLRANKS_HOME",
         ) from error

@@ -114,7 +114,7 @@ def count(where: Path | str) -> int:
 
 
 def contents(path: Path) -> Contents:
-    """Upgrade a copy and list its jobs. Raises ServerError, also if a newer allranks wrote it."""
+    """Upgrade a copy and list its jobs. Raises ServerError, like `open_database`."""
     with opened_database(path):
         pass
     started = ("Running", "Finalizing")

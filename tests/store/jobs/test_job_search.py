@@ -7,13 +7,12 @@ import re
 import time
 
 import pytest
-from sqlalchemy import create_engine, event, select
+from sqlalchemy import event, select
 
 from allranks.errors import Conflict, UsageError
 from allranks.plan.job import list_filters
 from allranks.plan.job.list_filters import Query, Sort, condition, like, sort, status, tag
 from allranks.statuses import JobStatus
-from allranks.store import migrations
 from allranks.store.database import open_database
 from allranks.store.jobs import job_search
 from allranks.store.jobs.annotations import Annotations
@@ -150,22 +149,6 @@ def test_tags_change_and_a_name_is_given_once(house):
     assert not house.records.ever_existed("k")
     with pytest.raises(Conflict, match="was deleted"):
         house.job("j")
-
-
-def test_an_older_home_is_filled(tmp_path):
-    """Also with texts that no database can search."""
-    old = create_engine(f"sqlite:///{tmp_path / 'old.db'}")
-    migrations.upgrade(old, "0005")
-    spec = {"display_name": "x\ud800y\0", "tags": {"n": 1, "t": True, "none": None}}
-    with old.begin() as connection:
-        empty = {"plan": {}, "record": {}, "experiment": "e", "status": "Failed", "version": 0}
-        made = {"name": "j", "live": 0, "created_at": 1.0, "spec": spec, **empty}
-        connection.execute(jobs.insert().values(**made))
-    migrations.upgrade(old)
-    with old.connect() as connection:
-        (row,) = connection.execute(select(job_annotations)).all()
-    assert row[1:] == ("x?y?", {"n": "1", "t": "true", "none": ""}, None)
-    old.dispose()
 
 
 @pytest.mark.parametrize("text", ["", "loss", "loss<", "<1", "loss<x", "loss~1"])
