@@ -37,7 +37,7 @@ def test_the_phase_of_a_job():
     slow = told(job, (Kind.NOTE, {}), (Kind.NOTE, {}), (Kind.NOTE, late))
     assert phases.current(slow, 99.0) == (Phase.ENVIRONMENT, 90.0)
     assert slow.nodes[0].doing == "installs torch"
-    # An agent of another version may name what we do not know.
+    # An agent of another version, or a job with its token, may name what we do not know.
     odd = slow._replace(nodes=(slow.nodes[0]._replace(phase="dancing"),))
     assert phases.current(odd, 99.0) == (Phase.PREPARING, 102.0)
     assert decide.load(json.loads(json.dumps(pack(slow)))) == slow

@@ -200,13 +200,12 @@ class Task(NamedTuple):
         fields = {name: data[name] for name in Task._fields if name in data}
         fields["inputs"] = tuple(InputTask(**each) for each in fields["inputs"])
         fields["outputs"] = tuple(OutputTask(**each) for each in fields["outputs"])
-        # Tasks of older versions lack it.
-        fields["warm"] = tuple(fields.get("warm", ()))
-        fields["metrics"] = tuple(MetricTask(**each) for each in fields.get("metrics", ()))
-        if held := fields.get("container"):
-            fields["container"] = Container(**{**held, "args": tuple(held["args"])})
-        if wanted := fields.get("recipe"):
-            fields["recipe"] = Recipe.load(wanted)
+        fields["warm"] = tuple(fields["warm"])
+        fields["metrics"] = tuple(MetricTask(**each) for each in fields["metrics"])
+        if container := fields["container"]:
+            fields["container"] = Container(**{**container, "args": tuple(container["args"])})
+        if recipe := fields["recipe"]:
+            fields["recipe"] = Recipe.load(recipe)
         return Task(**fields)
 
 
@@ -266,15 +265,11 @@ class Place(NamedTuple):
         return Place(**{name: fields[name] for name in Place._fields if name in fields})
 
 
-# Left out unless set: older agents accept no fields that they do not know.
-_IF_SET = frozenset({"sends_files", "fixed_ports", "fresh_work"})
-
-
 def pack(value: Any) -> Any:
     """Plan types, enums and containers as plain JSON data."""
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         fields = zip(value._fields, value, strict=True)
-        return {name: pack(each) for name, each in fields if each or name not in _IF_SET}
+        return {name: pack(each) for name, each in fields}
     if isinstance(value, Mapping):
         return {str(key): pack(each) for key, each in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):

@@ -35,7 +35,7 @@ def environment() -> Environment:
     made = Environment(
         loader=FileSystemLoader(FOLDER / "templates"),
         autoescape=select_autoescape(default=True, default_for_string=True),
-        # What a job of another type or version lacks is left out, rather than the page.
+        # What a job of another type lacks is left out, rather than the page.
         undefined=ChainableUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

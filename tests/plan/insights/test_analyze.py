@@ -222,22 +222,6 @@ def test_how_fast_a_machine_is_changes_nothing(name, factor):
     assert kinds(other) == kinds(job)
 
 
-@pytest.mark.parametrize("name", sorted(JOBS))
-@pytest.mark.medium
-def test_records_of_older_agents_say_the_same(name):
-    """Theirs tell of the node alone, by the names that are the job's own now."""
-    job = simulated(name)
-    of_nodes = {each.name for each in job.resources if each.name.startswith("node_")}
-    own = {each.removeprefix("node_") for each in of_nodes}
-    older = tuple(
-        each._replace(name=each.name.removeprefix("node_"))
-        for each in job.resources
-        if each.name not in own or each.rank is not None
-    )
-    assert of_nodes
-    assert kinds(job._replace(resources=older)) == kinds(job)
-
-
 @settings(max_examples=30)
 @given(st.sampled_from(sorted(JOBS)), st.integers(0, 19))
 @pytest.mark.medium

@@ -955,14 +955,6 @@ def test_a_job_that_is_packed_and_loaded_is_the_same_job():
     assert load(json.loads(json.dumps(pack(story.job)))) == story.job
 
 
-def test_a_job_that_an_older_version_has_packed_is_loaded():
-    told = json.loads(json.dumps(pack(Story().running().job)))
-    for new_word in ("spent", "previous", "went_at"):
-        del told[new_word]
-    old = load({**told, "failures": 1, "losses": 0, "races": 0})
-    assert (old.spent, old.status) == (retry.Spent(), JobStatus.RUNNING)
-
-
 def test_events_of_a_node_that_does_not_exist_say_nothing():
     job = Story().running().job
     for node in (None, -1, 2):

@@ -116,10 +116,3 @@ def test_what_a_job_uses_is_told_beside_what_its_node_does(tmp_path):
     assert (found["node"], found["cpu"], found["memory"], found["net_in"]) == (0, 5, 10, 8)
     assert found["node_load"] == {"cpu": 90, "memory": 70, "net_in": 8}
     assert found["ranks"] == [{"rank": 3, "cpu": 40}]
-
-
-def test_what_an_older_agent_told_of_the_node_is_not_taken_for_the_jobs(tmp_path):
-    found = loaded(tmp_path, [["cpu", None, None, 90], ["memory_total", None, None, 70]])
-    assert found["node_load"] == {"cpu": 90, "memory_total": 70}
-    assert "cpu" not in found
-    assert "memory_total" not in found

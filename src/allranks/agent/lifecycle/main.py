@@ -128,7 +128,7 @@ class Agent:
             where,
             link.door,
             pace=self._clocks.look,
-            held=Held.load(answer.get("work")),
+            held=Held.load(answer["work"]),
             calls=self._calls,
         )
 

@@ -111,9 +111,9 @@ class Link:
                 self.trouble = ""
                 self._answered(began)
                 self.attempt = answer["attempt"]
-                if order := answer.get("order"):  # an older server sends none
-                    self._server, self._known = order["server"], order["id"]
-                    self._inbox.put(order)
+                order = answer["order"]
+                self._server, self._known = order["server"], order["id"]
+                self._inbox.put(order)
                 return answer
         return None
 

@@ -340,9 +340,9 @@ class LocalEngine:
             # The server died before writing it: it never started, and is submitted again.
             shutil.rmtree(folder, ignore_errors=True)
             return
-        tuples = {name: tuple(data["gang"].get(name, ())) for name in ("argv", "fixed_ports")}
+        tuples = {name: tuple(data["gang"][name]) for name in ("argv", "fixed_ports")}
         plan = Gang(**{**data["gang"], **tuples})
-        gang = self._gangs[plan.key] = _Gang(plan, folder, data["arrived"], data.get("gpus"))
+        gang = self._gangs[plan.key] = _Gang(plan, folder, data["arrived"], data["gpus"])
         if gang.started:
             self._start_agents(gang)
 

@@ -58,9 +58,9 @@ class Held(NamedTuple):
     limit: int = LIMIT
 
     @staticmethod
-    def load(data: Mapping[str, Any] | None) -> Held:
-        """Read the server's answer; None from an older server."""
-        return Held(**{**data, "unfinished": tuple(data["unfinished"])}) if data else Held()
+    def load(data: Mapping[str, Any]) -> Held:
+        """Read the server's answer."""
+        return Held(**{**data, "unfinished": tuple(data["unfinished"])})
 
 
 class SetFile(NamedTuple):

@@ -283,7 +283,7 @@ def _slowed(job: Facts, memory: evidence.Memory) -> float | None:
 
 def _disk(job: Facts, node: int | None, span: Span) -> float:
     """Bytes per second that the node's disks read and wrote."""
-    names = [evidence.of_node(job, name) for name in ("disk_read", "disk_write")]
+    names = ("node_disk_read", "node_disk_write")
     found = [
         span.of(each.sound)
         for each in job.resources

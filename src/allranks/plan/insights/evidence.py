@@ -180,13 +180,6 @@ def seen(job: Facts, name: str, of: str, span: Span | None) -> list[Evidence]:
     return found
 
 
-def of_node(job: Facts, name: str) -> str:
-    """What the series is called that is of a node with all that runs there, whoever's it is. Older
-    records have no other."""
-    whole = f"node_{name}"
-    return whole if any(each.name == whole for each in job.resources) else name
-
-
 def _of(series: Series) -> str:
     if series.gpu is not None:
         return "gpu"
@@ -212,13 +205,13 @@ def computing(job: Facts) -> dict[int, Halves]:
 
 def cpu_load(job: Facts, span: Span | None) -> float | None:
     """How busy the least busy node was, in percent; None where a node was not watched."""
-    found = seen(job, of_node(job, "cpu"), "node", span)
+    found = seen(job, "node_cpu", "node", span)
     return min(each.mean for each in found) if len(found) == job.nodes else None
 
 
 def own_share(job: Facts, span: Span | None) -> float | None:
     """Which part of what its machines' processors did was for the job's ranks, from 0 to 1."""
-    nodes = seen(job, of_node(job, "cpu"), "node", span)
+    nodes = seen(job, "node_cpu", "node", span)
     ranks = seen(job, "cpu", "rank", span)
     cpus = dict(enumerate(job.cpus))
     if len(nodes) != job.nodes or len(ranks) != job.ranks or len(job.cpus) != job.nodes:
@@ -246,9 +239,9 @@ def memory(job: Facts) -> list[Memory]:
     totals = {
         each.node: each.sound[-1].value
         for each in job.resources
-        if each.name == of_node(job, "memory_total") and _of(each) == "node" and each.sound
+        if each.name == "node_memory_total" and _of(each) == "node" and each.sound
     }
-    found, name = [], of_node(job, "memory")
+    found, name = [], "node_memory"
     for each in job.resources:
         total = totals.get(each.node, 0.0)
         if each.name == name and _of(each) == "node" and total > 0:

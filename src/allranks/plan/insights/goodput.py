@@ -136,7 +136,7 @@ def _fails(event: Event) -> float | None:
     if event.kind is Kind.LOST:
         return float(data.get("heard") or event.at)
     if event.kind is Kind.CLOSING and data.get("reason") not in _NO_FAILURE:
-        return float((data.get("hung") or {}).get("at") or event.at)
+        return float(data["hung"]["at"] if data.get("hung") else event.at)
     return None
 
 

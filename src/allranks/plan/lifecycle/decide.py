@@ -142,16 +142,16 @@ def new(nodes: int) -> Job:
 
 def load(data: Mapping[str, Any]) -> Job:
     """The job that ``pack`` made into JSON."""
-    fields = {name: data[name] for name in Job._fields if name in data}
+    fields = dict(data)
     fields["nodes"] = tuple(_load_node(each) for each in data["nodes"])
     fields["status"] = JobStatus(data["status"])
     fields["gang"] = GangState(data["gang"])
-    fields["gone"] = Reason(data["gone"]) if data.get("gone") else None
-    fields["previous"] = Reason(data["previous"]) if data.get("previous") else None
-    fields["spent"] = Spent(**data.get("spent", {}))
-    if stalled := data.get("stalled"):
+    fields["gone"] = Reason(data["gone"]) if data["gone"] else None
+    fields["previous"] = Reason(data["previous"]) if data["previous"] else None
+    fields["spent"] = Spent(**data["spent"])
+    if stalled := data["stalled"]:
         fields["stalled"] = Row(Progress(stalled["progress"]), stalled["attempts"])
-    fields["hung"] = Failure.load(data["hung"]) if data.get("hung") else None
+    fields["hung"] = Failure.load(data["hung"]) if data["hung"] else None
     if data["then"] is not None:
         fields["then"] = Then(data["then"]["purpose"], Reason(data["then"]["reason"]))
     return Job(**fields)
@@ -162,7 +162,7 @@ def _load_node(data: Mapping[str, Any]) -> Node:
     fields["state"] = NodeState(data["state"])
     fields["reason"] = Reason(data["reason"]) if data["reason"] else None
     fields["place"] = Place.load(data["place"]) if data["place"] else None
-    fields["finished"] = tuple(data.get("finished", ()))
+    fields["finished"] = tuple(data["finished"])
     return Node(**fields)
 
 

@@ -88,7 +88,6 @@ async def hello(request: Request) -> Response:
         raise Unauthorized("this launch has ended for this node", hint="leave")
     answer = {
         "attempt": job.attempt,
-        # Agents of older versions ignore it, and ask for it.
         "order": _order(services, row, agent, job.attempt, 0),
         "task": pack(row.plan.task),
         "state": services.states.is_known(row),

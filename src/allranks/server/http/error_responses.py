@@ -26,8 +26,8 @@ _LONGEST = 4000
 
 
 class Answer(JSONResponse):
-    """A JSON response. Values that JSON cannot hold, which older versions stored, are repaired: see
-    `plan.text`."""
+    """A JSON response. Values that JSON cannot hold are repaired: an error may repeat a request's.
+    See `plan.text`."""
 
     def render(self, content: Any) -> bytes:
         try:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from functools import wraps
-from typing import Any, ParamSpec
+from collections.abc import Mapping
+from typing import Any
 
 from allranks import clock
 from allranks.masking import all_without_credentials, masked, without_credentials
-from allranks.plan import text
 from allranks.plan.distributions.topology import log_name, ranks, together, world
 from allranks.plan.job.continuation import Carried
 from allranks.plan.lifecycle import pending_reason as plan_standing
@@ -21,8 +19,6 @@ from allranks.statuses import TERMINAL
 from allranks.store.jobs.annotations import Annotation
 from allranks.store.jobs.event_rows import StoredEvent
 from allranks.store.jobs.job_rows import Damaged, JobRow
-
-_P = ParamSpec("_P")
 
 # The property of a job that names who submitted it; a job of the home's owner has none.
 _CREATED_BY = "allranks.created_by"
@@ -50,22 +46,6 @@ def submitter(spec: Mapping[str, Any]) -> str:
     return str((spec.get("properties") or {}).get(_CREATED_BY, OWNER.name))
 
 
-def _showable(show: Callable[_P, dict[str, Any]]) -> Callable[_P, dict[str, Any]]:
-    """Repair values in a job's view that JSON or a terminal cannot hold, which older versions
-    stored; ``damaged`` names the first."""
-
-    @wraps(show)
-    def repaired(*args: _P.args, **named: _P.kwargs) -> dict[str, Any]:
-        found = show(*args, **named)
-        flaw = text.flaw(found)
-        if flaw is None:
-            return {**found, "damaged": None}
-        return {**text.repaired(found), "damaged": f"{flaw.where}: {flaw.message}"}
-
-    return repaired
-
-
-@_showable
 def job(row: JobRow, home: Home, note: Annotation) -> dict[str, Any]:
     """A job with all details; times in ISO 8601 with time zone."""
     spec, record, task = row.spec, row.record, row.plan.task
@@ -146,13 +126,8 @@ def _shown_spec(spec: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-@_showable
 def brief(row: JobRow) -> dict[str, Any]:
     """One line of a list."""
-    return _brief(row)
-
-
-def _brief(row: JobRow) -> dict[str, Any]:
     return {
         "name": row.name,
         "status": str(plan_standing.shown_status(row.record)),
@@ -173,7 +148,6 @@ def _brief(row: JobRow) -> dict[str, Any]:
     }
 
 
-@_showable
 def listed(
     row: JobRow,
     note: Annotation | None,
@@ -187,7 +161,7 @@ def listed(
     took = None if row.started_at is None or end is None else max(0.0, end - row.started_at)
     inputs = (row.spec.get("inputs") or {}).items()
     given = {name: each.get("path") if isinstance(each, Mapping) else each for name, each in inputs}
-    found = _brief(row) | {
+    found = brief(row) | {
         "display_name": note.display_name,
         "tags": dict(note.tags),
         "archived_at": iso_time(note.archived_at),

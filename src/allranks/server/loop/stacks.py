@@ -110,7 +110,7 @@ class Stacks:
         """The newest stacks in the record as the API shows them, or None."""
         found: list[tuple[float, dict[str, Any]]] = []
         for path in self._home.jobs.joinpath(name).glob("attempts/*/system_logs/*stacks.json"):
-            # Agents of another version may have sent another format.
+            # A job can write to its record.
             with contextlib.suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
                 data = json.loads(path.read_text())
                 found.append((float(data["at"]), shown(data)))

@@ -37,7 +37,6 @@ _SHAPE = 32
 # Series of the whole node, including other processes, start with this prefix. The job's share of
 # network traffic is unknown, so network series are also of the whole node.
 _NODE = "node_"
-_OF_NODE = ("cpu", "memory", "memory_total", "disk_read", "disk_write")
 _NETWORK = ("net_in", "net_out")
 # Seconds after which a load is outdated; a point may cover thirty.
 _OLD = 60.0
@@ -157,9 +156,6 @@ def _load(several: list[tuple[Series, Point]], row: JobRow) -> list[dict[str, An
         place[name] = point.number
     found = []
     for node in nodes.values():
-        if not node["node_load"]:
-            # Agents of older versions report the whole node only.
-            node["node_load"] = {name: node.pop(name) for name in _OF_NODE if name in node}
         node["node_load"] |= {name: node[name] for name in _NETWORK if name in node}
         now = row.record.status not in TERMINAL and time.time() - node["at"] < _OLD
         told = {**node, "at": iso_time(node["at"]), "now": now}

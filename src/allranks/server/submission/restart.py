@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, TypeVar
 
 from allranks.engines.registry import KINDS
 from allranks.errors import Conflict, SpecError, UsageError
-from allranks.plan import text
 from allranks.plan.job.code_packages import NOT_RECORDED
 from allranks.plan.job.continuation import Carried
 from allranks.server.dependencies import Services
@@ -88,9 +87,6 @@ def restart(
     ``overrides`` set in its spec. ``resume`` and ``fresh`` override the rule whether it gets its
     files and state. Raises as ``resumes``."""
     resumed = resumes(row, resume=resume, fresh=fresh)
-    if (flaw := text.flaw(row.spec, "spec")) is not None:
-        message = f"{row.name} cannot be submitted again: {flaw.where}: {flaw.message}"
-        raise Conflict(message, hint="submit a new job with a corrected text")
     task = row.plan.task
     if code is not None and task.in_place:
         raise Conflict(

@@ -73,27 +73,11 @@ class Annotations:
             connection.execute(change.values(archived_at=now))
 
 
-def noted(name: str, spec: Any) -> Annotation:
+def noted(name: str, spec: Mapping[str, Any]) -> Annotation:
     """The annotation of a new job, before anybody changes it."""
-    return Annotation(**values(name, spec))
+    return Annotation(spec.get("display_name") or name, spec.get("tags") or {})
 
 
 def add(connection: Connection, job_id: int, name: str, spec: Mapping[str, Any]) -> None:
     """Add the annotation in a new job's spec."""
-    connection.execute(_INSERT, {"job_id": job_id, **values(name, spec)})
-
-
-def values(name: str, spec: Any) -> dict[str, Any]:
-    """The columns for a job submitted as ``spec``. Replaces what databases cannot store, which
-    older versions accepted, by `?`."""
-    spec = spec if isinstance(spec, Mapping) else {}
-    tags = spec.get("tags")
-    pairs = tags.items() if isinstance(tags, Mapping) else ()
-    texts = {_text(key): "" if value is None else _text(value) for key, value in pairs}
-    return {"display_name": _text(spec.get("display_name") or name), "tags": texts}
-
-
-def _text(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value).encode(errors="replace").decode().replace("\0", "?")
+    connection.execute(_INSERT, {"job_id": job_id, **noted(name, spec)._asdict()})

@@ -19,7 +19,7 @@ from allranks.store.tables import jobs as _jobs
 
 # Keys of a plan's task that refer to code, environments and data.
 TASK_KEYS = ("code", "in_place", "recipe", "inputs")
-# Exceptions of reading a row that another version or a person has changed.
+# Exceptions of reading a row that somebody else has changed.
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
@@ -165,7 +165,8 @@ def _packed_node(node: Node) -> Any:
 
 def job_row(row: Row[Any]) -> JobRow:
     """Convert a row. Raises one of UNREADABLE if it is damaged."""
-    plan = row.plan
+    plan, gang = row.plan, row.plan["gang"]
+    tuples = {"argv": tuple(gang["argv"]), "fixed_ports": tuple(gang["fixed_ports"])}
     return JobRow(
         id=row.id,
         name=row.name,
@@ -177,14 +178,14 @@ def job_row(row: Row[Any]) -> JobRow:
         exit_code=row.exit_code,
         spec=row.spec,
         plan=Plan(
-            Gang(**{**plan["gang"], "argv": tuple(plan["gang"]["argv"])}),
+            Gang(**{**gang, **tuples}),
             Task.load(plan["task"]),
             Rules(**{**plan["rules"], "on": tuple(plan["rules"]["on"])}),
             plan["engine"],
             plan["digest"],
-            plan.get("compute", plan["engine"]),
-            plan.get("server_address", ""),
-            tuple(plan.get("notes", ())),
+            plan["compute"],
+            plan["server_address"],
+            tuple(plan["notes"]),
         ),
         record=decide.load(row.record),
         error=row.error,
