@@ -29,14 +29,6 @@ def sweep(row: JobRow, services: Services, *, summary: bool = False) -> dict[str
     return {**trials.summary(), **more, "trials": trials.ranked()}
 
 
-def best_trial(row: JobRow, services: Services) -> str | None:
-    """The name of a sweep's best trial; None while it has none."""
-    trials = Trials(row, services)
-    trials.refresh()
-    best = trials.summary()["best"]
-    return None if best is None else str(best["job"])
-
-
 class Trials:
     """The trials of a sweep for its viewers. Closed ones are read once."""
 
