@@ -1,5 +1,6 @@
 """Points that are only in MLflow's own files."""
 
+import contextlib
 import json
 import math
 import sqlite3
@@ -18,7 +19,7 @@ INSERT INTO runs VALUES ('r', 'run', 1, 0);
 def test_values_that_a_database_cannot_hold(tmp_path: Path) -> None:
     """MLflow writes 0 and a mark for NaN, and the largest numbers for infinity."""
     files = MlflowFiles(tmp_path, tmp_path / "points")
-    with sqlite3.connect(tmp_path / "mlflow.db") as database:
+    with contextlib.closing(sqlite3.connect(tmp_path / "mlflow.db")) as database, database:
         database.executescript(TABLES)
         for value, is_nan in ((0, 1), (1.7976931348623157e308, 0), (-1.7976931348623157e308, 0)):
             database.execute("INSERT INTO metrics VALUES ('r', 'm', ?, 1, 0, ?)", (value, is_nan))
