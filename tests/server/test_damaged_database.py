@@ -1,6 +1,7 @@
 """A damaged or lost database is named at once, with the newest backup, and no new job takes over
 the folder of an earlier one."""
 
+import contextlib
 import json
 import shlex
 import shutil
@@ -23,14 +24,14 @@ def healthy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database with all tables, in one file."""
     path = tmp_path_factory.mktemp("healthy") / "allranks.db"
     open_database(path).dispose()
-    with sqlite3.connect(path) as connection:
+    with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA journal_mode=DELETE")
     return path
 
 
 def pages(path: Path) -> dict[str, int]:
     """The first page of each table and index."""
-    with sqlite3.connect(path) as connection:
+    with contextlib.closing(sqlite3.connect(path)) as connection:
         rows = connection.execute("SELECT name, rootpage FROM sqlite_master WHERE rootpage > 0")
         return dict(rows.fetchall())
 
@@ -71,9 +72,8 @@ def test_a_lost_record_beside_jobs_is_not_begun_anew(
     if what == "empty":
         (home / "allranks.db").touch()
     if what == "without tables":
-        with sqlite3.connect(home / "allranks.db") as connection:
+        with contextlib.closing(sqlite3.connect(home / "allranks.db")) as connection:
             connection.execute("PRAGMA journal_mode=WAL")
-        connection.close()
     for _ in range(2):
         done = allranks("job", "list")
         assert done.returncode == 2
