@@ -271,3 +271,41 @@ def test_what_cannot_be_taken_along_is_said(allranks: Allranks, code: Path, home
     assert "continues with" in " ".join(notes(allranks, "j"))
     allranks("job", "delete", "j")
     assert not os.path.exists(home / "jobs" / "j")
+
+
+# It is killed in the middle of its second checkpoint, once the server has the first.
+IN_PLACE = """\
+import os, signal, sys, time
+from pathlib import Path
+file, head = Path("model.ckpt"), Path(sys.argv[1])
+if file.exists():
+    data = file.read_bytes()
+    print(len(data), set(data) == {ord("1")}, Path("train.log").read_text())
+    sys.exit(0)
+file.write_bytes(b"1" * 300_000)
+Path("train.log").write_text("begun, once more")
+while not head.exists() or any(each not in head.read_bytes() for each in (b"model", b"train")):
+    time.sleep(0.02)
+Path("train.log").write_text("begun")
+with file.open("wb") as writer:
+    writer.write(b"2" * 150_000)
+    writer.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.end_to_end
+def test_a_checkpoint_that_a_kill_cuts_short(allranks: Allranks, script: Path, home: Path) -> None:
+    (script / "train.py").write_text(IN_PLACE)
+    allranks("server", "start", env={"ALLRANKS_LOOK": "0.1"})
+    head = home / "jobs/j/working-folder/0/head"
+    words = ("--max-attempts", 2, "--", "python", "train.py", head)
+    done = allranks("run", "--name", "j", *words)
+    # A log is shorter, too, when an attempt begins it anew.
+    assert printed(allranks, "j", 2) == "300000 True begun", done.stderr
+    said = "note: 'model.ckpt', or a file beside it, was being written when a rank was killed"
+    assert said in done.stderr
+    assert "torn/attempt-1/node-0 has the newer one (150.0 kB)" in done.stderr
+    allranks("job", "download", "j", "--path", "torn/attempt-1/node-0/model.ckpt", "-p", "back")
+    (torn,) = (script / "back").rglob("model.ckpt")
+    assert torn.read_bytes() == b"2" * 150_000

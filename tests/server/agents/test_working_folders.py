@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from allranks.agent.state.torn_files import Deaths
 from allranks.agent.state.transfer import StateClient
 from allranks.agent.state.working_folder import WorkSync, WorkTree
 from allranks.agent.transport.link import ServerAddress
@@ -121,6 +123,54 @@ def test_a_file_that_is_rewritten_while_it_is_read_counts_as_unfinished(tmp_path
         client.go_on = lambda: None
         until(lambda: sync.sync_once() and json.loads(unfinished.read_bytes()) == [])
         assert [*sent(home, "j")] == [f"node-0/{FILES}/checkpoint", f"node-0/{ABOUT}"]
+        client.close()
+
+
+@pytest.mark.medium
+def test_a_file_that_a_kill_cut_short_goes_back_and_its_part_is_kept(tmp_path: Path):
+    home, folder = tmp_path / "home", tmp_path / "work" / "node-0" / FILES
+    with served(home, OWN) as server:
+        submit(server, "true", 1)
+        client = StateClient(
+            ServerAddress(server.url, server.auth.agent_token("j", 1)), 0, lambda: None, "work"
+        )
+        notes = list[str]()
+        tree = WorkTree(tmp_path / "work", 0, {}, 10**9)
+        tree.make()
+        sync = WorkSync(tree, client, 0, notes.append, known=False)
+        sync.begin_attempt(deaths := Deaths(), watch=False)
+        deep = folder / "deep"
+        deep.mkdir()
+        for file in (deep / "a.ckpt", deep / "b.ckpt"):
+            file.write_bytes(b"complete")
+        until(lambda: sync.sync_once() and len(sent(home, "j")) == 3)
+        before = sent(home, "j")
+        (deep / "a.ckpt").write_bytes(b"part")
+        (deep / "b.ckpt").write_bytes(b"also new")
+        (folder / "first.ckpt").write_bytes(b"PK\3\4 the begin of a zip")
+        deaths.kill(time.time())
+        sync.find_torn()
+        while sync.sync_once(end=True):
+            pass
+        first = sent(home, "j").pop("node-0/work/first.ckpt")
+        assert sent(home, "j") == {**before, "node-0/work/first.ckpt": first}
+        shown = sync.send_torn()
+        assert [each.split(",")[0] for each in shown] == ["'deep/a.ckpt'", "'deep/b.ckpt'"]
+        assert [each.read_bytes() for each in sorted(deep.iterdir())] == [b"complete"] * 2
+        kept = home / "jobs/j/torn/attempt-1/node-0/deep"
+        assert [(kept / name).read_bytes() for name in ("a.ckpt", "b.ckpt")] == [
+            b"part",
+            b"also new",
+        ]
+        assert not sync.sync_once(end=True)
+        assert sent(home, "j").keys() == {*before, "node-0/work/first.ckpt"}
+        assert notes == [
+            "'first.ckpt' was being written when a rank was killed: it is incomplete, and no "
+            "complete one was saved before it"
+        ]
+        puts = [{"path": "node-0/work/../../../../x", "base": 0, "entry": ["file", "0" * 64, 1]}]
+        wrong = Client(server).send("POST", "work/torn", json={"attempt": 1, "puts": puts})
+        assert wrong.status_code == 400
         client.close()
 
 

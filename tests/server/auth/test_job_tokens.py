@@ -48,6 +48,7 @@ ASKED |= {
 }
 ASKED |= {
     "/agent/v1/{node:int}/state/torn": ("POST", "/agent/v1/0/state/torn"),
+    "/agent/v1/{node:int}/work/torn": ("POST", "/agent/v1/0/work/torn"),
     "/agent/v1/{node:int}/work/unfinished": ("PUT", "/agent/v1/0/work/unfinished"),
 }
 

@@ -377,7 +377,7 @@ class Agent:
         reports = AttemptReports(self._task, self._attempt, folder, work.folder, self._link)
         self._state.start(attempt.deaths)
         self._files.start()
-        self._working.start(self._attempt)
+        self._working.start(self._attempt, attempt.deaths)
         limit = None
         if self._where.memory is not None:
             from allranks.agent.monitoring.memory_limit import MemoryLimit  # lazy: rare

@@ -18,6 +18,7 @@ from allranks.agent.lifecycle.collect_files import Listing, listing
 from allranks.agent.lifecycle.other_nodes_files import copies_of, copy_missing, remove_unchanged
 from allranks.agent.lifecycle.prepare import LaidOut, set_packages_aside, unpack
 from allranks.agent.lifecycle.unsaved import AgentCalls
+from allranks.agent.state.torn_files import Deaths
 from allranks.agent.state.working_folder import WorkState, WorkTree, earlier
 from allranks.agent.transport.identity import AgentIdentity
 from allranks.agent.transport.link import ServerAddress
@@ -202,12 +203,12 @@ class WorkingFolder:
 
     # ------------------------------------------------------------ while ranks run
 
-    def start(self, attempt: int) -> None:
+    def start(self, attempt: int, deaths: Deaths) -> None:
         """Start to send what is complete, if the job may restart on another node."""
         if self._tree is None or not self._held.sends:
             return
         sender = self._sender or self._new_sender()
-        sender.go_on(attempt)
+        sender.go_on(attempt, deaths)
 
     def finish(self, attempt: int, done: bool) -> None:
         """Send the rest, for the next attempt or a restart, where the server does not take it from
@@ -215,9 +216,11 @@ class WorkingFolder:
         if self._tree is None or self._task.fresh_work:
             return
         self.drop_copies()
-        if self.is_collected or (done and self._task.nodes == 1):
+        if done and (self.is_collected or self._task.nodes == 1):
             if self._sender is not None:
                 self._sender.stop()
+            return
+        if self.is_collected and self._sender is None:
             return
         sender = self._sender or self._new_sender()
         sender.end(attempt, *self._calls[:3])
@@ -225,7 +228,14 @@ class WorkingFolder:
     def _new_sender(self) -> WorkState:
         assert self._tree is not None
         self._sender = WorkState(
-            self._tree, self._where, self._door, self._pace, bool(self._held.form), self._note
+            self._tree,
+            self._where,
+            self._door,
+            self._pace,
+            bool(self._held.form),
+            self.is_collected,
+            note=self._note,
+            warn=lambda message: self._calls.note(message, {"about": "checkpoint"}),
         )
         return self._sender
 

@@ -188,11 +188,7 @@ class State:
     def _is_saved(self) -> bool:
         """Whether everything is saved; False to try again. Raises _Stopped if that is pointless."""
         try:
-            while self._sync.sync_once(end=True):
-                self._client.go_on()
-            for message in self._sync.send_torn():
-                self._warn(message)
-            return self._sync.is_empty or self._sync.complete()
+            return self._save()
         except (AllranksError, OSError, ChangedMeanwhile) as error:
             self._last_error = _error_text(error)
             self._change_count += isinstance(error, ChangedMeanwhile)
@@ -202,6 +198,16 @@ class State:
             if self._change_count > _ATTEMPTS or not retryable:
                 raise _Stopped from None
             return False
+
+    def _save(self) -> bool:
+        while self._sync.sync_once(end=True):
+            self._client.go_on()
+        self._send_torn()
+        return self._sync.is_empty or self._sync.complete()
+
+    def _send_torn(self) -> None:
+        for message in self._sync.send_torn():
+            self._warn(message)
 
     def _run(self) -> None:
         poll_factor, due, rest = 1.0, time.monotonic(), self._pace / 2

@@ -177,11 +177,21 @@ class Sync:
             synced = self._synced.get(path)
             seen = files[path]
             is_new = synced is None or synced.seen != seen
-            if not is_new or before is None or before.what != "file":
+            if not is_new or not self._may_be_torn(path):
                 continue
+            has_before = before is not None and before.what == "file"
             with suppress(OSError, ChangedMeanwhile), self._tree.reading(path, seen) as file:
-                changed[path] = left(path, file, before)
-        self._torn = {path: Synced(self._head[path], files[path]) for path in set_aside(changed)}
+                what = left(path, file, before if before is not None else Entry("file"))
+                if has_before:
+                    changed[path] = what
+                elif what is Left.TORN:
+                    self._note_once(
+                        f"{self._shown(path)!r} was being written when a rank was killed: it is "
+                        "incomplete, and no complete one was saved before it"
+                    )
+        self._torn = {
+            path: Synced(self._head[path], files[path]) for path in sorted(set_aside(changed))
+        }
         for path, (before, seen) in self._torn.items():
             # As if the server had a newer one: it is fetched when the next attempt begins.
             self._synced[path] = Synced(before._replace(seq=-1), seen)
@@ -194,18 +204,30 @@ class Sync:
             return []
         for batch in batches(changes):
             self._client.upload(self._tree, batch)
-        number = self._client.keep_torn(self.attempt, [(c.path, c.entry) for c in changes])
+        place = self._client.keep_torn(self.attempt, [(c.path, c.entry) for c in changes])
         messages = []
         for path, (before, seen) in self._torn.items():
             age = (seen.mtime_ns - before.mtime_ns) / 1e9
             messages.append(
-                f"{path!r}, or a file beside it, was being written when a rank was killed: "
-                f"{self._name} keeps the complete file before it ({size_text(before.size)}, "
-                f"written {age:.0f} s earlier); version {number} has the newer one "
-                f"({size_text(seen.size)})"
+                f"{self._shown(path)!r}, or a file beside it, was being written when a rank was "
+                f"killed: {self._name} keeps the complete file before it "
+                f"({size_text(before.size)}, written {age:.0f} s earlier); {place} has the newer "
+                f"one ({size_text(seen.size)})"
             )
+        self._put_back(self._torn)
         self._torn = {}
         return messages
+
+    def _may_be_torn(self, path: str) -> bool:
+        """Whether a file that is shorter than before is one in part."""
+        return True
+
+    def _shown(self, path: str) -> str:
+        """A path as messages name it."""
+        return path
+
+    def _put_back(self, torn: Mapping[str, Synced]) -> None:
+        """Put the complete files in the place of torn ones, if no later ``fetch_all`` does."""
 
     # ------------------------------------------------------------ decisions
 

@@ -64,12 +64,13 @@ class StateClient:
         answer = self._client.json("POST", f"{self._base}/contents/{sha256}/damaged")
         return int(answer["version"])
 
-    def keep_torn(self, attempt: int, files: Iterable[tuple[str, Entry]]) -> int:
-        """Save uploaded files that are not complete in a version of their own. Returns its
-        number."""
+    def keep_torn(self, attempt: int, files: Iterable[tuple[str, Entry]]) -> str:
+        """Save uploaded files that are not complete in a place of their own. Returns what messages
+        call it."""
         puts = [{"path": path, "base": 0, "entry": list(entry)} for path, entry in files]
         request = {"attempt": attempt, "puts": puts}
-        return int(self._client.json("POST", f"{self._base}/torn", request)["version"])
+        answer = self._client.json("POST", f"{self._base}/torn", request)
+        return str(answer.get("folder") or f"version {answer['version']}")
 
     def report_unfinished(self, paths: Sequence[str]) -> None:
         """Report which files of a working folder are being written."""

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from allranks.agent.data.complete_files import fingerprint
 from allranks.agent.state.state_folder import Folder, State
-from allranks.agent.state.sync import Note, Sync, Work
-from allranks.agent.state.transfer import StateClient
+from allranks.agent.state.sync import Note, Sync, Synced, Work
+from allranks.agent.state.torn_files import Deaths
+from allranks.agent.state.transfer import Damaged, StateClient
 from allranks.agent.state.tree import FileState, Scan, Tree
 from allranks.agent.transport.identity import AgentIdentity
 from allranks.agent.transport.link import ServerAddress
@@ -23,6 +24,7 @@ from allranks.plan.data.working_set import (
     SetFile,
     folders_above,
     is_carried,
+    may_be_checkpoint,
 )
 
 _NAME = "the working folder"
@@ -136,7 +138,8 @@ class WorkTree(Tree):
 
 
 class WorkSync(Sync):
-    """Sends a working set, and fetches nothing: a file that only the server has was removed."""
+    """Sends a working set. It fetches complete files in place of torn ones only: a file that only
+    the server has was removed."""
 
     def __init__(
         self, tree: WorkTree, wire: StateClient, node: int, note: Note, known: bool
@@ -151,11 +154,34 @@ class WorkSync(Sync):
 
     def sync_once(self, *, ask: bool = False, end: bool = False) -> bool:
         changed = super().sync_once(ask=ask, end=end)
-        unfinished = sorted(path.split("/", 2)[2] for path in self._to_send if self._waits(path))
+        unfinished = sorted(self._shown(path) for path in self._to_send if self._waits(path))
         if unfinished != self._reported:
             self._client.report_unfinished(unfinished)
             self._reported = unfinished
         return changed
+
+    # ------------------------------------------------------------ torn files
+
+    def find_torn(self) -> None:
+        if self.writers.deaths.killed is not None:
+            with contextlib.suppress(OSError):  # a full disk
+                super().find_torn()
+
+    def _may_be_torn(self, path: str) -> bool:
+        # A log begins anew in each attempt, and is shorter then.
+        return may_be_checkpoint(self._shown(path))
+
+    def _shown(self, path: str) -> str:
+        return path.split("/", 2)[2]
+
+    def _put_back(self, torn: Mapping[str, Synced]) -> None:
+        self._tree.downloads.mkdir(exist_ok=True)
+        try:
+            self._fetch([*torn], {path: each.seen for path, each in torn.items()}, strict=True)
+        except Damaged:
+            self._note_once("a file of the working folder is damaged in the server's home")
+
+    # ------------------------------------------------------------ decisions
 
     def _waits(self, path: str) -> bool:
         """Whether a file to send was not sent, because it was being written."""
@@ -166,7 +192,8 @@ class WorkSync(Sync):
         work = super()._work(scan, end)
         waits = work.later or work.writing
         deleted = [] if waits else [*work.deleted, *work.fetch]
-        return work._replace(deleted=deleted, fetch=[], remove=[])
+        send = [path for path in work.send if path not in self._torn]
+        return work._replace(send=send, deleted=deleted, fetch=[], remove=[])
 
     def _only_complete(self, work: Work, seen: Mapping[str, FileState], end: bool) -> Work:
         # Written by this thread, so it is complete. Last: a file of the code may have been removed
@@ -180,7 +207,8 @@ class WorkSync(Sync):
 
 
 class WorkState(State):
-    """Sends the working set of a node while its ranks run, and the rest at the end."""
+    """Sends the working set of a node while its ranks run, and the rest at the end, unless the
+    server takes the folder from this disk then (``is_taken``)."""
 
     def __init__(
         self,
@@ -189,17 +217,20 @@ class WorkState(State):
         door: ServerAddress,
         pace: float,
         known: bool,
+        is_taken: bool,
         note: Note,
+        warn: Note,
     ) -> None:
         folder = Folder(tree.root, tree.parts, "work", _NAME, True)
-        super().__init__(folder, where, door, True, pace, known, note)
+        super().__init__(folder, where, door, True, pace, known, note, warn)
         self._tree, self._sync = tree, WorkSync(tree, self._client, where.node, note, known)
+        self._is_taken = is_taken
 
-    def go_on(self, attempt: int) -> None:
+    def go_on(self, attempt: int, deaths: Deaths) -> None:
         """Start to send, in a thread, what the ranks of that attempt write."""
         self.stop()
         self._sync.attempt = attempt
-        self.start()
+        self.start(deaths)
 
     def stop(self) -> None:
         """Send nothing more."""
@@ -214,9 +245,16 @@ class WorkState(State):
         order: Callable[[], Mapping[str, object]],
         wait: Callable[[float], None],
     ) -> None:
-        """Send the rest after the ranks have ended, for at most ``grace`` seconds."""
+        """Put complete files in place of torn ones and send the rest after the ranks have ended,
+        for at most ``grace`` seconds."""
         self._sync.attempt = attempt
         self.finish(False, grace, order, wait)
+
+    def _save(self) -> bool:
+        if not self._is_taken:
+            return super()._save()
+        self._send_torn()
+        return True
 
 
 def earlier(where: AgentIdentity, door: ServerAddress, note: Note) -> tuple[State, Path]:

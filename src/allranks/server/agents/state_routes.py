@@ -41,13 +41,13 @@ async def sync(store: Store, request: Request) -> Response:
 
 
 async def torn(store: Store, request: Request) -> Response:
-    """Save incomplete files of a node, beside the complete ones that stay current."""
+    """Save incomplete files of a node, beside the complete ones that stay current. Answers with
+    their version of a state, or the folder in the record that has those of a working folder."""
     folders, row, state, node = await _context(store, request)
     changes = parse(await request.body(), names=True)
-    assert isinstance(folders, States)
+    assert not isinstance(folders, NodeFiles)
     with readable():
-        version = await run_in_threadpool(folders.keep_torn, row, state, node, changes)
-    return JSONResponse({"version": version.number})
+        return JSONResponse(await run_in_threadpool(folders.keep_torn, row, state, node, changes))
 
 
 async def missing(store: Store, request: Request) -> Response:
@@ -122,11 +122,13 @@ async def unfinished(request: Request) -> Response:
 
 def routes() -> list[Route]:
     states: Store = lambda services: services.states  # noqa: E731
+    work: Store = lambda services: services.working_folders  # noqa: E731
     return [
         Route(PREFIX + "/{node:int}/state/torn", partial(torn, states), methods=["POST"]),
+        Route(PREFIX + "/{node:int}/work/torn", partial(torn, work), methods=["POST"]),
         *_routes("state", states),
         *_routes("record", lambda services: services.node_files),
-        *_routes("work", lambda services: services.working_folders),
+        *_routes("work", work),
         Route(PREFIX + "/{node:int}/work/unfinished", unfinished, methods=["PUT"]),
     ]
 

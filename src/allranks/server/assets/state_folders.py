@@ -25,7 +25,6 @@ from allranks.store.files.state_folders import (
     OF_JOBS,
     Put,
     State,
-    Version,
     matches,
     seed,
 )
@@ -150,12 +149,14 @@ class States:
             answer["entries"] = state_manifest.pack(made.entries)
         return answer
 
-    def keep_torn(self, row: JobRow, state: State, node: int, report: Mapping[str, Any]) -> Version:
+    def keep_torn(
+        self, row: JobRow, state: State, node: int, report: Mapping[str, Any]
+    ) -> dict[str, Any]:
         """Save what a killed rank left in part as a version; the current files stay."""
         if int(report["attempt"]) != row.record.attempt:
             raise Conflict("another attempt uses the state", hint="leave")
         puts = [put_of(each, node) for each in report["puts"]]
-        return state.keep_torn(row.name, row.record.attempt, puts)
+        return {"version": state.keep_torn(row.name, row.record.attempt, puts).number}
 
     def _begin(self, row: JobRow, state: State, attempt: int) -> None:
         """At the first sync of an attempt, save what the previous attempt left as a version."""

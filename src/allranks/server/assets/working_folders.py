@@ -111,6 +111,22 @@ class WorkingFolders:
             answer["entries"] = state_manifest.pack(made.entries)
         return answer
 
+    def keep_torn(
+        self, row: JobRow, state: State, node: int, report: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Keep what a killed rank left in part among the job's files, in the answer's folder."""
+        if int(report["attempt"]) != row.record.attempt:
+            raise Conflict("another attempt has the working folder", hint="leave")
+        folder = f"torn/attempt-{row.record.attempt}/node-{node}"
+        for path, _, entry in [_put(each, node) for each in report["puts"]]:
+            if entry is None or entry.what != "file" or state.received(entry.sha256) is not None:
+                raise UsageError(f"the content of {path!r} is missing", hint="upload it first")
+            goal = self._jobs / row.name / folder / path.removeprefix(f"{own(node)}/{FILES}/")
+            goal.parent.mkdir(parents=True, exist_ok=True)
+            goal.unlink(missing_ok=True)  # of an answer that the agent did not get
+            os.link(state.content(entry.sha256), goal)
+        return {"folder": folder}
+
     def report_unfinished(self, row: JobRow, node: int, paths: list[str]) -> None:
         """Record which files of the node are being written."""
         folder = self._folder(row.name) / str(node)
