@@ -142,3 +142,20 @@ def test_a_job_whose_state_has_no_space_is_not_completed(
     for text in (job["error"]["message"], ended.stderr):
         assert str(kept) in text
     assert (kept / "shared" / "model").stat().st_size == 3_000_000
+
+
+@pytest.mark.slow
+def test_a_failed_job_says_that_its_state_is_not_saved(allranks: Allranks, home: Path) -> None:
+    assert allranks("server", "start", env={"ALLRANKS_GRACE": "1"}).returncode == 0
+    (home / "states").mkdir(exist_ok=True)
+    (home / "states" / "of-jobs").touch()  # in the way of the job's state
+    script = 'echo 1 >"$ALLRANKS_STATE_DIR/model"; exit 3'
+    ended = allranks("run", "--name", "j", "--", "sh", "-c", script)
+    assert ended.returncode == 3
+    kept = home / "jobs" / "j" / "unsaved" / "node-0" / "state"
+    assert (kept / "shared" / "model").read_text() == "1\n"
+    shown = allranks("job", "show", "j").stdout
+    for text, start in ((ended.stderr, "note: "), (shown, "unsaved ")):
+        (line,) = [each for each in text.splitlines() if each.startswith(start)]
+        assert "not all of the state folder is saved: " in line
+        assert str(kept) in line

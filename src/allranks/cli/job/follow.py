@@ -13,7 +13,7 @@ from typing import Any
 from allranks.cli.job.children import ChildrenViewer
 from allranks.cli.job.files import left
 from allranks.cli.output import show
-from allranks.cli.output.failure import exit_code, print_error, took
+from allranks.cli.output.failure import exit_code, print_error, took, unsaved
 from allranks.cli.output.phases import Phases, every_second
 from allranks.cli.output.rank_output import Printer
 from allranks.http_client import Client
@@ -206,7 +206,7 @@ def _show_result(job: dict[str, Any]) -> None:
 
 def _notes(job: dict[str, Any]) -> list[str]:
     """What was asked for and did not work: metrics without points, ranks that started cold; what
-    a restarted job went on with; and checkpoints that are not what they seem."""
+    a restarted job went on with; checkpoints that are not what they seem; and what is not saved."""
     may_resume = job["attempts"] > 1 or job["status"] != SUCCESS or job["spec"].get("state")
     if not may_resume and not job["spec"].get("metrics") and not job["spec"].get("warm"):
         return []
@@ -222,7 +222,8 @@ def _notes(job: dict[str, Any]) -> list[str]:
         ]
         found = _found(job, client) if any("missed" in each for each in told) else set()
     # Each node reports this separately; ignore it if the pattern matched on another node.
-    return list(dict.fromkeys(e["message"] for e in told if e.get("missed") not in found))
+    notes = [e["message"] for e in told if e.get("missed") not in found]
+    return list(dict.fromkeys([*notes, *unsaved(events, job["attempts"])]))
 
 
 def _found(job: dict[str, Any], client: Client) -> set[str]:

@@ -6,10 +6,10 @@ import argparse
 import time
 from typing import Any
 
-from allranks.cli.job.follow import verdict
+from allranks.cli.job.follow import SUCCESS, verdict
 from allranks.cli.job_names import job_argument
 from allranks.cli.output import load, show
-from allranks.cli.output.failure import exit_code, why
+from allranks.cli.output.failure import exit_code, unsaved, why
 from allranks.cli.report.goodput import summary
 from allranks.errors import AllranksError
 from allranks.plan.amounts import counted
@@ -70,6 +70,7 @@ def show_job(options: argparse.Namespace) -> int:
         ("exit code", "-" if job["exit_code"] is None else str(job["exit_code"])),
         ("folder", job["folder"]),
         *_state(job["state"]),
+        *_unsaved(job),
         *((f"output {name}", path) for name, path in job["outputs"].items()),
         *_network(job["node_states"]),
         *_metrics(job),
@@ -113,6 +114,14 @@ def _state(told: dict[str, Any]) -> list[tuple[str, str]]:
         return []
     newest = f"version {told['version']}" if told["version"] else "no version yet"
     return [("state", f"{told['name']}, {newest}")]
+
+
+def _unsaved(job: dict[str, Any]) -> list[tuple[str, str]]:
+    """What a job that did not complete could not save."""
+    if job["ended_at"] is None or job["status"] == SUCCESS:
+        return []
+    events = find_server.connect().json("GET", job_path(job["name"], "/events"))
+    return [("unsaved", message) for message in unsaved(events, job["attempts"])]
 
 
 def _environment(told: dict[str, Any]) -> str:

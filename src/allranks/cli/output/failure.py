@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -39,6 +39,13 @@ def took(job: Mapping[str, Any]) -> str:
         return ""
     began, ended = map(datetime.fromisoformat, (job["started_at"], job["ended_at"]))
     return f" after {show.seconds((ended - began).total_seconds())}"
+
+
+def unsaved(events: Iterable[Mapping[str, Any]], attempt: int) -> list[str]:
+    """What could not be saved of an attempt, and where it is."""
+    notes = (each["data"] for each in events if each["attempt"] == attempt)
+    # Those with `doing` say what an agent waits for.
+    return [n["message"] for n in notes if n.get("about") == "unsaved" and "doing" not in n]
 
 
 def print_error(job: Mapping[str, Any], *, quiet: bool) -> None:
