@@ -110,3 +110,39 @@ def test_a_new_job_does_not_write_into_the_folder_of_an_earlier_one(tmp_path: Pa
         )
         assert again.status_code == 409
         assert (jobs / "train").is_dir()
+
+
+def finding(allranks: Allranks) -> tuple[int, dict[str, str] | None]:
+    """Doctor's exit code and what it finds of the database."""
+    done = allranks("doctor", "--json")
+    assert done.stderr == ""
+    found = {each["what"]: each for each in json.loads(done.stdout)}
+    return done.returncode, found.get("database")
+
+
+@pytest.mark.slow
+def test_doctor_finds_it(allranks: Allranks, home: Path, healthy: Path) -> None:
+    home.mkdir()
+    assert finding(allranks)[1] is None
+    database, backup = home / "allranks.db", home / "a.tar"
+    backup.touch()
+    (home / "backups.json").write_text(json.dumps([str(backup)]))
+    shutil.copy(healthy, database)
+    assert finding(allranks)[1] is None
+    overwrite(database, pages(healthy)["jobs"])
+    code, found = finding(allranks)
+    assert code == 1
+    assert found
+    assert found["state"] == "bad"
+    assert found["found"].startswith(f"{database}: {MALFORMED}")
+    assert f"allranks server restore {shlex.quote(str(backup))} --force" in found["hint"]
+    shutil.copy(healthy, database)
+    with database.open("r+b") as file:
+        file.truncate(database.stat().st_size // 2)
+    code, found = finding(allranks)
+    assert (code, bool(found)) == (1, True)
+    database.write_bytes(b"")
+    (home / "jobs" / "earlier").mkdir(parents=True)
+    code, found = finding(allranks)
+    assert found
+    assert (code, "the database is empty, but" in found["found"]) == (1, True)

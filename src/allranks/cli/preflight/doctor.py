@@ -7,9 +7,11 @@ import os
 import resource
 import shutil
 import signal
+import sqlite3
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 from allranks import settings
@@ -26,6 +28,9 @@ from allranks.version import __version__
 
 # The time limit of a job's check: default and minimum, maximum, and the part for start and end.
 _SECONDS, _LONGEST, _LEAVING = 10.0, 86_400.0, 1.0
+
+# How long this reads a large database.
+_DATABASE_SECONDS = 1.0
 
 
 def doctor_options(parser: argparse.ArgumentParser) -> None:
@@ -100,6 +105,7 @@ def _age() -> float:
 def _look(home: Home) -> Iterator[Finding]:
     yield Finding("allranks", OK, f"{__version__} on Python {sys.version.split()[0]}")
     yield _home(home)
+    yield from _database(home)
     yield _server(home)
     yield _python()
     yield _bash()
@@ -127,6 +133,32 @@ def _home(home: Home) -> Finding:
             "home", BAD, text, "free some space: it holds logs, code and outputs of jobs"
         )
     return Finding("home", OK, text)
+
+
+def _database(home: Home) -> Iterator[Finding]:
+    """What is wrong with the file that has the record of jobs. A large one is read in part."""
+    error: Exception
+    try:
+        if not (home.database.exists() and home.database.stat().st_size):
+            if isinstance(settings.database(home), Path):
+                settings.require_no_jobs(home)
+            return
+        until = time.monotonic() + _DATABASE_SECONDS
+        with closing(sqlite3.connect(f"{home.database.as_uri()}?mode=ro", uri=True)) as database:
+            database.set_progress_handler(lambda: time.monotonic() > until, 10_000)
+            (found,) = database.execute("PRAGMA quick_check(1)").fetchone()
+        if found == "ok":
+            return
+        error = sqlite3.DatabaseError(f"malformed: {found}")
+    except (AllranksError, OSError, sqlite3.Error) as raised:
+        error = raised
+    if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_INTERRUPT:
+        return
+    if not isinstance(error, AllranksError):
+        from allranks.store.database import database_error  # lazy: SQLAlchemy
+
+        error = database_error(error, home.database)
+    yield Finding("database", BAD, f"{home.database}: {error.message}", error.hint or "")
 
 
 def _server(home: Home) -> Finding:
