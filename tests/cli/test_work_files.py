@@ -116,3 +116,19 @@ def test_hostile_names_do_not_reach_the_screen(shared, code):
     got = shared("job", "download", "work-hostile", "--path", "work", "-p", "got", text=False)
     assert got.returncode == 0, got.stderr
     assert os.listdir(os.fsencode(code / "got/artifacts/work")) == [b"kept\xff\n\x1b[31m"]
+
+
+def test_a_download_of_what_was_not_kept_fails_and_says_why(shared, code):
+    script = "head -c 300000 /dev/zero > large"
+    words = ("--keep-work", "100k", "-o", "model", "--", "bash", "-c", script)
+    assert shared("run", "--name", "work-lost", *words).returncode == 0
+    for which, message in (
+        ((), "work-lost has no files"),
+        (("--path", "work/large"), "work-lost has no file 'work/large'"),
+        (("--output-name", "model"), "the output model of work-lost has no files"),
+    ):
+        got = shared("job", "download", "work-lost", "-p", "lost", *which)
+        assert (got.returncode, got.stdout) == (2, "")
+        assert f"error: {message}\n" in got.stderr
+        assert "over the limit: large (300.0 kB); --keep-work 1g" in got.stderr
+        assert "allranks job files work-lost" in got.stderr

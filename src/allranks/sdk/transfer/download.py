@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from allranks.errors import NotFound, ServerError
 from allranks.http_client import Client
+from allranks.plan.data import kept_files
 from allranks.plan.job.file_addresses import address, downloaded
 from allranks.plan.progress import OnProgress, Progress, unheard
 from allranks.sdk.connection.urls import asset_path, job_path, state_path
@@ -63,9 +64,9 @@ def download(
     and time are skipped; interrupted large files continue. A growing file is downloaded up to its
     size at the start. Symbolic links are left out.
 
-    Raises NotFound for an output or a file the job has not got; ServerError where one may not
-    write, when the server names files that would lie elsewhere, or when a file keeps changing;
-    Unreachable when the server stays away.
+    Raises NotFound for an output or a file the job has not got, or did not keep; ServerError where
+    one may not write, when the server names files that would lie elsewhere, or when a file keeps
+    changing; Unreachable when the server stays away.
     """
     with connect() as client:
         job = client.json("GET", job_path(name))
@@ -85,8 +86,14 @@ def download(
         listing = client.json("GET", job_path(name, "/files"))
         links = client.json("GET", job_path(name, "/links"))
         too_long = client.json("GET", job_path(name, "/files?too_long=true"))
+        events = client.json("GET", job_path(name, "/events")) if job["ended_at"] else []
 
-    chosen = selected(job, listing, paths) if paths else set()
+    not_kept = kept_files.sentences(kept_files.summary(events, job["attempts"]))
+    try:
+        chosen = selected(job, listing, paths) if paths else set()
+    except NotFound as error:
+        hint = "; ".join(filter(None, [*not_kept, error.hint]))
+        raise NotFound(error.message, where=error.where, hint=hint) from None
 
     def goal(path: str) -> str | None:
         if paths:
@@ -95,6 +102,11 @@ def download(
 
     goals = {each["path"]: goal(each["path"]) for each in listing}
     wanted = list(_wanted(listing, goals))
+    is_empty = not wanted and not any(map(goal, links))
+    if is_empty and job["ended_at"] and (output is not None or not_kept):
+        what = f"the output {output} of {name}" if output is not None else name
+        hint = "; ".join([*not_kept, f"what it has: allranks job files {name}"])
+        raise NotFound(f"{what} has no files", hint=hint)
     fetched = _fetched(connect, job_path(name), folder, wanted, progress)
     return fetched._replace(
         links=tuple(filter(None, map(goal, links))),
