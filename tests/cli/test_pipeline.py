@@ -6,6 +6,7 @@ import json
 import random
 import shutil
 import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -161,11 +162,10 @@ def test_steps_run_in_order_and_unchanged_ones_are_reused(
     assert allranks("run", *used).stdout == "xxx 0.5 []\n"
 
     # The trial and the step of the nested pipeline are its grandchildren.
-    assert {"trained xxx", "acc=0.5"} <= {*done.stdout.splitlines()}
+    assert {"inner_one | trained xxx", "tune_1 | acc=0.5"} <= {*done.stdout.splitlines()}
     assert sorted(allranks("job", "stream", "one").stdout) == sorted(done.stdout)
-    lines = allranks("job", "stream", "one", "--prefix").stdout.splitlines()
-    assert "inner_one | trained xxx" in lines
-    assert "tune_1 | acc=0.5" in lines
+    lines = allranks("job", "stream", "one", "--no-prefix").stdout.splitlines()
+    assert {"trained xxx", "acc=0.5"} <= {*lines}
     names = {each["name"] for each in answer(allranks, "job", "list", "--parent", "one")}
     assert names == {"one_prep", "one_train", "one_inner", "one_tune", "one_show"}
     listed = [each["name"] for each in answer(allranks, "job", "list", "--experiment", "pipes")]
@@ -205,6 +205,32 @@ def test_steps_run_in_order_and_unchanged_ones_are_reused(
     refused = allranks("job", "delete", "one")
     assert refused.returncode != 0
     assert "has outputs of" in refused.stderr
+
+
+@pytest.mark.slow
+def test_the_end_of_a_step_comes_after_its_last_lines(allranks: Allranks, folder: Path):
+    script = "printf '%s\\n' first last; printf unfinished"
+    steps = {
+        "a": {"command": script, "outputs": {"o": None}},
+        "b": {
+            "command": f"ls ${{{{inputs.o}}}}; {script}",
+            "inputs": {"o": "${{parent.jobs.a.outputs.o}}"},
+        },
+    }
+    file = written(folder, {"type": "pipeline", "jobs": steps})
+    together = {"capture_output": False, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    live = allranks("job", "create", "-f", file, "--name", "p", "--stream", **together)
+    again = allranks("job", "stream", "p", **together)
+    for done in (live, again):
+        lines = [each.partition(" after ")[0] for each in done.stdout.splitlines()]
+        for step in ("a", "b"):
+            own = [each for each in lines if each.startswith((f"{step} | ", f"{step}: "))]
+            assert [each for each in own if not each.endswith(": Running")] == [
+                f"{step} | first",
+                f"{step} | last",
+                f"{step} | unfinished",
+                f"{step}: Completed",
+            ]
 
 
 @pytest.mark.slow

@@ -73,6 +73,9 @@ class ChildrenViewer(ABC):
         return new
 
     def _changed(self, job: dict[str, Any]) -> None:
+        for child in job["changed_children"]:
+            if child["status"] in ENDED:
+                self._printer.end(child["job"])
         if self._quiet:
             return
         self._line.clear()

@@ -87,9 +87,10 @@ class Printer:
         """Whether an unfinished line is shown."""
         return self._live is not None and any(rest for _, rest in self._rests.values())
 
-    def end(self) -> None:
-        """Write unfinished lines with a line end."""
-        self._write(b"".join(self._ended(key) for key in list(self._rests)))
+    def end(self, child: str | None = None) -> None:
+        """Write unfinished lines, or those of a child, with a line end."""
+        keys = [key for key in self._rests if child in (None, key[0])]
+        self._write(b"".join(self._ended(key) for key in keys))
 
     def _ended(self, key: tuple[str, int, int]) -> bytes:
         before, rest = self._rests.pop(key)

@@ -25,7 +25,7 @@ _PACE = 0.25
 async def follow_children(services: Services, name: str, wanted: Wanted) -> AsyncIterator[bytes]:
     """Lines of JSON. ``{"job": …, "children": [changed ones], "last": …}`` is sent at each change
     and as the last line, ``{"log": text, "child": name, …}`` is output of a child, or of a child of
-    one."""
+    one. A child's end comes after its output."""
     positions, sent, silent = dict(wanted.positions or {}), "", 0.0
     row = await run_in_threadpool(services.records.get, name)
     children: Trials | Steps = await run_in_threadpool(_viewer, row, services)
@@ -34,22 +34,27 @@ async def follow_children(services: Services, name: str, wanted: Wanted) -> Asyn
         ended = row.record.status in TERMINAL
         changed = await run_in_threadpool(children.refresh)
         news = f"{row.record.status} {view.status_reason(row)}"
-        if changed or news != sent:
-            brief = view.brief(row) | {"status_reason": view.status_reason(row) or None}
-            shown = {"job": {**brief, **children.summary()}, "last": False}
-            yield line({**shown, "children": [children.shown(each) for each in changed]})
+        over = [each for each in changed if children.states[each].status in TERMINAL]
+        live = [each for each in changed if each not in over]
+        brief = view.brief(row) | {"status_reason": view.status_reason(row) or None}
+        shown = {"job": {**brief, **children.summary()}, "last": False}
+        if live or news != sent:
+            yield line({**shown, "children": [children.shown(each) for each in live]})
             sent, silent = news, 0.0
         if wanted.logs:
             leaves = await run_in_threadpool(_leaves, services, children.states, positions)
-            for child, over in leaves:
+            for child, has_ended in leaves:
                 while pieces := await run_in_threadpool(
                     _child_logs, services, child, positions, wanted.ranks
                 ):
                     for piece in pieces:
                         yield line(piece)
                     silent = 0.0
-                if over:
+                if has_ended:
                     positions[_done(child)] = 1
+        if over:
+            yield line({**shown, "children": [children.shown(each) for each in over]})
+            silent = 0.0
         if ended or not wanted.follow:
             whole = await run_in_threadpool(parents.job, row, services)
             yield line({"job": {**whole, **children.summary()}, "children": [], "last": True})
