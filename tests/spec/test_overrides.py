@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -96,6 +97,16 @@ def test_a_text_stays_a_text() -> None:
     job = loads(file, overrides)
     assert job.environment_variables["CONFIG"] == '{"k": [1]}'
     assert (job.tags["t"], job.inputs["version"]) == ("[a]", "3.10")
+
+
+def test_what_is_always_a_text_stays_as_typed_on_the_command_line() -> None:
+    spec: dict[str, Any] = {"command": "train ${{inputs.n}} ${{inputs.t}}"}
+    sets = ["environment_variables.ID=007", "tags.v=1.10", "inputs.n=007", "inputs.t='007'"]
+    override_keys(spec, {}, sets, typed=True)
+    # As `run` sends it.
+    sent = json.loads(json.dumps(spec))
+    assert (sent["environment_variables"], sent["tags"]) == ({"ID": "007"}, {"v": "1.10"})
+    assert sent["inputs"] == {"n": 7, "t": "007"}
 
 
 def test_a_name_that_the_new_command_refers_to_is_an_input() -> None:

@@ -184,8 +184,9 @@ def _given_at(steps: Sequence[str], value: str, before: Any) -> Any:
     if steps[0] in _TEXTS and value.startswith(("[", "{")):
         return value
     parsed = _given(value)
-    is_number = isinstance(parsed, int | float)
-    return value if steps[0] == "inputs" and isinstance(before, str) and is_number else parsed
+    is_text = steps[0] == "inputs" and isinstance(before, str)
+    is_text |= steps[0] in _TEXTS and not isinstance(parsed, bool)
+    return value if is_text and isinstance(parsed, int | float) else parsed
 
 
 def _given(value: str) -> Any:
