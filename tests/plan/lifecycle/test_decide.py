@@ -126,7 +126,7 @@ def closing(purpose: str, reason: Reason) -> Step:
 
 
 def test_a_new_job_is_submitted():
-    assert Story().next() == Step(Kind.SUBMITTED, "submit")
+    assert Story().next() == Step(Kind.SUBMITTED, Effect.SUBMIT)
 
 
 def test_the_words_of_its_way():
@@ -555,7 +555,7 @@ def test_the_first_relaunch_is_at_once_and_later_ones_wait_longer():
 def test_a_relaunch_is_not_submitted_before_its_time():
     job = new(2)._replace(not_before=10.0)
     assert decide(job, TWICE, Clock(now=9.9)) is None
-    assert decide(job, TWICE, Clock(now=10.0)) == Step(Kind.SUBMITTED, "submit")
+    assert decide(job, TWICE, Clock(now=10.0)) == Step(Kind.SUBMITTED, Effect.SUBMIT)
 
 
 def test_a_preempted_gang_is_launched_anew_once_it_is_gone():
@@ -566,7 +566,7 @@ def test_a_preempted_gang_is_launched_anew_once_it_is_gone():
     assert story.do(1) == "leave"
     assert story.next() is None
     story.now = 30.0
-    assert story.step() == Step(Kind.STOPPING, "stop")
+    assert story.step() == Step(Kind.STOPPING, Effect.STOP)
     assert story.next() is None
     story.server(Kind.SEEN, state="gone", why="")
     assert story.step() == Step(Kind.RELAUNCHED)
@@ -624,7 +624,7 @@ def test_a_preemption_that_was_a_lost_node_names_the_one_that_said_nothing():
 def test_what_the_engine_says_after_our_own_stop_is_no_reason():
     story = Story(ONCE).running().server(Kind.LOST, 0, why="silent").server(Kind.LOST, 1, why="x")
     story.step()
-    assert story.step() == Step(Kind.STOPPING, "stop")
+    assert story.step() == Step(Kind.STOPPING, Effect.STOP)
     story.server(Kind.SEEN, state="gone", why="canceled", reason="CANCELED")
     story.ended()
     assert outcome(story.job).reason is Reason.NODE_LOST
@@ -792,9 +792,9 @@ def test_nobody_goes_with_a_node_that_left():
 def test_the_engine_is_asked_to_stop_again_if_it_does_not():
     story = Story().running().server(Kind.LOST, 0, why="silent").server(Kind.LOST, 1, why="silent")
     story.step()
-    assert story.step() == Step(Kind.STOPPING, "stop")
+    assert story.step() == Step(Kind.STOPPING, Effect.STOP)
     assert story.next(now=4.9) is None
-    assert story.next(now=5.0) == Step(Kind.STOPPING, "stop")
+    assert story.next(now=5.0) == Step(Kind.STOPPING, Effect.STOP)
 
 
 def test_an_engine_that_does_not_answer_says_nothing():
