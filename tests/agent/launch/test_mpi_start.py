@@ -33,7 +33,7 @@ from pathlib import Path
 from allranks.agent.lifecycle.attempt import Attempt
 from allranks.agent.transport.inbox import Inbox
 from allranks.agent.processes.keeper import become_subreaper
-from allranks.agent.launch.start_ranks import Stage
+from allranks.agent.launch.stage import Stage
 from allranks.plan.plan import Place, Task
 from allranks.settings import Clocks
 become_subreaper()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from allranks import clock
 from allranks.agent.launch import start_ranks
 from allranks.agent.launch.mpi_ranks import MpiRanks, is_listening
-from allranks.agent.launch.start_ranks import Launch, Stage
+from allranks.agent.launch.stage import Launch, Stage
 from allranks.agent.monitoring.failure_context import FailureContext
 from allranks.agent.processes.keeper import (
     end_descendants,

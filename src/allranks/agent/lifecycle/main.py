@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from allranks import folder_trees
 from allranks.agent.environments import installed_frameworks
 from allranks.agent.launch import mlflow_variables
-from allranks.agent.launch.start_ranks import Stage, with_sitecustomize
+from allranks.agent.launch.stage import Stage
+from allranks.agent.launch.start_ranks import with_sitecustomize
 from allranks.agent.lifecycle import collect_files, own_disk, own_place, unsaved
 from allranks.agent.lifecycle.attempt import Attempt, sentence
 from allranks.agent.lifecycle.own_disk import OwnDisk
