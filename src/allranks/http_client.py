@@ -14,10 +14,6 @@ from io import BufferedReader
 from typing import Any, BinaryIO, NamedTuple
 
 from allranks.errors import ServerError, Unreachable, UsageError, from_body
-from allranks.version import __version__
-
-VERSION_HEADER = "x-allranks-version"
-
 
 Body = bytes | BinaryIO | None
 
@@ -172,7 +168,7 @@ class Client:
         size = _size(body)
         head = (
             f"{method} {path} HTTP/1.1\r\nhost: {self._host}\r\n"
-            f"authorization: Bearer {self._token}\r\n{VERSION_HEADER}: {__version__}\r\n"
+            f"authorization: Bearer {self._token}\r\n"
             f"content-length: {size}\r\ncontent-type: application/json\r\n{more}\r\n"
         )
         if body is None or isinstance(body, bytes):

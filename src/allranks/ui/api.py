@@ -12,7 +12,6 @@ import httpx
 
 from allranks.errors import ServerError, Unreachable, from_body
 from allranks.http_client import Client
-from allranks.version import __version__
 
 # Seconds: the API waits up to a minute for news.
 _PATIENCE = 90.0
@@ -38,12 +37,9 @@ class Api:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        headers = {"x-allranks-version": __version__}
         # Each open page waits for news on a connection of its own.
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=20)
-        self._http = httpx.AsyncClient(
-            base_url=f"{url}/api/v1/", headers=headers, timeout=_PATIENCE, limits=limits
-        )
+        self._http = httpx.AsyncClient(base_url=f"{url}/api/v1/", timeout=_PATIENCE, limits=limits)
 
     async def close(self) -> None:
         await self._http.aclose()

@@ -15,11 +15,9 @@ from starlette.responses import JSONResponse, Response
 
 from allranks import settings
 from allranks.errors import AllranksError, NotFound, ServerError, UsageError
-from allranks.http_client import VERSION_HEADER
 from allranks.plan.text import repaired
 from allranks.server.arguments import SEE
 from allranks.store.database import database_error
-from allranks.version import __version__
 
 # The most characters of a text in an error response.
 _LONGEST = 4000
@@ -37,8 +35,7 @@ class Answer(JSONResponse):
 
 
 def reply(error: AllranksError, status: int | None = None) -> Response:
-    headers = {VERSION_HEADER: __version__}
-    return Answer(_shortened(error.body()), status or error.http, headers=headers)
+    return Answer(_shortened(error.body()), status or error.http)
 
 
 def _shortened(value: Any) -> Any:
