@@ -159,9 +159,12 @@ class Extraction:
                 os.fchmod(fd, mode)
 
     def _write_file(self, entry: Entry, above: int, name: str) -> None:
-        fd = self._create(entry.name, above, name, lambda: os.open(
-            name, _FILE_FLAGS, entry.mode & 0o777 | 0o600, dir_fd=above
-        ))  # fmt: skip
+        fd = self._create(
+            entry.name,
+            above,
+            name,
+            lambda: os.open(name, _FILE_FLAGS, entry.mode & 0o777 | 0o600, dir_fd=above),
+        )
         try:
             if entry.pieces is None:
                 self._copy(entry, fd, entry.size)
@@ -218,10 +221,18 @@ class Extraction:
                 target = os.readlink(source[-1], dir_fd=source_folder)
                 self._make_link(entry.name, target, parts, goal_folder)
             elif stat.S_ISREG(kind):
-                self._create(entry.name, goal_folder, parts[-1], lambda: os.link(
-                    source[-1], parts[-1],
-                    src_dir_fd=source_folder, dst_dir_fd=goal_folder, follow_symlinks=False,
-                ))  # fmt: skip
+                self._create(
+                    entry.name,
+                    goal_folder,
+                    parts[-1],
+                    lambda: os.link(
+                        source[-1],
+                        parts[-1],
+                        src_dir_fd=source_folder,
+                        dst_dir_fd=goal_folder,
+                        follow_symlinks=False,
+                    ),
+                )
                 if stat.S_ISLNK(os.lstat(parts[-1], dir_fd=goal_folder).st_mode):
                     os.unlink(parts[-1], dir_fd=goal_folder)  # replaced by a link meanwhile
                     raise self.refusal(entry.name, missing)

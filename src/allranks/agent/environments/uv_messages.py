@@ -141,8 +141,12 @@ def not_installable(
     if not requested and parent:
         of_parent = pinned(parent, lines)
         advice = f"another version of {parent} may require one that can be installed"
-        return Conflict(f"{version}, which {parent} requires, {tail}", advice, of_parent,
-                        canonicalize_name(parent) if of_parent else "")  # fmt: skip
+        return Conflict(
+            f"{version}, which {parent} requires, {tail}",
+            advice,
+            of_parent,
+            canonicalize_name(parent) if of_parent else "",
+        )
     why = f"{version} {tail}"
     if "+" in found.version:
         build = found.version.partition("+")[2]

@@ -27,15 +27,39 @@ MAX_LETTERS = 4 * MAX_BYTES
 
 # PyYAML's messages, and ours.
 _MISTAKES = (
-    ("cannot start any token", "an unexpected character", "indent with spaces, not tabs; quote text that begins with `@`, `%` or a backtick"),  # noqa: E501
-    ("mapping values are not allowed", "an unexpected `:`", "put the text in quotes, or correct the indentation"),  # noqa: E501
-    ("expected <block end>", "the indentation does not match the lines above", "align the keys of one mapping"),  # noqa: E501
-    ("could not find expected ':'", "a key without its `:`", "write `key: value`, or quote the text"),  # noqa: E501
-    ("expected a single document", "a second document starts here", "use one file per job: remove the `---`"),  # noqa: E501
-    ("while parsing a flow", "unbalanced brackets or braces", "quote text within them: `{a: '${{inputs.x}}'}`"),  # noqa: E501
+    (
+        "cannot start any token",
+        "an unexpected character",
+        "indent with spaces, not tabs; quote text that begins with `@`, `%` or a backtick",
+    ),
+    (
+        "mapping values are not allowed",
+        "an unexpected `:`",
+        "put the text in quotes, or correct the indentation",
+    ),
+    (
+        "expected <block end>",
+        "the indentation does not match the lines above",
+        "align the keys of one mapping",
+    ),
+    (
+        "could not find expected ':'",
+        "a key without its `:`",
+        "write `key: value`, or quote the text",
+    ),
+    (
+        "expected a single document",
+        "a second document starts here",
+        "use one file per job: remove the `---`",
+    ),
+    (
+        "while parsing a flow",
+        "unbalanced brackets or braces",
+        "quote text within them: `{a: '${{inputs.x}}'}`",
+    ),
     ("undefined alias", "an alias without its anchor", "define it first as `&name`"),
     ("while scanning a quoted scalar", "a quote that is not closed", "close it, or double it: ''"),
-)  # fmt: skip
+)
 
 
 def load(
