@@ -18,7 +18,7 @@ from allranks.engines.fake import FakeEngine
 from allranks.server.app import create_app
 from allranks.server.auth.identity import Auth
 from allranks.server.http.connection_limit import Listener
-from allranks.server.http.slow_clients import Patient
+from allranks.server.http.header_limits import Patient
 from allranks.settings import Clocks, Home
 from tests.support import until
 

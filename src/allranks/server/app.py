@@ -27,9 +27,9 @@ from allranks.server.assets.state_folders import States
 from allranks.server.assets.working_folders import WorkingFolders, work_limit
 from allranks.server.auth.identity import Auth
 from allranks.server.auth.tokens import Tokens
+from allranks.server.authentication import Gate
 from allranks.server.clusters.clusters import Clusters
 from allranks.server.dependencies import Services
-from allranks.server.gate import Gate
 from allranks.server.http.agents_listener import AgentsListener
 from allranks.server.http.host_header_check import HostNames
 from allranks.server.http.public_listener import PublicListener

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from allranks.agent.network import ports
 from allranks.errors import Unauthorized, Unreachable, UsageError
 from allranks.http_client import Client
-from allranks.server.http import slow_clients
+from allranks.server.http import header_limits
 from tests.server.serving import Served, held_to, served
 
 # Another address of every machine's own.
@@ -158,7 +158,7 @@ def test_the_next_server_stands_there_again_until_it_is_told_not_to(tmp_path: Pa
 
 @pytest.mark.medium
 def test_who_dawdles_is_hung_up_on(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slow_clients, "HEAD", 0.3)
+    monkeypatch.setattr(header_limits, "HEAD", 0.3)
     address = ("127.0.0.1", int(server.url.rpartition(":")[2]))
     shown = f"host: localhost\r\nauthorization: Bearer {server.token()}\r\n".encode()
     for said in (b"", b"GET /api/v1/jobs HTTP/1.1\r\nhost: loc"):

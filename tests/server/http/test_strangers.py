@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from allranks.agent.network import ports
-from allranks.server.http import connection_limit, slow_clients
+from allranks.server.http import connection_limit, header_limits
 from tests.server.serving import Served, held_to, served
 from tests.support import until
 
@@ -121,13 +121,13 @@ def test_parts_after_the_body_are_bounded_as_those_before_it(server: Served) -> 
 def test_requests_that_do_not_wait_for_answers_are_bounded(server: Served) -> None:
     with connected(server) as line:
         told = answer(line, (START + b"\r\n") * 5000)
-    assert told.count(b"HTTP/1.1 401") <= slow_clients.PIPELINED + 1
+    assert told.count(b"HTTP/1.1 401") <= header_limits.PIPELINED + 1
 
 
 def test_without_a_token_a_body_is_not_kept(
     server: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slow_clients, "UNREAD", 1 << 20)
+    monkeypatch.setattr(header_limits, "UNREAD", 1 << 20)
     for path in (b"/api/v1/blobs/" + b"0" * 64, b"/agent/v1/0/logs/1/0?offset=0", b"/mlflow/x"):
         with connected(server) as line:
             head = b"PUT %s HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99999999\r\n\r\n" % path
@@ -160,7 +160,7 @@ def test_an_address_has_so_many_connections_and_gets_them_back(
         for line in lines:
             line.close()
         until(lambda: answered(server), 20)
-        monkeypatch.setattr(slow_clients, "HEAD", 0.5)
+        monkeypatch.setattr(header_limits, "HEAD", 0.5)
         lines = [socket.create_connection(address, 20) for _ in range(30)]
         until(lambda: answered(server), 20)  # who says nothing is hung up on, and makes room
         for line in lines:

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from allranks.agent import programs
 from allranks.agent.environments.uv import Wait
-from allranks.agent.launch.warm_job_server import JobServer, WarmProcess
+from allranks.agent.launch.warm_connection import JobServer, WarmProcess
 from allranks.agent.processes import keeper
 from allranks.agent.processes.ranks import SHELL, Process, Running
 from allranks.agent.programs.allranks_warm.wire import MESSAGE, connect, send

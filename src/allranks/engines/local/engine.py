@@ -20,7 +20,7 @@ from typing import Any
 
 from allranks import file_locks
 from allranks.engines.base import MARKER, GangStatus, Handle, Host, Kind
-from allranks.engines.local import fork_server, warm_servers
+from allranks.engines.local import fork_server, warm_processes
 from allranks.engines.local.capacity import Capacity, need, this_machine
 from allranks.engines.local.end_gang import end_gang
 from allranks.engines.local.fork_server import ForkServer
@@ -189,7 +189,7 @@ class LocalEngine:
                 shutil.rmtree(folder, ignore_errors=True)  # without a search for its processes
             else:
                 left += self.stop(Handle(folder.name))
-        warm_servers.remove(self._warm)
+        warm_processes.remove(self._warm)
         return left
 
     def mark(self, key: str) -> str:
@@ -211,7 +211,7 @@ class LocalEngine:
     def _free(self) -> Capacity:
         free = self._capacity
         if any(gang.gang.memory for gang in self._gangs.values()):
-            free = free.minus(Capacity(0, 0, 0.0, warm_servers.memory(self._warm), 0))
+            free = free.minus(Capacity(0, 0, 0.0, warm_processes.memory(self._warm), 0))
         for gang in self._gangs.values():
             if self._lives(gang):
                 free = free.minus(need(gang.gang))
@@ -227,7 +227,7 @@ class LocalEngine:
         if not waiting:
             return
         free = self._free()
-        warm_servers.make_room(self._warm, free, [need(gang.gang) for gang in waiting])
+        warm_processes.make_room(self._warm, free, [need(gang.gang) for gang in waiting])
         running = [gang for gang in self._gangs.values() if self._lives(gang)]
         decision = turns(free, map(self._entry, running), map(self._entry, waiting))
         self._waits = decision.waits

@@ -26,8 +26,8 @@ import uvicorn
 
 from allranks.errors import AllranksError, ServerError
 from allranks.server.http.connection_limit import Listener, free_port, raise_file_limit
+from allranks.server.http.header_limits import Patient
 from allranks.server.http.sleeping_server import SleepingServer
-from allranks.server.http.slow_clients import Patient
 from allranks.settings import Home
 
 log = logging.getLogger("allranks.door")

@@ -20,7 +20,7 @@ from allranks.server.http.error_responses import reply
 from allranks.server.routes.mlflow import PREFIX
 from allranks.server.routes.ui import PREFIX as UI
 
-log = logging.getLogger("allranks.gate")
+log = logging.getLogger("allranks.authentication")
 
 App = Callable[..., Any]
 
