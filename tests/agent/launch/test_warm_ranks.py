@@ -22,7 +22,7 @@ from allranks.agent.launch.start_ranks import with_sitecustomize
 from allranks.agent.launch.warm_ranks import Where
 from allranks.agent.processes import keeper
 from allranks.agent.processes.ranks import SHELL, Ended, Process, Running
-from allranks.engines.local import warm_servers
+from allranks.engines.local import warm_processes
 from allranks.plan.environments.warm_start import Cold
 from allranks.plan.plan import Task
 from tests.agent.launch.warm_scripts import SCRIPTS
@@ -95,8 +95,8 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 
 
 def end_servers(node: Node) -> None:
-    warm_servers.end(node.agent / "warm")
-    until(lambda: not warm_servers.pids(node.agent / "warm"))
+    warm_processes.end(node.agent / "warm")
+    until(lambda: not warm_processes.pids(node.agent / "warm"))
     keeper.has_children()  # reaps
     keeper.SPARED.clear()
 
@@ -357,7 +357,7 @@ def test_a_job_that_gives_up_leaves_the_server_of_another(
 
     node.wait = wait_after_the_other  # type: ignore[method-assign]
     server = run(fresh)
-    (pid,) = warm_servers.pids(node.agent / "warm")
+    (pid,) = warm_processes.pids(node.agent / "warm")
     assert server == f"{pid}\n"
     if raised is Canceled:
         give_up()
@@ -374,7 +374,7 @@ def test_a_module_that_forks_leaves_nothing_behind(fresh: tuple[Node, Path]):
     until(lambda: not warm_ranks._lives(int(pid.read_text())))
     refusal(fresh, forks)
     (fresh[1].parent / "lib" / "mod.py").write_text("x = 'mended'")
-    until(lambda: not warm_servers.pids(fresh[0].agent / "warm"))
+    until(lambda: not warm_processes.pids(fresh[0].agent / "warm"))
     assert run(fresh) == "mended\n"
 
 
@@ -634,7 +634,7 @@ def test_a_successor_that_still_imports_ends_with_its_server(fresh: tuple[Node, 
     (fresh[1] / "s.py").write_text(f"import mod.later; open('{lib}/slow', 'w')")
     run(fresh)
     until(lambda: (lib / "successor").exists() and (lib / "successor").read_text())
-    (server,) = warm_servers.pids(fresh[0].agent / "warm")
+    (server,) = warm_processes.pids(fresh[0].agent / "warm")
     os.kill(server, signal.SIGKILL)
     successor = int((lib / "successor").read_text())
     until(lambda: not warm_ranks._lives(successor))
@@ -645,6 +645,6 @@ def test_a_successor_is_spared_as_its_server_was(fresh: tuple[Node, Path]):
     package(fresh)
     run(fresh)
     first = min(keeper.SPARED)  # its successor may be there already
-    until(lambda: warm_servers.pids(fresh[0].agent / "warm") not in ([], [first]))
+    until(lambda: warm_processes.pids(fresh[0].agent / "warm") not in ([], [first]))
     run(fresh)
-    assert {*warm_servers.pids(fresh[0].agent / "warm")} <= keeper.SPARED
+    assert {*warm_processes.pids(fresh[0].agent / "warm")} <= keeper.SPARED
