@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from allranks.masking import without_credentials
 from allranks.plan.diagnosis import log_tail, tracebacks
 from allranks.plan.diagnosis.causes import TABLE, Cause
 from allranks.plan.diagnosis.log_tail import Ending, Finding
 from allranks.statuses import Reason
+
+if TYPE_CHECKING:
+    from allranks.api import jobs as api
 
 # A file system with fewer free bytes counts as full.
 _FULL = 1 << 20
@@ -256,13 +259,17 @@ def context_lines(attempt: FailedAttempt, explanation: Explanation) -> list[str]
     return list(rank.lines[max(0, evidence.at - 16) : evidence.at + 4])
 
 
-def as_json(explanation: Explanation) -> dict[str, Any]:
+def as_json(explanation: Explanation) -> api.Explanation:
     """The keys that an explanation adds to the job's error."""
-    evidence = None
+    evidence: api.Evidence | None = None
     if explanation.evidence is not None:
-        evidence = explanation.evidence._asdict()
-        del evidence["at"]
-        evidence["line"] = without_credentials(evidence["line"])
+        evidence = {
+            "line": without_credentials(explanation.evidence.line),
+            "rank": explanation.evidence.rank,
+            "node": explanation.evidence.node,
+            "number": explanation.evidence.number,
+            "where": explanation.evidence.where,
+        }
     return {
         "cause": str(explanation.cause),
         "explanation": explanation.sentence,

@@ -6,7 +6,7 @@ Placeholders in angle brackets stand for what only a node can know.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks.masking import all_without_credentials, masked, without_credentials
 from allranks.plan.distributions import mpi, topology, variables
@@ -15,8 +15,11 @@ from allranks.plan.environments.activation import activated
 from allranks.plan.plan import InputTask, Place, Plan, Task, pack
 from allranks.spec.shell.expressions import fill_shell
 
+if TYPE_CHECKING:
+    from allranks.api.jobs import PlanAnswer
 
-def report(job: Plan, rendered: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+
+def report(job: Plan, rendered: str, spec: Mapping[str, Any]) -> PlanAnswer:
     """The plan as JSON, without secrets. ``rendered`` is what the engine receives."""
     task, properties = job.task, spec.get("properties")
     if task.recipe is not None:

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from allranks.errors import Conflict, NotFound, Unauthorized, UsageError
 from allranks.plan.data import state_manifest
@@ -30,6 +30,9 @@ from allranks.store.files.state_folders import (
 )
 from allranks.store.jobs.job_rows import JobRow
 from allranks.store.jobs.records import Records
+
+if TYPE_CHECKING:
+    from allranks.api.jobs import StateOfJob
 
 # How many idle states are kept in memory, the most recently used ones.
 _IDLE_STATES = 8
@@ -117,7 +120,7 @@ class States:
         hint = f"wait for the job that writes it, or copy it: allranks state download {after.name}"
         raise Conflict(f"the state of {after.name} changed while it was copied", hint=hint)
 
-    def brief(self, row: JobRow) -> dict[str, Any]:
+    def brief(self, row: JobRow) -> StateOfJob:
         """The job's state as `job show` shows it."""
         newest = self.of(row).newest() if self.is_known(row) else None
         return {

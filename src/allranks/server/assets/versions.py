@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks.errors import Conflict, NotFound, SpecError, UsageError
 from allranks.masking import all_without_credentials
@@ -12,14 +12,18 @@ from allranks.server.timestamps import iso_time
 from allranks.spec.fields.azureml_references import Asset, asset_of
 from allranks.store.assets import LATEST, AssetRow
 
+if TYPE_CHECKING:
+    from allranks.api.common import Document
+
 
 def listed(rows: list[AssetRow], name: str | None) -> list[AssetRow]:
     """Every version of the named asset, or the newest version of each."""
     return rows if name is not None else list({row.name: row for row in rows}.values())
 
 
-def shown(row: AssetRow, **more: Any) -> dict[str, Any]:
-    """A version as the API and ``--json`` show it, without credentials."""
+def shown(row: AssetRow, **more: Any) -> Document:
+    """A version as the API and ``--json`` show it, without credentials: an `AssetVersion` with the
+    keys of its definition."""
     return {
         **all_without_credentials(row.spec),
         "name": row.name,

@@ -19,7 +19,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from allranks import folder_trees
 from allranks.agent.lifecycle.other_nodes_files import remove_unchanged
@@ -38,6 +38,9 @@ from allranks.store.files.blobs import Blobs
 from allranks.store.files.code_listing import CodeFile, code_files, contents
 from allranks.store.files.state_folders import CONTENT, HEAD, INCOMING, VERSIONS, Put, State
 from allranks.store.jobs.job_rows import JobRow
+
+if TYPE_CHECKING:
+    from allranks.api.jobs import WorkingFolderAnswer
 
 _UNFINISHED = "unfinished.json"
 # Nodes whose ranks had ended before their agent did, so that no file was being written.
@@ -191,7 +194,7 @@ class WorkingFolders:
 
     # ------------------------------------------------------------ people
 
-    def brief(self, row: JobRow) -> dict[str, Any] | None:
+    def brief(self, row: JobRow) -> WorkingFolderAnswer | None:
         """The job's working sets as `job show` shows them; None if there are none."""
         found = [*self._files(row)]
         if not found:

@@ -12,7 +12,7 @@ import json
 import logging
 import socket
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import uvicorn
 
@@ -21,6 +21,9 @@ from allranks.server.http.agents_listener import AgentsListener, Server, config,
 from allranks.server.http.connection_limit import Listener
 from allranks.server.http.host_header_check import HostNames
 from allranks.settings import Home
+
+if TYPE_CHECKING:
+    from allranks.api.server import PublicEndpoint
 
 log = logging.getLogger("allranks.front")
 
@@ -59,7 +62,7 @@ class PublicListener:
             except AllranksError as error:
                 log.error("%s (%s)", error, error.hint)
 
-    async def open(self, where: PublicAddress) -> dict[str, Any]:
+    async def open(self, where: PublicAddress) -> PublicEndpoint:
         """Listen on the address instead of the current one; returns `endpoint`. Raises UsageError,
         and then nothing has changed."""
         made = self._config(where)
@@ -123,7 +126,7 @@ def save(home: Home, where: PublicAddress) -> None:
     write(home.front, json.dumps(where._asdict()).encode())
 
 
-def endpoint(where: PublicAddress, fingerprint: str) -> dict[str, Any]:
+def endpoint(where: PublicAddress, fingerprint: str) -> PublicEndpoint:
     """``{"url", "fingerprint"}``, by which clients connect."""
     host = socket.gethostname() if where.host in ("0.0.0.0", "::") else where.host
     host = f"[{host}]" if ":" in host else host

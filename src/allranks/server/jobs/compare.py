@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import hashlib
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from allranks.errors import AllranksError
 from allranks.masking import PASSED_ON, all_without_credentials, looks_secret, without_credentials
@@ -21,6 +21,9 @@ from allranks.store.files.blobs import Blobs
 from allranks.store.jobs.annotations import Annotations
 from allranks.store.jobs.job_rows import JobRow
 from allranks.store.jobs.records import Records
+
+if TYPE_CHECKING:
+    from allranks.api.jobs import ComparisonAnswer, EarlierJobs, ListedJob
 
 # Larger code is not compared file by file.
 _LARGE = 64 << 20
@@ -82,7 +85,7 @@ def _side(row: JobRow, files: dict[str, str] | None) -> Side:
 
 def comparison(
     rows: Sequence[JobRow], records: Records, annotations: Annotations, blobs: Blobs
-) -> dict[str, Any]:
+) -> ComparisonAnswer:
     """The jobs as in a list, and everything in which they differ."""
     notes = annotations.several(row.id for row in rows)
     values = records.last_values(row.id for row in rows)
@@ -99,13 +102,20 @@ def comparison(
         )
         for row, side, each in zip(rows, sides, told, strict=True)
     ]
-    return {"jobs": told, "differences": [each._asdict() for each in differences(facts)]}
-
-
-def _result(told: Mapping[str, Any]) -> dict[str, str]:
-    error, code = told["error"], told["exit_code"]
     return {
-        "status": told["status"],
+        "jobs": told,
+        "differences": [
+            {"section": each.section, "name": each.name, "values": [*each.values]}
+            for each in differences(facts)
+        ],
+    }
+
+
+def _result(job: ListedJob) -> dict[str, str]:
+    error = job["error"]
+    code = job["exit_code"]
+    return {
+        "status": job["status"],
         **({} if error is None else {"error": str(error.get("reason"))}),
         **({} if code is None else {"exit code": str(code)}),
     }
@@ -174,11 +184,14 @@ def _hashes(chunks: list[Path]) -> dict[str, str]:
     return found
 
 
-def as_json(found: Earlier) -> dict[str, Any]:
+def as_json(found: Earlier) -> EarlierJobs:
     return {
         "last_completed": found.last,
         "compared_with": found.compared,
-        "changed": [each._asdict() for each in found.changed],
+        "changed": [
+            {"what": change.what, "before": change.before, "after": change.after}
+            for change in found.changed
+        ],
         "seen_before": len(found.same),
         "seen_in": found.same[:10],
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks.errors import Conflict
 from allranks.events import Event, Kind
@@ -24,6 +24,9 @@ from allranks.store.files.logs import Logs
 from allranks.store.jobs.job_rows import JobRow
 from allranks.store.jobs.records import Records
 
+if TYPE_CHECKING:
+    from allranks.api.jobs import FailureExplanation
+
 log = logging.getLogger("allranks.explaining")
 
 # Bytes of a log's end that are read, the most ranks whose logs are read, and the largest log (in
@@ -41,7 +44,7 @@ def explanation_of(row: JobRow, records: Records, home: Home) -> Explanation | N
         return None
 
 
-def full_explanation(row: JobRow, records: Records, home: Home, blobs: Blobs) -> dict[str, Any]:
+def full_explanation(row: JobRow, records: Records, home: Home, blobs: Blobs) -> FailureExplanation:
     """A failed job in detail: the cause, the log lines around it, failures of other ranks that
     followed, and differences to the job that it restarts or the experiment's last completed one.
     Raises Conflict for a job that has not failed."""
@@ -63,7 +66,10 @@ def full_explanation(row: JobRow, records: Records, home: Home, blobs: Blobs) ->
         "fix": found.fix,
         "blame": str(TABLE[found.cause].blame),
         "lines": [without_credentials(line) for line in explain.context_lines(told, found)],
-        "followed": [{**o._asdict(), "said": without_credentials(o.said)} for o in others],
+        "followed": [
+            {"rank": other.rank, "node": other.node, "said": without_credentials(other.said)}
+            for other in others
+        ],
         **compare.as_json(compare.earlier_jobs(row, found.cause, records, blobs, made_from)),
     }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from allranks.events import Kind
 from allranks.plan.attempt_end import Failure
@@ -16,25 +16,28 @@ from allranks.statuses import VERDICTS, Blame, JobStatus, Reason, Verdict
 from allranks.store.jobs.job_rows import JobRow
 from allranks.store.jobs.records import Records
 
+if TYPE_CHECKING:
+    from allranks.api.jobs import JobError
+
 # Reasons where a rank itself failed.
 _BY_RANKS = (Reason.RANK_EXITED, Reason.RANK_KILLED, Reason.OUT_OF_MEMORY, Reason.PEER_FAILED)
 
 
-def error_of(row: JobRow, failure: Failure, records: Records, home: Home) -> dict[str, Any]:
+def error_of(row: JobRow, failure: Failure, records: Records, home: Home) -> JobError:
     """What went wrong, and the hint."""
     verdict = VERDICTS[failure.reason]
     why = explanation_of(row, records, home) if verdict.outcome is JobStatus.FAILED else None
     if failure.reason is Reason.GANG_REFUSED:
         failure = failure._replace(hint=_refusal_hint(row, records))
-    return {
+    error: JobError = {
         "reason": failure.reason,
         "blame": Blame.INFRASTRUCTURE if failure.passing else verdict.blame,
         "message": _sentence(row, failure, verdict.sentence),
         "hint": _hint(row, failure, verdict, why),
         "node": failure.node,
         "rank": failure.rank,
-        **(as_json(why) if why is not None else {}),
     }
+    return error if why is None else {**error, **as_json(why)}
 
 
 def _hint(row: JobRow, failure: Failure, verdict: Verdict, why: Explanation | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks.errors import Conflict, Problem, SpecError
 from allranks.plan.plan import OutputTask
@@ -12,6 +12,9 @@ from allranks.spec.job import CommandJob
 from allranks.spec.shell.expressions import fill
 from allranks.store.assets import AssetRow, Assets
 from allranks.store.jobs.job_rows import JobRow
+
+if TYPE_CHECKING:
+    from allranks.api.events import OutputAssets
 
 
 def refuse_taken(spec: CommandJob, versions: Callable[[str], list[AssetRow]]) -> None:
@@ -28,9 +31,10 @@ def refuse_taken(spec: CommandJob, versions: Callable[[str], list[AssetRow]]) ->
         raise SpecError(wrong)
 
 
-def register(row: JobRow, data: Assets) -> dict[str, Any]:
+def register(row: JobRow, data: Assets) -> OutputAssets:
     """Register a job's named outputs. Idempotent. Returns `assets` by output, and `notes`."""
-    made, notes = {}, []
+    made: dict[str, str] = {}
+    notes: list[str] = []
     wanted = row.spec.get("outputs") or {}
     for task in row.plan.task.outputs:
         given = wanted.get(task.name)
@@ -43,7 +47,12 @@ def register(row: JobRow, data: Assets) -> dict[str, Any]:
             made[task.name] = f"{asset.name}:{asset.version}"
         except Conflict as error:
             notes.append(f"the output {task.name} was not registered: {error.message}")
-    return {key: value for key, value in (("assets", made), ("notes", notes)) if value}
+    registered: OutputAssets = {}
+    if made:
+        registered["assets"] = made
+    if notes:
+        registered["notes"] = notes
+    return registered
 
 
 def _spec(row: JobRow, task: OutputTask, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from allranks.errors import Conflict, MissingCode, SpecError, UsageError
 from allranks.masking import without_credentials
@@ -24,6 +24,9 @@ from allranks.store.files import trees
 from allranks.store.files.blobs import Blobs
 from allranks.store.files.trees import Entry
 from allranks.store.jobs.job_rows import JobRow
+
+if TYPE_CHECKING:
+    from allranks.api.assets import Lineage
 
 _GIT = {
     "repository": "azureml.git.repository_uri",
@@ -130,7 +133,7 @@ def _spec(given: Model, entries: Sequence[Entry]) -> dict[str, Any]:
     return {**kept, "files": len(entries), "size": sum(each.size for each in entries)}
 
 
-def lineage(row: JobRow) -> dict[str, Any]:
+def lineage(row: JobRow) -> Lineage:
     """The lineage of a model: command, code, environment and inputs of its job."""
     spec, task = row.spec, row.plan.task
     properties = spec.get("properties") or {}
@@ -146,4 +149,4 @@ def lineage(row: JobRow) -> dict[str, Any]:
         # As pinned at submission: `azureml:NAME:VERSION`, or a path.
         "inputs": {n: each["path"] if isinstance(each, Mapping) else each for n, each in inputs},
     }
-    return {key: value for key, value in found.items() if value not in (None, {})}
+    return cast("Lineage", {k: value for k, value in found.items() if value not in (None, {})})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from allranks.plan.lifecycle import decide
 from allranks.settings import Home
@@ -10,8 +10,11 @@ from allranks.statuses import VERDICTS, JobStatus, Reason
 from allranks.store.jobs.job_rows import JobRow
 from allranks.store.jobs.records import Records
 
+if TYPE_CHECKING:
+    from allranks.api.events import FinishedData
 
-def result_of(row: JobRow, records: Records, home: Home) -> dict[str, Any]:
+
+def result_of(row: JobRow, records: Records, home: Home) -> FinishedData:
     """How the job ended, as the FINISHED event records it and ``job show`` prints it."""
     failure = decide.outcome(row.record)
     outcome = VERDICTS[failure.reason].outcome

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, Field
 
@@ -12,6 +12,9 @@ from allranks.server.jobs import view
 from allranks.settings import Home
 from allranks.store.files.logs import Logs
 from allranks.store.jobs.job_rows import JobRow
+
+if TYPE_CHECKING:
+    from allranks.api.jobs import JobLine, LogLine
 
 # Seconds without news after which a viewer gets an empty line, as a heartbeat.
 BEAT = 5.0
@@ -31,11 +34,10 @@ class Wanted(BaseModel):
     logs: bool = True
 
 
-def read_logs(
-    home: Home, row: JobRow, positions: dict[str, int], wanted: Wanted
-) -> list[dict[str, Any]]:
+def read_logs(home: Home, row: JobRow, positions: dict[str, int], wanted: Wanted) -> list[LogLine]:
     """The next piece of each rank's output; advances ``positions``."""
-    logs, found = Logs(home.jobs / row.name), []
+    logs = Logs(home.jobs / row.name)
+    found: list[LogLine] = []
     for attempt, rank, node, file in view.log_files(row):
         newest = attempt - row.record.attempt - 1  # -1 is the newest, -2 the one before
         ranks, attempts = wanted.ranks, wanted.attempts
@@ -62,6 +64,6 @@ def read_logs(
     return found
 
 
-def line(data: dict[str, Any]) -> bytes:
+def line(data: LogLine | JobLine) -> bytes:
     """A line of JSON."""
     return json.dumps(data).encode() + b"\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks import clock
 from allranks.masking import all_without_credentials, masked, without_credentials
@@ -19,6 +19,18 @@ from allranks.statuses import TERMINAL
 from allranks.store.jobs.annotations import Annotation
 from allranks.store.jobs.event_rows import StoredEvent
 from allranks.store.jobs.job_rows import Damaged, JobRow
+
+if TYPE_CHECKING:
+    from allranks.api.common import Document
+    from allranks.api.jobs import (
+        CarriedAnswer,
+        DamagedJob,
+        EnvironmentOfJob,
+        EventAnswer,
+        JobRecord,
+        JobSummary,
+        ListedJob,
+    )
 
 # The property of a job that names who submitted it; a job of the home's owner has none.
 _CREATED_BY = "allranks.created_by"
@@ -46,7 +58,7 @@ def submitter(spec: Mapping[str, Any]) -> str:
     return str((spec.get("properties") or {}).get(_CREATED_BY, OWNER.name))
 
 
-def job(row: JobRow, home: Home, note: Annotation) -> dict[str, Any]:
+def job(row: JobRow, home: Home, note: Annotation) -> JobRecord:
     """A job with all details; times in ISO 8601 with time zone."""
     spec, record, task = row.spec, row.record, row.plan.task
     return {
@@ -116,7 +128,7 @@ def _ranks_ended_at(row: JobRow) -> float | None:
     return row.record.closing_at if for_good and row.started_at is not None else None
 
 
-def _shown_spec(spec: dict[str, Any]) -> dict[str, Any]:
+def _shown_spec(spec: Document) -> Document:
     found = {**spec}
     if variables := spec.get("environment_variables"):
         found["environment_variables"] = masked(variables, spec.get("properties"))
@@ -126,7 +138,7 @@ def _shown_spec(spec: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def brief(row: JobRow) -> dict[str, Any]:
+def brief(row: JobRow) -> JobSummary:
     """One line of a list."""
     return {
         "name": row.name,
@@ -153,7 +165,7 @@ def listed(
     note: Annotation | None,
     values: Mapping[int, Mapping[str, float | str]] | None,
     children: Mapping[str, int] | None = None,
-) -> dict[str, Any]:
+) -> ListedJob:
     """One line of a list with all columns; ``values`` are metrics by job id, if requested,
     ``children`` the numbers of its children by status."""
     note = note or Annotation(row.name)
@@ -161,7 +173,8 @@ def listed(
     took = None if row.started_at is None or end is None else max(0.0, end - row.started_at)
     inputs = (row.spec.get("inputs") or {}).items()
     given = {name: each.get("path") if isinstance(each, Mapping) else each for name, each in inputs}
-    found = brief(row) | {
+    listed: ListedJob = {
+        **brief(row),
         "display_name": note.display_name,
         "tags": dict(note.tags),
         "archived_at": iso_time(note.archived_at),
@@ -169,20 +182,36 @@ def listed(
         "children": dict(children or {}),
         "inputs": all_without_credentials(given),
     }
-    return found if values is None else found | {"metrics": values.get(row.id, {})}
+    if values is not None:
+        listed["metrics"] = dict(values.get(row.id, {}))
+    return listed
 
 
-def carried(found: Carried | None) -> dict[str, Any] | None:
+def carried(found: Carried | None) -> CarriedAnswer | None:
     """The files that a job got from the one it continues."""
     if found is None:
         return None
     now = time.time()
-    return {**found.to_dict(now), "message": found.sentence(now)}
+    return {
+        "of": found.of,
+        "files": found.files,
+        "size": found.size,
+        "newest": [
+            {
+                "path": file.path,
+                "size": file.size,
+                "modified": file.modified,
+                "age": max(0.0, now - file.modified),
+            }
+            for file in found.newest
+        ],
+        "notes": [*found.notes],
+        "message": found.sentence(now),
+    }
 
 
-def damaged(row: Damaged) -> dict[str, Any]:
+def damaged(row: Damaged) -> DamagedJob:
     """One line of a list for a job whose record cannot be read."""
-    unknown = ("compute", "exit_code", "error", "started_at", "ended_at", "archived_at", "duration")
     return {
         "name": row.name,
         "status": "Damaged",
@@ -195,17 +224,23 @@ def damaged(row: Damaged) -> dict[str, Any]:
         "nodes": 0,
         "processes": 0,
         "attempts": 0,
-        **dict.fromkeys(unknown),
+        "compute": None,
+        "exit_code": None,
+        "error": None,
+        "started_at": None,
+        "ended_at": None,
+        "archived_at": None,
+        "duration": None,
         "created_by": OWNER.name,
         "created_at": iso_time(row.created_at),
         "damaged": row.reason,
     }
 
 
-def event(told: StoredEvent) -> dict[str, Any]:
-    said = told.event
+def event(stored: StoredEvent) -> EventAnswer:
+    said = stored.event
     return {
-        "id": told.id,
+        "id": stored.id,
         "at": iso_time(said.at),
         "kind": str(said.kind),
         "launch": said.launch,
@@ -226,20 +261,24 @@ def log_files(row: JobRow) -> list[tuple[int, int, int, str]]:
     ]
 
 
-def environment(task: Task) -> dict[str, Any]:
+def environment(task: Task) -> EnvironmentOfJob:
     """The ranks' environment: an image, a virtual environment, or the submitter's Python.
     ``asked_for`` is the name that the job gave, if it was mapped to another environment."""
+    shown = _environment(task)
     asked = without_credentials(task.environment_asked)
-    return {**_environment(task), **({"asked_for": asked} if asked else {})}
+    if asked:
+        shown["asked_for"] = asked
+    return shown
 
 
-def _environment(task: Task) -> dict[str, Any]:
+def _environment(task: Task) -> EnvironmentOfJob:
     if task.container is None and task.recipe is None:
         return {"name": "current"}
-    found: dict[str, Any] = {"name": task.environment or None}
+    shown: EnvironmentOfJob = {"name": task.environment or None}
     if task.container is not None:
-        found["image"] = task.container.image or task.container.context
-    if (made := task.recipe) is not None:
-        lines = all_without_credentials(made.requirements)
-        found |= {"python": made.python or None, "requirements": lines, "notes": list(made.notes)}
-    return found
+        shown["image"] = task.container.image or task.container.context
+    if task.recipe is not None:
+        shown["python"] = task.recipe.python or None
+        shown["requirements"] = all_without_credentials(task.recipe.requirements)
+        shown["notes"] = list(task.recipe.notes)
+    return shown

@@ -271,7 +271,7 @@ class Loop:
             completed = result["status"] is JobStatus.COMPLETED
             self._shared.working_folders.set_aside(row, completed=completed)
             if completed:
-                result |= register(row, self._shared.data)
+                result = {**result, **register(row, self._shared.data)}
             return row.event(step.event, data=result)
         if step.event is Kind.RELAUNCHED:
             # Before the next launch may begin, and before the folders of this one are removed.

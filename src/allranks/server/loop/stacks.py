@@ -11,7 +11,7 @@ import json
 import threading
 import time
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks.plan.diagnosis import stacks
 from allranks.plan.diagnosis.stacks import Process
@@ -21,6 +21,9 @@ from allranks.server.loop.wakeups import Wakeups
 from allranks.settings import Home
 from allranks.statuses import NodeState
 from allranks.store.jobs.job_rows import JobRow
+
+if TYPE_CHECKING:
+    from allranks.api.jobs import GroupedStacks, OddProcess, SavedStacks, StackGroup
 
 # Seconds to wait for the agents' answers. Agents with a mailbox poll for orders less often.
 PATIENCE = 5.0
@@ -91,9 +94,9 @@ class Stacks:
         with self._lock:
             self._requests.pop(name, None)
 
-    def save(self, name: str, answers: Answers, stem: str = "stacks") -> dict[str, Any]:
+    def save(self, name: str, answers: Answers, stem: str = "stacks") -> SavedStacks:
         """Write the answers into the record, replacing earlier ones of the same attempt."""
-        data = {
+        data: SavedStacks = {
             "attempt": answers.attempt,
             "at": answers.at,
             "missing": answers.missing,
@@ -106,15 +109,17 @@ class Stacks:
         beside.replace(folder / f"{stem}.json")
         return data
 
-    def saved(self, name: str) -> dict[str, Any] | None:
+    def saved(self, name: str) -> GroupedStacks | None:
         """The newest stacks in the record as the API shows them, or None."""
-        found: list[tuple[float, dict[str, Any]]] = []
+        newest: GroupedStacks | None = None
         for path in self._home.jobs.joinpath(name).glob("attempts/*/system_logs/*stacks.json"):
             # A job can write to its record.
             with contextlib.suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
                 data = json.loads(path.read_text())
-                found.append((float(data["at"]), shown(data)))
-        return max(found, key=lambda each: each[0], default=(0.0, None))[1]
+                found = shown(data | {"at": float(data["at"])})
+                if newest is None or found["at"] > newest["at"]:
+                    newest = found
+        return newest
 
 
 def running(row: JobRow) -> Iterable[int]:
@@ -125,14 +130,14 @@ def running(row: JobRow) -> Iterable[int]:
             yield index
 
 
-def shown(data: dict[str, Any]) -> dict[str, Any]:
+def shown(data: SavedStacks) -> GroupedStacks:
     """Saved stacks as the API shows them: grouped by equal stacks, the largest group first."""
     processes = [stacks.load(each) for each in data["processes"]]
-    groups = [
+    groups: list[StackGroup] = [
         {
             "ranks": each.ranks,
             "count": len(each.processes),
-            "pids": [[p.rank, p.node, p.pid] for p in each.processes],
+            "pids": [(p.rank, p.node, p.pid) for p in each.processes],
             "own": each.processes[0].parent is None,
             "waits": stacks.waits(each.frames) or None,
             "doing": stacks.doing(each.frames),
@@ -144,7 +149,7 @@ def shown(data: dict[str, Any]) -> dict[str, Any]:
         for each in stacks.group(processes)
     ]
     outliers = stacks.odd(processes)
-    odd = None
+    odd: OddProcess | None = None
     if outliers is not None:
         one = outliers[0]
         odd = {"rank": one.rank, "node": one.node, "pid": one.pid, "at": stacks.at(one)}

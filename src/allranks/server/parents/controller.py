@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks.errors import Conflict
 from allranks.events import Kind
@@ -14,6 +14,9 @@ from allranks.statuses import TERMINAL, VERDICTS, Blame, JobStatus, Reason
 from allranks.store.jobs.children import ChildState
 from allranks.store.jobs.job_rows import JobRow
 from allranks.store.key_values import read_once
+
+if TYPE_CHECKING:
+    from allranks.api.jobs import JobError
 
 _OWNER = "parents"
 
@@ -70,7 +73,7 @@ class Controller(ABC):
         self,
         row: JobRow,
         reason: Reason,
-        error: Mapping[str, Any] | None,
+        error: JobError | None,
         notes: Mapping[str, Any],
     ) -> None:
         outcome = VERDICTS[reason].outcome
@@ -102,9 +105,7 @@ def _exit_code(outcome: JobStatus, children: Iterable[ChildState]) -> int:
     return min(failed, key=lambda each: each.ended_at or math.inf).exit_code or 1
 
 
-def error_of(
-    row: JobRow, reason: Reason, message: str = "", hint: str = "", **more: Any
-) -> dict[str, Any]:
+def error_of(row: JobRow, reason: Reason, message: str = "", hint: str = "") -> JobError:
     """The error of a job with children."""
     verdict = VERDICTS[reason]
     return {
@@ -114,7 +115,6 @@ def error_of(
         "hint": (hint or verdict.hint).replace("{job}", row.name).replace("{rank}", "0"),
         "node": None,
         "rank": None,
-        **more,
     }
 
 

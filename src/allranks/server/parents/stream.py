@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from starlette.concurrency import run_in_threadpool
 
@@ -17,6 +17,9 @@ from allranks.server.parents.sweep.view import Trials
 from allranks.statuses import TERMINAL
 from allranks.store.jobs.children import ChildState
 from allranks.store.jobs.job_rows import COMMAND, JobRow
+
+if TYPE_CHECKING:
+    from allranks.api.jobs import JobProgress, LogLine
 
 # Seconds between two looks at the children of a live job.
 _PACE = 0.25
@@ -36,10 +39,14 @@ async def follow_children(services: Services, name: str, wanted: Wanted) -> Asyn
         news = f"{row.record.status} {view.status_reason(row)}"
         over = [each for each in changed if children.states[each].status in TERMINAL]
         live = [each for each in changed if each not in over]
-        brief = view.brief(row) | {"status_reason": view.status_reason(row) or None}
-        shown = {"job": {**brief, **children.summary()}, "last": False}
+        progress: JobProgress = {
+            **view.brief(row),
+            "status_reason": view.status_reason(row) or None,
+            **children.summary(),
+        }
         if live or news != sent:
-            yield line({**shown, "children": [children.shown(each) for each in live]})
+            shown = [children.shown(each) for each in live]
+            yield line({"job": progress, "last": False, "children": [*shown]})
             sent, silent = news, 0.0
         if wanted.logs:
             leaves = await run_in_threadpool(_leaves, services, children.states, positions)
@@ -53,7 +60,8 @@ async def follow_children(services: Services, name: str, wanted: Wanted) -> Asyn
                 if has_ended:
                     positions[_done(child)] = 1
         if over:
-            yield line({**shown, "children": [children.shown(each) for each in over]})
+            shown = [children.shown(each) for each in over]
+            yield line({"job": progress, "last": False, "children": [*shown]})
             silent = 0.0
         if ended or not wanted.follow:
             whole = await run_in_threadpool(parents.job, row, services)
@@ -94,7 +102,7 @@ def _done(child: str) -> str:
 
 def _child_logs(
     services: Services, name: str, positions: dict[str, int], ranks: list[int] | None
-) -> list[dict[str, Any]]:
+) -> list[LogLine]:
     """The next pieces of a child's output; advances ``positions``."""
     row = services.records.get(name)
     own = {

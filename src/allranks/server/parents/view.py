@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from allranks.server.dependencies import Services
 from allranks.server.jobs import view
 from allranks.store.jobs.annotations import noted
 from allranks.store.jobs.job_rows import COMMAND, JobRow
 
+if TYPE_CHECKING:
+    from allranks.api.jobs import JobAnswer, JobRecord
 
-def created(row: JobRow, services: Services) -> dict[str, Any]:
+
+def created(row: JobRow, services: Services) -> JobAnswer:
     """A command job that was created just now: its annotation is still that of its spec."""
     return _with_answer(row, view.job(row, services.home, noted(row.name, row.spec)), services)
 
 
-def job(row: JobRow, services: Services, *, summary: bool = False) -> dict[str, Any]:
+def job(row: JobRow, services: Services, *, summary: bool = False) -> JobAnswer:
     """A job of any type. ``summary``: of a sweep also what each parameter is worth, which may take
     a second."""
-    shown = view.job(row, services.home, services.annotations.of(row.id))
+    record = view.job(row, services.home, services.annotations.of(row.id))
     if row.type == "pipeline":
         from allranks.server.parents.pipeline.view import pipeline  # lazy: most jobs are none
 
-        return {**shown, **pipeline(row, services)}
-    shown = _with_answer(row, shown, services)
+        return {**record, **pipeline(row, services)}
+    shown = _with_answer(row, record, services)
     if row.type == COMMAND:
         return shown
     from allranks.server.parents.sweep.view import sweep  # lazy: as above
@@ -33,9 +36,14 @@ def job(row: JobRow, services: Services, *, summary: bool = False) -> dict[str, 
     return {**shown, **sweep(trials, services, summary=summary)}
 
 
-def _with_answer(row: JobRow, shown: dict[str, Any], services: Services) -> dict[str, Any]:
+def _with_answer(row: JobRow, record: JobRecord, services: Services) -> JobAnswer:
     """With the outputs of the job that answers for it, and whether it reused a result."""
-    best = services.records.answering(row.name)
-    answer = {} if best is row else {"outputs": view.outputs(best)}
-    notes = {name: row.notes.get(name) for name in ("reused", "not_reused")}
-    return {**shown, **answer, **notes}
+    answering = services.records.answering(row.name)
+    shown: JobAnswer = {
+        **record,
+        "reused": row.notes.get("reused"),
+        "not_reused": row.notes.get("not_reused"),
+    }
+    if answering is not row:
+        shown["outputs"] = view.outputs(answering)
+    return shown

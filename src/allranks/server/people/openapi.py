@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from typing import Any, get_args, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, TypeAdapter
 from starlette.responses import Response
 from starlette.routing import compile_path
 
 from allranks.server.arguments import REQUIRED, Argument, Signature, Source
+from allranks.server.http.content import LINES, Content
 from allranks.server.people.endpoint import Endpoint
 from allranks.version import __version__
 
@@ -81,10 +82,15 @@ def _parameters(
 
 
 def _answer(function: Any, shared: Shared) -> dict[str, Any]:
-    found = get_type_hints(function, include_extras=True)["return"]
-    if isinstance(found, type) and issubclass(found, Response | type(None)):
+    hint = get_type_hints(function, include_extras=True)["return"]
+    content = Content(hint)
+    if get_origin(hint) is Annotated:
+        content = next(mark for mark in get_args(hint) if isinstance(mark, Content))
+    elif isinstance(hint, type) and issubclass(hint, Response | type(None)):
         return {"description": "Done"}
-    return {"description": "JSON", "content": {_JSON: {"schema": _schema(found, shared)}}}
+    schema = _schema(content.type, shared)
+    what = "Lines of JSON" if content.media_type == LINES else "JSON"
+    return {"description": what, "content": {content.media_type: {"schema": schema}}}
 
 
 def _schema(hint: Any, shared: Shared) -> dict[str, Any]:

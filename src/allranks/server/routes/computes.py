@@ -7,12 +7,21 @@ import os
 import re
 import socket
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
 from allranks.agent.network import interfaces
+from allranks.api.computes import (
+    ChangedCompute,
+    ComputeAnswer,
+    ComputesAnswer,
+    ComputeSpec,
+    DeletedCompute,
+    HostAnswer,
+    ShownCompute,
+)
 from allranks.engines.base import Host, Kind
 from allranks.engines.options import connection
 from allranks.errors import AllranksError, Conflict, Problem, SpecError
@@ -32,17 +41,17 @@ class Default(BaseModel):
     name: str
 
 
-def list_computes(services: ServicesDep) -> dict[str, Any]:
+def list_computes(services: ServicesDep) -> ComputesAnswer:
     """All computes; ``default``; ``stands_for``: names that are mapped to a compute."""
     known = services.clusters.known()
     return {
         "computes": [_brief(services, each, known.default) for each in known.computes.values()],
         "default": known.default,
-        "stands_for": known.stands_for,
+        "stands_for": {**known.stands_for},
     }
 
 
-async def create(data: JsonBody, services: ServicesDep) -> dict[str, Any]:
+async def create(data: JsonBody, services: ServicesDep) -> ChangedCompute:
     """Create a compute after its cluster has checked the options."""
     compute, idle = parse(data)
     if compute.name == services.clusters.first:
@@ -53,10 +62,10 @@ async def create(data: JsonBody, services: ServicesDep) -> dict[str, Any]:
     services.computes.expect_free(compute.name)
     compute, note = await _checked(compute, services)
     services.computes.create(compute.name, compute.to_dict())
-    return {**_brief(services, compute), **_told(compute, idle, note, services)}
+    return _changed(compute, idle, note, services)
 
 
-async def update(name: str, data: JsonBody, services: ServicesDep) -> dict[str, Any]:
+async def update(name: str, data: JsonBody, services: ServicesDep) -> ChangedCompute:
     """Change some keys; null resets a key to its default."""
     current = services.clusters.find(name)
     before = current.to_dict()
@@ -70,10 +79,10 @@ async def update(name: str, data: JsonBody, services: ServicesDep) -> dict[str, 
         )
     compute, note = await _checked(compute, services)
     services.computes.put(compute.name, compute.to_dict())
-    return {**_brief(services, compute), **_told(compute, idle, note, services)}
+    return _changed(compute, idle, note, services)
 
 
-def delete(name: str, services: ServicesDep) -> dict[str, Any]:
+def delete(name: str, services: ServicesDep) -> DeletedCompute:
     """Delete a compute; its running jobs continue. Resets a changed built-in one. ``default``: the
     new default compute, if this was the default."""
     name = _own(name, services).name
@@ -97,18 +106,20 @@ def stand_for(data: Annotated[dict[str, str | None], BODY], services: ServicesDe
     services.computes.set_aliases(goals)
 
 
-def show(name: str, services: ServicesDep) -> dict[str, Any]:
+def show(name: str, services: ServicesDep) -> ShownCompute:
     """A compute with its options, its hosts as the cluster lists them now, and its live jobs."""
     compute = services.clusters.find(name)
-    state: dict[str, Any] = {"hosts": [], "trouble": None}
+    hosts: list[Host] = []
+    trouble = None
     try:
-        state["hosts"] = [each._asdict() for each in _hosts(compute, services)]
+        hosts = _hosts(compute, services)
     except AllranksError as error:
-        state["trouble"] = error.message
+        trouble = error.message
     jobs = [row for row in services.records.live() if row.plan.compute == compute.name]
     return {
         **_brief(services, compute),
-        **state,
+        "hosts": [cast("HostAnswer", host._asdict()) for host in hosts],
+        "trouble": trouble,
         "jobs": [
             {
                 "name": row.name,
@@ -153,10 +164,10 @@ async def _checked(compute: Compute, services: Services) -> tuple[Compute, str |
     return compute.model_copy(update={"server_address": address}), note
 
 
-def _told(
+def _changed(
     compute: Compute, idle: Sequence[str], note: str | None, services: Services
-) -> dict[str, Any]:
-    """The keys without effect, and ``notes`` on what is possible but will hardly work."""
+) -> ChangedCompute:
+    """With the keys without effect, and ``notes`` on what is possible but will hardly work."""
     kind, address = services.clusters.kind(compute), compute.server_address or ""
     notes = [note] if note else []
     if _is_loopback(address) and kind.own_networks(services.clusters.options(compute)):
@@ -164,7 +175,7 @@ def _told(
             f"the nodes have a network of their own, where {address} is not this machine; give "
             "an address that they can call (`ip address` shows those of this machine)"
         )
-    return {"without_effect": idle, "notes": notes}
+    return {**_brief(services, compute), "without_effect": [*idle], "notes": notes}
 
 
 def _is_loopback(address: str) -> bool:
@@ -245,10 +256,10 @@ def _door(services: Services, address: str | None) -> str | None:
     return services.agents_listener.url(address) if address else None
 
 
-def _brief(services: Services, compute: Compute, default: str | None = None) -> dict[str, Any]:
+def _brief(services: Services, compute: Compute, default: str | None = None) -> ComputeAnswer:
     address = compute.server_address
     return {
-        **compute.model_dump(mode="json"),
+        **cast("ComputeSpec", compute.model_dump(mode="json")),
         "options": services.clusters.options(compute),
         "is_default": compute.name == (default or services.clusters.known().default),
         "door": _door(services, address),

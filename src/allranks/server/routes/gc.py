@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from allranks.api.server import FailedRemoval, GcAnswer, KeptPart, RemovedItem
 from allranks.errors import Conflict, UsageError
 from allranks.plan.data import home_parts
 from allranks.server.dependencies import JsonBody, ServicesDep
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 _MOST = 1e12
 
 
-def clear(data: JsonBody, services: ServicesDep) -> dict[str, Any]:
+def clear(data: JsonBody, services: ServicesDep) -> GcAnswer:
     """Delete unreferenced data that was not used for ``older_than_seconds``; with ``jobs`` also
     jobs that ended so long ago; with ``dry_run`` only list it, and what is kept. Returns when
     done."""
@@ -47,27 +48,33 @@ def clear(data: JsonBody, services: ServicesDep) -> dict[str, Any]:
         ).run()
     finally:
         services.gc_lock.release()
-    told = {
+    answer: GcAnswer = {
         "dry_run": dry_run,
         "bytes": sum(item.size for item in report.items),
         "items": [_item(each) for each in report.items],
         "failed": [_failed(each) for each in report.failed],
     }
-    return told | (_whole(services.home.root, report.items) if dry_run else {})
+    if dry_run:
+        sizes = _sizes(services.home.root)
+        answer["kept"] = _kept(services.home.root, sizes, report.items)
+        answer["home_bytes"] = sum(sizes.values())
+    return answer
 
 
-def _whole(root: Path, items: Sequence[Item]) -> dict[str, Any]:
-    """What is kept, and the size of the whole home."""
+def _sizes(root: Path) -> Mapping[str, int]:
     from allranks.server.storage.disk_usage import sizes  # lazy: only for a dry run
 
+    return sizes(root)
+
+
+def _kept(root: Path, sizes: Mapping[str, int], items: Sequence[Item]) -> list[KeptPart]:
+    """What is kept of a home with parts of these sizes."""
     paths = ((Path(item.path), item.size) for item in items)
     goes = [(p.relative_to(root).parts[0], n) for p, n in paths if p.is_relative_to(root)]
-    found = sizes(root)
-    stays = [
+    return [
         {"kind": each.part.what, "bytes": each.size, "why": each.part.why}
-        for each in home_parts.kept(found, goes)
+        for each in home_parts.kept(sizes, goes)
     ]
-    return {"kept": stays, "home_bytes": sum(found.values())}
 
 
 def _options(data: dict[str, Any]) -> tuple[float, bool, bool]:
@@ -86,7 +93,7 @@ def _options(data: dict[str, Any]) -> tuple[float, bool, bool]:
     return float(number), flags[0], flags[1]
 
 
-def _item(item: Item) -> dict[str, Any]:
+def _item(item: Item) -> RemovedItem:
     used = iso_time(item.used_at) if item.used_at else None
     return {
         "kind": str(item.kind),
@@ -98,7 +105,7 @@ def _item(item: Item) -> dict[str, Any]:
     }
 
 
-def _failed(failed: Failed) -> dict[str, Any]:
+def _failed(failed: Failed) -> FailedRemoval:
     return {"path": _text(failed.path), "message": failed.message}
 
 

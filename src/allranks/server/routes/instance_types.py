@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from allranks.api.server import InstancesMap
 from allranks.errors import Problem, SpecError
 from allranks.plan.job.instance_types import CPU_FAMILIES, NAME, SIZES, normalized
 from allranks.server.dependencies import JsonBody, ServicesDep
@@ -12,7 +11,7 @@ from allranks.server.dependencies import JsonBody, ServicesDep
 _MOST = 1024
 
 
-def show_map(services: ServicesDep) -> dict[str, Any]:
+def show_map(services: ServicesDep) -> InstancesMap:
     """``map``: the whole map, ``own``: the part configured here, ``none``: families without
     GPUs."""
     own = services.clusters.instances()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import tarfile
 from collections.abc import Iterator
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from allranks.api.jobs import CodeFile
 from allranks.errors import NotFound
 from allranks.server.dependencies import Services, ServicesDep
 from allranks.server.routes.job_files import path_of
@@ -17,7 +17,7 @@ from allranks.server.routes.job_files import path_of
 _MOST = 16 << 20
 
 
-def files(name: str, services: ServicesDep) -> list[dict[str, Any]]:
+def files(name: str, services: ServicesDep) -> list[CodeFile]:
     """The files of the job's code with path and size, and links with their target; none for a job
     without code. Raises NotFound if the code was deleted."""
     return [

@@ -21,11 +21,13 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 
+from allranks.api.jobs import BundleHead, ChecksumAnswer, FileAnswer
 from allranks.errors import NotFound, UsageError
 from allranks.plan.data.working_set import RECORDED
 from allranks.server.arguments import BODY, Given
 from allranks.server.assets.job_files import below
 from allranks.server.dependencies import ServicesDep
+from allranks.server.http.content import LINES, Content
 from allranks.server.http.request_limits import Count
 from allranks.server.parents.pipeline.view import output_folders
 from allranks.spec.fields.azureml_references import asset_of
@@ -100,11 +102,13 @@ def _add_name(names: list[str], name: str, start: int, path: str) -> None:
     names.append(f"{name}{path[start:]}")
 
 
-def files(place: Place, too_long: bool = False) -> Response:
+def files(
+    place: Place, too_long: bool = False
+) -> Annotated[Response, Content(list[FileAnswer] | list[str])]:
     """All files in the job's folder, with path, size and ``mtime_ns``; or the paths of files and
     folders that are ``too_long`` to be read."""
     left_out: list[str] = []
-    found = [
+    found: list[FileAnswer] = [
         {"path": path, "size": status.st_size, "mtime_ns": status.st_mtime_ns}
         for path, status in place.listed(left_out)
         if stat.S_ISREG(status.st_mode)
@@ -113,7 +117,7 @@ def files(place: Place, too_long: bool = False) -> Response:
     return Response(json.dumps(left_out if too_long else found), media_type="application/json")
 
 
-def links(place: Place) -> Response:
+def links(place: Place) -> Annotated[Response, Content(list[str])]:
     """The paths of symbolic links in the job's folder, which ``files`` does not list."""
     found = [path for path, status in place.listed() if stat.S_ISLNK(status.st_mode)]
     return Response(json.dumps(found), media_type="application/json")
@@ -133,7 +137,9 @@ def bundle(place: Place, wanted: Annotated[list[Piece], BODY]) -> Response:
     return Response(b"".join(pieces), media_type="application/octet-stream")
 
 
-def checksum(place: Place, path: Named, size: Count) -> Response:
+def checksum(
+    place: Place, path: Named, size: Count
+) -> Annotated[Response, Content(ChecksumAnswer, LINES)]:
     """The checksum of at most the first ``size`` bytes. The last line is JSON: {"crc32", "bytes"}
     and the file's "size" and "mtime_ns"; empty lines before it keep the connection alive."""
     file = _found(place, path).open("rb")
@@ -165,8 +171,8 @@ def _framed(place: _Place, path: str, size: int) -> tuple[bytes, bytes]:
         # Read before the content: later writes make the file newer than reported.
         mtime_ns = os.fstat(file.fileno()).st_mtime_ns
         data = file.read(size)
-    told = {"size": len(data), "mtime_ns": mtime_ns, "crc32": zlib.crc32(data)}
-    return json.dumps(told).encode() + b"\n", data
+    head: BundleHead = {"size": len(data), "mtime_ns": mtime_ns, "crc32": zlib.crc32(data)}
+    return json.dumps(head).encode() + b"\n", data
 
 
 def _summed(file: BinaryIO, size: int) -> Iterator[bytes]:
@@ -178,5 +184,10 @@ def _summed(file: BinaryIO, size: int) -> Iterator[bytes]:
             done += len(piece)
             if done % _BEAT == 0:
                 yield b"\n"
-    told = {"size": status.st_size, "mtime_ns": status.st_mtime_ns, "crc32": crc, "bytes": done}
-    yield json.dumps(told).encode() + b"\n"
+    checksum: ChecksumAnswer = {
+        "size": status.st_size,
+        "mtime_ns": status.st_mtime_ns,
+        "crc32": crc,
+        "bytes": done,
+    }
+    yield json.dumps(checksum).encode() + b"\n"

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
+from allranks.api.jobs import (
+    ComparisonAnswer,
+    DamagedJob,
+    DeletedJob,
+    JobRecord,
+    ListedJob,
+    ResolvedName,
+)
+from allranks.api.server import ChangesAnswer
 from allranks.errors import UsageError
 from allranks.plan.job import list_filters as job_query
 from allranks.server.arguments import BODY, QUERY
@@ -72,7 +81,9 @@ class Changes(BaseModel, extra="forbid"):
     archived: bool | None = None
 
 
-def list_jobs(services: ServicesDep, wanted: Annotated[Wanted, QUERY]) -> list[dict[str, Any]]:
+def list_jobs(
+    services: ServicesDep, wanted: Annotated[Wanted, QUERY]
+) -> list[ListedJob | DamagedJob]:
     """The matching jobs, by default the newest first."""
     rows = services.records.find(wanted.query())
     notes = services.annotations.several(row.id for row in rows)
@@ -92,7 +103,7 @@ async def changes(
     job: str = "",
     after: int | None = None,
     timeout: Annotated[float, Field(ge=0)] = 20.0,
-) -> dict[str, int]:
+) -> ChangesAnswer:
     """A number that grows with each change of the job, or of any job: once it is not ``after``, or
     after ``timeout`` seconds (at most 60). It starts again with the server."""
     if job:
@@ -105,7 +116,7 @@ async def changes(
 
 def name_of(
     services: ServicesDep, who: Who, job: str, mine: list[str] | None = None
-) -> dict[str, str]:
+) -> ResolvedName:
     """The name of the job that a name or a prefix refers to. `-` and `@last` are the newest of the
     jobs ``mine``, those of the caller's terminal, or else the newest of the caller; ``newest_of``
     ("terminal" or "user") says which."""
@@ -115,7 +126,7 @@ def name_of(
     return {"name": resolve(job, services.records), "newest_of": ""}
 
 
-def compare(services: ServicesDep, job: list[str]) -> dict[str, Any]:
+def compare(services: ServicesDep, job: list[str]) -> ComparisonAnswer:
     """The differences between the named jobs."""
     if len(job) < 2:
         raise UsageError("name at least two jobs to compare", hint="?job=A&job=B")
@@ -125,7 +136,7 @@ def compare(services: ServicesDep, job: list[str]) -> dict[str, Any]:
 
 def change(
     name: str, services: ServicesDep, who: Who, changes: Annotated[Changes, BODY]
-) -> dict[str, Any]:
+) -> JobRecord:
     """Set and remove tags of a job, archive or restore it."""
     row = services.records.get(name)
     require_own(who, name, view.submitter(row.spec))
@@ -138,7 +149,7 @@ def change(
     return view.job(row, services.home, services.annotations.of(row.id))
 
 
-def delete(name: str, services: ServicesDep, who: Who) -> dict[str, Any]:
+def delete(name: str, services: ServicesDep, who: Who) -> DeletedJob:
     """Delete an ended job with its outputs, logs and own state: see `storage.delete_job`."""
     from allranks.server.storage.delete_job import delete  # lazy: as in `routes.gc`
 

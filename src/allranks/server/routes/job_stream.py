@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from starlette.concurrency import run_in_threadpool
 
@@ -15,6 +15,9 @@ from allranks.server.jobs import view
 from allranks.server.jobs.stream import BEAT, Wanted, line, read_logs
 from allranks.statuses import TERMINAL
 from allranks.store.jobs.job_rows import JobRow
+
+if TYPE_CHECKING:
+    from allranks.api.jobs import JobAnswer, JobProgress, Phase
 
 
 async def follow(services: Services, name: str, wanted: Wanted) -> AsyncIterator[bytes]:
@@ -31,15 +34,20 @@ async def follow(services: Services, name: str, wanted: Wanted) -> AsyncIterator
         phase = phases.current(row.record, row.created_at)
         news = f"{row.record.status} {reason} {row.record.attempt} {phase}"
         if news != sent and not ended:
-            brief = view.brief(row) | {"status_reason": reason or None, "phase": _phase(phase)}
-            yield line({"job": brief, "last": False})
+            progress: JobProgress = {
+                **view.brief(row),
+                "status_reason": reason or None,
+                "phase": _phase(phase),
+            }
+            yield line({"job": progress, "last": False})
             sent = news
         while pieces := await run_in_threadpool(read_logs, services.home, row, positions, wanted):
             for piece in pieces:
                 yield line(piece)
         if ended or not wanted.follow:
             note = await run_in_threadpool(services.annotations.of, row.id)
-            yield line({"job": view.job(row, services.home, note), "last": True})
+            ended_job: JobAnswer = {**view.job(row, services.home, note)}
+            yield line({"job": ended_job, "last": True})
             return
         await services.wakeups.wait(name, count, BEAT)
         if services.wakeups.count(name) == count:
@@ -59,7 +67,7 @@ async def until_ended(services: Services, name: str, timeout: float) -> JobRow:
         await services.wakeups.wait(name, count, remaining)
 
 
-def _phase(found: phases.Current | None) -> dict[str, Any] | None:
+def _phase(found: phases.Current | None) -> Phase | None:
     """The phase with its duration: the viewer's clock may differ from ours."""
     if found is None:
         return None

@@ -11,6 +11,20 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from allranks.api.jobs import (
+    CreatedJob,
+    EventAnswer,
+    FailureExplanation,
+    JobAnswer,
+    JobLine,
+    LogLine,
+    PipelineExplanation,
+    PlanAnswer,
+    RestartedJob,
+    StepExplanation,
+)
+from allranks.api.metrics import ShownJob
+from allranks.api.server import PublicEndpoint, ServerAnswer, StopAnswer
 from allranks.errors import Conflict, NotFound, UsageError
 from allranks.events import Kind
 from allranks.masking import masked
@@ -20,6 +34,7 @@ from allranks.plan.job.services import service_notes
 from allranks.server.arguments import BODY
 from allranks.server.auth.roles import Who, require_own
 from allranks.server.dependencies import JsonBody, Services, ServicesDep
+from allranks.server.http.content import LINES, Content
 from allranks.server.http.public_listener import PORT, PublicAddress
 from allranks.server.http.request_limits import Count
 from allranks.server.jobs import view
@@ -50,7 +65,7 @@ class Address(BaseModel):
     tls: bool = True
 
 
-def server(services: ServicesDep, who: Who) -> dict[str, Any]:
+def server(services: ServicesDep, who: Who) -> ServerAnswer:
     """The server, and the calling user."""
     return {
         "pid": os.getpid(),
@@ -62,7 +77,7 @@ def server(services: ServicesDep, who: Who) -> dict[str, Any]:
     }
 
 
-def stop(services: ServicesDep, all: bool = False) -> dict[str, Any]:
+def stop(services: ServicesDep, all: bool = False) -> StopAnswer:
     """Cancel the jobs of this machine, or ``all``; the caller stops the server when they end."""
     live = services.records.live()
     names = [row.name for row in live if all or services.clusters.runs_here(row.plan)]
@@ -71,7 +86,7 @@ def stop(services: ServicesDep, all: bool = False) -> dict[str, Any]:
     return {"canceled": names, "left": len(live) - len(names)}
 
 
-async def front(wanted: Address, services: ServicesDep) -> dict[str, Any]:
+async def front(wanted: Address, services: ServicesDep) -> PublicEndpoint:
     """Open the public listener on an address, or close it."""
     if wanted.host is None:
         await services.public_listener.close(for_good=True)
@@ -81,7 +96,7 @@ async def front(wanted: Address, services: ServicesDep) -> dict[str, Any]:
     )
 
 
-def create(data: Annotated[Any, BODY], services: ServicesDep, who: Who) -> dict[str, Any]:
+def create(data: Annotated[Any, BODY], services: ServicesDep, who: Who) -> CreatedJob:
     """Submit a job. A refused job (400, 409, 422) leaves no trace."""
     made, after = Submission.load(data), None
     if job_type(made.spec) != COMMAND:
@@ -109,9 +124,7 @@ def create(data: Annotated[Any, BODY], services: ServicesDep, who: Who) -> dict[
     }
 
 
-def create_list(
-    data: Annotated[Any, BODY], services: ServicesDep, who: Who
-) -> list[dict[str, Any]]:
+def create_list(data: Annotated[Any, BODY], services: ServicesDep, who: Who) -> list[CreatedJob]:
     """Submit command jobs: all, or none (400, 409, 422)."""
     if not isinstance(data, list) or len(data) > _MOST_AT_ONCE:
         message = f"expected a list of at most {_MOST_AT_ONCE} jobs"
@@ -129,7 +142,7 @@ def create_list(
     ]
 
 
-def show(name: str, services: ServicesDep) -> dict[str, Any]:
+def show(name: str, services: ServicesDep) -> ShownJob:
     row = services.records.get(name)
     if row.type != COMMAND:
         return {**parents.job(row, services, summary=True), "page": page(row.name)}
@@ -142,7 +155,9 @@ def show(name: str, services: ServicesDep) -> dict[str, Any]:
     }
 
 
-def explanation(name: str, services: ServicesDep) -> dict[str, Any]:
+def explanation(
+    name: str, services: ServicesDep
+) -> FailureExplanation | PipelineExplanation | StepExplanation:
     """Why a job failed, in detail; of a pipeline, why each step ran or did not. Raises Conflict for
     another job that has not failed."""
     from allranks.server.jobs import explain  # lazy: diagnosis and pipelines take long to import
@@ -160,7 +175,7 @@ def explanation(name: str, services: ServicesDep) -> dict[str, Any]:
     return explain.full_explanation(row, services.records, services.home, services.blobs)
 
 
-def show_plan(name: str, services: ServicesDep) -> dict[str, Any]:
+def show_plan(name: str, services: ServicesDep) -> PlanAnswer:
     """What its engine received and what each rank gets, as `--dry-run --json` prints it."""
     row = services.records.with_ranks(name)
     gang = row.plan.gang._replace(env=masked(row.plan.gang.env))
@@ -168,12 +183,12 @@ def show_plan(name: str, services: ServicesDep) -> dict[str, Any]:
     return report(row.plan, engine.render(gang), row.spec)
 
 
-def events(name: str, services: ServicesDep, after: Count = 0) -> list[dict[str, Any]]:
+def events(name: str, services: ServicesDep, after: Count = 0) -> list[EventAnswer]:
     services.records.get(name)
     return [view.event(stored) for stored in services.records.events(name, after)]
 
 
-def cancel(name: str, services: ServicesDep, who: Who, force: bool = False) -> dict[str, Any]:
+def cancel(name: str, services: ServicesDep, who: Who, force: bool = False) -> JobAnswer:
     """Cancel a job; it becomes Canceled once nothing of it runs. Idempotent. With ``force`` do not
     wait for a cluster that does not answer; its gang is stopped when it answers again."""
     require_own(who, name, submitter(services.records.get(name).spec))
@@ -187,7 +202,7 @@ def preempt(
     who: Who,
     data: JsonBody,
     node: Count | None = None,
-) -> dict[str, Any]:
+) -> JobAnswer:
     """Preempt a job or one of its nodes as its cluster might, to test it. ``data`` may have ``by``,
     who requested it."""
     row = services.records.with_ranks(name)
@@ -207,7 +222,7 @@ def preempt(
     return parents.job(services.records.get(name), services)
 
 
-def kill(name: str, services: ServicesDep, who: Who, rank: Count, data: JsonBody) -> dict[str, Any]:
+def kill(name: str, services: ServicesDep, who: Who, rank: Count, data: JsonBody) -> JobAnswer:
     """Kill a rank of a running job by SIGKILL, to test it. ``data`` may have ``by``, who requested
     it."""
     row = services.records.with_ranks(name)
@@ -235,7 +250,7 @@ def restart(
     resume: bool = False,
     fresh: bool = False,
     data: Annotated[Any, BODY] = None,
-) -> dict[str, Any]:
+) -> RestartedJob:
     """Run an ended job again as a new job. If it did not complete, the new job goes on from its
     outputs and state; a completed one runs anew. ``resume`` and ``fresh`` choose otherwise, and
     ``restarted`` in the reply says which. ``data``: other code, and in ``set`` changes of the spec,
@@ -267,13 +282,15 @@ def restart(
 
 async def wait(
     name: str, services: ServicesDep, timeout: Annotated[float, Field(ge=0)] = 20.0
-) -> dict[str, Any]:
+) -> JobAnswer:
     """The job, once it has ended or ``timeout`` seconds (at most 60) have passed."""
     row = await until_ended(services, name, min(timeout, 60.0))
     return await run_in_threadpool(parents.job, row, services)
 
 
-def stream(name: str, services: ServicesDep, wanted: Wanted) -> Response:
+def stream(
+    name: str, services: ServicesDep, wanted: Wanted
+) -> Annotated[Response, Content(JobLine | LogLine, LINES)]:
     """The job's output and status as lines of JSON, until it ends."""
     parent = services.records.get(name).type != COMMAND
     lines: AsyncIterator[bytes]

@@ -11,14 +11,33 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
+from allranks.api.common import Number
+from allranks.api.metrics import (
+    GpuLoad,
+    LiveJob,
+    Load,
+    Measured,
+    MetricPoint,
+    MetricPoints,
+    MetricsAnswer,
+    MetricSeries,
+    MetricsNews,
+    MetricsSummary,
+    MetricSummary,
+    NodeLoad,
+    RankLoad,
+    ResourcesAnswer,
+)
+from allranks.api.metrics import Series as ShownSeries
 from allranks.plan.metrics import names
 from allranks.server.dependencies import Services, ServicesDep
+from allranks.server.http.content import Content
 from allranks.server.http.request_limits import Count
 from allranks.server.jobs import view
 from allranks.server.timestamps import iso_time
@@ -57,40 +76,42 @@ def metrics(
     most: Most = None,
     begin: float = 0.0,
     end: float = math.inf,
-) -> Response:
+) -> Annotated[Response, Content(MetricsAnswer)]:
     """Every series with its points, [step, seconds since the epoch, value], of the time from
     ``begin`` to ``end``; ``most`` limits the points of each, evenly spread."""
     row = services.records.answering(name)
     several = services.points.series(row.id, METRIC)
 
-    def points(one: Series) -> Iterator[list[Any]]:
+    def points(one: Series) -> Iterator[MetricPoint]:
         all_of_it = begin <= 0 and end == math.inf
         since, until = (0, None) if all_of_it else services.points.between(one, begin, end)
         return map(_point, services.points.read(one, since, most, until))
 
     return _streamed(
-        (told, points(each))
-        for each, told in zip(several, _named(several, row), strict=True)
-        if metric in (None, each.name, told["key"]) and attempt in (None, each.attempt)
+        (shown, points(each))
+        for each, shown in zip(several, _named(several, row), strict=True)
+        if metric in (None, each.name, shown["key"]) and attempt in (None, each.attempt)
     )
 
 
-def summary(name: str, services: ServicesDep) -> Response:
+def summary(name: str, services: ServicesDep) -> Annotated[Response, Content(MetricsSummary)]:
     """Every series with its last point, minimum, maximum, and some values as a sparkline."""
     row = services.records.answering(name)
     several = services.points.newest(row.id, METRIC)
     extremes = services.points.extremes(each for each, _ in several)
-    found = []
+    found: list[MetricSummary] = []
     named = _named([each for each, _ in several], row)
     for (each, last), which in zip(several, named, strict=True):
         least, greatest = extremes.get(each.id, (None, None))
         shape = [point.number for point in services.points.read(each, most=_SHAPE)]
-        told = {"last": _point(last), "min": least, "max": greatest, "shape": shape}
-        found.append({**which, **told})
-    return _json({"series": found})
+        found.append({**which, "last": _point(last), "min": least, "max": greatest, "shape": shape})
+    answer: MetricsSummary = {"series": found}
+    return _json(answer)
 
 
-async def follow(name: str, services: ServicesDep, known: Follow) -> Response:
+async def follow(
+    name: str, services: ServicesDep, known: Follow
+) -> Annotated[Response, Content(MetricsNews)]:
     """The points after ``positions``: returns when there are any, the job has ended, or ``wait``
     seconds have passed. The number of points is limited; call again for the rest."""
     until = asyncio.get_running_loop().time() + known.wait
@@ -101,31 +122,34 @@ async def follow(name: str, services: ServicesDep, known: Follow) -> Response:
         found = await run_in_threadpool(_news, services, row, known.positions or {})
         left = until - asyncio.get_running_loop().time()
         if found or ended or left <= 0:
-            return _json({"series": found, "ended": ended})
+            answer: MetricsNews = {"series": found, "ended": ended}
+            return _json(answer)
         await services.wakeups.wait(name, count, left)
 
 
 def resources(
     name: str, services: ServicesDep, attempt: Count | None = None, most: Most = None
-) -> Response:
+) -> Annotated[Response, Content(ResourcesAnswer)]:
     """Every series of resource use of nodes, GPUs and ranks, with points [seconds since the epoch,
     value] in percent, bytes, bytes per second, watts or degrees Celsius. `node_…` and network
     series cover the whole node, the others only the job."""
     row = services.records.answering(name)
     services.live_views.look(row.name)
     return _streamed(
-        (each._asdict(), ([p.at, p.number] for p in services.points.read(each, most=most)))
+        (_series(each), ((p.at, p.number) for p in services.points.read(each, most=most)))
         for each in services.points.series(row.id, RESOURCE, attempt)
     )
 
 
-def top(services: ServicesDep) -> Response:
+def top(services: ServicesDep) -> Annotated[Response, Content(list[LiveJob])]:
     """The live jobs, each with its load and metrics."""
-    found = [{**view.brief(row), **measured(row, services)} for row in services.records.live()]
-    return _json(found)
+    live: list[LiveJob] = [
+        {**view.brief(row), **measured(row, services)} for row in services.records.live()
+    ]
+    return _json(live)
 
 
-def measured(row: JobRow, services: Services) -> dict[str, Any]:
+def measured(row: JobRow, services: Services) -> Measured:
     """The last value of each metric, and the last load of each node with its GPUs and ranks."""
     services.live_views.look(row.name)
     several = services.points.newest(row.id, METRIC)
@@ -138,42 +162,74 @@ def measured(row: JobRow, services: Services) -> dict[str, Any]:
     }
 
 
-def _load(several: list[tuple[Series, Point]], row: JobRow) -> list[dict[str, Any]]:
+def _load(several: list[tuple[Series, Point]], row: JobRow) -> list[NodeLoad]:
     """The job's load on each node; ``node_load`` is that of the whole node."""
-    nodes: dict[int, dict[str, Any]] = {}
+    nodes: dict[int, _Gathered] = {}
     for each, point in several:
-        node = nodes.setdefault(
-            each.node, {"node": each.node, "at": 0.0, "node_load": {}, "gpus": {}, "ranks": {}}
-        )
-        node["at"] = max(node["at"], point.at)
-        place, name = node, each.name
-        if name.startswith(_NODE):
-            place, name = node["node_load"], name.removeprefix(_NODE)
+        node = nodes.setdefault(each.node, _Gathered())
+        node.at = max(node.at, point.at)
+        if each.name.startswith(_NODE):
+            node.whole[each.name.removeprefix(_NODE)] = point.number
         elif each.gpu is not None:
-            place = node["gpus"].setdefault(each.gpu, {"gpu": each.gpu})
+            node.gpus.setdefault(each.gpu, {})[each.name] = point.number
         elif each.rank is not None:
-            place = node["ranks"].setdefault(each.rank, {"rank": each.rank})
-        place[name] = point.number
-    found = []
-    for node in nodes.values():
-        node["node_load"] |= {name: node[name] for name in _NETWORK if name in node}
-        now = row.record.status not in TERMINAL and time.time() - node["at"] < _OLD
-        told = {**node, "at": iso_time(node["at"]), "now": now}
-        found.append({**told, "gpus": [*node["gpus"].values()], "ranks": [*node["ranks"].values()]})
-    return sorted(found, key=lambda each: int(each["node"]))
+            node.ranks.setdefault(each.rank, {})[each.name] = point.number
+        else:
+            node.own[each.name] = point.number
+    live = row.record.status not in TERMINAL
+    return [nodes[number].shown(number, live) for number in sorted(nodes)]
 
 
-def _named(several: Sequence[Series], row: JobRow) -> list[dict[str, Any]]:
+class _Gathered:
+    """The last values of a node's series by name: of the job, of the whole node, of each GPU and
+    of each rank."""
+
+    def __init__(self) -> None:
+        self.at = 0.0
+        self.own: dict[str, Number] = {}
+        self.whole: dict[str, Number] = {}
+        self.gpus: dict[int, dict[str, Number]] = {}
+        self.ranks: dict[int, dict[str, Number]] = {}
+
+    def shown(self, number: int, live: bool) -> NodeLoad:
+        own = self.own
+        whole = self.whole | {name: own[name] for name in _NETWORK if name in own}
+        # The names of series are the keys of the types: see `agent.monitoring.monitor`.
+        return {
+            **cast("Load", own),
+            "node": number,
+            "at": iso_time(self.at),
+            "node_load": cast("Load", whole),
+            "gpus": [cast("GpuLoad", {"gpu": gpu, **load}) for gpu, load in self.gpus.items()],
+            "ranks": [cast("RankLoad", {"rank": r, **load}) for r, load in self.ranks.items()],
+            "now": live and time.time() - self.at < _OLD,
+        }
+
+
+def _named(several: Sequence[Series], row: JobRow) -> list[MetricSeries]:
     """The series as dicts, with a ``key`` that is unique by itself."""
     printed = {each.name for each in several if each.rank is not None}
     return [
-        {**each._asdict(), "key": names.key(row.plan.task, each.name, each.rank, printed)}
+        {**_series(each), "key": names.key(row.plan.task, each.name, each.rank, printed)}
         for each in several
     ]
 
 
-def _news(services: Services, row: JobRow, positions: Mapping[int, int]) -> list[dict[str, Any]]:
-    found, left = [], _AT_ONCE
+def _series(each: Series) -> ShownSeries:
+    return {
+        "id": each.id,
+        "name": each.name,
+        "attempt": each.attempt,
+        "node": each.node,
+        "rank": each.rank,
+        "gpu": each.gpu,
+        "length": each.length,
+    }
+
+
+def _news(services: Services, row: JobRow, positions: Mapping[int, int]) -> list[MetricPoints]:
+    found: list[MetricPoints] = []
+    left = _AT_ONCE
     several = services.points.series(row.id, METRIC)
     for each, which in zip(several, _named(several, row), strict=True):
         since = positions.get(each.id, 0)
@@ -184,17 +240,17 @@ def _news(services: Services, row: JobRow, positions: Mapping[int, int]) -> list
     return found
 
 
-def _point(point: Point) -> list[Any]:
-    return [point.step, point.at, point.number]
+def _point(point: Point) -> MetricPoint:
+    return point.step, point.at, point.number
 
 
-def _streamed(several: Iterable[tuple[dict[str, Any], Iterable[list[Any]]]]) -> Response:
+def _streamed(several: Iterable[tuple[ShownSeries, Iterable[tuple[Number, ...]]]]) -> Response:
     """Stream series with their points in chunks, since there may be millions."""
 
     def pieces() -> Iterator[str]:
         yield '{"series": ['
-        for number, (told, points) in enumerate(several):
-            start = json.dumps({**told, "points": []}).removesuffix("]}")
+        for number, (shown, points) in enumerate(several):
+            start = json.dumps({**shown, "points": []}).removesuffix("]}")
             yield f", {start}" if number else start
             rest, comma = iter(points), ""
             while piece := list(islice(rest, _PIECE)):

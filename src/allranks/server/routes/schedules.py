@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from allranks.api.schedules import ScheduleAnswer
 from allranks.errors import SpecError
 from allranks.server.auth.roles import Who, require_own
 from allranks.server.dependencies import JsonBody, ServicesDep
@@ -12,11 +11,11 @@ from allranks.server.schedules.loop import resumed_at
 from allranks.server.submission.submit import NO_SUBMISSION
 
 
-def list_schedules(services: ServicesDep) -> list[dict[str, Any]]:
+def list_schedules(services: ServicesDep) -> list[ScheduleAnswer]:
     return [shown(row) for row in services.schedules.list()]
 
 
-def create(data: JsonBody, services: ServicesDep, who: Who) -> dict[str, Any]:
+def create(data: JsonBody, services: ServicesDep, who: Who) -> ScheduleAnswer:
     """Create a schedule: ``schedule`` is its spec, ``submission`` its job."""
     spec = data.get("schedule")
     submission = data.get("submission")
@@ -27,17 +26,17 @@ def create(data: JsonBody, services: ServicesDep, who: Who) -> dict[str, Any]:
     return shown(row)
 
 
-def show(name: str, services: ServicesDep) -> dict[str, Any]:
+def show(name: str, services: ServicesDep) -> ScheduleAnswer:
     return shown(services.schedules.get(name))
 
 
-def pause(name: str, services: ServicesDep, who: Who) -> dict[str, Any]:
+def pause(name: str, services: ServicesDep, who: Who) -> ScheduleAnswer:
     """Submit no jobs until it is resumed. Idempotent."""
     require_own(who, name, services.schedules.get(name).created_by)
     return shown(services.schedules.change(name, enabled=0))
 
 
-def resume(name: str, services: ServicesDep, who: Who) -> dict[str, Any]:
+def resume(name: str, services: ServicesDep, who: Who) -> ScheduleAnswer:
     """Submit jobs again, from the next time on. Idempotent."""
     row = services.schedules.get(name)
     require_own(who, name, row.created_by)
@@ -47,7 +46,7 @@ def resume(name: str, services: ServicesDep, who: Who) -> dict[str, Any]:
     return shown(row)
 
 
-def delete(name: str, services: ServicesDep, who: Who) -> dict[str, Any]:
+def delete(name: str, services: ServicesDep, who: Who) -> ScheduleAnswer:
     """Delete a schedule; jobs that it submitted stay."""
     row = services.schedules.get(name)
     require_own(who, name, row.created_by)

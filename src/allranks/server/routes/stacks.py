@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
+from allranks.api.jobs import StacksAnswer
 from allranks.errors import Conflict, NotFound
 from allranks.server.dependencies import ServicesDep
 from allranks.server.loop.stacks import running, shown
 from allranks.statuses import TERMINAL
 
 
-async def stacks(name: str, services: ServicesDep) -> dict[str, Any]:
+async def stacks(name: str, services: ServicesDep) -> StacksAnswer:
     """The current stacks of a running job, grouped; of an ended job the last saved stacks,
     requested by a user or taken when it hung."""
     row = await run_in_threadpool(services.records.with_ranks, name)
@@ -33,4 +33,5 @@ async def stacks(name: str, services: ServicesDep) -> dict[str, Any]:
         if not answers.over:
             await services.wakeups.wait(name, count, max(0.0, answers.until - time.monotonic()))
     data = await run_in_threadpool(services.stacks.save, name, answers)
-    return {**await asyncio.to_thread(shown, data), "live": True}
+    grouped = await asyncio.to_thread(shown, data)
+    return {**grouped, "live": True}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
+from allranks.api.server import CreatedToken, TokenAnswer
 from allranks.server.auth.roles import Role
 from allranks.server.auth.tokens import Token
 from allranks.server.dependencies import ServicesDep
@@ -20,12 +21,12 @@ class Wanted(BaseModel):
     expires_days: Annotated[float, Field(gt=0, le=36500)] | None = None
 
 
-def list_tokens(services: ServicesDep) -> list[dict[str, Any]]:
+def list_tokens(services: ServicesDep) -> list[TokenAnswer]:
     """The owners and roles of all tokens, without the tokens themselves."""
     return [_shown(each) for each in services.auth.tokens.list()]
 
 
-def create(wanted: Wanted, services: ServicesDep) -> dict[str, Any]:
+def create(wanted: Wanted, services: ServicesDep) -> CreatedToken:
     """Create a token. Only this response contains its `token`."""
     role = Role[wanted.role.upper()]
     made = services.auth.tokens.create(wanted.name, role, wanted.expires_days)
@@ -38,7 +39,7 @@ def revoke(name: str, services: ServicesDep) -> None:
     services.auth.tokens.revoke(name)
 
 
-def _shown(token: Token) -> dict[str, Any]:
+def _shown(token: Token) -> TokenAnswer:
     return {
         "name": token.person.name,
         "role": str(token.person.role),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from allranks.errors import MissingCode, SpecError
 from allranks.plan.schedule import next_time
@@ -19,6 +19,9 @@ from allranks.spec.job_type import job_type
 from allranks.spec.schedule import Schedule, parse_schedule
 from allranks.store.jobs.job_rows import snapshots
 from allranks.store.schedules import ScheduleRow
+
+if TYPE_CHECKING:
+    from allranks.api.schedules import ScheduleAnswer, TriggerAnswer
 
 
 def create_schedule(
@@ -58,16 +61,17 @@ def codes_of(submission: Mapping[str, Any]) -> set[str]:
     return own | {*snapshots(submission["spec"])}
 
 
-def shown(row: ScheduleRow) -> dict[str, Any]:
+def shown(row: ScheduleRow) -> ScheduleAnswer:
     """A schedule as the API and ``--json`` show it."""
     schedule = parse(row)
     last = row.last or {}
+    trigger = schedule.trigger.model_dump(mode="json", exclude_none=True)
     return {
         "name": row.name,
         "display_name": schedule.display_name,
         "description": schedule.description,
         "tags": dict(schedule.tags),
-        "trigger": schedule.trigger.model_dump(mode="json", exclude_none=True),
+        "trigger": cast("TriggerAnswer", trigger),
         "catch_up": schedule.catch_up,
         "type": job_type(row.submission["spec"]),
         "job": row.submission["spec"],

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import Engine, func, or_, select
 
 from allranks.statuses import JobStatus
 from allranks.store.tables import jobs as _jobs
+
+if TYPE_CHECKING:
+    from allranks.api.jobs import JobError
 
 # Ids in one query: databases have a limit.
 _BATCH = 500
@@ -26,7 +29,7 @@ class ChildState(NamedTuple):
     canceled: bool
     given_up: bool
     exit_code: int | None
-    error: Mapping[str, Any] | None
+    error: JobError | None
     started_at: float | None
     ended_at: float | None
     notes: Mapping[str, Any]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import Row, select
 from sqlalchemy.engine import Connection
@@ -16,6 +16,9 @@ from allranks.plan.lifecycle.decide import Job, Node
 from allranks.plan.plan import Gang, Plan, Rules, Task, pack
 from allranks.statuses import TERMINAL
 from allranks.store.tables import jobs as _jobs
+
+if TYPE_CHECKING:
+    from allranks.api.jobs import JobError
 
 # Keys of a plan's task that refer to code, environments and data.
 TASK_KEYS = ("code", "in_place", "recipe", "inputs")
@@ -56,7 +59,7 @@ class JobRow(NamedTuple):
     spec: dict[str, Any]
     plan: Plan
     record: Job
-    error: dict[str, Any] | None
+    error: JobError | None
     type: str = COMMAND
     parent: str | None = None
     number: int | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks import clock
 from allranks.errors import Conflict, NotFound, Refused, SpecError
@@ -21,6 +21,9 @@ from allranks.spec.pipeline.steps import Step, steps_of
 from allranks.statuses import VERDICTS, JobStatus, Reason
 from allranks.store.jobs.children import ChildState
 from allranks.store.jobs.job_rows import Child, JobRow
+
+if TYPE_CHECKING:
+    from allranks.api.jobs import JobError
 
 
 class Pipeline(Controller):
@@ -147,7 +150,7 @@ class Pipeline(Controller):
                     found[target] = [each.name, own]
         return found
 
-    def _error(self, row: JobRow, reason: Reason) -> dict[str, Any] | None:
+    def _error(self, row: JobRow, reason: Reason) -> JobError | None:
         if VERDICTS[reason].outcome is not JobStatus.FAILED:
             return None
         if reason is Reason.GANG_REFUSED:
@@ -169,14 +172,18 @@ def _is_closed(state: ChildState) -> bool:
     return "closed" in state.notes or "reused" in state.notes
 
 
-def _of_step(row: JobRow, failed: list[ChildState], order: list[str]) -> dict[str, Any]:
+def _of_step(row: JobRow, failed: list[ChildState], order: list[str]) -> JobError:
     """The error of a pipeline with failed steps: that of the first."""
     first = failed[0]
-    cause = first.error or {}
+    cause = first.error
+    why = cause["message"] if cause is not None else ""
     others = f" (and {len(failed) - 1} more failed)" if len(failed) > 1 else ""
-    message = f"the step {order[first.number]} failed{others}: {cause.get('message', '')}"
+    message = f"the step {order[first.number]} failed{others}: {why}"
     hint = f"allranks job explain {first.name}; then: allranks job restart {row.name}"
-    reason = Reason(cause.get("reason", Reason.RANK_EXITED))
-    where = {key: cause.get(key) for key in ("node", "rank")}
-    found = error_of(row, reason, message.rstrip(": "), hint, **where)
-    return {**found, "blame": cause.get("blame", found["blame"])}
+    reason = Reason(cause["reason"]) if cause is not None else Reason.RANK_EXITED
+    error = error_of(row, reason, message.rstrip(": "), hint)
+    if cause is not None:
+        error["blame"] = cause["blame"]
+        error["node"] = cause["node"]
+        error["rank"] = cause["rank"]
+    return error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from allranks.errors import Conflict, NotFound, SpecError
 from allranks.masking import without_credentials
@@ -18,8 +18,18 @@ from allranks.spec.pipeline.steps import steps_of
 from allranks.store.jobs.children import ChildState
 from allranks.store.jobs.job_rows import JobRow
 
+if TYPE_CHECKING:
+    from allranks.api.jobs import (
+        ExplainedStep,
+        PipelineAnswer,
+        PipelineExplanation,
+        PipelineSummary,
+        StepAnswer,
+        StepExplanation,
+    )
 
-def pipeline(row: JobRow, services: Services) -> dict[str, Any]:
+
+def pipeline(row: JobRow, services: Services) -> PipelineAnswer:
     """The steps of a pipeline by name, and where its outputs are."""
     steps = Steps(row, services)
     steps.refresh()
@@ -33,20 +43,23 @@ def outputs(row: JobRow, services: Services) -> dict[str, str]:
     }
 
 
-def explain_pipeline(row: JobRow, services: Services) -> dict[str, Any]:
+def explain_pipeline(row: JobRow, services: Services) -> PipelineExplanation:
     """Of each step why it ran, was reused, failed or did not run."""
     steps = Steps(row, services)
     steps.refresh()
     shown = steps.all()
+    explained: dict[str, ExplainedStep] = {
+        name: {**step, "why": _why(step, shown)} for name, step in shown.items()
+    }
     return {
         "name": row.name,
         "type": row.type,
         "error": row.error,
-        "steps": {name: {**each, "why": _why(each, shown)} for name, each in shown.items()},
+        "steps": explained,
     }
 
 
-def explain_step(row: JobRow) -> dict[str, Any]:
+def explain_step(row: JobRow) -> StepExplanation:
     """Why a completed step ran or was reused. Raises Conflict for a child of a sweep."""
     reused = row.notes.get("reused")
     not_reused = row.notes.get("not_reused")
@@ -57,7 +70,7 @@ def explain_step(row: JobRow) -> dict[str, Any]:
     return {"name": row.name, "type": "step", "error": None, "why": why}
 
 
-def _why(step: Mapping[str, Any], steps: Mapping[str, Mapping[str, Any]]) -> str:
+def _why(step: StepAnswer, steps: Mapping[str, StepAnswer]) -> str:
     if step["job"] is None:
         waits = [each for each in step["after"] if steps[each]["status"] != "Completed"]
         return f"not run: it needs {', '.join(waits)}" if waits else "not run"
@@ -109,38 +122,41 @@ class Steps:
                 self.states[each.number] = each
         return changed
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> PipelineSummary:
         """The number of steps, and of those with a job by its status."""
         counts = Counter(str(each.status) for each in self.states.values())
         return {"total_steps": len(self._order), "counts": dict(counts)}
 
-    def all(self) -> dict[str, dict[str, Any]]:
+    def all(self) -> dict[str, StepAnswer]:
         """All steps in the order they run."""
         return {name: self.shown(number) for number, name in enumerate(self._order)}
 
-    def shown(self, number: int) -> dict[str, Any]:
+    def shown(self, number: int) -> StepAnswer:
         """One step. ``job`` and ``status`` are None before it is submitted; ``duration`` in
         seconds."""
         name = self._order[number]
-        step, state = self._steps[name], self.states.get(number)
-        told: dict[str, Any] = {
+        step = self._steps[name]
+        shown: StepAnswer = {
             "step": name,
             "type": step.type,
             "component": step.component or None,
             "after": list(step.after),
+            "job": None,
+            "status": None,
+            "reused": None,
+            "not_reused": None,
+            "duration": None,
+            "error": None,
         }
+        state = self.states.get(number)
         if state is None:
-            empty = dict.fromkeys(("job", "status", "reused", "not_reused", "duration", "error"))
-            return {**told, **empty}
-        took = None
+            return shown
+        shown["job"] = state.name
+        shown["status"] = str(state.status)
+        shown["reused"] = state.notes.get("reused")
+        shown["not_reused"] = state.notes.get("not_reused")
         if state.started_at is not None and state.ended_at is not None:
-            took = state.ended_at - state.started_at
-        return {
-            **told,
-            "job": state.name,
-            "status": str(state.status),
-            "reused": state.notes.get("reused"),
-            "not_reused": state.notes.get("not_reused"),
-            "duration": took,
-            "error": (state.error or {}).get("message"),
-        }
+            shown["duration"] = state.ended_at - state.started_at
+        if state.error is not None:
+            shown["error"] = state.error["message"]
+        return shown

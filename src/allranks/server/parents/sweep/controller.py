@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from allranks import clock
 from allranks.errors import Conflict, NotFound, Refused, SpecError
@@ -23,6 +23,9 @@ from allranks.spec.sweep.job import AshaSampling, SweepJob
 from allranks.statuses import TERMINAL, Blame, JobStatus, Reason
 from allranks.store.jobs.children import ChildState
 from allranks.store.jobs.job_rows import Child, JobRow
+
+if TYPE_CHECKING:
+    from allranks.api.jobs import JobError
 
 log = logging.getLogger("allranks.parents")
 
@@ -166,7 +169,7 @@ class Sweep(Controller):
         notes = {"best": None if best is None else self._states[best.number].name}
         self._finish(row, reason, self._error(row, reason, trials), notes)
 
-    def _error(self, row: JobRow, reason: Reason, trials: Sequence[Trial]) -> dict[str, Any]:
+    def _error(self, row: JobRow, reason: Reason, trials: Sequence[Trial]) -> JobError:
         metric = self.spec.objective.primary_metric
         failed = [each for each in trials if each.status is JobStatus.FAILED]
         if reason is Reason.GANG_REFUSED:
@@ -179,7 +182,7 @@ class Sweep(Controller):
             return error_of(row, reason, message, "raise limits.timeout")
         if failed and len(failed) == len(trials):
             first = self._states[failed[0].number]
-            why = (first.error or {}).get("message", "it failed")
+            why = first.error["message"] if first.error is not None else "it failed"
             message = f"all {len(failed)} trials failed; the first, {first.name}: {why}"
             return error_of(row, reason, message, f"allranks job explain {first.name}")
         reporting = [state for state in self._states.values() if state.notes.get("reports")]
@@ -190,20 +193,22 @@ class Sweep(Controller):
         message = f"no trial reported the metric {metric!r}"
         return error_of(row, reason, message, metric_hint(metric, self._states))
 
-    def _unprepared(self, row: JobRow, state: ChildState) -> dict[str, Any]:
-        error = state.error or {}
+    def _unprepared(self, row: JobRow, state: ChildState) -> JobError:
+        error = state.error
+        why = error["message"] if error is not None else ""
+        remedy = error["hint"] if error is not None else ""
         message = f"{state.name} could not be prepared, and no other trial was tried: "
-        hint = f"{error.get('hint') or 'correct it'}; then submit the sweep again"
-        return error_of(row, Reason.SETUP_FAILED, message + str(error.get("message", "")), hint)
+        hint = f"{remedy or 'correct it'}; then submit the sweep again"
+        return error_of(row, Reason.SETUP_FAILED, message + why, hint)
 
 
 def _prepared(state: ChildState) -> bool | None:
     """Whether what all trials share could be prepared. A failure that passes, or is one node's,
     is blamed on the infrastructure and says nothing."""
-    error = state.error or {}
-    if error.get("reason") == Reason.SETUP_FAILED and error.get("blame") == Blame.USER:
-        return False
-    return True if state.started_at is not None else None
+    error = state.error
+    if error is None or error["reason"] != Reason.SETUP_FAILED or error["blame"] != Blame.USER:
+        return True if state.started_at is not None else None
+    return False
 
 
 def _is_closed(state: ChildState) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from allranks.plan.parents import sweep as decisions
 from allranks.plan.parents.best_region import best_regions
@@ -19,14 +19,25 @@ from allranks.statuses import TERMINAL, JobStatus
 from allranks.store.jobs.children import ChildState
 from allranks.store.jobs.job_rows import JobRow
 
+if TYPE_CHECKING:
+    from allranks.api.jobs import (
+        BestTrial,
+        ParameterSummary,
+        SweepAnswer,
+        SweepSummary,
+        TrialAnswer,
+    )
 
-def sweep(row: JobRow, services: Services, *, summary: bool = False) -> dict[str, Any]:
+
+def sweep(row: JobRow, services: Services, *, summary: bool = False) -> SweepAnswer:
     """The best trial and all trials of a sweep, the best first. ``summary``: also what each
     parameter is worth, which may take a second."""
     trials = Trials(row, services)
     trials.refresh()
-    more = {"parameter_summary": trials.parameters()} if summary else {}
-    return {**trials.summary(), **more, "trials": trials.ranked()}
+    shown: SweepAnswer = {**trials.summary(), "trials": trials.ranked()}
+    if summary:
+        shown["parameter_summary"] = trials.parameters()
+    return shown
 
 
 class Trials:
@@ -57,19 +68,22 @@ class Trials:
             self.states[each.number], self._values[each.number] = each, value
         return changed
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> SweepSummary:
         """Counts by status, the best trial, and what is wrong with the primary metric."""
         best = decisions.best(self._goal, self._trials())
+        shown: BestTrial | None = None
+        if best is not None:
+            shown = {**self.shown(best.number), "metric": self._metric}
         counts = Counter(str(each.status) for each in self.states.values())
         return {
             "objective": {"goal": self._goal, "primary_metric": self._metric},
             "total_trials": self._total,
             "counts": dict(counts),
-            "best": None if best is None else {**self.shown(best.number), "metric": self._metric},
+            "best": shown,
             "note": self._note(),
         }
 
-    def ranked(self) -> list[dict[str, Any]]:
+    def ranked(self) -> list[TrialAnswer]:
         """All trials, the best first, those without a value last."""
         trials = self._trials()
         ranked = [each.number for each in decisions.rank(self._goal, trials)]
@@ -77,18 +91,26 @@ class Trials:
         rest = [each.number for each in trials if each.number not in seen]
         return [self.shown(number) for number in (*ranked, *rest)]
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, ParameterSummary]:
         """Of each parameter its importance, and its values among the best trials."""
         ranked = decisions.rank(self._goal, self._trials())
         drawn = [self.states[each.number].notes.get("parameters", {}) for each in ranked]
         values = [each.value for each in ranked if each.value is not None]
         share = importances(self._space, self._goal, list(zip(drawn, values, strict=True)))
         return {
-            name: {"importance": share.get(name), "best": region._asdict()}
+            name: {
+                "importance": share.get(name),
+                "best": {
+                    "trials": region.trials,
+                    "low": region.low,
+                    "high": region.high,
+                    "values": [*region.values],
+                },
+            }
             for name, region in best_regions(drawn).items()
         }
 
-    def shown(self, number: int) -> dict[str, Any]:
+    def shown(self, number: int) -> TrialAnswer:
         """One trial. ``duration`` in seconds."""
         state, took = self.states[number], None
         if state.started_at is not None and state.ended_at is not None:
@@ -101,7 +123,7 @@ class Trials:
             "value": self._values[number],
             "duration": took,
             "stopped_early": state.notes.get("stopped"),
-            "error": (state.error or {}).get("message"),
+            "error": None if state.error is None else state.error["message"],
         }
 
     def _trials(self) -> list[Trial]:

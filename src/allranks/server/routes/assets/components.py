@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import cast
 
+from allranks.api.assets import ComponentAnswer, CreatedComponent
 from allranks.errors import MissingCode, Problem, SpecError
 from allranks.server.assets.labels import Labels, labels_of
 from allranks.server.assets.versions import (
@@ -20,12 +21,12 @@ from allranks.store.assets import AssetRow
 from allranks.store.jobs.job_rows import snapshots
 
 
-def list_components(services: ServicesDep, name: str | None = None) -> list[dict[str, Any]]:
+def list_components(services: ServicesDep, name: str | None = None) -> list[ComponentAnswer]:
     """Every version of one component, or the newest of each."""
-    return [shown(row) for row in listed(services.components.versions(name), name)]
+    return [_shown(row) for row in listed(services.components.versions(name), name)]
 
 
-def create(data: JsonBody, services: ServicesDep, labels: Labels) -> dict[str, Any]:
+def create(data: JsonBody, services: ServicesDep, labels: Labels) -> CreatedComponent:
     """Create a version with labels; ``created`` is false if it existed. Its code must be
     uploaded."""
     made = parse_component(data)
@@ -42,25 +43,29 @@ def create(data: JsonBody, services: ServicesDep, labels: Labels) -> dict[str, A
     return {**_labelled(row, labels, services), "created": row.new}
 
 
-def show(reference: str, services: ServicesDep) -> dict[str, Any]:
+def show(reference: str, services: ServicesDep) -> ComponentAnswer:
     asset = asset_of(reference, "component")
     with absent_is_not_found():
-        return shown(services.components.row(asset))
+        return _shown(services.components.row(asset))
 
 
-def delete(reference: str, services: ServicesDep) -> dict[str, Any]:
+def delete(reference: str, services: ServicesDep) -> ComponentAnswer:
     """Delete a version; pipelines that were submitted with it have a copy."""
     row = services.components.row(one_version(reference, "component"))
     services.components.delete(row)
-    return shown(row)
+    return _shown(row)
 
 
-def label(reference: str, data: JsonBody, services: ServicesDep) -> dict[str, Any]:
+def label(reference: str, data: JsonBody, services: ServicesDep) -> ComponentAnswer:
     """Add labels; each moves from the version that had it."""
     row = services.components.row(asset_of(reference, "component"))
     return _labelled(row, labels_of(data), services)
 
 
-def _labelled(row: AssetRow, labels: list[str], services: Services) -> dict[str, Any]:
+def _labelled(row: AssetRow, labels: list[str], services: Services) -> ComponentAnswer:
     services.components.label(row, labels)
-    return shown(services.components.row(asset_of(f"{row.name}:{row.version}", "component")))
+    return _shown(services.components.row(asset_of(f"{row.name}:{row.version}", "component")))
+
+
+def _shown(row: AssetRow) -> ComponentAnswer:
+    return cast("ComponentAnswer", shown(row))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import cast
 
+from allranks.api.assets import CreatedData, DataAnswer, DatastoreAnswer
 from allranks.errors import Conflict, UsageError
 from allranks.plan.data import addresses
 from allranks.plan.data.addresses import Store
@@ -28,14 +29,14 @@ from allranks.store.assets import AssetRow
 # ---------------------------------------------------------------- datastores
 
 
-def list_datastores(services: ServicesDep) -> list[dict[str, Any]]:
+def list_datastores(services: ServicesDep) -> list[DatastoreAnswer]:
     """All datastores, the built-in one first."""
     return [_datastore(each, services) for each in services.datastores.all().values()]
 
 
 def create_datastore(
     data: JsonBody, services: ServicesDep, replace: bool = False
-) -> dict[str, Any]:
+) -> DatastoreAnswer:
     """Create or ``replace`` a datastore. Its credentials are stored as secrets and never shown."""
     made, credentials = datastore_spec.parse(data)
     if made.name == DEFAULT:
@@ -58,11 +59,11 @@ def create_datastore(
     return _datastore(made, services)
 
 
-def show_datastore(name: str, services: ServicesDep) -> dict[str, Any]:
+def show_datastore(name: str, services: ServicesDep) -> DatastoreAnswer:
     return _datastore(services.datastores.get(name), services)
 
 
-def delete_datastore(name: str, services: ServicesDep) -> dict[str, Any]:
+def delete_datastore(name: str, services: ServicesDep) -> DatastoreAnswer:
     """Delete a datastore and its credentials, not its data."""
     if name == DEFAULT:
         raise Conflict(f"the datastore {DEFAULT!r} is built in", hint="it needs no deletion")
@@ -81,25 +82,26 @@ def _credential_scope(made: Datastore) -> Store | None:
     return datastores.start(made).store._replace(bucket="", region="")
 
 
-def _datastore(made: Datastore, services: Services) -> dict[str, Any]:
+def _datastore(made: Datastore, services: Services) -> DatastoreAnswer:
     """``uri`` is the root of the datastore, ``credentials`` only their names."""
     uri = made.path or "" if made.type == "file" else str(datastores.start(made))
-    return {
+    shown = {
         **made.model_dump(mode="json", exclude_defaults=True),
         "uri": uri,
         "credentials": services.datastores.opened_by(made.name),
     }
+    return cast("DatastoreAnswer", shown)
 
 
 # ---------------------------------------------------------------- data assets
 
 
-def list_data(services: ServicesDep, name: str | None = None) -> list[dict[str, Any]]:
+def list_data(services: ServicesDep, name: str | None = None) -> list[DataAnswer]:
     """Every version of one asset, or the newest of each."""
     return [_data(row) for row in listed(services.data.versions(name), name)]
 
 
-def create_data(data: JsonBody, services: ServicesDep, labels: Labels) -> dict[str, Any]:
+def create_data(data: JsonBody, services: ServicesDep, labels: Labels) -> CreatedData:
     """Create a version with labels; ``created`` is false if it existed. Checks now that the path is
     valid; that data exists there is checked by jobs."""
     made = data_spec.parse(data)
@@ -126,30 +128,30 @@ def change_map(data: JsonBody, services: ServicesDep) -> None:
     services.datastores.change_map({k: str(v) if v else None for k, v in data.items()})
 
 
-def show_data(reference: str, services: ServicesDep) -> dict[str, Any]:
+def show_data(reference: str, services: ServicesDep) -> DataAnswer:
     asset = asset_of(reference, "data")
     with absent_is_not_found():
         return _data(services.datastores.row(asset))
 
 
-def delete_data(reference: str, services: ServicesDep) -> dict[str, Any]:
+def delete_data(reference: str, services: ServicesDep) -> DataAnswer:
     """Delete a version; the data itself stays."""
     row = services.datastores.row(one_version(reference, "data"))
     services.data.delete(row.name, row.version)
     return _data(row)
 
 
-def label_data(reference: str, data: JsonBody, services: ServicesDep) -> dict[str, Any]:
+def label_data(reference: str, data: JsonBody, services: ServicesDep) -> DataAnswer:
     """Add labels; each moves from the version that had it."""
     return _labelled(
         services.datastores.row(asset_of(reference, "data")), labels_of(data), services
     )
 
 
-def _labelled(row: AssetRow, labels: Sequence[str], services: Services) -> dict[str, Any]:
+def _labelled(row: AssetRow, labels: Sequence[str], services: Services) -> DataAnswer:
     services.data.label(row.name, row.version, labels)
     return _data(services.datastores.row(asset_of(f"{row.name}:{row.version}", "data")))
 
 
-def _data(row: AssetRow) -> dict[str, Any]:
-    return {"type": "uri_folder", **shown(row)}
+def _data(row: AssetRow) -> DataAnswer:
+    return cast("DataAnswer", {"type": "uri_folder", **shown(row)})

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import cast
 
+from allranks.api.assets import CreatedEnvironment, EnvironmentAnswer, EnvironmentMap, RecipeAnswer
 from allranks.errors import Conflict, Problem, SpecError
 from allranks.plan.environments import curated
 from allranks.plan.environments.recipe import (
@@ -34,12 +35,12 @@ from allranks.store.assets import AssetRow
 _TAKEN = ("current", "map", "recipe")
 
 
-def list_environments(services: ServicesDep, name: str | None = None) -> list[dict[str, Any]]:
+def list_environments(services: ServicesDep, name: str | None = None) -> list[EnvironmentAnswer]:
     """Every version of one environment, or the newest of each; curated ones first."""
     return [_shown(row) for row in listed(services.environments.versions(name), name)]
 
 
-def create(data: JsonBody, services: ServicesDep, labels: Labels) -> dict[str, Any]:
+def create(data: JsonBody, services: ServicesDep, labels: Labels) -> CreatedEnvironment:
     """Create a version with labels; ``created`` is false if it existed. Refuses environments that
     cannot be built."""
     made = parse(data)
@@ -56,7 +57,7 @@ def create(data: JsonBody, services: ServicesDep, labels: Labels) -> dict[str, A
     return {**_labelled(row, labels, services), "created": row.new}
 
 
-def show_map(services: ServicesDep) -> dict[str, Any]:
+def show_map(services: ServicesDep) -> EnvironmentMap:
     """``map``: the whole map; ``own``: the part that is configured in this home."""
     known = services.environments
     return {"map": dict(known.table()), "own": known.own_table()}
@@ -69,7 +70,7 @@ def change_map(data: JsonBody, services: ServicesDep) -> None:
     services.environments.change_table({**removed, **set_})
 
 
-def show_recipe(data: JsonBody, services: ServicesDep) -> dict[str, Any]:
+def show_recipe(data: JsonBody, services: ServicesDep) -> RecipeAnswer:
     """The recipe of the virtual environment ``environment``, a name or an inline definition; ``uv``
     is the program that builds it, ``environments`` the folder of virtual environments."""
     known = services.environments
@@ -82,13 +83,13 @@ def show_recipe(data: JsonBody, services: ServicesDep) -> dict[str, Any]:
     return {"recipe": pack(recipe(found, table)), "uv": uv(), "environments": folder}
 
 
-def show(reference: str, services: ServicesDep) -> dict[str, Any]:
+def show(reference: str, services: ServicesDep) -> EnvironmentAnswer:
     asset = asset_of(reference, "environment")
     with absent_is_not_found():
         return _shown(services.environments.row(asset))
 
 
-def delete(reference: str, services: ServicesDep) -> dict[str, Any]:
+def delete(reference: str, services: ServicesDep) -> EnvironmentAnswer:
     """Delete a version; jobs that use it continue and can be restarted."""
     one_version(reference, "environment")
     row = _own(reference, services)
@@ -96,19 +97,19 @@ def delete(reference: str, services: ServicesDep) -> dict[str, Any]:
     return _shown(row)
 
 
-def clone(reference: str, data: JsonBody, services: ServicesDep) -> dict[str, Any]:
+def clone(reference: str, data: JsonBody, services: ServicesDep) -> CreatedEnvironment:
     """Copy it under another name, or as the next version, with ``data`` overriding its keys."""
     row = services.environments.row(asset_of(reference, "environment"))
     return create({**row.spec, "name": row.name, **data}, services, [])
 
 
-def label(reference: str, data: JsonBody, services: ServicesDep) -> dict[str, Any]:
+def label(reference: str, data: JsonBody, services: ServicesDep) -> EnvironmentAnswer:
     """Add labels; each moves from the version that had it."""
     labels = labels_of(data)
     return _labelled(_own(reference, services), labels, services)
 
 
-def _labelled(row: AssetRow, labels: Sequence[str], services: Services) -> dict[str, Any]:
+def _labelled(row: AssetRow, labels: Sequence[str], services: Services) -> EnvironmentAnswer:
     services.assets.label(row.name, row.version, labels)
     return _shown(services.environments.row(asset_of(f"{row.name}:{row.version}", "environment")))
 
@@ -121,5 +122,5 @@ def _own(reference: str, services: Services) -> AssetRow:
     return row
 
 
-def _shown(row: AssetRow) -> dict[str, Any]:
-    return shown(row, curated=row.name in curated.ENVIRONMENTS)
+def _shown(row: AssetRow) -> EnvironmentAnswer:
+    return cast("EnvironmentAnswer", shown(row, curated=row.name in curated.ENVIRONMENTS))

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any, cast
 
 from starlette.responses import Response
 
+from allranks.api.assets import CreatedModel, ModelAnswer, ModelFile
 from allranks.errors import UsageError
 from allranks.server.assets.labels import Labels, labels_of
 from allranks.server.assets.versions import listed, one_version, refuse_reserved, shown
 from allranks.server.dependencies import JsonBody, Services, ServicesDep
+from allranks.server.http.content import Content
 from allranks.spec.fields.azureml_references import asset_of
 from allranks.spec.model import parse
 from allranks.store.assets import AssetRow
@@ -21,12 +23,12 @@ from allranks.store.files.trees import Entry
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
-def list_models(services: ServicesDep, name: str | None = None) -> list[dict[str, Any]]:
+def list_models(services: ServicesDep, name: str | None = None) -> list[ModelAnswer]:
     """Every version of one model, or the newest of each."""
-    return [shown(row) for row in listed(services.models.versions.assets.versions(name), name)]
+    return [_shown(row) for row in listed(services.models.versions.assets.versions(name), name)]
 
 
-def register(data: JsonBody, services: ServicesDep, labels: Labels) -> dict[str, Any]:
+def register(data: JsonBody, services: ServicesDep, labels: Labels) -> CreatedModel:
     """Create a version with labels, from files of a job or from ``files`` uploaded as blobs, each
     {"path", "size", "sha256"}; 404 missing_code if blobs are missing. ``created`` is false if the
     version existed."""
@@ -37,35 +39,39 @@ def register(data: JsonBody, services: ServicesDep, labels: Labels) -> dict[str,
     return {**_labelled(row, labels, services), "created": row.new}
 
 
-def show(reference: str, services: ServicesDep) -> dict[str, Any]:
-    return shown(_row(reference, services))
+def show(reference: str, services: ServicesDep) -> ModelAnswer:
+    return _shown(_row(reference, services))
 
 
-def delete(reference: str, services: ServicesDep) -> dict[str, Any]:
+def delete(reference: str, services: ServicesDep) -> ModelAnswer:
     """Delete a version. `gc` deletes its files, unless another version has the same."""
     one_version(reference, "model")
     row = _row(reference, services)
     services.models.versions.assets.delete(row.name, row.version)
-    return shown(row)
+    return _shown(row)
 
 
-def label(reference: str, data: JsonBody, services: ServicesDep) -> dict[str, Any]:
+def label(reference: str, data: JsonBody, services: ServicesDep) -> ModelAnswer:
     """Add labels; each moves from the version that had it."""
     return _labelled(_row(reference, services), labels_of(data), services)
 
 
-def manifest(reference: str, services: ServicesDep) -> Response:
+def manifest(
+    reference: str, services: ServicesDep
+) -> Annotated[Response, Content(list[ModelFile])]:
     """Every registered file; ``mtime_ns`` is that of the stored file, 0 if it is missing."""
     versions = services.models.versions
     row = _row(reference, services)
     folder = versions.files(row)
-    found = []
+    found: list[ModelFile] = []
     for each in versions.manifest(row):
         try:
             mtime_ns = (folder / each.path).stat().st_mtime_ns
         except OSError:
             mtime_ns = 0
-        found.append({**each._asdict(), "mtime_ns": mtime_ns})
+        found.append(
+            {"path": each.path, "size": each.size, "sha256": each.sha256, "mtime_ns": mtime_ns}
+        )
     # Not JSONResponse: json.dumps escapes names that are not UTF-8 without loss.
     return Response(json.dumps(found), media_type="application/json")
 
@@ -74,7 +80,7 @@ def _row(reference: str, services: Services) -> AssetRow:
     return services.models.versions.row(asset_of(reference, "model"))
 
 
-def _labelled(row: AssetRow, labels: Sequence[str], services: Services) -> dict[str, Any]:
+def _labelled(row: AssetRow, labels: Sequence[str], services: Services) -> ModelAnswer:
     services.models.versions.assets.label(row.name, row.version, labels)
     return show(f"{row.name}:{row.version}", services)
 
@@ -97,3 +103,7 @@ def _is_entry(each: Any) -> bool:
     plain = isinstance(path, str) and "\0" not in path and isinstance(size, int)
     inside = plain and not any(step in ("", ".", "..") for step in path.split("/"))
     return inside and _DIGEST.fullmatch(str(sha256)) is not None
+
+
+def _shown(row: AssetRow) -> ModelAnswer:
+    return cast("ModelAnswer", shown(row))

@@ -5,15 +5,17 @@ from __future__ import annotations
 
 import contextlib
 import json
-from typing import Any
+from typing import Annotated
 
 from pydantic import BaseModel
 from starlette.responses import Response
 
+from allranks.api.assets import ShownState, StateAnswer, StateEntry, StateVersion
 from allranks.errors import NotFound
 from allranks.plan.data.state_manifest import Entries
 from allranks.server.auth.roles import OWNER, Role, Who, require_own, require_role
 from allranks.server.dependencies import Services, ServicesDep
+from allranks.server.http.content import Content
 from allranks.server.http.request_limits import Count
 from allranks.server.jobs.view import submitter
 from allranks.server.timestamps import iso_time
@@ -24,19 +26,21 @@ class Wanted(BaseModel):
     version: Count
 
 
-def list_states(services: ServicesDep, own: bool = False) -> list[dict[str, Any]]:
+def list_states(services: ServicesDep, own: bool = False) -> list[StateAnswer]:
     """The named states, or with ``own`` those of jobs, by name."""
     return [_brief(services, each) for each in services.states.several(own)]
 
 
-def show(state: str, services: ServicesDep) -> dict[str, Any]:
+def show(state: str, services: ServicesDep) -> ShownState:
     """A state with its versions, the newest first."""
     found = services.states.settled(state)
     versions = [_version(each) for each in reversed(found.versions())]
     return {**_brief(services, found), "versions": versions}
 
 
-def manifest(state: str, services: ServicesDep, version: Count | None = None) -> Response:
+def manifest(
+    state: str, services: ServicesDep, version: Count | None = None
+) -> Annotated[Response, Content(list[StateEntry])]:
     """The current entries, or those of a version, in the order of creation. ``mtime_ns`` is that of
     the stored content, 0 if it is missing."""
     found = services.states.settled(state)
@@ -45,7 +49,7 @@ def manifest(state: str, services: ServicesDep, version: Count | None = None) ->
     return Response(json.dumps(_files(found, entries)), media_type="application/json")
 
 
-def restore(state: str, wanted: Wanted, services: ServicesDep, who: Who) -> dict[str, Any]:
+def restore(state: str, wanted: Wanted, services: ServicesDep, who: Who) -> ShownState:
     """Restore a version as the newest. For admins and the submitter of the last job that had the
     state."""
     by = _submitter(services, services.states.last_job(state))
@@ -54,16 +58,16 @@ def restore(state: str, wanted: Wanted, services: ServicesDep, who: Who) -> dict
     return show(state, services)
 
 
-def delete(state: str, services: ServicesDep, who: Who) -> dict[str, Any]:
+def delete(state: str, services: ServicesDep, who: Who) -> ShownState:
     """Delete a state with all its versions. For admins; a job's own state also for its
     submitter."""
-    told = show(state, services)
-    if told["own"]:
+    shown = show(state, services)
+    if shown["own"]:
         require_own(who, state, _submitter(services, state))
     else:
         require_role(who, Role.ADMIN)
     services.states.delete(state)
-    return told
+    return shown
 
 
 def _submitter(services: Services, job: str) -> str:
@@ -73,7 +77,7 @@ def _submitter(services: Services, job: str) -> str:
     return OWNER.name
 
 
-def _brief(services: Services, state: State) -> dict[str, Any]:
+def _brief(services: Services, state: State) -> StateAnswer:
     newest = state.newest()
     entries = state.entries()
     holder = services.states.holder(state)
@@ -88,7 +92,7 @@ def _brief(services: Services, state: State) -> dict[str, Any]:
     }
 
 
-def _version(version: Version) -> dict[str, Any]:
+def _version(version: Version) -> StateVersion:
     written = max((e.mtime_ns for e in version.entries.values() if e.what == "file"), default=0)
     return {
         "version": version.number,
@@ -103,15 +107,17 @@ def _version(version: Version) -> dict[str, Any]:
     }
 
 
-def _files(state: State, entries: Entries) -> list[dict[str, Any]]:
-    found = []
+def _files(state: State, entries: Entries) -> list[StateEntry]:
+    found: list[StateEntry] = []
     for path, each in sorted(entries.items(), key=lambda item: item[1].seq):
-        told: dict[str, Any] = {"path": path, "what": each.what}
+        shown: StateEntry = {"path": path, "what": each.what}
         if each.what == "link":
-            told["target"] = each.target
+            shown["target"] = each.target
         if each.what == "file":
-            told |= {"size": each.size, "sha256": each.sha256, "mtime_ns": 0}
+            shown["size"] = each.size
+            shown["sha256"] = each.sha256
+            shown["mtime_ns"] = 0
             with contextlib.suppress(OSError):
-                told["mtime_ns"] = state.content(each.sha256).stat().st_mtime_ns
-        found.append(told)
+                shown["mtime_ns"] = state.content(each.sha256).stat().st_mtime_ns
+        found.append(shown)
     return found

@@ -1,0 +1,6 @@
+"""The types of what crosses HTTP: each answer of the server, each event's data, each order.
+
+The server's routes are annotated with them, `openapi.json` is made from these annotations, and
+clients read answers as them. They are types only: whoever must start fast imports them below
+`if TYPE_CHECKING`. Imports nothing of allranks.
+"""

@@ -1,0 +1,644 @@
+"""Jobs: what ``/jobs`` answers."""
+
+from __future__ import annotations
+
+from typing import NotRequired
+
+from typing_extensions import TypedDict
+
+from allranks.api.common import Document, Json, Number, Packed
+
+# ---------------------------------------------------------------- a job
+
+
+class EnvironmentOfJob(TypedDict):
+    """The environment of a job's ranks: an ``image``, a virtual environment (the keys after it), or
+    the submitter's Python, whose name is `current`. ``asked_for`` is the name that the job gave, if
+    it was mapped to another environment."""
+
+    name: str | None
+    image: NotRequired[str]
+    python: NotRequired[str | None]
+    requirements: NotRequired[list[str]]
+    notes: NotRequired[list[str]]
+    asked_for: NotRequired[str]
+
+
+class Evidence(TypedDict):
+    """The line that shows a cause. ``number``: its line in the log of the rank, None if no rank
+    printed it; ``where`` in the user's code it was raised."""
+
+    line: str
+    rank: int | None
+    node: int | None
+    number: int | None
+    where: str
+
+
+class Explanation(TypedDict):
+    """A cause of failures, as diagnosis found it. ``retryable`` is None if it may be either."""
+
+    cause: str
+    explanation: str
+    evidence: Evidence | None
+    retryable: bool | None
+    exception: str | None
+
+
+class JobError(TypedDict):
+    """Why a job did not complete. Only failed command jobs have the keys of an `Explanation`."""
+
+    reason: str
+    blame: str
+    message: str
+    hint: str
+    node: int | None
+    rank: int | None
+    cause: NotRequired[str]
+    explanation: NotRequired[str]
+    evidence: NotRequired[Evidence | None]
+    retryable: NotRequired[bool | None]
+    exception: NotRequired[str | None]
+
+
+class RankOfJob(TypedDict):
+    rank: int
+    node: int
+    role: str
+
+
+class NodeOfJob(TypedDict):
+    """A node; what its agent reports is None before it is ready."""
+
+    node: int
+    state: str
+    address: str | None
+    host: str | None
+    interface: str | None
+    cpus: int | None
+
+
+class JobRecord(TypedDict):
+    """A job of any type. Times are ISO 8601 with time zone."""
+
+    name: str
+    type: str
+    status: str
+    status_reason: str | None
+    leftovers: str | None
+    display_name: str
+    description: str | None
+    experiment_name: str
+    tags: dict[str, str]
+    archived_at: str | None
+    compute: str
+    environment: EnvironmentOfJob
+    command: str
+    distribution: str
+    nodes: int
+    processes: int
+    gpus_per_node: int
+    instance_type: str | None
+    code: str | None
+    attempts: int
+    launches: int
+    exit_code: int | None
+    error: JobError | None
+    parent_job_name: str | None
+    parameters: Document
+    created_by: str
+    created_at: str | None
+    started_at: str | None
+    ranks_ended_at: str | None
+    ended_at: str | None
+    folder: str
+    outputs: dict[str, str]
+    ranks: list[RankOfJob]
+    node_states: list[NodeOfJob]
+    spec: Document
+
+
+# ---------------------------------------------------------------- sweeps
+
+
+class Objective(TypedDict):
+    goal: str
+    primary_metric: str
+
+
+class TrialAnswer(TypedDict):
+    """A trial. ``value`` is its best value of the primary metric, ``duration`` in seconds,
+    ``stopped_early`` the reason."""
+
+    job: str
+    number: int
+    status: str
+    parameters: Document
+    value: float | None
+    duration: float | None
+    stopped_early: str | None
+    error: str | None
+
+
+class BestTrial(TrialAnswer):
+    metric: str
+
+
+class ParameterRegion(TypedDict):
+    """The values of a parameter among the best ``trials``."""
+
+    trials: int
+    low: float | None
+    high: float | None
+    values: list[str]
+
+
+class ParameterSummary(TypedDict):
+    """``importance``: the parameter's share, None if it is unknown."""
+
+    importance: float | None
+    best: ParameterRegion
+
+
+class SweepSummary(TypedDict):
+    """``counts``: of trials by status; ``note``: what is wrong with the primary metric."""
+
+    objective: Objective
+    total_trials: int
+    counts: dict[str, int]
+    best: BestTrial | None
+    note: str | None
+
+
+class SweepAnswer(SweepSummary):
+    """``trials``: the best first, those without a value last."""
+
+    parameter_summary: NotRequired[dict[str, ParameterSummary]]
+    trials: list[TrialAnswer]
+
+
+# ---------------------------------------------------------------- pipelines
+
+
+class StepAnswer(TypedDict):
+    """A step. ``job`` and the keys after it are None before it is submitted; ``reused`` is the job
+    whose result it has, ``not_reused`` why it has none; ``duration`` in seconds."""
+
+    step: str
+    type: str
+    component: str | None
+    after: list[str]
+    job: str | None
+    status: str | None
+    reused: str | None
+    not_reused: str | None
+    duration: float | None
+    error: str | None
+
+
+class PipelineSummary(TypedDict):
+    """``counts``: of submitted steps by status."""
+
+    total_steps: int
+    counts: dict[str, int]
+
+
+class PipelineAnswer(PipelineSummary):
+    """The steps in the order they run, and the outputs that were written."""
+
+    steps: dict[str, StepAnswer]
+    outputs: dict[str, str]
+
+
+# ---------------------------------------------------------------- answers about one job
+
+
+class JobAnswer(JobRecord):
+    """A job with its children."""
+
+    # Not of pipelines: the job whose result it has, or why it has none.
+    reused: NotRequired[str | None]
+    not_reused: NotRequired[str | None]
+    # Of sweeps and pipelines.
+    counts: NotRequired[dict[str, int]]
+    # Of sweeps.
+    objective: NotRequired[Objective]
+    total_trials: NotRequired[int]
+    best: NotRequired[BestTrial | None]
+    note: NotRequired[str | None]
+    trials: NotRequired[list[TrialAnswer]]
+    parameter_summary: NotRequired[dict[str, ParameterSummary]]
+    # Of pipelines.
+    total_steps: NotRequired[int]
+    steps: NotRequired[dict[str, StepAnswer]]
+
+
+class CarriedFile(TypedDict):
+    """``modified``: seconds since the epoch, ``age``: seconds."""
+
+    path: str
+    size: int
+    modified: float
+    age: float
+
+
+class CarriedAnswer(TypedDict):
+    """The files that a job got from the job ``of``, as numbers and as a sentence."""
+
+    of: str
+    files: int
+    size: int
+    newest: list[CarriedFile]
+    notes: list[str]
+    message: str
+
+
+class CreatedJob(JobAnswer):
+    """A job that was submitted just now. ``page`` is the path of its web page, if there is one."""
+
+    notes: list[str]
+    carried: CarriedAnswer | None
+    page: str | None
+
+
+class RestartAnswer(TypedDict):
+    """``resumed``: it goes on from what the job left."""
+
+    job: str
+    resumed: bool
+    message: str
+
+
+class RestartedJob(JobAnswer):
+    notes: list[str]
+    carried: CarriedAnswer | None
+    restarted: RestartAnswer
+
+
+class StateOfJob(TypedDict):
+    name: str
+    own: bool
+    version: int | None
+
+
+class WorkingFolderAnswer(TypedDict):
+    """The saved working folders of a job, as numbers; ``newest`` is the path of a file."""
+
+    files: int
+    size: int
+    newest: str
+    checkpoints: int
+
+
+class DeletedJob(TypedDict):
+    name: str
+    bytes: int
+
+
+class ResolvedName(TypedDict):
+    """``newest_of``: `terminal` or `user`, if a word such as `@last` named the job."""
+
+    name: str
+    newest_of: str
+
+
+class PlannedRank(TypedDict):
+    rank: int
+    node: int
+    local_rank: int
+    role: str
+    address_source: str
+    argv: list[str]
+    environment: dict[str, str]
+
+
+class PlanAnswer(TypedDict):
+    """What the engine receives (``rendered``) and what each rank gets, without secrets."""
+
+    name: str
+    digest: str
+    compute: str
+    engine: str
+    rendered: str
+    gang: Packed
+    rules: Packed
+    notes: list[str]
+    instance_type: str | None
+    task: Packed
+    launcher: list[str] | None
+    container: list[str] | None
+    ranks: list[PlannedRank]
+
+
+class EventAnswer(TypedDict):
+    """An event of a job. ``data`` depends on its kind: see `api.events`."""
+
+    id: int
+    at: str | None
+    kind: str
+    launch: int
+    attempt: int
+    node: int | None
+    rank: int | None
+    data: Json
+
+
+# ---------------------------------------------------------------- lists
+
+
+class JobSummary(TypedDict):
+    """What every list has of a job."""
+
+    name: str
+    status: str
+    type: str
+    experiment_name: str
+    display_name: str | None
+    compute: str
+    nodes: int
+    processes: int
+    attempts: int
+    exit_code: int | None
+    error: JobError | None
+    parent_job_name: str | None
+    created_by: str
+    created_at: str | None
+    started_at: str | None
+    ended_at: str | None
+
+
+class ListedJob(JobSummary):
+    """A line of a list. ``duration`` in seconds; ``children``: by status; ``metrics``: their last
+    values, if they were requested."""
+
+    tags: dict[str, str]
+    archived_at: str | None
+    duration: float | None
+    children: dict[str, int]
+    inputs: Document
+    metrics: NotRequired[dict[str, Number]]
+
+
+class DamagedJob(TypedDict):
+    """A line of a list for a job whose record cannot be read."""
+
+    name: str
+    status: str
+    type: str
+    experiment_name: str
+    display_name: str
+    tags: dict[str, str]
+    inputs: Document
+    metrics: dict[str, Number]
+    nodes: int
+    processes: int
+    attempts: int
+    compute: None
+    exit_code: None
+    error: None
+    started_at: None
+    ended_at: None
+    archived_at: None
+    duration: None
+    created_by: str
+    created_at: str | None
+    damaged: str
+
+
+class Difference(TypedDict):
+    """``values`` of the jobs in their order; None for a job that has no such thing."""
+
+    section: str
+    name: str
+    values: list[Number | None]
+
+
+class ComparisonAnswer(TypedDict):
+    jobs: list[ListedJob]
+    differences: list[Difference]
+
+
+# ---------------------------------------------------------------- explanations
+
+
+class RankOutcome(TypedDict):
+    """How another rank ended, as text."""
+
+    rank: int
+    node: int
+    said: str
+
+
+class Change(TypedDict):
+    """A difference to another job; empty where there was nothing."""
+
+    what: str
+    before: str
+    after: str
+
+
+class EarlierJobs(TypedDict):
+    """A job beside earlier ones: ``changed`` since the job ``compared_with``; ``seen_in``: at most
+    ten of those that failed with the same cause."""
+
+    last_completed: str | None
+    compared_with: str | None
+    changed: list[Change]
+    seen_before: int
+    seen_in: list[str]
+
+
+class FailureExplanation(Explanation, EarlierJobs):
+    """Why a command job or a sweep failed. ``lines`` are those of the log around the evidence,
+    ``followed`` the ranks that failed later."""
+
+    name: str
+    experiment_name: str
+    attempt: int
+    error: JobError | None
+    fix: str
+    blame: str
+    lines: list[str]
+    followed: list[RankOutcome]
+
+
+class ExplainedStep(StepAnswer):
+    why: str
+
+
+class PipelineExplanation(TypedDict):
+    """Of each step why it ran, was reused, failed or did not run."""
+
+    name: str
+    type: str
+    error: JobError | None
+    steps: dict[str, ExplainedStep]
+
+
+class StepExplanation(TypedDict):
+    """Why a completed step ran or was reused."""
+
+    name: str
+    type: str
+    error: None
+    why: str
+
+
+# ---------------------------------------------------------------- files
+
+
+class FileAnswer(TypedDict):
+    """A file of a job. Of a file, ``mtime_ns`` is the time of its last change."""
+
+    path: str
+    size: int
+    mtime_ns: int
+
+
+class CodeFile(TypedDict):
+    """A file of a job's code; of a link its target."""
+
+    path: str
+    size: int
+    link: str | None
+
+
+class BundleHead(TypedDict):
+    """The line before a file in a bundle. A missing file has only the ``size``, None."""
+
+    size: int | None
+    mtime_ns: NotRequired[int]
+    crc32: NotRequired[int]
+
+
+class ChecksumAnswer(TypedDict):
+    """The checksum of the first ``bytes`` of a file with that ``size``."""
+
+    size: int
+    mtime_ns: int
+    crc32: int
+    bytes: int
+
+
+# ---------------------------------------------------------------- the stream of a job
+
+
+class Phase(TypedDict):
+    """What a job does now, and for how long."""
+
+    name: str
+    seconds: float | None
+
+
+class LogLine(TypedDict):
+    """A piece of a rank's output; ``offset`` is its end in the log. Bytes that are not UTF-8 are
+    lone surrogates. ``child``: the job of the rank, in the stream of a sweep or pipeline."""
+
+    log: str
+    attempt: int
+    rank: int
+    node: int
+    offset: int
+    child: NotRequired[str]
+
+
+class JobProgress(JobSummary):
+    """A job that has not ended, in its stream."""
+
+    status_reason: str | None
+    # Of command jobs.
+    phase: NotRequired[Phase | None]
+    # As in `JobAnswer`.
+    counts: NotRequired[dict[str, int]]
+    objective: NotRequired[Objective]
+    total_trials: NotRequired[int]
+    best: NotRequired[BestTrial | None]
+    note: NotRequired[str | None]
+    total_steps: NotRequired[int]
+
+
+class JobLine(TypedDict):
+    """A change of a job, or with ``last`` its end. ``children``: those that have changed."""
+
+    job: JobProgress | JobAnswer
+    last: bool
+    children: NotRequired[list[TrialAnswer | StepAnswer]]
+
+
+# ---------------------------------------------------------------- stacks
+
+
+class Frame(TypedDict):
+    file: str
+    line: int
+    function: str
+    text: str
+
+
+class Thread(TypedDict):
+    name: str
+    frames: list[Frame]
+
+
+class StackProcess(TypedDict):
+    """A process of a rank at one moment; see `plan.diagnosis.stacks.Process`."""
+
+    rank: int
+    node: int
+    pid: int
+    name: str
+    state: str
+    frames: list[Frame]
+    threads: list[Thread]
+    parent: int | None
+    silent: float
+    busy: float
+    why: str
+
+
+class StackGroup(TypedDict):
+    """Processes with equal stacks. ``pids``: rank, node and process of each; ``own``: they are the
+    ranks' own processes; ``waits``: what they wait for, ``why``: the reason that they have no
+    stack."""
+
+    ranks: list[int]
+    count: int
+    pids: list[tuple[int, int, int]]
+    own: bool
+    waits: str | None
+    doing: str
+    name: str
+    why: str | None
+    stack: list[Frame]
+    threads: list[Thread]
+
+
+class OddProcess(TypedDict):
+    """The process that is somewhere else than the others."""
+
+    rank: int
+    node: int
+    pid: int
+    at: str
+
+
+class SavedStacks(TypedDict):
+    """Stacks in the record of a job; ``missing`` are nodes that did not answer."""
+
+    attempt: int
+    at: float
+    missing: list[int]
+    processes: list[StackProcess]
+
+
+class GroupedStacks(SavedStacks):
+    """The largest group first."""
+
+    groups: list[StackGroup]
+    odd: OddProcess | None
+
+
+class StacksAnswer(GroupedStacks):
+    """``live``: taken now."""
+
+    live: bool
