@@ -192,12 +192,17 @@ class CreatedModel(ModelAnswer, Created):
     pass
 
 
-class ModelFile(TypedDict):
-    """``mtime_ns`` is that of the stored file, 0 if it is missing."""
+class SentFile(TypedDict):
+    """A file of a model that is uploaded."""
 
     path: str
     size: int
     sha256: str
+
+
+class ModelFile(SentFile):
+    """``mtime_ns`` is that of the stored file, 0 if it is missing."""
+
     mtime_ns: int
 
 
@@ -221,7 +226,7 @@ class StateVersion(TypedDict):
     """``torn`` are files that were being written when a node was lost."""
 
     version: int
-    made_at: str | None
+    made_at: str
     written_at: str | None
     job: str | None
     attempt: int | None

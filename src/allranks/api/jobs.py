@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NotRequired
+from typing import Literal, NotRequired, final
 
 from typing_extensions import TypedDict
 
@@ -107,7 +107,7 @@ class JobRecord(TypedDict):
     parent_job_name: str | None
     parameters: Document
     created_by: str
-    created_at: str | None
+    created_at: str
     started_at: str | None
     ranks_ended_at: str | None
     ended_at: str | None
@@ -334,7 +334,7 @@ class EventAnswer(TypedDict):
     """An event of a job. ``data`` depends on its kind: see `api.events`."""
 
     id: int
-    at: str | None
+    at: str
     kind: str
     launch: int
     attempt: int
@@ -353,7 +353,7 @@ class JobSummary(TypedDict):
     status: str
     type: str
     experiment_name: str
-    display_name: str | None
+    display_name: str
     compute: str
     nodes: int
     processes: int
@@ -362,7 +362,7 @@ class JobSummary(TypedDict):
     error: JobError | None
     parent_job_name: str | None
     created_by: str
-    created_at: str | None
+    created_at: str
     started_at: str | None
     ended_at: str | None
 
@@ -401,7 +401,7 @@ class DamagedJob(TypedDict):
     archived_at: None
     duration: None
     created_by: str
-    created_at: str | None
+    created_at: str
     damaged: str
 
 
@@ -448,6 +448,7 @@ class EarlierJobs(TypedDict):
     seen_in: list[str]
 
 
+@final
 class FailureExplanation(Explanation, EarlierJobs):
     """Why a command job or a sweep failed. ``lines`` are those of the log around the evidence,
     ``followed`` the ranks that failed later."""
@@ -466,6 +467,7 @@ class ExplainedStep(StepAnswer):
     why: str
 
 
+@final
 class PipelineExplanation(TypedDict):
     """Of each step why it ran, was reused, failed or did not run."""
 
@@ -475,6 +477,7 @@ class PipelineExplanation(TypedDict):
     steps: dict[str, ExplainedStep]
 
 
+@final
 class StepExplanation(TypedDict):
     """Why a completed step ran or was reused."""
 
@@ -530,6 +533,7 @@ class Phase(TypedDict):
     seconds: float | None
 
 
+@final
 class LogLine(TypedDict):
     """A piece of a rank's output; ``offset`` is its end in the log. Bytes that are not UTF-8 are
     lone surrogates. ``child``: the job of the rank, in the stream of a sweep or pipeline."""
@@ -557,12 +561,26 @@ class JobProgress(JobSummary):
     total_steps: NotRequired[int]
 
 
-class JobLine(TypedDict):
-    """A change of a job, or with ``last`` its end. ``children``: those that have changed."""
+@final
+class ChangeLine(TypedDict):
+    """A change of a job. ``children``: those that have changed."""
 
-    job: JobProgress | JobAnswer
-    last: bool
+    job: JobProgress
+    last: Literal[False]
     children: NotRequired[list[TrialAnswer | StepAnswer]]
+
+
+@final
+class EndLine(TypedDict):
+    """The last line: the job has ended, or is not followed."""
+
+    job: JobAnswer
+    last: Literal[True]
+    children: NotRequired[list[TrialAnswer | StepAnswer]]
+
+
+StreamedJob = JobProgress | JobAnswer
+JobLine = ChangeLine | EndLine
 
 
 # ---------------------------------------------------------------- stacks

@@ -107,7 +107,7 @@ class NodeLoad(Load):
     minute."""
 
     node: int
-    at: str | None
+    at: str
     node_load: Load
     gpus: list[GpuLoad]
     ranks: list[RankLoad]

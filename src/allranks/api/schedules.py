@@ -44,7 +44,7 @@ class ScheduleAnswer(TypedDict):
     job: Document
     enabled: bool
     created_by: str
-    created_at: str | None
+    created_at: str
     next_at: str | None
     last_at: str | None
     last_job: str | None

@@ -32,6 +32,15 @@ class PublicEndpoint(TypedDict):
     fingerprint: str
 
 
+class PublicRequest(TypedDict):
+    """Where the server is to listen for other machines; ``host`` None: nowhere."""
+
+    host: str | None
+    port: NotRequired[int]
+    certificate: NotRequired[str]
+    tls: NotRequired[bool]
+
+
 class ChangesAnswer(TypedDict):
     """A number that grows with each change."""
 
@@ -43,7 +52,7 @@ class TokenAnswer(TypedDict):
 
     name: str
     role: str
-    created_at: str | None
+    created_at: str
     expires_at: str | None
     last_used_at: str | None
 

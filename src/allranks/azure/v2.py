@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from allranks import sdk
@@ -30,6 +30,9 @@ from allranks.spec.job_parts import Environment
 from allranks.spec.model import Model
 from allranks.spec.yaml import load
 
+if TYPE_CHECKING:
+    from allranks.api.common import Document
+
 # Where an input's data would be that is given later.
 _LATER = "not-given-yet"
 _DATA = ("uri_file", "uri_folder", "mltable", "mlflow_model", "custom_model", "triton_model")
@@ -42,7 +45,7 @@ class OpenInput:
         self.given = {key: value for key, value in given.items() if value is not None}
         self.type = str(given.get("type") or "uri_folder")
 
-    def declared(self) -> dict[str, Any]:
+    def declared(self) -> Document:
         """As a component's file has it."""
         keys = ("type", "default", "optional", "description", "min", "max", "enum", "mode")
         return {"type": self.type} | {k: self.given[k] for k in keys if k in self.given}
@@ -110,7 +113,7 @@ class CommandComponent(Component):
         super().__init__(_component(self.kind, given))
 
 
-def _component(kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def _component(kind: str, given: Mapping[str, Any]) -> Document:
     found = {key: _data(value) for key, value in given.items() if value is not None}
     for key in ("inputs", "outputs"):
         if key in found:
@@ -262,7 +265,7 @@ def load_datastore(source: str | os.PathLike[str], **_: Any) -> Datastore:
     return Datastore.model_validate(_read(source))
 
 
-def _read(source: str | os.PathLike[str]) -> dict[str, Any]:
+def _read(source: str | os.PathLike[str]) -> Document:
     data, _ = load.read(load.content(Path(source)), file=str(source))
     return {key: value for key, value in data.items() if key != "$schema"}
 
@@ -327,9 +330,11 @@ class _Jobs(Jobs):
     def stream(self, name: str, **given: Any) -> Job:
         job = super().stream(name, **given)
         if job.status == "Failed":
-            error = job.error or {}
-            message = f"the job {name} failed: {error.get('message') or 'see its logs'}"
-            raise JobException(message, hint=str(error.get("hint") or f"allranks job logs {name}"))
+            why = job.error["message"] if job.error else "see its logs"
+            hint = job.error["hint"] if job.error else ""
+            raise JobException(
+                f"the job {name} failed: {why}", hint=hint or f"allranks job logs {name}"
+            )
         return job
 
 

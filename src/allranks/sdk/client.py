@@ -6,7 +6,7 @@ import builtins
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO, Unpack, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, Unpack, overload
 from urllib.parse import urlencode
 
 from allranks.errors import UsageError
@@ -23,7 +23,7 @@ from allranks.sdk.connection.urls import job_path
 from allranks.sdk.jobs import interrupt
 from allranks.sdk.jobs.files import job_files
 from allranks.sdk.jobs.follow import Following, substitute_note
-from allranks.sdk.jobs.metrics import by_name
+from allranks.sdk.jobs.metrics import LoggedPoint, by_name
 from allranks.sdk.jobs.names import job_name, no_job
 from allranks.sdk.jobs.properties import properties_of
 from allranks.sdk.pipelines.components import Component, Components
@@ -39,6 +39,11 @@ from allranks.spec.job import CommandJob
 from allranks.spec.job_keys import Outputs
 from allranks.spec.job_parts import Environment, Output
 from allranks.spec.model import Model, ModelVersion
+
+if TYPE_CHECKING:
+    from allranks.api.common import Document
+    from allranks.api.jobs import FileAnswer, JobError, JobRecord, ListedJob
+    from allranks.api.metrics import MetricsAnswer, ResourcePoints, ResourcesAnswer
 
 
 class Service(NamedTuple):
@@ -57,15 +62,15 @@ class Job:
     name: str
     status: str
     exit_code: int | None
-    error: dict[str, Any] | None
+    error: JobError | None
 
-    def __init__(self, told: dict[str, Any]) -> None:
-        self._told = told
+    def __init__(self, record: JobRecord | ListedJob) -> None:
+        # Of a list only the main keys.
+        self._told: Mapping[str, Any] = record
 
     @property
     def outputs(self) -> Outputs:
         """Its outputs by name. Each can be used as an input of another job."""
-        # Lists have only the main keys of each job.
         told = self._told if "spec" in self._told else find_server.ask("GET", job_path(self.name))
         given = told["spec"].get("outputs") or {}
         found = {name: Output(**(value or {})) for name, value in given.items()}
@@ -77,7 +82,7 @@ class Job:
         )
 
     @property
-    def properties(self) -> dict[str, Any]:
+    def properties(self) -> Document:
         """As Azure's: of a sweep also ``best_child_run_id``, its best trial."""
         return properties_of(self._told)
 
@@ -95,27 +100,27 @@ class Job:
         found = {name: Service(each.get("type"), each.get("port")) for name, each in given.items()}
         return {"Studio": Service("Studio", endpoint=self.studio_url), **found}
 
-    def metrics(self) -> dict[str, list[dict[str, Any]]]:
+    def metrics(self) -> dict[str, list[LoggedPoint]]:
         """The metrics reported so far: ``{name: [{"step", "timestamp" (ms since the epoch),
         "value", "attempt"}, …]}``; values may be NaN or infinite."""
-        found = by_name(find_server.ask("GET", job_path(self.name, "/metrics"))["series"])
+        answer: MetricsAnswer = find_server.ask("GET", job_path(self.name, "/metrics"))
+        found = by_name(answer["series"])
         for points in found.values():
             for point in points:
                 point["value"] = float(point["value"])
         return found
 
-    def resources(self) -> list[dict[str, Any]]:
+    def resources(self) -> list[ResourcePoints]:
         """The resource use of nodes, GPUs and ranks: series with ``points`` [seconds since the
         epoch, value]."""
-        found: list[dict[str, Any]] = find_server.ask("GET", job_path(self.name, "/resources"))[
-            "series"
-        ]
-        return found
+        answer: ResourcesAnswer = find_server.ask("GET", job_path(self.name, "/resources"))
+        return answer["series"]
 
     def artifacts(self) -> list[str]:
         """The files in ``./outputs``, ``./logs`` and its working folder, as paths that `download`
         creates."""
-        paths = (each["path"] for each in find_server.ask("GET", job_path(self.name, "/files")))
+        files: list[FileAnswer] = find_server.ask("GET", job_path(self.name, "/files"))
+        paths = (file["path"] for file in files)
         ours = ("artifacts/outputs/", "artifacts/logs/", "artifacts/work/")
         return sorted(path for path in paths if path.startswith(ours))
 
@@ -355,7 +360,7 @@ class Jobs:
         """Permanently delete an ended job with its outputs and logs."""
         find_server.ask("DELETE", job_path(name))
 
-    def _change(self, name: str, changes: dict[str, Any]) -> Job:
+    def _change(self, name: str, changes: Mapping[str, object]) -> Job:
         return Job(find_server.ask("PATCH", job_path(name), changes))
 
     def cancel(self, name: str) -> Job:

@@ -33,7 +33,7 @@ def run(words: Sequence[str]) -> int:
     if options.output_path:
         _download(options, task, job)
     if job.status != "Completed":
-        reason = (job.error or {}).get("message", job.status)
+        reason = job.error["message"] if job.error else job.status
         _say(f"the task {task.name} failed: {reason}")
         _say(f"hint: allranks job explain {job.name}")
     return int(job.status != "Completed")

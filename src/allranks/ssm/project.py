@@ -6,7 +6,7 @@ import difflib
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks.errors import UsageError
 from allranks.sdk import Client
@@ -14,6 +14,9 @@ from allranks.sdk.jobs.follow import submission_notes
 from allranks.ssm import results
 from allranks.ssm.parser import arguments_of
 from allranks.ssm.task import REPLICATED, Channel, Request, Task
+
+if TYPE_CHECKING:
+    from allranks.api.common import Document
 
 _CODE = ("source_dir", "entry_point", "dependencies")
 _INSTANCES = (
@@ -82,9 +85,9 @@ class SageMakerProject:
         self.project_name, self.prefix = project_name, prefix or ""
         self.local_mode = local_mode
         self.tasks: dict[str, SageMakerTask] = {}
-        self._image: dict[str, Any] = {}
-        self._code: dict[str, Any] = {}
-        self._instances: dict[str, Any] = {}
+        self._image: Document = {}
+        self._code: Document = {}
+        self._instances: Document = {}
 
     def setDefaultImageParams(  # as above
         self,
@@ -188,7 +191,8 @@ class SageMakerProject:
         submission_notes(job.to_dict(), sys.stderr)
         job = Client().jobs.stream(job.name)
         if job.status != "Completed":
-            raise RuntimeError(f"the task {task_name} failed: {(job.error or {}).get('message')}")
+            why = job.error["message"] if job.error else job.status
+            raise RuntimeError(f"the task {task_name} failed: {why}")
         return task, job.name
 
     def getInputConfig(  # as above
@@ -214,7 +218,7 @@ class SageMakerProject:
         Task(self.project_name, task_name, self.prefix).clean()
 
 
-def _given(names: Sequence[str], values: Mapping[str, Any]) -> dict[str, Any]:
+def _given(names: Sequence[str], values: Mapping[str, Any]) -> Document:
     return {name: values[name] for name in names}
 
 
@@ -230,7 +234,7 @@ def _check(task_type: str, instead: Mapping[str, Any]) -> None:
             raise UsageError(f"{name} is not a parameter of runTask", hint=hint)
 
 
-def _code(given: Mapping[str, Any]) -> dict[str, Any]:
+def _code(given: Mapping[str, Any]) -> Document:
     source = str(given.get("source_dir") or "")
     entry = str(given.get("entry_point") or "")
     files = [str(each) for each in given.get("dependencies") or ()]
@@ -238,7 +242,7 @@ def _code(given: Mapping[str, Any]) -> dict[str, Any]:
     return {"source": source, "entry": path, "files": files}
 
 
-def _instances(given: Mapping[str, Any]) -> dict[str, Any]:
+def _instances(given: Mapping[str, Any]) -> Document:
     return {
         "instance_type": given.get("instance_type") or "",
         "instance_count": given.get("instance_count", 1),

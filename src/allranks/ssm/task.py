@@ -12,13 +12,16 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from allranks.errors import NotFound, UsageError
 from allranks.sdk import Client, Job
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
 from allranks.spec.job import CommandJob
+
+if TYPE_CHECKING:
+    from allranks.api.common import Document
 
 _INSIDE = Path(__file__).parent / "inside"
 PROGRAM, CONFIG = "allranks_ssm_task.py", "allranks_ssm_task.json"
@@ -166,14 +169,14 @@ class Task:
         }
         (folder / CONFIG).write_text(json.dumps(config))
 
-    def _job(self, request: Request, folder: str) -> dict[str, Any]:
+    def _job(self, request: Request, folder: str) -> Document:
         """The job of a job file."""
         install = "requirements.txt"
         begin = f"pip install -r {install} && " if Path(folder, install).is_file() else ""
-        resources: dict[str, Any] = {"instance_count": request.instance_count}
+        resources: Document = {"instance_count": request.instance_count}
         if request.instance_type and "local" not in request.instance_type:
             resources["instance_type"] = request.instance_type.removeprefix("ml.")
-        found: dict[str, Any] = {
+        found: Document = {
             "type": "command",
             "name": f"{self.name[:60]}-{time.strftime('%Y-%m-%d-%H-%M-%S')}-{_letters(8)}",
             "display_name": self.name,
@@ -225,7 +228,7 @@ def environment(request: Request) -> Any:
     return {"image": base} if request.framework in _IMAGES else "current"
 
 
-def distribution(given: Mapping[str, Any] | None) -> dict[str, Any]:
+def distribution(given: Mapping[str, Any] | None) -> Document:
     """SageMaker's way of distributing as ours. Raises UsageError for one that is not there."""
     for kind, options in (given or {}).items():
         if isinstance(options, Mapping) and not options.get("enabled", True):
@@ -246,7 +249,7 @@ def distribution(given: Mapping[str, Any] | None) -> dict[str, Any]:
     return {"type": "none"}
 
 
-def _input(channel: Channel) -> dict[str, Any]:
+def _input(channel: Channel) -> Document:
     path = channel.path
     if "://" not in path:
         place = Path(path)
@@ -254,7 +257,7 @@ def _input(channel: Channel) -> dict[str, Any]:
             raise UsageError(f"{path} not found", hint="an input is a local path or an S3 address")
         path = str(place.absolute())
     kind = "uri_file" if "://" not in path and Path(path).is_file() else "uri_folder"
-    found: dict[str, Any] = {"type": kind, "path": path, "mode": "ro_mount"}
+    found: Document = {"type": kind, "path": path, "mode": "ro_mount"}
     if channel.distribution == SHARDED and not channel.archive and kind == "uri_folder":
         found |= {"sharded": True, "mode": "download"}
     return found

@@ -153,7 +153,8 @@ class Told:
 
     def json(self, method: str, path: str) -> object:
         if not path.endswith("/files"):
-            return {"attempts": 1, "spec": {"outputs": {"o": None}}}
+            job = {"type": "command", "attempts": 1, "ended_at": None, "outputs": {"o": "/x"}}
+            return {**job, "spec": {"outputs": {"o": None}}}
         return [{"path": each, "size": 3, "mtime_ns": TIME} for each in self.paths]
 
     def __enter__(self) -> "Told":

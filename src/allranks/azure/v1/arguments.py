@@ -6,7 +6,10 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from allranks.api.common import Document
 
 # What stands for a data reference in text.
 REFERENCE = "$AZUREML_DATAREFERENCE_"
@@ -17,8 +20,8 @@ class Bound:
     """The inputs and outputs of a job or step, as in a job file."""
 
     def __init__(self) -> None:
-        self.inputs: dict[str, Any] = {}
-        self.outputs: dict[str, Any] = {}
+        self.inputs: Document = {}
+        self.outputs: Document = {}
 
     def input(self, name: str, value: Any) -> str:
         """Add an input; an equal one is one. Returns the expression."""
@@ -66,7 +69,7 @@ def of_params(given: Mapping[str, Any] | None) -> list[Any]:
     return found
 
 
-def _free(taken: dict[str, Any], name: str, value: Any) -> str:
+def _free(taken: Document, name: str, value: Any) -> str:
     base, number = name_of(name), 1
     found = base
     while found in taken and taken[found] != value:
@@ -76,7 +79,7 @@ def _free(taken: dict[str, Any], name: str, value: Any) -> str:
     return found
 
 
-def definition(job: Mapping[str, Any]) -> dict[str, Any]:
+def definition(job: Mapping[str, Any]) -> Document:
     """The specification of a job with the ``script`` and ``arguments`` of a run definition. Data is
     named as Azure does."""
     spec = job.get("spec") or {}

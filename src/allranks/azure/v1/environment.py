@@ -10,7 +10,7 @@ import secrets
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -20,6 +20,9 @@ from allranks.errors import SpecError
 from allranks.sdk import Client
 from allranks.spec import job_parts
 from allranks.spec.yaml import load
+
+if TYPE_CHECKING:
+    from allranks.api.common import Document
 
 DEFAULT_CPU_IMAGE = "mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu22.04"
 DEFAULT_GPU_IMAGE = "mcr.microsoft.com/azureml/openmpi4.1.0-cuda11.6-cudnn8-ubuntu20.04"
@@ -113,7 +116,7 @@ class CondaDependencies:
     def get_python_version(self) -> str:
         return self._python.lstrip("= ")
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Document:
         lines: list[Any] = [f"python{self._python}"] if self._python else []
         lines += self._conda
         if self._pip:
@@ -284,7 +287,7 @@ class Environment:
     def add_private_pip_wheel(self, *_: Any, **__: Any) -> None:
         not_there("Environment.add_private_pip_wheel", "name the wheel's path in the pip packages")
 
-    def as_spec(self) -> str | dict[str, Any]:
+    def as_spec(self) -> str | Document:
         """The environment of a job file."""
         own = self.python.conda_dependencies
         packages = own.as_dict()["dependencies"]
@@ -320,7 +323,7 @@ class Build:
         return self
 
 
-def _built(dockerfile: str, own: CondaDependencies) -> dict[str, Any]:
+def _built(dockerfile: str, own: CondaDependencies) -> Document:
     """A build of an image, with packages on top. Nodes build it long after the program's end: its
     Dockerfile stays in the home, once for each content."""
     text = dockerfile if dockerfile.endswith("\n") else f"{dockerfile}\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks.azure.v1.arguments import Bound, of_params
 from allranks.azure.v1.environment import Environment
@@ -14,6 +14,9 @@ from allranks.azure.v1.run_config import (
     ScriptRunConfig,
     TensorflowConfiguration,
 )
+
+if TYPE_CHECKING:
+    from allranks.api.common import Document
 
 # Arguments that change nothing here.
 _IDLE = ("vm_size", "vm_priority", "use_gpu", "use_docker", "custom_docker_image", "user_managed")
@@ -96,7 +99,7 @@ class Estimator:
     def run_config(self) -> Any:
         return self._config.run_config
 
-    def job(self) -> dict[str, Any]:
+    def job(self) -> Document:
         """The command job, as a job file has it."""
         bound = Bound()
         for each in self._inputs:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks.azure.absent import Absent
 from allranks.azure.v1.exceptions import UserErrorException, not_there
@@ -15,6 +15,9 @@ from allranks.spec.any_job import AnyJob
 from allranks.spec.job import CommandJob
 from allranks.spec.pipeline.job import PipelineJob
 from allranks.spec.sweep.job import SweepJob
+
+if TYPE_CHECKING:
+    from allranks.api.common import Document
 
 _KINDS: Mapping[str, type[AnyJob]] = {
     "command": CommandJob,
@@ -74,7 +77,7 @@ class Experiment(Absent):
 Run.experiment_type = Experiment
 
 
-def _for(config: Any, given: dict[str, Any]) -> dict[str, Any]:
+def _for(config: Any, given: Document) -> Document:
     """The keywords of ``submit`` that a pipeline takes. Raises NotThere for others."""
     known = getattr(config, "submit_keywords", ())
     for key, value in given.items():

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks.azure.v1.arguments import name_of
 from allranks.azure.v1.exceptions import UserErrorException, no_more
+
+if TYPE_CHECKING:
+    from allranks.api.common import Document
 
 _MINUTE = 60
 # Azure's own limit, where the program gives none.
@@ -20,11 +23,11 @@ class PrimaryMetricGoal:
     MAXIMIZE, MINIMIZE = "maximize", "minimize"
 
 
-def _space(kind: str, **bounds: Any) -> dict[str, Any]:
+def _space(kind: str, **bounds: Any) -> Document:
     return {"type": kind, **bounds}
 
 
-def choice(*options: Any) -> dict[str, Any]:
+def choice(*options: Any) -> Document:
     """One of these values."""
     values = (
         [*options[0]]
@@ -36,40 +39,40 @@ def choice(*options: Any) -> dict[str, Any]:
     return _space("choice", values=values)
 
 
-def uniform(min_value: float, max_value: float) -> dict[str, Any]:
+def uniform(min_value: float, max_value: float) -> Document:
     return _space("uniform", min_value=min_value, max_value=max_value)
 
 
-def quniform(min_value: float, max_value: float, q: float) -> dict[str, Any]:
+def quniform(min_value: float, max_value: float, q: float) -> Document:
     return _space("quniform", min_value=min_value, max_value=max_value, q=q)
 
 
-def loguniform(min_value: float, max_value: float) -> dict[str, Any]:
+def loguniform(min_value: float, max_value: float) -> Document:
     """The exponential of a value between the bounds."""
     return _space("loguniform", min_value=min_value, max_value=max_value)
 
 
-def qloguniform(min_value: float, max_value: float, q: float) -> dict[str, Any]:
+def qloguniform(min_value: float, max_value: float, q: float) -> Document:
     return _space("qloguniform", min_value=min_value, max_value=max_value, q=q)
 
 
-def normal(mu: float, sigma: float) -> dict[str, Any]:
+def normal(mu: float, sigma: float) -> Document:
     return _space("normal", mu=mu, sigma=sigma)
 
 
-def qnormal(mu: float, sigma: float, q: float) -> dict[str, Any]:
+def qnormal(mu: float, sigma: float, q: float) -> Document:
     return _space("qnormal", mu=mu, sigma=sigma, q=q)
 
 
-def lognormal(mu: float, sigma: float) -> dict[str, Any]:
+def lognormal(mu: float, sigma: float) -> Document:
     return _space("lognormal", mu=mu, sigma=sigma)
 
 
-def qlognormal(mu: float, sigma: float, q: float) -> dict[str, Any]:
+def qlognormal(mu: float, sigma: float, q: float) -> Document:
     return _space("qlognormal", mu=mu, sigma=sigma, q=q)
 
 
-def randint(upper: int) -> dict[str, Any]:
+def randint(upper: int) -> Document:
     """A whole number from 0 to below ``upper``."""
     return _space("randint", upper=upper)
 
@@ -83,7 +86,7 @@ class _Sampling:
         self.space = dict(parameter_space)
         self.properties = dict(properties or {})
 
-    def algorithm(self) -> dict[str, Any]:
+    def algorithm(self) -> Document:
         seed = self.properties.get("seed")
         return {"type": self.kind, **({} if seed is None else {"seed": seed})}
 
@@ -110,7 +113,7 @@ class _Policy:
     def __init__(self, **given: Any) -> None:
         self.given = {key: value for key, value in given.items() if value is not None}
 
-    def early_termination(self) -> dict[str, Any] | None:
+    def early_termination(self) -> Document | None:
         return {"type": self.kind, **self.given} if self.kind else None
 
 
@@ -198,7 +201,7 @@ class HyperDriveConfig:
         self.most, self.at_once = max_total_runs, max_concurrent_runs
         self.minutes = max_duration_minutes
 
-    def job(self) -> dict[str, Any]:
+    def job(self) -> Document:
         """The sweep, as a job file has it."""
         job = dict(self.run_config.job())
         space, words = {}, []
@@ -207,12 +210,12 @@ class HyperDriveConfig:
             space[name] = value
             option = key if key.startswith("-") else f"--{key}"
             words += [shlex.quote(option), f"'${{{{search_space.{name}}}}}'"]
-        limits: dict[str, Any] = {"max_total_trials": self.most or _MOST}
+        limits: Document = {"max_total_trials": self.most or _MOST}
         limits["timeout"] = self.minutes * _MINUTE
         if self.at_once:
             limits["max_concurrent_trials"] = self.at_once
         trial = ("code", "environment", "environment_variables", "distribution", "resources")
-        found: dict[str, Any] = {
+        found: Document = {
             "type": "sweep",
             "trial": {key: job[key] for key in trial if key in job},
             "sampling_algorithm": self.sampling.algorithm(),

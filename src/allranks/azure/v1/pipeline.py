@@ -6,7 +6,7 @@ import copy
 import itertools
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks.azure.v1.arguments import Bound, name_of
 from allranks.azure.v1.data.datastore import DataReference
@@ -16,6 +16,9 @@ from allranks.azure.v1.experiment import Experiment
 from allranks.azure.v1.hyperdrive import HyperDriveConfig
 from allranks.azure.v1.run import Run
 from allranks.azure.v1.run_config import RunConfiguration, ScriptRunConfig
+
+if TYPE_CHECKING:
+    from allranks.api.common import Document
 
 _NUMBERS = itertools.count()
 
@@ -56,7 +59,7 @@ class PipelineData:
 
     as_dataset = as_mount = as_download = as_input
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> Document:
         return {"type": self.kind}
 
 
@@ -100,7 +103,7 @@ class Step:
         made = [getattr(each, "producer", None) for each in data]
         return [each for each in (*made, *self.after) if each is not None and each is not self]
 
-    def to_dict(self, waited_for: Iterable[Step]) -> dict[str, Any]:
+    def to_dict(self, waited_for: Iterable[Step]) -> Document:
         """The step of a job file. ``waited_for`` are those that others come after."""
         bound = Bound()
         config = copy.copy(self._config)
@@ -272,7 +275,7 @@ class Pipeline:
         pipeline_parameters: Mapping[str, Any] | None = None,
         regenerate_outputs: bool = False,
         continue_on_step_failure: bool = False,
-    ) -> dict[str, Any]:
+    ) -> Document:
         """The pipeline of a job file. Raises UserErrorException."""
         known = {name_of(p.name): p.default_value for s in self._steps for p in s.parameters()}
         given = {name_of(key): value for key, value in (pipeline_parameters or {}).items()}
@@ -280,9 +283,9 @@ class Pipeline:
             hint = f"its parameters are: {', '.join(sorted(known)) or 'none'}"
             raise UserErrorException(f"the pipeline has no parameter {key!r}", hint=hint)
         waited_for = [each for step in self._steps for each in step.after]
-        settings: dict[str, Any] = {"continue_on_step_failure": continue_on_step_failure}
+        settings: Document = {"continue_on_step_failure": continue_on_step_failure}
         settings["force_rerun"] = regenerate_outputs
-        found: dict[str, Any] = {
+        found: Document = {
             "type": "pipeline",
             "settings": settings,
             "jobs": {each.node: each.to_dict(waited_for) for each in reversed(self._steps)},

@@ -139,9 +139,12 @@ class Run(Absent):
         if show_output:
             print(f"\nExecution Summary\n=================\nRunId: {self.id}", flush=True)
         if details["status"] == "Failed" and raise_on_error:
-            error = self._job.error or {}
-            message = f"the job {self.id} failed: {error.get('message', 'see its logs')}"
-            raise ActivityFailedException(message, hint=str(error.get("hint") or "see its logs"))
+            error = self._job.error
+            why = error["message"] if error else "see its logs"
+            hint = error["hint"] if error else ""
+            raise ActivityFailedException(
+                f"the job {self.id} failed: {why}", hint=hint or "see its logs"
+            )
         return details
 
     def cancel(self) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks.azure.v1.arguments import REFERENCE, Bindable, Bound, command_of, name_of
 from allranks.azure.v1.compute import LOCAL
 from allranks.azure.v1.environment import Environment
 from allranks.azure.v1.exceptions import UserErrorException, no_more
+
+if TYPE_CHECKING:
+    from allranks.api.common import Document
 
 
 class MpiConfiguration:
@@ -18,7 +21,7 @@ class MpiConfiguration:
     def __init__(self, process_count_per_node: int = 1, node_count: int = 1) -> None:
         self.process_count_per_node, self.node_count = process_count_per_node, node_count
 
-    def job(self) -> tuple[int, dict[str, Any] | None]:
+    def job(self) -> tuple[int, Document | None]:
         """The number of nodes and the distribution of a job file."""
         if self.node_count * self.process_count_per_node == 1:
             return 1, None
@@ -38,7 +41,7 @@ class PyTorchConfiguration:
         self.communication_backend, self.node_count = communication_backend, node_count
         self.process_count = process_count or node_count
 
-    def job(self) -> tuple[int, dict[str, Any] | None]:
+    def job(self) -> tuple[int, Document | None]:
         """As above. Raises UserErrorException."""
         per_node, rest = divmod(self.process_count, self.node_count)
         if rest or not per_node:
@@ -53,7 +56,7 @@ class TensorflowConfiguration:
     def __init__(self, worker_count: int = 1, parameter_server_count: int = 0) -> None:
         self.worker_count, self.parameter_server_count = worker_count, parameter_server_count
 
-    def job(self) -> tuple[int, dict[str, Any] | None]:
+    def job(self) -> tuple[int, Document | None]:
         """As above."""
         found = {"type": "tensorflow", "worker_count": self.worker_count}
         if self.parameter_server_count:
@@ -108,9 +111,9 @@ class RunConfiguration:
         self.pytorch = PyTorchConfiguration()
         self.tensorflow = TensorflowConfiguration()
         self.docker = DockerConfiguration()
-        self.data_references: dict[str, Any] = {}
-        self.data: dict[str, Any] = {}
-        self.output_data: dict[str, Any] = {}
+        self.data_references: Document = {}
+        self.data: Document = {}
+        self.output_data: Document = {}
         self.max_run_duration_seconds: float | None = None
         self.auto_prepare_environment = True
         self.credential_passthrough = False
@@ -165,7 +168,7 @@ class ScriptRunConfig:
         if max_run_duration_seconds is not None:
             config.max_run_duration_seconds = max_run_duration_seconds
 
-    def job(self, bound: Bound | None = None) -> dict[str, Any]:
+    def job(self, bound: Bound | None = None) -> Document:
         """The command job, as a job file has it. Raises UserErrorException."""
         bound = bound or Bound()
         if self.command is not None:
@@ -180,7 +183,7 @@ class ScriptRunConfig:
                 value.bind(bound)
             else:
                 bound.input(name, value)
-        found: dict[str, Any] = {
+        found: Document = {
             "type": "command",
             "command": line,
             "code": self.source_directory,
@@ -197,7 +200,7 @@ class ScriptRunConfig:
             found["compute"] = target
         distributed = self.distributed_job_config or config.distribution()
         nodes, distribution = (1, None) if distributed is None else distributed.job()
-        resources: dict[str, Any] = {"instance_count": nodes} if nodes > 1 else {}
+        resources: Document = {"instance_count": nodes} if nodes > 1 else {}
         shm = config.docker.shm_size or config.environment.docker.shm_size
         found["resources"] = resources | ({"shm_size": shm} if shm else {})
         if distribution is not None:
@@ -209,7 +212,7 @@ class ScriptRunConfig:
         return found | _parts(bound)
 
 
-def _parts(bound: Bound) -> dict[str, Any]:
+def _parts(bound: Bound) -> Document:
     found = {"inputs": bound.inputs, "outputs": bound.outputs}
     return {key: each for key, each in found.items() if each}
 

@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks.cli.assets.versions import definition, given
 from allranks.cli.output import show
@@ -18,6 +18,9 @@ from allranks.errors import UsageError
 from allranks.plan.amounts import counted
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import asset_path
+
+if TYPE_CHECKING:
+    from allranks.api.common import Document
 
 _COMPUTES = "/api/v1/computes"
 _POLL_SECONDS = 1.0
@@ -282,7 +285,7 @@ def _key_options(parser: argparse.ArgumentParser) -> None:
     for kind in KINDS.values():
         for option in kind.options:
             named.setdefault(option.name, []).append((kind.name, option))
-    groups: dict[str, Any] = {}
+    groups: Document = {}
     for variants in named.values():
         title = " and ".join(name for name, _ in variants) or "every engine"
         if title not in groups:
@@ -309,7 +312,7 @@ def _add_option(group: Any, variants: Sequence[tuple[str, Option]]) -> None:
         group.add_argument(flag, dest=dest, metavar=metavar, help=text)
 
 
-def _changes(options: argparse.Namespace) -> dict[str, Any]:
+def _changes(options: argparse.Namespace) -> Document:
     """The keys given on the command line; the engine's under ``options``."""
     changes = given(options, *_KEYS)
     own = {
@@ -322,12 +325,12 @@ def _changes(options: argparse.Namespace) -> dict[str, Any]:
     return changes
 
 
-def _unset(values: Mapping[str, Any]) -> dict[str, Any]:
+def _unset(values: Mapping[str, Any]) -> Document:
     """Empty values as None, which resets a key to its default."""
     return {key: None if value in ("", [""]) else value for key, value in values.items()}
 
 
-def _add_shell_variables(data: dict[str, Any]) -> None:
+def _add_shell_variables(data: Document) -> None:
     """Store this shell's variables of the cluster: the server may run in another shell. A server on
     another machine has files of its own."""
     if os.environ.get("ALLRANKS_SERVER"):
@@ -339,7 +342,7 @@ def _add_shell_variables(data: dict[str, Any]) -> None:
             data[option.name] = value
 
 
-def _make_paths_absolute(data: dict[str, Any], folder: Path) -> None:
+def _make_paths_absolute(data: Document, folder: Path) -> None:
     """Resolve engine options that are paths: the server runs in another folder."""
     paths = {o.name for kind in KINDS.values() for o in kind.options if o.type is Type.PATH}
     own = data.get("options")

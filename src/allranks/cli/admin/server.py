@@ -6,8 +6,8 @@ import argparse
 import json
 import os
 import signal
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from allranks import settings
 from allranks.cli.output import show
@@ -15,6 +15,10 @@ from allranks.errors import AllranksError, ServerError, UsageError
 from allranks.plan.amounts import counted
 from allranks.sdk.connection import find_server
 from allranks.settings import Home
+
+if TYPE_CHECKING:
+    from allranks.api.jobs import JobAnswer
+    from allranks.api.server import PublicEndpoint, PublicRequest, StopAnswer
 
 # Seconds: to end the jobs of this machine, to end the server, and to get any answer from it.
 _JOBS_TIMEOUT, _SERVER_TIMEOUT, _ANSWER_TIMEOUT = 40.0, 10.0, 3.0
@@ -54,23 +58,24 @@ def start(options: argparse.Namespace) -> int:
     return show.result(options, status, sentence, *(_public_sentences(public) if public else ()))
 
 
-def _public_request(options: argparse.Namespace) -> dict[str, Any] | None:
+def _public_request(options: argparse.Namespace) -> PublicRequest | None:
     """The requested public address; ``host`` None closes it. None when no option was given."""
-    more = {"port": options.host_port, "certificate": options.certificate}
-    more = {key: value for key, value in more.items() if value is not None}
     if options.host is None:
-        if more or options.no_tls:
+        if options.host_port is not None or options.certificate is not None or options.no_tls:
             hint = "add --host ADDRESS; 0.0.0.0 for all addresses of this machine"
             raise UsageError("--host-port, --certificate and --no-tls need --host", hint=hint)
         return None
     if options.host in ("127.0.0.1", "localhost", "::1"):
         return {"host": None}
-    if "certificate" in more:
-        more["certificate"] = os.path.abspath(more["certificate"])
-    return {"host": options.host, "tls": not options.no_tls, **more}
+    request: PublicRequest = {"host": options.host, "tls": not options.no_tls}
+    if options.host_port is not None:
+        request["port"] = options.host_port
+    if options.certificate is not None:
+        request["certificate"] = os.path.abspath(options.certificate)
+    return request
 
 
-def _public_sentences(public: dict[str, Any]) -> list[str]:
+def _public_sentences(public: PublicEndpoint) -> list[str]:
     if public["url"] is None:
         return ["it is not reachable from other machines"]
     sentences = [
@@ -175,17 +180,18 @@ def own_home() -> Home:
     return settings.home()
 
 
-def _store_public_address(home: Home, request: dict[str, Any] | None) -> None:
+def _store_public_address(home: Home, request: PublicRequest | None) -> None:
     """Save the public address for the server that starts next."""
     from allranks.server.http import public_listener  # lazy: the whole server
 
     if request is None:
         return
     settings.make(home)
+    keys: Mapping[str, Any] = request
     if request["host"] is None:
         home.front.unlink(missing_ok=True)
     else:
-        public_listener.save(home, public_listener.PublicAddress(**request))
+        public_listener.save(home, public_listener.PublicAddress(**keys))
 
 
 def _stop_jobs(options: argparse.Namespace) -> int:
@@ -197,11 +203,13 @@ def _stop_jobs(options: argparse.Namespace) -> int:
     try:
         client = find_server.connect(start=False, any_version=True)
         client.call("GET", "/api/v1/server", timeout=_ANSWER_TIMEOUT)
-        report = client.json("POST", f"/api/v1/server/stop?all={str(options.all).lower()}")
+        report: StopAnswer = client.json(
+            "POST", f"/api/v1/server/stop?all={str(options.all).lower()}"
+        )
         for name in report["canceled"]:
             line.say(f"waiting for {name} to stop")
             path = f"/api/v1/jobs/{name}/wait?timeout={_JOBS_TIMEOUT}"
-            job = json.loads(client.call("GET", path, timeout=_JOBS_TIMEOUT + 5).body)
+            job: JobAnswer = json.loads(client.call("GET", path, timeout=_JOBS_TIMEOUT + 5).body)
             if job["ended_at"] is None:
                 running.append(f"{name} ({job['status_reason'] or job['status']})")
             else:
@@ -209,7 +217,7 @@ def _stop_jobs(options: argparse.Namespace) -> int:
         line.clear()
         if running:
             talk(f"not ended yet, the next server continues to stop: {', '.join(running)}")
-        if report.get("left"):
+        if report["left"]:
             talk(f"still running on clusters: {counted(report['left'], 'job')} (--all stops them)")
     except AllranksError:
         return 0

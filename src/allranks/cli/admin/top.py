@@ -12,12 +12,15 @@ import tty
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING
 
 from allranks.cli.output import colours, load, show, tables
 from allranks.plan.amounts import counted
 from allranks.sdk.connection import find_server
 from allranks.sdk.jobs.follow import answered
+
+if TYPE_CHECKING:
+    from allranks.api.metrics import LiveJob
 
 # CPU and MEMORY are the job's own; the NODE columns count everything that runs there.
 _HEAD = (
@@ -86,7 +89,7 @@ def top(options: argparse.Namespace) -> int:
         return 0
 
 
-def _draw(jobs: list[dict[str, Any]], size: os.terminal_size) -> None:
+def _draw(jobs: list[LiveJob], size: os.terminal_size) -> None:
     now = datetime.now().astimezone().strftime("%H:%M:%S")
     count = counted(len(jobs), "job") if jobs else "no active jobs"
     lines = [f"allranks, {now}: {count}; q quits", *_fitting(_all_rows(jobs), size.columns)]
@@ -110,11 +113,11 @@ def _fitting(rows: list[tuple[str, ...]], width: int) -> list[str]:
     return tables.fitted([_HEAD[i] for i in shown], cells, None, colours.coloured(sys.stdout))
 
 
-def _all_rows(jobs: list[dict[str, Any]]) -> list[tuple[str, ...]]:
+def _all_rows(jobs: list[LiveJob]) -> list[tuple[str, ...]]:
     return [row for job in jobs for row in _rows(job)]
 
 
-def _rows(job: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+def _rows(job: LiveJob) -> Iterator[tuple[str, ...]]:
     """A row for each node; one for a job without measurements yet."""
     values = [f"{name} {show.number(value)}" for name, value in job["metrics"].items()]
     more = f" +{len(values) - _MAX_METRICS}" if len(values) > _MAX_METRICS else ""
@@ -127,10 +130,7 @@ def _rows(job: dict[str, Any]) -> Iterator[tuple[str, ...]]:
     for number, node in enumerate(loads):
         first = number == 0
         gpus = node["gpus"]
-        memory = {
-            name: sum(gpu.get(name, 0) for gpu in gpus)
-            for name in ("gpu_memory", "gpu_memory_total")
-        }
+        memory = {name: load.total(gpus, name) for name in ("gpu_memory", "gpu_memory_total")}
         yield (
             job["name"] if first else "",
             job["status"] if first else "",

@@ -6,7 +6,7 @@ import argparse
 import select
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks.cli.assets import versions
 from allranks.cli.assets.versions import WHICH, reference
@@ -16,6 +16,9 @@ from allranks.plan.amounts import counted
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import asset_path, labelled
 from allranks.sdk.submit.current_environment import current, tools
+
+if TYPE_CHECKING:
+    from allranks.api.common import Document
 
 # The substitute in the map that leaves a package out.
 _NONE = "none"
@@ -243,7 +246,7 @@ def _cache_and_recipe(environment: Any) -> tuple[Any, Any]:
     return cache, Recipe.load(answer["recipe"])
 
 
-def _local_build(environment: Mapping[str, Any]) -> dict[str, Any] | None:
+def _local_build(environment: Mapping[str, Any]) -> Document | None:
     try:
         cache, recipe = _cache_and_recipe(f"azureml:{reference(environment)}")
     except SpecError:

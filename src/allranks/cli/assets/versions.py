@@ -7,12 +7,15 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks.cli.output import show
 from allranks.errors import NotFound, SpecError
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import asset_path, versions_path
+
+if TYPE_CHECKING:
+    from allranks.api.common import Document
 
 WHICH = "NAME, NAME:VERSION or NAME@LABEL"
 
@@ -26,7 +29,7 @@ _AFTER_DELETE = {
 
 
 @contextmanager
-def definition(file: str | None) -> Iterator[dict[str, Any]]:
+def definition(file: str | None) -> Iterator[Document]:
     """The mapping in a YAML file, `-` for stdin; empty without a file.
 
     A SpecError raised in the block gets the name of the file and the lines of its keys.
@@ -47,7 +50,7 @@ def definition(file: str | None) -> Iterator[dict[str, Any]]:
         raise SpecError([placed(each, lines) for each in error.problems], file=name) from None
 
 
-def given(options: argparse.Namespace, *keys: str) -> dict[str, Any]:
+def given(options: argparse.Namespace, *keys: str) -> Document:
     """The options among ``keys`` that have a value."""
     return {key: getattr(options, key) for key in keys if getattr(options, key) is not None}
 
@@ -64,8 +67,8 @@ def reference(asset: Mapping[str, Any]) -> str:
     return f"{asset['name']}:{asset['version']}"
 
 
-def get(collection: str, name: str) -> dict[str, Any]:
-    asset: dict[str, Any] = find_server.ask("GET", asset_path(collection, name))
+def get(collection: str, name: str) -> Document:
+    asset: Document = find_server.ask("GET", asset_path(collection, name))
     return asset
 
 

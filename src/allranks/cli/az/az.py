@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks.cli.az import shapes
 from allranks.cli.az.print_answer import check_query, print_answer
@@ -19,6 +19,9 @@ from allranks.cli.az.verbs import VERBS, Line, help_of, read
 from allranks.cli.output import show
 from allranks.errors import UsageError
 from allranks.sdk.connection import find_server
+
+if TYPE_CHECKING:
+    from allranks.api.common import Document
 
 # What prepares a subscription: there is none here.
 _PREPARES = ("login", "logout", "account", "configure", "config", "extension", "group", "version")
@@ -88,7 +91,7 @@ def _run(line: Line) -> int:
 def _azures(words: Sequence[str]) -> str:
     """The name of a compute that is to be made and of a type that only Azure has, or nothing."""
     given = dict(pairwise(words))
-    told: dict[str, Any] = {}
+    told: Document = {}
     if "-f" in given:
         from allranks.spec.yaml import load  # lazy: imports the models
 
@@ -98,7 +101,7 @@ def _azures(words: Sequence[str]) -> str:
     return name if kind.lower() in ("amlcompute", "computeinstance") else ""
 
 
-def _stands_for_default(name: str) -> dict[str, Any]:
+def _stands_for_default(name: str) -> Document:
     """No machines are created: the name stands for the default compute."""
     from allranks.sdk.assets.computes import Computes  # lazy: imports the models
     from allranks.spec.compute import AmlCompute  # lazy: as above

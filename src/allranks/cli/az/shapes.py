@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks.sdk.jobs.properties import properties_of
+
+if TYPE_CHECKING:
+    from allranks.api.common import Document
 
 Told = Mapping[str, Any]
 
 
-def job(told: Told, address: str = "") -> dict[str, Any]:
+def job(told: Told, address: str = "") -> Document:
     """A job as `az ml job show` has it. ``address``: of the server, for the job's page."""
     spec = told.get("spec") or {}
     page = f"{address}/ui/jobs/{told['name']}" if address else None
@@ -37,13 +40,13 @@ def job(told: Told, address: str = "") -> dict[str, Any]:
     return found
 
 
-def asset(told: Told) -> dict[str, Any]:
+def asset(told: Told) -> Document:
     """A version of data, an environment, a model or a component, as `az ml … show` has it."""
     name = f"{told.get('name')}:{told['version']}" if told.get("version") else told.get("name")
     return {**told, "id": f"azureml:{name}", "creation_context": _made(told)}
 
 
-def _made(told: Told) -> dict[str, Any]:
+def _made(told: Told) -> Document:
     return {
         "created_at": told.get("created_at"),
         "created_by": told.get("created_by"),

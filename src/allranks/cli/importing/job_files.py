@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from allranks.cli.importing.finding import NO, PARTLY, YES, Finding, uses
 from allranks.cli.submit.create import checked
 from allranks.errors import AllranksError, Problem, SpecError
 from allranks.spec.pipeline.component import parse_component
 from allranks.spec.yaml import load
+
+if TYPE_CHECKING:
+    from allranks.api.common import Document
 
 _SCHEMA = re.compile(r"/([A-Za-z]+)\.schema\.json")
 # What other files of Azure ML's command line are, by their schema, and the command that takes them.
@@ -48,7 +51,7 @@ def look(file: Path, name: str) -> Finding | None:
     return None
 
 
-def _kind(data: dict[str, Any]) -> str:
+def _kind(data: Document) -> str:
     """By its schema, or by its keys."""
     if (schema := _SCHEMA.search(str(data.get("$schema", "")))) is not None:
         return schema[1]
@@ -61,7 +64,7 @@ def _kind(data: dict[str, Any]) -> str:
     return "commandJob" if "command" in data and ("environment" in data or "code" in data) else ""
 
 
-def _job(file: Path, name: str, kind: str, data: dict[str, Any]) -> Finding:
+def _job(file: Path, name: str, kind: str, data: Document) -> Finding:
     computes, addresses = uses(data)
     try:
         notes = checked(str(file), [], allow_large=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 from allranks.cli.job_names import job_argument
 from allranks.cli.output import show
@@ -14,6 +14,10 @@ from allranks.plan.amounts import counted, size_text
 from allranks.plan.job.list_filters import tag as read_tag
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
+
+if TYPE_CHECKING:
+    from allranks.api.jobs import DeletedJob
+    from allranks.api.metrics import ShownJob
 
 
 def tag_options(parser: argparse.ArgumentParser) -> None:
@@ -79,11 +83,11 @@ def delete(options: argparse.Namespace) -> int:
     with find_server.connect() as client:
         jobs = [_found(client, name) for name in dict.fromkeys(options.names)]
         # Delete the newest first: newer jobs may use outputs of older ones.
-        jobs.sort(key=lambda job: str(job["created_at"]), reverse=True)
+        jobs.sort(key=lambda job: job["created_at"], reverse=True)
         if not options.yes and not options.json and sys.stdin.isatty() and not _agreed(jobs):
             show.talk("nothing was deleted")
             return 1
-        gone = []
+        gone: list[DeletedJob] = []
         for job in jobs:
             gone.append(client.json("DELETE", job_path(job["name"])))
             if not options.json and not options.quiet:
@@ -93,14 +97,29 @@ def delete(options: argparse.Namespace) -> int:
     return 0
 
 
-def _found(client: Client, name: str) -> dict[str, Any]:
+class _Named(TypedDict):
+    """What is asked about a job before it is deleted."""
+
+    name: str
+    status: str
+    display_name: str
+    created_at: str
+
+
+def _found(client: Client, name: str) -> _Named:
     try:
-        return dict(client.json("GET", job_path(name)))
+        job: ShownJob = client.json("GET", job_path(name))
     except Conflict:  # its record is damaged: only the name is known
         return {"name": name, "status": "Damaged", "display_name": name, "created_at": ""}
+    return {
+        "name": job["name"],
+        "status": job["status"],
+        "display_name": job["display_name"],
+        "created_at": job["created_at"],
+    }
 
 
-def _agreed(jobs: list[dict[str, Any]]) -> bool:
+def _agreed(jobs: list[_Named]) -> bool:
     for job in jobs:
         show.talk(f"{job['name']}  {job['status']}  {job['display_name']}")
     which = counted(len(jobs), "job")

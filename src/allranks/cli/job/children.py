@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from allranks.cli.output import show
 from allranks.cli.output.rank_output import Printer
 from allranks.sdk.connection import find_server
 from allranks.sdk.jobs.follow import Following
+
+if TYPE_CHECKING:
+    from allranks.api.jobs import JobAnswer, StreamedJob
+    from allranks.sdk.jobs.follow import Children
 
 ENDED = ("Completed", "Failed", "Canceled")
 
@@ -43,7 +47,7 @@ class ChildrenViewer(ABC):
         )
 
     @abstractmethod
-    def lines(self, job: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    def lines(self, job: StreamedJob, children: Children) -> Iterator[tuple[str, str]]:
         """The news of a job, each with the status that it is coloured by."""
 
     def label(self, child: str) -> str:
@@ -51,10 +55,10 @@ class ChildrenViewer(ABC):
         return child
 
     @abstractmethod
-    def progress(self, job: dict[str, Any]) -> str:
+    def progress(self, job: StreamedJob) -> str:
         """One line that sums up a live job."""
 
-    def follow(self) -> dict[str, Any]:
+    def follow(self) -> JobAnswer:
         """Show the job until it has ended; returns it."""
         try:
             for piece in self._following.pieces():
@@ -72,14 +76,14 @@ class ChildrenViewer(ABC):
         self._printed.add(key)
         return new
 
-    def _changed(self, job: dict[str, Any]) -> None:
-        for child in job["changed_children"]:
+    def _changed(self, job: StreamedJob, children: Children) -> None:
+        for child in children:
             if child["status"] in ENDED:
-                self._printer.end(child["job"])
+                self._printer.end(child["job"] or "")
         if self._quiet:
             return
         self._line.clear()
-        for text, status in self.lines(job):
+        for text, status in self.lines(job, children):
             self._printer.hide()
             show.talk(text, status)
         # Nothing is drawn below an unfinished line, such as a progress bar.
@@ -87,11 +91,11 @@ class ChildrenViewer(ABC):
             self._line.say(self.progress(job))
 
 
-def progress(job: Mapping[str, Any], kind: str) -> str:
+def progress(job: StreamedJob, total: int, kind: str) -> str:
     """One line: `sw Running: 7 of 20 trials, 4 running, 1 failed`."""
     counts = job["counts"]
     ended = sum(counts.get(each, 0) for each in ENDED)
-    text = f"{job['name']} {job['status']}: {ended} of {job[f'total_{kind}']} {kind}"
+    text = f"{job['name']} {job['status']}: {ended} of {total} {kind}"
     if live := sum(counts.values()) - ended:
         text += f", {live} running"
     return text + (f", {counts['Failed']} failed" if counts.get("Failed") else "")

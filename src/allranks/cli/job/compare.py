@@ -66,8 +66,9 @@ def metrics_of(names: list[str], options: argparse.Namespace) -> int:
     head, rows = ["METRIC", *names], []
     if options.metric is None:
         for metric in metrics:
-            points = (found[name].get(metric) or [{"value": None}] for name in names)
-            rows.append([metric, *(show.number(each[-1]["value"]) for each in points)])
+            points = (found[name].get(metric) for name in names)
+            last = (each[-1]["value"] if each else None for each in points)
+            rows.append([metric, *map(show.number, last)])
     else:
         head = ["STEP", *names]
         # If several attempts or ranks report a step, the last one.

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from allranks.cli.job_names import job_argument
 from allranks.cli.output import show
 from allranks.plan.amounts import counted
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
+
+if TYPE_CHECKING:
+    from allranks.api.jobs import (
+        FailureExplanation,
+        PipelineExplanation,
+        RankOutcome,
+        StepExplanation,
+    )
 
 # The number of ranks whose end is shown.
 _MOST = 8
@@ -22,11 +30,12 @@ def explain_options(parser: argparse.ArgumentParser) -> None:
 
 
 def explain(options: argparse.Namespace) -> int:
+    found: FailureExplanation | PipelineExplanation | StepExplanation
     found = find_server.connect().json("GET", job_path(options.name, "/explanation"))
     if options.json:
         show.as_json(found)
         return 0
-    if found.get("type") in ("pipeline", "step"):
+    if "type" in found:
         for line in _of_steps(found):
             show.line(line)
         return 0
@@ -37,9 +46,9 @@ def explain(options: argparse.Namespace) -> int:
     return 0
 
 
-def _of_steps(found: dict[str, Any]) -> Iterator[str]:
+def _of_steps(found: PipelineExplanation | StepExplanation) -> Iterator[str]:
     """A pipeline with why each of its steps ran, or one step."""
-    if found["type"] == "step":
+    if "why" in found:
         yield f"{found['name']}: {found['why']}"
         return
     if found["error"]:
@@ -52,7 +61,7 @@ def _of_steps(found: dict[str, Any]) -> Iterator[str]:
         yield f"why the step failed: allranks job explain {failed[0]}"
 
 
-def _told(found: dict[str, Any]) -> Iterator[str]:
+def _told(found: FailureExplanation) -> Iterator[str]:
     if found["error"]:
         yield f"{found['name']} failed: {found['error']['message'][:_WIDE]}"
     yield f"cause: {found['explanation']} ({found['cause']})"
@@ -74,7 +83,7 @@ _AGAIN = {
 }
 
 
-def _evidence(found: dict[str, Any]) -> Iterator[str]:
+def _evidence(found: FailureExplanation) -> Iterator[str]:
     evidence = found["evidence"]
     if evidence is None:
         return
@@ -90,7 +99,7 @@ def _evidence(found: dict[str, Any]) -> Iterator[str]:
         yield f" {mark} {line[:_WIDE]}"
 
 
-def _followed(others: list[dict[str, Any]]) -> Iterator[str]:
+def _followed(others: list[RankOutcome]) -> Iterator[str]:
     if others:
         yield ""
         yield "the other ranks, in the order in which they ended:"
@@ -100,7 +109,7 @@ def _followed(others: list[dict[str, Any]]) -> Iterator[str]:
         yield f"  and {len(others) - _MOST} more"
 
 
-def _changed(found: dict[str, Any]) -> Iterator[str]:
+def _changed(found: FailureExplanation) -> Iterator[str]:
     yield ""
     other, changes = found["compared_with"], found["changed"]
     if other is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-from typing import Any
+from typing import TYPE_CHECKING
 
 from allranks.cli.job_names import job_argument
 from allranks.cli.output import show
@@ -15,6 +15,9 @@ from allranks.plan.data import kept_files
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
 from allranks.statuses import JobStatus
+
+if TYPE_CHECKING:
+    from allranks.api.jobs import EventAnswer, JobRecord
 
 # Folders of the record, their labels in the summary, and their variables.
 _FOLDERS = {"outputs": "", "model": " ($SM_MODEL_DIR)", "data": " ($SSM_OUTPUT)"}
@@ -50,7 +53,7 @@ def files(options: argparse.Namespace) -> int:
     return 0
 
 
-def left(job: dict[str, Any]) -> list[str]:
+def left(job: JobRecord) -> list[str]:
     """A summary of the files in a job's folders, as lines."""
     told = []
     if job["status"] == JobStatus.COMPLETED:
@@ -58,7 +61,7 @@ def left(job: dict[str, Any]) -> list[str]:
             folder = os.path.join(job["folder"], "artifacts", name)
             if os.path.isdir(folder) and os.listdir(folder):
                 told.append(f"{name}{variable}: {folder}")
-    events: list[dict[str, Any]] = []
+    events: list[EventAnswer] = []
     with contextlib.suppress(ServerError), find_server.connect() as client:  # how it ended is known
         events = client.json("GET", job_path(job["name"], "/events"))
     found = kept_files.summary(events, job["attempts"])

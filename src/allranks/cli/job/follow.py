@@ -6,9 +6,8 @@ import argparse
 import signal
 import sys
 import threading
-from collections.abc import Mapping
 from contextlib import nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from allranks.cli.job.children import ChildrenViewer
 from allranks.cli.job.files import left
@@ -22,13 +21,17 @@ from allranks.sdk.connection.urls import job_path
 from allranks.sdk.jobs.follow import Following
 from allranks.spec.fields.patterns import KNOWN
 
+if TYPE_CHECKING:
+    from allranks.api.jobs import JobAnswer, JobProgress, StreamedJob
+    from allranks.sdk.jobs.follow import Children
+
 SUCCESS = "Completed"
 # What events about the working folder say of themselves.
 FOLDER = "working folder"
 
 
 def viewer(
-    job: Mapping[str, Any],
+    job: JobAnswer,
     *,
     quiet: bool,
     json: bool,
@@ -49,7 +52,7 @@ def viewer(
 
 
 def follow_to_end(
-    options: argparse.Namespace, job: Mapping[str, Any], *, cancel: bool = False, **view: Any
+    options: argparse.Namespace, job: JobAnswer, *, cancel: bool = False, **view: Any
 ) -> int:
     """Stream the job until it ends; returns its exit code. ``cancel``: an interrupt cancels it. For
     ``view`` see ``viewer``."""
@@ -73,7 +76,7 @@ def _interrupted(name: str, cancel: bool) -> int:
     return 130
 
 
-def _follow(follower: Viewer | ChildrenViewer, name: str, cancel: bool) -> dict[str, Any]:
+def _follow(follower: Viewer | ChildrenViewer, name: str, cancel: bool) -> JobAnswer:
     """Follow the job; with ``cancel``, the first interrupt cancels it and waits for its end."""
     try:
         return follower.follow()
@@ -97,12 +100,12 @@ class Viewer:
         wanted = {"ranks": ranks}
         self._following = Following(find_server.connect, name, wanted=wanted, changed=self._changed)
         self._attempt, self._reason = 1, ""
-        self._job: dict[str, Any] = {}
+        self._job: StreamedJob | None = None
         self._phases = Phases()
         # For writers to the terminal: output, or the line with the elapsed time.
         self._writing = threading.Lock()
 
-    def follow(self) -> dict[str, Any]:
+    def follow(self) -> JobAnswer:
         """Show the job until it has ended; returns the job."""
         try:
             with every_second(self._writing, self._draw) if self._line.is_on else nullcontext():
@@ -115,7 +118,7 @@ class Viewer:
             self._printer.end()
         return self._following.job
 
-    def _changed(self, job: dict[str, Any]) -> None:
+    def _changed(self, job: StreamedJob, _: Children) -> None:
         if self._quiet:
             return
         with self._writing:
@@ -124,11 +127,11 @@ class Viewer:
             else:
                 self._say_reason(job)
 
-    def _show_phase(self, job: dict[str, Any]) -> None:
+    def _show_phase(self, job: StreamedJob) -> None:
         """On a terminal: the current phase at the bottom, and a line for each long phase."""
         self._job = job
         self._again(job)
-        if ended := self._phases.changed(job.get("phase")):
+        if ended := self._phases.changed(cast("JobProgress", job).get("phase")):
             self._line.clear()
             self._printer.hide()
             show.talk(ended)
@@ -136,24 +139,29 @@ class Viewer:
 
     def _draw(self) -> None:
         """Draw nothing below a rank's unfinished line, such as a progress bar."""
-        waits = self._job.get("status") in _WAITING
-        if not self._job.get("phase") or (self._printer.is_live and not waits):
+        job = self._job
+        waits = job is not None and job["status"] in _WAITING
+        if (
+            job is None
+            or not cast("JobProgress", job).get("phase")
+            or (self._printer.is_live and not waits)
+        ):
             self._line.clear()
             return
         self._printer.hide()
-        self._line.say(self._phases.text(self._job))
+        self._line.say(self._phases.text(job))
 
-    def _say_reason(self, job: dict[str, Any]) -> None:
+    def _say_reason(self, job: StreamedJob) -> None:
         """In a pipe, print each reason for waiting once."""
         self._again(job)
-        reason = f": {job['status_reason']}" if job.get("status_reason") else ""
+        reason = f": {job['status_reason']}" if job["status_reason"] else ""
         if job["status"] not in _WAITING and not (job["status"] == "Finalizing" and reason):
             return
         if reason and reason != self._reason:
             show.talk(f"{self._name} {job['status']}{reason}")
         self._reason = reason
 
-    def _again(self, job: dict[str, Any]) -> None:
+    def _again(self, job: StreamedJob) -> None:
         """The note that the job restarts, and why."""
         if job["attempts"] > self._attempt:
             self._line.clear()
@@ -180,7 +188,7 @@ def _why_again(name: str, attempt: int) -> str:
     return f"attempt {attempt - 1} failed ({told[0]}); attempt {attempt} starts on {where}"
 
 
-def verdict(job: dict[str, Any], *, quiet: bool = False) -> int:
+def verdict(job: JobAnswer, *, quiet: bool = False) -> int:
     """Print how the job ended and where its files are. Returns its exit code."""
     if not quiet and job["type"] == "command":
         _show_result(job)
@@ -192,7 +200,7 @@ def verdict(job: dict[str, Any], *, quiet: bool = False) -> int:
     return exit_code(job)
 
 
-def _show_result(job: dict[str, Any]) -> None:
+def _show_result(job: JobAnswer) -> None:
     tries = f", {job['attempts']} attempts" if job["attempts"] > 1 else ""
     show.talk(f"{job['name']}: {job['status']}{took(job)}{tries}", job["status"])
     for told in left(job):
@@ -204,7 +212,7 @@ def _show_result(job: dict[str, Any]) -> None:
             show.talk(f"output {name}: {path}")
 
 
-def _notes(job: dict[str, Any]) -> list[str]:
+def _notes(job: JobAnswer) -> list[str]:
     """What was asked for and did not work: metrics without points, ranks that started cold; what
     a restarted job went on with; checkpoints that are not what they seem; and what is not saved."""
     may_resume = job["attempts"] > 1 or job["status"] != SUCCESS or job["spec"].get("state")
@@ -226,7 +234,7 @@ def _notes(job: dict[str, Any]) -> list[str]:
     return list(dict.fromkeys([*notes, *unsaved(events, job["attempts"])]))
 
 
-def _found(job: dict[str, Any], client: Client) -> set[str]:
+def _found(job: JobAnswer, client: Client) -> set[str]:
     """The requested metrics that have points in the last attempt."""
     series = client.json("GET", job_path(job["name"], "/metrics/summary"))["series"]
     names = {each["name"] for each in series if each["attempt"] == job["attempts"]}

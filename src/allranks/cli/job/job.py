@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks.cli.job.follow import SUCCESS, verdict
 from allranks.cli.job_names import job_argument
@@ -17,6 +17,11 @@ from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
 from allranks.sdk.jobs import interrupt
 from allranks.sdk.jobs.goodput_facts import job_times
+
+if TYPE_CHECKING:
+    from allranks.api.common import Document
+    from allranks.api.jobs import EnvironmentOfJob, EventAnswer, JobAnswer, NodeOfJob, StateOfJob
+    from allranks.api.metrics import MetricsSummary, NodeLoad, ShownJob
 
 # The number of metrics and nodes shown.
 _MOST = 8
@@ -90,7 +95,7 @@ def show_job(options: argparse.Namespace) -> int:
     return 0
 
 
-def _of_parent(job: dict[str, Any]) -> list[tuple[str, str]]:
+def _of_parent(job: ShownJob) -> list[tuple[str, str]]:
     """The job that it is a child of, and the parameters of a trial."""
     if not job["parent_job_name"]:
         return []
@@ -100,7 +105,7 @@ def _of_parent(job: dict[str, Any]) -> list[tuple[str, str]]:
     return [*lines, ("parameters", values)] if values else lines
 
 
-def _said_of(job: dict[str, Any]) -> list[tuple[str, str]]:
+def _said_of(job: ShownJob) -> list[tuple[str, str]]:
     """Its display name, tags and whether it is archived."""
     name, tags, archived = job["display_name"], job["tags"], job["archived_at"]
     lines = [("display name", name)] if name != job["name"] else []
@@ -108,7 +113,7 @@ def _said_of(job: dict[str, Any]) -> list[tuple[str, str]]:
     return [*lines, ("archived", archived)] if archived else lines
 
 
-def _state(told: dict[str, Any]) -> list[tuple[str, str]]:
+def _state(told: StateOfJob) -> list[tuple[str, str]]:
     """The name and newest version of its state folder, if it has content."""
     if told["own"] and told["version"] is None:
         return []
@@ -116,21 +121,21 @@ def _state(told: dict[str, Any]) -> list[tuple[str, str]]:
     return [("state", f"{told['name']}, {newest}")]
 
 
-def _unsaved(job: dict[str, Any]) -> list[tuple[str, str]]:
+def _unsaved(job: ShownJob) -> list[tuple[str, str]]:
     """What a job that did not complete could not save."""
     if job["ended_at"] is None or job["status"] == SUCCESS:
         return []
-    events = find_server.connect().json("GET", job_path(job["name"], "/events"))
+    events: list[EventAnswer] = find_server.connect().json("GET", job_path(job["name"], "/events"))
     return [("unsaved", message) for message in unsaved(events, job["attempts"])]
 
 
-def _environment(told: dict[str, Any]) -> str:
+def _environment(told: EnvironmentOfJob) -> str:
     """The environment of the ranks, and what it replaces."""
     asked = told.get("asked_for")
     return f"{_what(told)} (requested: {asked})" if asked else _what(told)
 
 
-def _what(told: dict[str, Any]) -> str:
+def _what(told: EnvironmentOfJob) -> str:
     """Its image or name, with packages on top of an image; otherwise its definition."""
     if told.get("image"):
         packages = _packages(told)
@@ -138,19 +143,21 @@ def _what(told: dict[str, Any]) -> str:
     return str(told["name"]) if told.get("name") else _packages(told)
 
 
-def _packages(told: dict[str, Any]) -> str:
+def _packages(told: EnvironmentOfJob) -> str:
     lines = told.get("requirements") or []
     python = [f"python {told['python']}"] if told.get("python") else []
     more = f", … ({len(lines)} in all)" if len(lines) > 4 else ""
     return ", ".join([*python, *lines[:4]]) + more
 
 
-def _metrics(job: dict[str, Any]) -> list[tuple[str, str]]:
+def _metrics(job: ShownJob) -> list[tuple[str, str]]:
     """The last value of each metric with a sparkline."""
     if not job["metrics"]:
         return []
-    found = find_server.connect().json("GET", job_path(job["name"], "/metrics/summary"))["series"]
-    newest = [each for each in found if each["attempt"] == job["attempts"]] or found
+    path = job_path(job["name"], "/metrics/summary")
+    answer: MetricsSummary = find_server.connect().json("GET", path)
+    newest = [each for each in answer["series"] if each["attempt"] == job["attempts"]]
+    newest = newest or answer["series"]
     told = [
         (
             f"metric {each['key']}",
@@ -163,7 +170,7 @@ def _metrics(job: dict[str, Any]) -> list[tuple[str, str]]:
     return told[:_MOST] + (more if len(told) > _MOST else [])
 
 
-def _load(nodes: list[dict[str, Any]]) -> list[tuple[str, str]]:
+def _load(nodes: list[NodeLoad]) -> list[tuple[str, str]]:
     """The latest resource use of each node."""
     told = []
     for each in nodes[:_MOST]:
@@ -175,7 +182,7 @@ def _load(nodes: list[dict[str, Any]]) -> list[tuple[str, str]]:
     return told + (more if len(nodes) > _MOST else [])
 
 
-def _asked_for(spec: dict[str, Any]) -> list[tuple[str, str]]:
+def _asked_for(spec: Document) -> list[tuple[str, str]]:
     """The tier, services and identity in the job file, if any."""
     tier = (spec.get("queue_settings") or {}).get("job_tier")
     services = spec.get("services") or {}
@@ -188,7 +195,7 @@ def _asked_for(spec: dict[str, Any]) -> list[tuple[str, str]]:
     return [*lines, ("identity", identity["type"])] if identity else lines
 
 
-def _network(nodes: list[dict[str, Any]]) -> list[tuple[str, str]]:
+def _network(nodes: list[NodeOfJob]) -> list[tuple[str, str]]:
     """The nodes' hosts and network interfaces."""
     told = [f"{each['address']} ({each['interface'] or '?'})" for each in nodes if each["address"]]
     more = f" and {len(told) - 4} more" if len(told) > 4 else ""
@@ -200,7 +207,7 @@ def events_options(parser: argparse.ArgumentParser) -> None:
 
 
 def events(options: argparse.Namespace) -> int:
-    found = find_server.connect().json("GET", job_path(options.name, "/events"))
+    found: list[EventAnswer] = find_server.connect().json("GET", job_path(options.name, "/events"))
     if options.json:
         show.as_json(found)
         return 0
@@ -227,7 +234,7 @@ def cancel_options(parser: argparse.ArgumentParser) -> None:
 
 def cancel(options: argparse.Namespace) -> int:
     where = job_path(options.name, "/cancel" + ("?force=true" if options.force else ""))
-    job = find_server.connect().json("POST", where)
+    job: JobAnswer = find_server.connect().json("POST", where)
     if options.json:
         show.as_json(job)
     elif not options.quiet:
@@ -286,11 +293,11 @@ def wait(options: argparse.Namespace) -> int:
     return verdict(job, quiet=options.quiet)
 
 
-def _waited(name: str, seconds: float) -> dict[str, Any]:
+def _waited(name: str, seconds: float) -> JobAnswer:
     """One wait; if the server goes away, find it and wait again."""
     for attempt in range(3):
         try:
-            found: dict[str, Any] = find_server.connect().json(
+            found: JobAnswer = find_server.connect().json(
                 "GET", job_path(name, f"/wait?timeout={seconds}")
             )
             return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from allranks.cli.job_names import JobReference
@@ -14,6 +14,9 @@ from allranks.errors import UsageError
 from allranks.plan.amounts import counted
 from allranks.plan.job import list_filters as job_query
 from allranks.sdk.connection import find_server
+
+if TYPE_CHECKING:
+    from allranks.api.jobs import ListedJob
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 _MOST_DAYS = 36500
@@ -95,7 +98,7 @@ def list_jobs(options: argparse.Namespace) -> int:
     return 0
 
 
-def _note_unknown(jobs: list[dict[str, Any]], keys: list[str]) -> None:
+def _note_unknown(jobs: list[ListedJob], keys: list[str]) -> None:
     """Report columns that are metrics of none of the jobs: they may be misspelled."""
     for key in dict.fromkeys(filter(_is_metric, keys)):
         name = key.removeprefix("metrics.")
@@ -124,7 +127,7 @@ def _none(options: argparse.Namespace) -> str:
     return "no jobs yet; run one: `allranks run -- echo hello`"
 
 
-def _usual(jobs: list[dict[str, Any]]) -> list[str]:
+def _usual(jobs: list[ListedJob]) -> list[str]:
     """The default columns; the submitter only if there are several."""
     several = len({job["created_by"] for job in jobs}) > 1
     named = any(job["display_name"] != job["name"] for job in jobs)
@@ -133,23 +136,23 @@ def _usual(jobs: list[dict[str, Any]]) -> list[str]:
     return [*found, *["display_name"] * named, *["tags"] * tagged]
 
 
-def _size(job: Mapping[str, Any]) -> str:
+def _size(job: ListedJob) -> str:
     if job["type"] != "command":
         child = "trial" if job["type"] == "sweep" else "step"
         return counted(sum(job["children"].values()), child)
     return str(job["processes"]) if job["nodes"] == 1 else f"{job['processes']} on {job['nodes']}"
 
 
-def _age(job: Mapping[str, Any]) -> str:
+def _age(job: ListedJob) -> str:
     born = datetime.fromisoformat(job["created_at"])
     return show.seconds((datetime.now(UTC) - born).total_seconds())
 
 
-def _took(job: Mapping[str, Any]) -> str:
+def _took(job: ListedJob) -> str:
     return "-" if job["duration"] is None else show.seconds(job["duration"])
 
 
-def _tags(job: Mapping[str, Any]) -> str:
+def _tags(job: ListedJob) -> str:
     return " ".join(f"{key}={value}" if value else key for key, value in job["tags"].items())
 
 
@@ -157,7 +160,7 @@ def _plain(key: str) -> Callable[[Mapping[str, Any]], str]:
     return lambda job: "-" if job[key] is None else str(job[key])
 
 
-_CELLS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+_CELLS: Mapping[str, Callable[[ListedJob], str]] = {
     "name": _plain("name"),
     "display_name": lambda job: "-" if job["display_name"] == job["name"] else job["display_name"],
     "status": _plain("status"),
@@ -195,12 +198,12 @@ def _is_metric(column: str) -> bool:
     return column not in _CELLS and not column.startswith(("inputs.", "tags."))
 
 
-def _cell(job: Mapping[str, Any], column: str) -> str:
+def _cell(job: ListedJob, column: str) -> str:
     if column in _CELLS:
         return _CELLS[column](job)
     kind, _, name = column.partition(".")
     if kind in ("inputs", "tags") and name:
-        value = job[kind].get(name)
+        value = (job["inputs"] if kind == "inputs" else job["tags"]).get(name)
         return "-" if value is None else str(value)
     return show.number(job["metrics"].get(column.removeprefix("metrics.")))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections import deque
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks.cli.job.follow import follow_to_end
 from allranks.cli.job_names import job_argument
@@ -16,10 +16,12 @@ from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
 from allranks.sdk.jobs.follow import Following
 
+if TYPE_CHECKING:
+    from allranks.api.common import Document
+    from allranks.api.jobs import JobRecord, LogLine
+
 NEWEST = -1
 _RAW = "print output as the ranks wrote it: redrawn lines, and what a terminal obeys"
-
-Piece = dict[str, Any]
 
 
 def stream_options(parser: argparse.ArgumentParser) -> None:
@@ -94,7 +96,7 @@ def logs(options: argparse.Namespace) -> int:
     return 0
 
 
-def _of_rank(name: str, rank: int, attempts: list[int], tail: int | None) -> Iterator[Piece]:
+def _of_rank(name: str, rank: int, attempts: list[int], tail: int | None) -> Iterator[LogLine]:
     """The output of one rank so far, or its last lines, in pieces."""
     wanted: dict[str, Any] = {"ranks": [rank], "attempts": attempts, "follow": False}
     if tail is not None:
@@ -114,13 +116,14 @@ def _of_rank(name: str, rank: int, attempts: list[int], tail: int | None) -> Ite
         yield {**last, "log": "".join(lines)}
 
 
-def _whole(pieces: list[Piece]) -> Piece:
+def _whole(pieces: list[LogLine]) -> dict[str, int | str]:
     text = "".join(piece["log"] for piece in pieces)
     shown = text.encode(errors="surrogateescape").decode(errors="replace")
-    return {key: pieces[0][key] for key in ("rank", "node", "attempt")} | {"log": shown}
+    first = pieces[0]
+    return {"rank": first["rank"], "node": first["node"], "attempt": first["attempt"], "log": shown}
 
 
-def _ranks(job: dict[str, Any], options: argparse.Namespace) -> list[int] | None:
+def _ranks(job: JobRecord, options: argparse.Namespace) -> list[int] | None:
     _check_ranks(job, options.rank)
     if options.node is None:
         ranks: list[int] | None = options.rank
@@ -133,7 +136,7 @@ def _ranks(job: dict[str, Any], options: argparse.Namespace) -> list[int] | None
     return [rank for rank in found if options.rank is None or rank in options.rank]
 
 
-def _check_ranks(job: dict[str, Any], ranks: list[int] | None) -> None:
+def _check_ranks(job: JobRecord, ranks: list[int] | None) -> None:
     for rank in ranks or ():
         if not 0 <= rank < job["processes"]:
             raise NotFound(
@@ -142,7 +145,7 @@ def _check_ranks(job: dict[str, Any], ranks: list[int] | None) -> None:
             )
 
 
-def expect_ranks(spec: dict[str, Any], ranks: list[int]) -> None:
+def expect_ranks(spec: Document, ranks: list[int]) -> None:
     """Raise UsageError for a rank that the job will not have. Distributions with roles are skipped,
     because their number of ranks differs."""
     # lazy: logs of jobs need nothing of the plan

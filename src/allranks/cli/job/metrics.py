@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from allranks.cli.job_names import job_argument
@@ -13,6 +13,10 @@ from allranks.errors import NotFound
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
 from allranks.sdk.jobs.metrics import by_name, news
+
+if TYPE_CHECKING:
+    from allranks.api.jobs import JobRecord
+    from allranks.api.metrics import MetricSeries
 
 
 def metrics_options(parser: argparse.ArgumentParser) -> None:
@@ -96,17 +100,15 @@ def _follow(options: argparse.Namespace) -> int:
     found = False
     for several in news(find_server.connect, options.name):
         wanted = (each for each in several if _is_wanted(each, options))
-        rows = [
-            {"metric": name, **each} for name, points in by_name(wanted).items() for each in points
-        ]
+        rows = [(name, each) for name, points in by_name(wanted).items() for each in points]
         found = found or bool(rows)
-        for each in sorted(rows, key=lambda row: row["timestamp"]):
+        for name, each in sorted(rows, key=lambda row: row[1]["timestamp"]):
             if options.json:
-                show.as_line(each)
+                show.as_line({"metric": name, **each})
             else:
                 show.line(
                     f"{_time(each['timestamp'])}  step {each['step']}  "
-                    f"{each['metric']} {show.number(each['value'])}"
+                    f"{name} {show.number(each['value'])}"
                 )
     if not found:
         _hold_to_attempt(options)
@@ -118,12 +120,12 @@ def _follow(options: argparse.Namespace) -> int:
     return 0
 
 
-def _is_wanted(series: dict[str, Any], options: argparse.Namespace) -> bool:
+def _is_wanted(series: MetricSeries, options: argparse.Namespace) -> bool:
     named = options.metric in (None, series["name"], series["key"])
     return named and options.attempt in (None, series["attempt"])
 
 
-def _none(job: dict[str, Any], options: argparse.Namespace) -> str:
+def _none(job: JobRecord, options: argparse.Namespace) -> str:
     """Why there are no metrics."""
     name = job["name"]
     if job["type"] == "pipeline":

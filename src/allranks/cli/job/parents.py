@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks.cli.job.children import ChildrenViewer
 from allranks.cli.output import show
 
+if TYPE_CHECKING:
+    from allranks.api.jobs import JobAnswer
 
-def viewer(
-    job: Mapping[str, Any], *, prefixed: bool | None = None, **options: Any
-) -> ChildrenViewer:
+
+def viewer(job: JobAnswer, *, prefixed: bool | None = None, **options: Any) -> ChildrenViewer:
     """The viewer of a sweep or a pipeline, with the ``options`` of ``ChildrenViewer``."""
     # Without names the lines of children cannot be told apart.
     prefixed = prefixed is not False
@@ -24,14 +24,14 @@ def viewer(
     return PipelineViewer(job["name"], prefixed=prefixed, **options)
 
 
-def show_result(job: dict[str, Any]) -> None:
+def show_result(job: JobAnswer) -> None:
     """Print how a sweep or a pipeline ended."""
     from allranks.cli.job import pipeline, sweep  # lazy: one of the two
 
     (sweep if job["type"] == "sweep" else pipeline).show_result(job)
 
 
-def show_parent(job: dict[str, Any]) -> None:
+def show_parent(job: JobAnswer) -> None:
     """Print the fields of a sweep or a pipeline, and its children."""
     from allranks.cli.job import pipeline, sweep  # lazy: one of the two
 

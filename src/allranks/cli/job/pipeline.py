@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, cast
 
 from allranks.cli.job.children import ENDED, ChildrenViewer, progress
 from allranks.cli.output import show
 from allranks.cli.output.failure import took
+
+if TYPE_CHECKING:
+    from allranks.api.jobs import JobAnswer, StepAnswer, StreamedJob
+    from allranks.sdk.jobs.follow import Children
 
 _MARKS = {"Completed": "✓", "Failed": "✗", "Canceled": "–", None: "○"}
 _RUNNING, _REUSED = "●", "↺"
@@ -18,20 +22,20 @@ _WIDE = 8
 class PipelineViewer(ChildrenViewer):
     """Follows a pipeline: a line for each step that starts or ends."""
 
-    def lines(self, job: dict[str, Any]) -> Iterator[tuple[str, str]]:
-        for step in job["changed_children"]:
+    def lines(self, job: StreamedJob, children: Children) -> Iterator[tuple[str, str]]:
+        for step in cast("Sequence[StepAnswer]", children):
             started = step["status"] in ("Running", *ENDED)
             if started and self.is_new(f"{step['job']} {step['status'] in ENDED}"):
-                yield step_line(step), step["status"]
+                yield step_line(step), step["status"] or ""
 
     def label(self, child: str) -> str:
         return child.removeprefix(f"{self._name}_")
 
-    def progress(self, job: dict[str, Any]) -> str:
-        return progress(job, "steps")
+    def progress(self, job: StreamedJob) -> str:
+        return progress(job, job["total_steps"], "steps")
 
 
-def step_line(step: Mapping[str, Any]) -> str:
+def step_line(step: StepAnswer) -> str:
     """One step that has started or ended."""
     text = f"{step['step']}: {step['status']}"
     if step["reused"]:
@@ -43,7 +47,7 @@ def step_line(step: Mapping[str, Any]) -> str:
     return show.one_line(text)
 
 
-def show_result(job: dict[str, Any]) -> None:
+def show_result(job: JobAnswer) -> None:
     """Print how the pipeline ended and where its outputs are."""
     reused = sum(1 for each in job["steps"].values() if each["reused"])
     more = f", {reused} reused" if reused else ""
@@ -53,12 +57,12 @@ def show_result(job: dict[str, Any]) -> None:
         show.talk(f"output {name}: {path}")
 
 
-def fields(job: dict[str, Any]) -> list[tuple[str, str]]:
+def fields(job: JobAnswer) -> list[tuple[str, str]]:
     """What only a pipeline has."""
-    return [("steps", progress(job, "steps").partition(": ")[2])]
+    return [("steps", progress(job, job["total_steps"], "steps").partition(": ")[2])]
 
 
-def show_children(job: dict[str, Any]) -> None:
+def show_children(job: JobAnswer) -> None:
     """The graph of a pipeline and its steps."""
     print()
     for each in graph(job["steps"]):
@@ -67,7 +71,7 @@ def show_children(job: dict[str, Any]) -> None:
     show.columns(("step", "status", "after", "took", "job"), _rows(job["steps"]))
 
 
-def graph(steps: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def graph(steps: Mapping[str, StepAnswer]) -> list[str]:
     """The steps as lines: those of a line depend on lines above it."""
     depth: dict[str, int] = {}
     for name, step in steps.items():
@@ -83,11 +87,11 @@ def graph(steps: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return [show.one_line(each) for each in lines]
 
 
-def _mark(step: Mapping[str, Any]) -> str:
+def _mark(step: StepAnswer) -> str:
     return _REUSED if step["reused"] else _MARKS.get(step["status"], _RUNNING)
 
 
-def _rows(steps: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, ...]]:
+def _rows(steps: Mapping[str, StepAnswer]) -> list[tuple[str, ...]]:
     return [
         (
             name,

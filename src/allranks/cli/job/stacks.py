@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import Any
+from typing import TYPE_CHECKING
 
 from allranks.cli.job_names import job_argument
 from allranks.cli.output import show
@@ -12,6 +12,9 @@ from allranks.errors import NotFound
 from allranks.plan.diagnosis.stacks import numbers
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
+
+if TYPE_CHECKING:
+    from allranks.api.jobs import Frame, StackGroup, StacksAnswer
 
 # The number of stack lines shown; `--all` shows all.
 _MOST = 12
@@ -26,7 +29,7 @@ def stacks_options(parser: argparse.ArgumentParser) -> None:
 
 def stacks(options: argparse.Namespace) -> int:
     """The stacks of all ranks, equal ones grouped."""
-    told = find_server.connect().json("POST", job_path(options.name, "/stacks"))
+    told: StacksAnswer = find_server.connect().json("POST", job_path(options.name, "/stacks"))
     if options.rank is not None:
         wanted = set(options.rank)
         told["groups"] = [each for each in told["groups"] if wanted & set(each["ranks"])]
@@ -50,7 +53,7 @@ def stacks(options: argparse.Namespace) -> int:
     return 0
 
 
-def _group(each: dict[str, Any], whole: bool) -> None:
+def _group(each: StackGroup, whole: bool) -> None:
     several = len(each["ranks"]) > 1
     who = f"rank{'s' * several} {numbers(each['ranks'])}"
     if not each["own"]:
@@ -68,7 +71,7 @@ def _group(each: dict[str, Any], whole: bool) -> None:
         _frames(thread["frames"], whole)
 
 
-def _frames(stack: list[dict[str, Any]], whole: bool) -> None:
+def _frames(stack: list[Frame], whole: bool) -> None:
     shown = stack if whole or len(stack) <= _MOST else stack[:_MOST]
     for frame in shown:
         text = f"  {frame['text']}" if frame["text"] else ""

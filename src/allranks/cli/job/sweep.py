@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, cast
 
 from allranks.cli.job.children import ENDED, ChildrenViewer, progress
 from allranks.cli.output import show
 from allranks.cli.output.failure import took
 from allranks.cli.report.trials import parameters, parameters_table, trials_table
+
+if TYPE_CHECKING:
+    from allranks.api.jobs import BestTrial, JobAnswer, StreamedJob, TrialAnswer
+    from allranks.sdk.jobs.follow import Children
 
 # Trials shown by `job show`, and parameters in one line.
 _MOST = 20
@@ -19,26 +23,28 @@ class SweepViewer(ChildrenViewer):
 
     _note = ""
 
-    def lines(self, job: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    def lines(self, job: StreamedJob, children: Children) -> Iterator[tuple[str, str]]:
         metric = job["objective"]["primary_metric"]
-        for trial in job["changed_children"]:
+        for trial in cast("Sequence[TrialAnswer]", children):
             if trial["status"] in ENDED and self.is_new(trial["job"]):
                 yield trial_line(trial, metric), trial["status"]
         if job["note"] and not self._note:
             self._note = job["note"]
             yield f"note: {self._note}", ""
 
-    def progress(self, job: dict[str, Any]) -> str:
+    def progress(self, job: StreamedJob) -> str:
         return _progress(job)
 
 
-def _progress(job: Mapping[str, Any]) -> str:
+def _progress(job: StreamedJob) -> str:
     """One line: `sw Running: 7 of 20 trials, 4 running, best acc 0.93 (sw_5)`."""
     best = job["best"]
-    return progress(job, "trials") + (f", best {_value(best)} ({best['job']})" if best else "")
+    return progress(job, job["total_trials"], "trials") + (
+        f", best {_value(best)} ({best['job']})" if best else ""
+    )
 
 
-def trial_line(trial: Mapping[str, Any], metric: str) -> str:
+def trial_line(trial: TrialAnswer, metric: str) -> str:
     """One trial that has ended."""
     status = "Stopped early" if trial["stopped_early"] else trial["status"]
     value = "" if trial["value"] is None else f"  {metric} {show.number(trial['value'])}"
@@ -46,7 +52,7 @@ def trial_line(trial: Mapping[str, Any], metric: str) -> str:
     return show.one_line(f"{trial['job']}  {status}{value}  {parameters(trial)}{error}")
 
 
-def show_result(job: dict[str, Any]) -> None:
+def show_result(job: JobAnswer) -> None:
     """Print how the sweep ended and its best trial."""
     ran = sum(job["counts"].values())
     show.talk(f"{job['name']}: {job['status']}{took(job)}, {ran} trials", job["status"])
@@ -54,11 +60,11 @@ def show_result(job: dict[str, Any]) -> None:
         show.talk(f"best: {best['job']}  {_value(best)}  {parameters(best)}")
 
 
-def _value(trial: Mapping[str, Any]) -> str:
+def _value(trial: BestTrial) -> str:
     return f"{trial['metric']} {show.number(trial['value'])}"
 
 
-def fields(job: dict[str, Any]) -> list[tuple[str, str]]:
+def fields(job: JobAnswer) -> list[tuple[str, str]]:
     """What only a sweep has."""
     objective, best = job["objective"], job["best"]
     algorithm = (job["spec"].get("sampling_algorithm") or {"type": "random"})["type"]
@@ -72,7 +78,7 @@ def fields(job: dict[str, Any]) -> list[tuple[str, str]]:
     return [*made, ("note", job["note"])] if job["note"] else made
 
 
-def show_children(job: dict[str, Any]) -> None:
+def show_children(job: JobAnswer) -> None:
     """The best trials of a sweep."""
     if job["parameter_summary"]:
         print()

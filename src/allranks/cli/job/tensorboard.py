@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from allranks import folder_trees
 from allranks.cli.job_names import job_argument
@@ -25,6 +25,9 @@ from allranks.sdk.connection.urls import job_path
 from allranks.sdk.submit.current_environment import current
 from allranks.sdk.transfer.download import download
 from allranks.statuses import TERMINAL
+
+if TYPE_CHECKING:
+    from allranks.api.jobs import JobRecord
 
 _HOST, _PORT = "127.0.0.1", 6006
 _START, _LOOK, _END = 60.0, 0.1, 5.0
@@ -82,7 +85,7 @@ def _program() -> list[str]:
     raise NotFound("the current environment has no TensorBoard", hint=hint)
 
 
-def _artifacts(job: dict[str, Any], made: Path) -> Path:
+def _artifacts(job: JobRecord, made: Path) -> Path:
     """The job's artifacts on this machine: its record, or a copy."""
     folder = Path(job["folder"])
     # The record may not exist yet; then the folder of all jobs shows whether the server is on this
@@ -98,7 +101,7 @@ def _artifacts(job: dict[str, Any], made: Path) -> Path:
     return made / "artifacts"
 
 
-def _expect_events(job: dict[str, Any], artifacts: Path) -> None:
+def _expect_events(job: JobRecord, artifacts: Path) -> None:
     """Raises NotFound if a job has ended without event files."""
     if job["status"] not in TERMINAL:
         return

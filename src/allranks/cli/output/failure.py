@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING
 
 from allranks.cli.output import show
+
+if TYPE_CHECKING:
+    from allranks.api.jobs import EventAnswer, JobError, JobRecord
 
 # The length limit of a line of evidence.
 _WIDE = 160
 _AGAIN = {True: " (running it again may help)", False: "", None: ""}
 
 
-def exit_code(job: Mapping[str, Any]) -> int:
+def exit_code(job: JobRecord) -> int:
     """0 for a completed job, else its own code; 1 if no rank gave one."""
     return 0 if job["status"] == "Completed" else job["exit_code"] or 1
 
 
-def why(error: dict[str, Any]) -> list[str]:
+def why(error: JobError) -> list[str]:
     """Why it failed, in one or two lines, beyond the error's message."""
     found = error.get("evidence")
     said = found is None or found["line"] in error["message"]
@@ -33,7 +36,7 @@ def why(error: dict[str, Any]) -> list[str]:
     return told
 
 
-def took(job: Mapping[str, Any]) -> str:
+def took(job: JobRecord) -> str:
     """` after 3.2 s`; empty for a job that has not run or not ended."""
     if not job["started_at"] or not job["ended_at"]:
         return ""
@@ -41,14 +44,14 @@ def took(job: Mapping[str, Any]) -> str:
     return f" after {show.seconds((ended - began).total_seconds())}"
 
 
-def unsaved(events: Iterable[Mapping[str, Any]], attempt: int) -> list[str]:
+def unsaved(events: Iterable[EventAnswer], attempt: int) -> list[str]:
     """What could not be saved of an attempt, and where it is."""
     notes = (each["data"] for each in events if each["attempt"] == attempt)
     # Those with `doing` say what an agent waits for.
     return [n["message"] for n in notes if n.get("about") == "unsaved" and "doing" not in n]
 
 
-def print_error(job: Mapping[str, Any], *, quiet: bool) -> None:
+def print_error(job: JobRecord, *, quiet: bool) -> None:
     """The error of a job that has ended, and what to do."""
     error = job["error"]
     if error and job["status"] != "Canceled":

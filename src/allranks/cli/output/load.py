@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks.plan.amounts import size_text
+
+if TYPE_CHECKING:
+    from allranks.api.common import Number
 
 Load = Mapping[str, Any]
 
 
-def percent(value: float | None) -> str:
-    return "-" if value is None else f"{value:.0f} %"
+def percent(value: Number | None) -> str:
+    return "-" if value is None else f"{float(value):.0f} %"
 
 
 def memory(load: Load, name: str = "memory") -> str:
@@ -48,6 +51,10 @@ def own(load: Load) -> str:
 def node(load: Load) -> str:
     """The use of the whole node."""
     return f"{own(load)}, network {rate(load, 'net_in', 'net_out')}"
+
+
+def total(several: Sequence[Load], name: str) -> float:
+    return sum(float(each.get(name, 0)) for each in several)
 
 
 def mean(several: Sequence[Load], name: str) -> float | None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks.cli.output import show
 from allranks.cli.output.colours import coloured
 from allranks.cli.output.harmless_text import harmless
 from allranks.cli.output.live_lines import LiveLines, can_redraw
+
+if TYPE_CHECKING:
+    from allranks.api.jobs import LogLine
 
 # Moves the cursor or erases; colours are kept.
 _MOVES = re.compile(rb"\x1b\[[0-9;?]*[A-HJKSTfsu]")
@@ -47,7 +50,7 @@ class Printer:
         # The unfinished line of each child, rank and attempt, and its prefix.
         self._rests: dict[tuple[str, int, int], tuple[str, bytearray]] = {}
 
-    def put(self, piece: dict[str, Any]) -> None:
+    def put(self, piece: LogLine) -> None:
         attempt, rank, child = piece["attempt"], piece["rank"], piece.get("child", "")
         data = piece["log"].encode(errors="surrogateescape")
         own = (child, rank, attempt)

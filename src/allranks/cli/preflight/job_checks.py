@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks import settings
 from allranks.agent.environments.virtual_environments import EnvironmentCache
@@ -38,6 +38,9 @@ from allranks.spec.fields.problems import placed
 from allranks.spec.job import CommandJob
 from allranks.spec.job_parts import Input, MpiDistribution, RayDistribution
 from allranks.spec.yaml import load
+
+if TYPE_CHECKING:
+    from allranks.api.common import Document
 
 # The share of the time limit for scanning the code.
 _COPYING = 0.2
@@ -181,7 +184,7 @@ def _environment(task: Task, recipe: Recipe, waits: bool) -> Finding:
     return Finding("environment", NOTE, said, hint)
 
 
-def _absolute(given: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+def _absolute(given: Mapping[str, Any], folder: Path) -> Document:
     """Inputs or outputs with absolute paths, as in a submission."""
     return {
         name: {**value, "path": str(path)}

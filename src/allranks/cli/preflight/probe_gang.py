@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from allranks import agent
 from allranks.cli.preflight.probe_questions import ProbeAnswers
@@ -26,6 +26,10 @@ from allranks.sdk.jobs.follow import Following
 from allranks.sdk.submit.names import generate_name
 from allranks.sdk.submit.prepare import prepare
 from allranks.sdk.submit.send import send
+
+if TYPE_CHECKING:
+    from allranks.api.common import Document
+    from allranks.api.jobs import CreatedJob
 
 # The part of this package that is sent, beside `__main__.py` and the questions.
 _FILES = ("probes/probe.py", "probes/facts.py", "probes/wire.py", "network/interfaces.py")
@@ -44,7 +48,7 @@ Answer = TypeVar("Answer")
 
 def spec_of(
     job: Mapping[str, Any], python: str | None, inputs: Mapping[str, Any], seconds: float
-) -> dict[str, Any]:
+) -> Document:
     """The gang's job: the compute, nodes, environment and variables of the other, one probe a
     node, tried once. Without a ``python`` of the job's own, any that is there. A container is given
     nothing but its job's ``inputs``, which have absolute paths: so the gang has them, too. It is
@@ -167,8 +171,11 @@ class _Gang:
             finally:
                 self._submitted.set()
             self._news.put(("job", job))
-            changed: Callable[[dict[str, Any]], None] = lambda job: self._news.put(("job", job))  # noqa: E731
-            following = Following(find_server.connect, self._name, changed=changed)
+            following = Following(
+                find_server.connect,
+                self._name,
+                changed=lambda job, _: self._news.put(("job", job)),
+            )
             for piece in following.pieces():
                 self._news.put(("piece", piece))
             self._news.put(("end", following.job))
@@ -177,12 +184,12 @@ class _Gang:
         except OSError as error:
             self._news.put(("error", Unreachable(f"it could not be tested: {error.strerror}")))
 
-    def _submit(self) -> dict[str, Any]:
+    def _submit(self) -> CreatedJob:
         with tempfile.TemporaryDirectory(prefix="allranks-") as folder:
             write(Path(folder), self._asked)
             submission, snapshots = prepare(self._spec, Path(folder))
             with find_server.connect() as client:
-                job = send(client, submission, snapshots)
+                job: CreatedJob = send(client, submission, snapshots)
         if self._stopping:
             self._cancel()
         return job
@@ -206,9 +213,9 @@ def write(folder: Path, asked: Mapping[str, Any]) -> None:
     (root / "asked.json").write_text(json.dumps(asked))
 
 
-def _get(path: str) -> dict[str, Any]:
+def _get(path: str) -> Document:
     with find_server.connect(start=False) as client:
-        found: dict[str, Any] = client.json("GET", path)
+        found: Document = client.json("GET", path)
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks.cli.job_names import job_argument
 from allranks.cli.output import show
@@ -19,6 +19,9 @@ from allranks.plan.plan import pack
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
 from allranks.sdk.jobs.report_facts import observed
+
+if TYPE_CHECKING:
+    from allranks.api.jobs import JobRecord
 
 
 def report_options(parser: argparse.ArgumentParser) -> None:
@@ -63,7 +66,7 @@ def report(options: argparse.Namespace) -> int:
     return 0
 
 
-def _ended(job: dict[str, Any]) -> list[str]:
+def _ended(job: JobRecord) -> list[str]:
     """The job's status, and why it failed."""
     error = job["error"]
     if error is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from allranks.cli.job_names import job_argument
 from allranks.cli.output import show
@@ -12,6 +12,9 @@ from allranks.cli.report.trials import parameters, parameters_table, trials_tabl
 from allranks.errors import UsageError
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
+
+if TYPE_CHECKING:
+    from allranks.api.jobs import JobAnswer, TrialAnswer
 
 
 def sweep_options(parser: argparse.ArgumentParser) -> None:
@@ -31,8 +34,11 @@ def sweep(options: argparse.Namespace) -> int:
         _write(job, options.html)
     if options.json:
         keys = ("name", "status", "objective", "total_trials", "counts", "best")
-        facts = {key: job[key] for key in keys}
-        show.as_json({**facts, "improvements": improvements, **_summary(job)})
+        facts: dict[str, object] = {key: value for key, value in job.items() if key in keys}
+        facts["improvements"] = improvements
+        facts["parameters"] = job["parameter_summary"]
+        facts["trials"] = job["trials"]
+        show.as_json(facts)
         return 0
     metric = job["objective"]["primary_metric"]
     if not improvements:
@@ -48,11 +54,7 @@ def sweep(options: argparse.Namespace) -> int:
     return 0
 
 
-def _summary(job: dict[str, Any]) -> dict[str, Any]:
-    return {"parameters": job["parameter_summary"], "trials": job["trials"]}
-
-
-def _improvements(job: dict[str, Any]) -> list[dict[str, Any]]:
+def _improvements(job: JobAnswer) -> list[TrialAnswer]:
     """The trials that were the best so far, in the order of their numbers."""
     maximize, best = job["objective"]["goal"] == "maximize", None
     improvements = []
@@ -66,7 +68,7 @@ def _improvements(job: dict[str, Any]) -> list[dict[str, Any]]:
     return improvements
 
 
-def _write(job: dict[str, Any], file: Path) -> None:
+def _write(job: JobAnswer, file: Path) -> None:
     from allranks.cli.report.sweep_page import sweep_page  # lazy: only for a page
 
     if not file.absolute().parent.is_dir():

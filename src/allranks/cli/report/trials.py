@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks.cli.output import show
 
+if TYPE_CHECKING:
+    from allranks.api.jobs import ParameterSummary, TrialAnswer
 
-def parameters(trial: Mapping[str, Any]) -> str:
+
+def parameters(trial: TrialAnswer) -> str:
     """The parameters of a trial: `lr=0.01, batch=32`."""
     return ", ".join(f"{name}={shown(value)}" for name, value in trial["parameters"].items())
 
@@ -19,7 +22,7 @@ def shown(value: Any) -> str:
 
 
 def parameters_table(
-    parameters: Mapping[str, Mapping[str, Any]],
+    parameters: Mapping[str, ParameterSummary],
 ) -> tuple[list[str], list[list[str]]]:
     """What each parameter is worth, and where the best trials are."""
     rows = []
@@ -35,9 +38,7 @@ def parameters_table(
     return ["PARAMETER", "IMPORTANCE", f"IN THE BEST {trials} TRIALS"], rows
 
 
-def trials_table(
-    trials: Sequence[Mapping[str, Any]], metric: str
-) -> tuple[list[str], list[list[str]]]:
+def trials_table(trials: Sequence[TrialAnswer], metric: str) -> tuple[list[str], list[list[str]]]:
     """A row for each trial, with its value and parameters."""
     names = list(dict.fromkeys(name for each in trials for name in each["parameters"]))
     head = ["TRIAL", "STATUS", metric.upper(), *(name.upper() for name in names), "TOOK"]

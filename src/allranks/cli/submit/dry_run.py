@@ -6,7 +6,7 @@ import shlex
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks import settings
 from allranks.cli.output import show
@@ -20,6 +20,9 @@ from allranks.server.parents.pipeline.create import pipeline_plan
 from allranks.server.parents.sweep.create import trial_plan
 from allranks.server.submission.submit import Submission, plan
 from allranks.spec.job_type import job_type
+
+if TYPE_CHECKING:
+    from allranks.api.common import Packed
 
 
 def dry_run(
@@ -84,7 +87,7 @@ def _pipeline(submission: Submission, home: settings.Home, known: ReadOnlyHome, 
     return 0
 
 
-def _shown_plan(made: Plan | None) -> dict[str, Any] | None:
+def _shown_plan(made: Plan | None) -> Packed | None:
     if made is None:
         return None
     task = made.task._replace(command=without_credentials(made.task.command), base={}, tools={})

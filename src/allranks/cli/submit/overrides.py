@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks.cli.output import show
 
+if TYPE_CHECKING:
+    from allranks.api.common import Document
 
-def override(options: argparse.Namespace, spec: dict[str, Any]) -> dict[str, Any]:
+
+def override(options: argparse.Namespace, spec: Document) -> Document:
     """Set each of ``options.set`` in the spec, its value read as YAML. Raises UsageError and
     SpecError."""
     if options.set:

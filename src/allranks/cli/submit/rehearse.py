@@ -7,21 +7,22 @@ import signal
 import time
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING
 
 from allranks.cli.output import show
 from allranks.errors import UsageError
 from allranks.plan.insights.rehearsal import TOLERANCE
 from allranks.sdk.submit import rehearsal
 
+if TYPE_CHECKING:
+    from allranks.api.common import Document
+
 # Signals within so many seconds count as one: `timeout`, and a terminal that closes, send two, and
 # the second would interrupt the clean-up.
 _SAME_INTERRUPT = 2.0
 
 
-def rehearse(
-    options: argparse.Namespace, spec: dict[str, Any], base: Path, conflict: str = ""
-) -> int:
+def rehearse(options: argparse.Namespace, spec: Document, base: Path, conflict: str = "") -> int:
     """Exit 0 when the job resumes, 1 when it does not or that is unknown.
 
     ``conflict``: an option of the command line that does not go with --rehearse.

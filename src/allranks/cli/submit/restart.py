@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING
 
 from allranks.cli.job_names import job_argument
 from allranks.cli.submit.send import after_submit, confirm_large_code, large_code_option, sending
 from allranks.sdk.submit import restart as restarting
+
+if TYPE_CHECKING:
+    from allranks.api.jobs import RestartedJob
 
 
 def restart_options(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +42,7 @@ def restart(options: argparse.Namespace) -> int:
     overrides = [*options.set, *(["retry.fresh_work=true"] if options.fresh_work else [])]
     with sending(options) as (line, note):
 
-        def restarted(allow: bool) -> dict[str, Any]:
+        def restarted(allow: bool) -> RestartedJob:
             return restarting.restart(
                 options.name,
                 resume=options.resume,

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks.cli.job_names import JobReference
 from allranks.cli.output import show
@@ -18,6 +18,9 @@ from allranks.errors import UsageError
 from allranks.masking import PASSED_ON
 from allranks.sdk.submit.current_environment import asked_for
 from allranks.spec.fields.python_forms import environment_reference
+
+if TYPE_CHECKING:
+    from allranks.api.common import Document
 
 _OUTPUT_MODES = ("rw_mount", "upload", "direct")
 _INPUT_MODES = ("ro_mount", "download", "direct", "stream")
@@ -151,7 +154,7 @@ def _refuse_in_sweep(options: argparse.Namespace) -> None:
             raise UsageError("not available for a sweep", where=option, hint=hint)
 
 
-def spec_of(options: argparse.Namespace) -> dict[str, Any]:
+def spec_of(options: argparse.Namespace) -> Document:
     """The job that the options describe, with the keys of a job file."""
     words = options.command[1:] if options.command[:1] == ["--"] else options.command
     if not any(words[:1]):
@@ -161,7 +164,7 @@ def spec_of(options: argparse.Namespace) -> dict[str, Any]:
         said = "one quoted word, so the name of one program; leave out the quotes, or write"
         show.talk(f"note: the command is {said} `bash -c '…'`")
     passed = [name for name in options.env if "=" not in name]
-    spec: dict[str, Any] = {
+    spec: Document = {
         "command": shlex.join(words),
         "code": options.code,
         "resources": _resources(options),
@@ -187,7 +190,7 @@ def spec_of(options: argparse.Namespace) -> dict[str, Any]:
     return {key: value for key, value in spec.items() if value not in (None, {})}
 
 
-def _resources(options: argparse.Namespace) -> dict[str, Any]:
+def _resources(options: argparse.Namespace) -> Document:
     own = _present(cpus=options.cpus, memory=options.memory)
     properties = None
     if own:
@@ -199,11 +202,11 @@ def _resources(options: argparse.Namespace) -> dict[str, Any]:
     return _present(instance_count=nodes, gpus_per_instance=gpus, properties=properties)
 
 
-def _present(**values: Any) -> dict[str, Any]:
+def _present(**values: Any) -> Document:
     return {key: value for key, value in values.items() if value is not None}
 
 
-def _metrics(options: argparse.Namespace) -> dict[str, Any]:
+def _metrics(options: argparse.Namespace) -> Document:
     if not options.metric:
         return {}
     from allranks.spec.fields.patterns import BUILTIN, KNOWN  # lazy: few runs need them
@@ -225,7 +228,7 @@ def _metrics(options: argparse.Namespace) -> dict[str, Any]:
     return {name: {"pattern": pattern, "rank": rank} for name, pattern in patterns.items()}
 
 
-def _environment(options: argparse.Namespace) -> str | dict[str, Any] | None:
+def _environment(options: argparse.Namespace) -> str | Document | None:
     name: str | None = options.environment
     if options.image is not None:
         if name is not None:
@@ -250,7 +253,7 @@ def _environment(options: argparse.Namespace) -> str | dict[str, Any] | None:
     return environment_reference(name)
 
 
-def _distribution(options: argparse.Namespace) -> dict[str, Any] | None:
+def _distribution(options: argparse.Namespace) -> Document | None:
     kind = options.distribution
     if kind is None:
         kind = "pytorch" if options.nodes * options.procs_per_node > 1 else "none"
@@ -278,8 +281,8 @@ def _distribution(options: argparse.Namespace) -> dict[str, Any] | None:
     return {"type": kind, "process_count_per_instance": options.procs_per_node}
 
 
-def _unique(pairs: Iterable[tuple[str, Any]], option: str) -> dict[str, Any]:
-    values: dict[str, Any] = {}
+def _unique(pairs: Iterable[tuple[str, Any]], option: str) -> Document:
+    values: Document = {}
     for name, value in pairs:
         if name in values:
             hint = "use each name once"

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from allranks.cli.output import show
 from allranks.cli.output.progress_line import ProgressLine
@@ -22,6 +22,10 @@ from allranks.sdk.submit.current_environment import is_current
 from allranks.sdk.submit.prepare import prepare
 from allranks.sdk.submit.send import send
 
+if TYPE_CHECKING:
+    from allranks.api.common import Document
+    from allranks.api.jobs import CreatedJob, JobAnswer, RestartedJob
+
 T = TypeVar("T")
 
 
@@ -31,8 +35,8 @@ def large_code_option(add: Callable[..., Any]) -> None:
 
 
 def submit(
-    options: argparse.Namespace, spec: dict[str, Any], base: Path, start_from: str | None = None
-) -> dict[str, Any]:
+    options: argparse.Namespace, spec: Document, base: Path, start_from: str | None = None
+) -> CreatedJob:
     """Submit a job and return it as the server shows it; ``start_from`` names the job to continue.
 
     On a terminal, asks before it sends a large code folder. An interrupted submission leaves no
@@ -62,7 +66,8 @@ def submit(
             else:
                 mend = "list them in `environment_variables` or in ALLRANKS_PASS_ENV"
             note(sentence(names, mend))
-        return send(find_server.connect(), submission, snapshots, line.report)
+        made: CreatedJob = send(find_server.connect(), submission, snapshots, line.report)
+        return made
 
 
 @contextmanager
@@ -101,7 +106,7 @@ def confirm_large_code(options: argparse.Namespace, prepare: Callable[[bool], T]
         return prepare(True)
 
 
-def with_shell_variables(spec: dict[str, Any]) -> dict[str, Any]:
+def with_shell_variables(spec: Document) -> Document:
     """Add the variables that ALLRANKS_PASS_ENV names, without overriding the job's own.
 
     Their values are masked in the record, as those of ``--env KEY`` are.
@@ -138,7 +143,7 @@ def _dropped_variables(submission: Mapping[str, Any]) -> list[str]:
 
 def after_submit(
     options: argparse.Namespace,
-    job: dict[str, Any],
+    job: CreatedJob | RestartedJob,
     *,
     detach: bool,
     cancel: bool = False,
@@ -150,11 +155,11 @@ def after_submit(
     """
     name, quiet = job["name"], options.quiet
     if not quiet:
-        if restarted := job.get("restarted"):
+        if restarted := cast("RestartedJob", job).get("restarted"):
             show.talk(show.one_line(restarted["message"]))
-        for note in (*job.get("notes", ()), *(job.get("environment") or {}).get("notes", ())):
+        for note in (*job["notes"], *job["environment"].get("notes", ())):
             show.talk(f"note: {note}")
-        if continued := job.get("carried"):
+        if continued := job["carried"]:
             show.talk(show.one_line(f"{name} {continued['message']}"))
             for note in continued["notes"]:
                 show.talk(show.one_line(f"note: {note}"))
@@ -170,7 +175,7 @@ def after_submit(
     return follow_to_end(options, job, cancel=cancel, **view)
 
 
-def _size(job: dict[str, Any]) -> str:
+def _size(job: JobAnswer) -> str:
     if job["type"] == "sweep":
         total = job["total_trials"]
         together = job["spec"]["limits"].get("max_concurrent_trials") or total
@@ -178,9 +183,10 @@ def _size(job: dict[str, Any]) -> str:
     return counted(job["total_steps"], "step") if job["type"] == "pipeline" else show.size(job)
 
 
-def _page(job: dict[str, Any]) -> str:
+def _page(job: CreatedJob | RestartedJob) -> str:
     """The address of the job's page, if the server has one."""
-    if not job.get("page"):
+    page = cast("CreatedJob", job).get("page")
+    if not page:
         return ""
     with find_server.connect() as client:
-        return f", {client.url.rstrip('/')}{job['page']}"
+        return f", {client.url.rstrip('/')}{page}"

@@ -8,10 +8,13 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks.errors import UsageError
 from allranks.spec.descriptions.job import JOB
+
+if TYPE_CHECKING:
+    from allranks.api.common import Document
 
 _SPACE = re.compile(r"(?P<name>[A-Za-z_][\w.-]*)=(?P<type>[a-z]+)\((?P<arguments>.*)\)", re.DOTALL)
 _ARGUMENT = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|([^,"']+?))\s*(?:,|$)""")
@@ -29,7 +32,7 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
     "randint": ("upper",),
 }
 _EXAMPLE = "--sweep 'lr=loguniform(1e-5, 1e-1)' --sweep 'batch=choice(16, 32)'"
-_POLICIES: Mapping[str, dict[str, Any]] = {
+_POLICIES: Mapping[str, Document] = {
     "bandit": {"type": "bandit", "slack_factor": 0.1, "delay_evaluation": 5},
     "median": {"type": "median_stopping", "delay_evaluation": 5},
     "truncation": {
@@ -73,12 +76,12 @@ def is_sweep(options: argparse.Namespace) -> bool:
     return False
 
 
-def sweep_of(spec: Mapping[str, Any], options: argparse.Namespace) -> dict[str, Any]:
+def sweep_of(spec: Mapping[str, Any], options: argparse.Namespace) -> Document:
     """The sweep whose trials run the command job ``spec``."""
     if spec.get("state"):
         hint = "leave --state out; each trial has a state folder of its own"
         raise UsageError("trials cannot share a state", where="--state", hint=hint)
-    sweep: dict[str, Any] = {"type": "sweep", "search_space": {}, "limits": {}}
+    sweep: Document = {"type": "sweep", "search_space": {}, "limits": {}}
     for text in options.sweep:
         _add_space(sweep, text)
     if options.maximize and options.minimize:
@@ -115,7 +118,7 @@ def _default_trials(sweep: Mapping[str, Any]) -> int:
     return default_trials(sweep) or _TRIALS
 
 
-def _add_space(sweep: dict[str, Any], text: str) -> None:
+def _add_space(sweep: Document, text: str) -> None:
     """Add a parameter, or the parts of a sweep in a file."""
     matched = _SPACE.fullmatch(text.strip())
     if matched is None:
@@ -138,7 +141,7 @@ def _add_space(sweep: dict[str, Any], text: str) -> None:
     sweep["search_space"][name] = {"type": kind, **_arguments(text, kind, matched["arguments"])}
 
 
-def _arguments(text: str, kind: str, written: str) -> dict[str, Any]:
+def _arguments(text: str, kind: str, written: str) -> Document:
     values = list(_values(text, written))
     if kind == "choice":
         if not values:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import builtins
 import contextlib
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from allranks.errors import Conflict, NotFound, SpecError
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import asset_path
 from allranks.spec.compute import AmlCompute, Compute
+
+if TYPE_CHECKING:
+    from allranks.api.computes import ComputeAnswer
 
 _COMPUTES = "/api/v1/computes"
 _Result = TypeVar("_Result")
@@ -79,6 +82,6 @@ class Computes:
         return Poller(None)
 
 
-def _compute(shown: dict[str, Any]) -> Compute:
+def _compute(shown: ComputeAnswer) -> Compute:
     known = {key: value for key, value in shown.items() if key in Compute.model_fields}
     return Compute.model_validate(known)

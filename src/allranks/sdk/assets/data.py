@@ -5,13 +5,16 @@ from __future__ import annotations
 import builtins
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import asset_path, version_path, versions_path
 from allranks.sdk.submit.paths import placed_data
 from allranks.spec.data import Data
 from allranks.spec.datastore import Datastore
+
+if TYPE_CHECKING:
+    from allranks.api.assets import DataAnswer
 
 _DATA, _DATASTORES = "/api/v1/data", "/api/v1/datastores"
 # Keys that the server adds.
@@ -62,9 +65,9 @@ class Datastores:
         find_server.ask("DELETE", asset_path("datastores", name))
 
 
-def _data(told: dict[str, Any]) -> Data:
+def _data(told: DataAnswer) -> Data:
     return Data.model_validate({k: v for k, v in told.items() if k not in _TOLD})
 
 
-def _datastore(told: dict[str, Any]) -> Datastore:
+def _datastore(told: DataAnswer) -> Datastore:
     return Datastore.model_validate({k: v for k, v in told.items() if k not in _TOLD})

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import builtins
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import version_path, versions_path
 from allranks.sdk.submit.environment_files import inlined
 from allranks.spec.job_parts import Environment
+
+if TYPE_CHECKING:
+    from allranks.api.assets import EnvironmentAnswer
 
 PATH = "/api/v1/environments"
 # Keys that the server adds.
@@ -39,5 +42,5 @@ class Environments:
         return [_made(each) for each in find_server.ask("GET", versions_path("environments", name))]
 
 
-def _made(told: dict[str, Any]) -> Environment:
+def _made(told: EnvironmentAnswer) -> Environment:
     return Environment.model_validate({k: v for k, v in told.items() if k not in _TOLD})

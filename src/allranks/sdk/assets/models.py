@@ -5,13 +5,16 @@ from __future__ import annotations
 import builtins
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks.sdk.assets.register_model import register
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import asset_path, version_path, versions_path
 from allranks.sdk.transfer.download import download_model
 from allranks.spec.model import Model, ModelVersion
+
+if TYPE_CHECKING:
+    from allranks.api.assets import ModelAnswer
 
 
 class Models:
@@ -93,5 +96,5 @@ def _sent(
         return _told(register(client, given, Path(base or ".").absolute(), labels))
 
 
-def _told(told: dict[str, Any]) -> ModelVersion:
+def _told(told: ModelAnswer) -> ModelVersion:
     return ModelVersion.model_validate({k: v for k, v in told.items() if k != "created"})

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks.errors import MissingCode, Problem, SpecError
 from allranks.http_client import Client
@@ -15,6 +15,9 @@ from allranks.sdk.connection.counted_file import counted
 from allranks.sdk.connection.urls import labelled
 from allranks.sdk.submit.paths import local
 from allranks.store.files import trees
+
+if TYPE_CHECKING:
+    from allranks.api.assets import CreatedModel, SentFile
 
 _MODELS = "/api/v1/models"
 # In seconds: the server copies and reads all files.
@@ -27,7 +30,7 @@ def register(
     base: Path,
     labels: Sequence[str] = (),
     report: OnProgress = unheard,
-) -> dict[str, Any]:
+) -> CreatedModel:
     """Create a version of a model and return the server's record.
 
     A relative path starts at ``base``, or in the ``job``. ``report`` receives the progress. Raises
@@ -49,7 +52,7 @@ def register(
         try:
             body = json.dumps(data).encode()
             report(Progress("the server stores its files"))
-            made: dict[str, Any] = json.loads(
+            made: CreatedModel = json.loads(
                 client.call("POST", address, body, timeout=_PATIENCE).body
             )
             return made
@@ -57,7 +60,7 @@ def register(
             _send(client, data["files"], files, report)
 
 
-def _entry(name: str, file: Path) -> dict[str, Any]:
+def _entry(name: str, file: Path) -> SentFile:
     with file.open("rb") as opened:
         sha256 = hashlib.file_digest(opened, "sha256").hexdigest()
         return {"path": name, "size": opened.tell(), "sha256": sha256}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import builtins
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks.errors import Conflict, UsageError
 from allranks.sdk.assets.computes import Poller
@@ -15,6 +16,9 @@ from allranks.sdk.submit.prepare import prepare
 from allranks.sdk.submit.send import send
 from allranks.spec.any_job import AnyJob
 from allranks.spec.schedule import Schedule, Trigger, parse_schedule
+
+if TYPE_CHECKING:
+    from allranks.api.schedules import ScheduleAnswer
 
 _SCHEDULES = "/api/v1/schedules"
 
@@ -55,8 +59,8 @@ class ScheduleRecord:
     """A schedule as the server has it: ``name``, ``is_enabled``, and the keys of `schedule show` as
     attributes."""
 
-    def __init__(self, told: dict[str, Any], job: AnyJob | None = None) -> None:
-        self._told = told
+    def __init__(self, record: ScheduleAnswer, job: AnyJob | None = None) -> None:
+        self._told: Mapping[str, Any] = record
         # The job that was given to create it.
         self.create_job = job
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import state_path
 from allranks.sdk.transfer.download import download_state
+
+if TYPE_CHECKING:
+    from allranks.api.assets import ShownState, StateAnswer, StateEntry
 
 
 class StateVersion(NamedTuple):
@@ -54,11 +57,11 @@ class States:
     def get(self, name: str) -> StateFolder:
         return _told(find_server.ask("GET", state_path(name)))
 
-    def entries(self, name: str, version: int | None = None) -> builtins.list[dict[str, Any]]:
+    def entries(self, name: str, version: int | None = None) -> builtins.list[StateEntry]:
         """The entries of the state or of a version, newest last: "path", "what" ("file", "folder",
         "link"), "size" and "sha256" of files, "target" of links."""
         query = "" if version is None else f"?version={version}"
-        found: builtins.list[dict[str, Any]] = find_server.ask(
+        found: builtins.list[StateEntry] = find_server.ask(
             "GET", state_path(name, f"/manifest{query}")
         )
         return found
@@ -80,6 +83,7 @@ class States:
         find_server.ask("DELETE", state_path(name))
 
 
-def _told(told: dict[str, Any]) -> StateFolder:
-    versions = tuple(StateVersion(**each) for each in told.get("versions", ()))
-    return StateFolder(**{**told, "versions": versions})
+def _told(told: StateAnswer | ShownState) -> StateFolder:
+    keys: Mapping[str, Any] = told
+    versions = tuple(StateVersion(**each) for each in keys.get("versions", ()))
+    return StateFolder(**{**keys, "versions": versions})

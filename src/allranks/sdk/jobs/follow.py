@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TextIO
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TextIO, TypeAlias, cast
 
 from allranks.errors import ServerError, TimedOut, Unreachable
 from allranks.http_client import Client
 from allranks.sdk.connection.urls import job_path
+
+if TYPE_CHECKING:
+    from allranks.api.jobs import (
+        JobAnswer,
+        JobLine,
+        LogLine,
+        StepAnswer,
+        StreamedJob,
+        TrialAnswer,
+    )
+
+    Children: TypeAlias = Sequence[TrialAnswer | StepAnswer]
 
 # A killed local server is started again, as by any command. A server on another machine gets this
 # long to return.
@@ -35,30 +47,38 @@ def answered(connect: Callable[[], Client], ask: Callable[[Client], Any]) -> Any
 _REPORTED: set[str] = set()
 
 
-def submission_notes(told: Mapping[str, Any], to: TextIO) -> None:
+def submission_notes(job: Mapping[str, Any], to: TextIO) -> None:
     """Write on ``to`` what the server said about a job that it took."""
-    _REPORTED.add(str(told["name"]))
-    for note in (*told.get("notes", ()), *(told.get("environment") or {}).get("notes", ())):
+    _REPORTED.add(str(job["name"]))
+    for note in (*job.get("notes", ()), *(job.get("environment") or {}).get("notes", ())):
         print(f"note: {note}", file=to, flush=True)
 
 
-def substitute_note(to: TextIO) -> Callable[[dict[str, Any]], None]:
+def substitute_note(to: TextIO) -> Callable[[StreamedJob, Children], None]:
     """Report once on ``to`` that the job's environment is substituted."""
     done = False
 
-    def note(job: dict[str, Any]) -> None:
+    def note(job: StreamedJob, _: Children) -> None:
         nonlocal done
-        found = job.get("environment") or {}
-        if found.get("asked_for") and not done and job.get("name") not in _REPORTED:
-            name = found.get("name") or found.get("image")
-            print(f"note: environment: {name} (requested: {found['asked_for']})", file=to)
+        environment = cast("JobAnswer", job).get("environment")
+        if (
+            environment
+            and environment.get("asked_for")
+            and not done
+            and job["name"] not in _REPORTED
+        ):
+            name = environment["name"] or environment.get("image")
+            print(f"note: environment: {name} (requested: {environment['asked_for']})", file=to)
         done = True
 
     return note
 
 
 class Following:
-    """Follows one job, for at most ``seconds`` if given. ``job`` is its latest known record."""
+    """Follows one job, for at most ``seconds`` if given. ``changed`` is called with each change of
+    it, and with the children that have changed. ``job`` is its record once it has ended."""
+
+    job: JobAnswer
 
     def __init__(
         self,
@@ -66,17 +86,17 @@ class Following:
         name: str,
         *,
         wanted: Mapping[str, Any] | None = None,
-        changed: Callable[[dict[str, Any]], None] = lambda job: None,
+        changed: Callable[[StreamedJob, Children], None] = lambda job, children: None,
         seconds: float | None = None,
     ) -> None:
-        self.job: dict[str, Any] = {}
+        self._status = ""
         self._connect, self._name = connect, name
         self._wanted, self._changed = dict(wanted or {}), changed
         self._positions: dict[str, int] = {}
         self._seconds = seconds
         self._until = float("inf") if seconds is None else time.monotonic() + seconds
 
-    def pieces(self) -> Iterator[dict[str, Any]]:
+    def pieces(self) -> Iterator[LogLine]:
         """Pieces of output until the job has ended, each once and in order per rank. Raises
         TimedOut."""
         away_since: float | None = None
@@ -95,26 +115,28 @@ class Following:
                     raise
                 time.sleep(0.2)
 
-    def _one_connection(self, client: Client) -> Iterator[dict[str, Any]]:
+    def _one_connection(self, client: Client) -> Iterator[LogLine | None]:
         wanted = {**self._wanted, "positions": self._positions}
         ended = False
         path = job_path(self._name, "/stream")
         left = self._until - time.monotonic()
         silence = min(max(left, _LEAST), _PATIENCE)
-        for line in client.stream("POST", path, wanted, timeout=silence):
-            told = json.loads(line) if line else {}
-            if "job" in told:
-                self.job = told["job"]
-                ended = told["last"]
-                self._changed({**self.job, "changed_children": told.get("children", [])})
-            if self.job and not ended:  # of one that has ended nothing comes before the last
+        for text in client.stream("POST", path, wanted, timeout=silence):
+            line: LogLine | JobLine | None = json.loads(text) if text else None
+            if line is not None and "job" in line:
+                if line["last"]:
+                    self.job = line["job"]
+                    ended = True
+                self._status = line["job"]["status"]
+                self._changed(line["job"], line.get("children", ()))
+            if self._status and not ended:  # of one that has ended nothing comes before the last
                 self._hold_to_time()
-            if "log" not in told:
-                yield {}  # a sign of life
+            if line is None or "job" in line:
+                yield None  # a sign of life
                 continue
-            child = f"{told['child']}:" if "child" in told else ""
-            self._positions[f"{child}{told['attempt']}/{told['rank']}"] = told["offset"]
-            yield told
+            child = f"{line['child']}:" if "child" in line else ""
+            self._positions[f"{child}{line['attempt']}/{line['rank']}"] = line["offset"]
+            yield line
         if not ended:
             raise Unreachable(f"the server at {client.url} closed the connection")
 
@@ -122,8 +144,7 @@ class Following:
         """Raises TimedOut once it is up."""
         if time.monotonic() < self._until:
             return
-        status = f" {self.job['status']}" if self.job else ""
         raise TimedOut(
-            f"{self._name} is still{status or ' running'} after {self._seconds:g} s",
+            f"{self._name} is still {self._status or 'running'} after {self._seconds:g} s",
             hint="it keeps running: wait longer or cancel it",
         )

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import getpass
 import os
-from typing import Any
+from typing import TYPE_CHECKING
 
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
 
+if TYPE_CHECKING:
+    from allranks.api.jobs import JobAnswer
 
-def preempt(name: str, node: int | None = None) -> dict[str, Any]:
+
+def preempt(name: str, node: int | None = None) -> JobAnswer:
     """Preempt all nodes or one node; returns the job. Raises AllranksError unless it is running."""
     query = "" if node is None else f"?node={node}"
-    told: dict[str, Any] = find_server.ask(
-        "POST", job_path(name, f"/preempt{query}"), {"by": _by()}
-    )
-    return told
+    job: JobAnswer = find_server.ask("POST", job_path(name, f"/preempt{query}"), {"by": _by()})
+    return job
 
 
-def kill(name: str, rank: int) -> dict[str, Any]:
+def kill(name: str, rank: int) -> JobAnswer:
     """Kill a rank by SIGKILL; returns the job. Raises AllranksError unless it is running."""
-    told: dict[str, Any] = find_server.ask(
-        "POST", job_path(name, f"/kill?rank={rank}"), {"by": _by()}
-    )
-    return told
+    job: JobAnswer = find_server.ask("POST", job_path(name, f"/kill?rank={rank}"), {"by": _by()})
+    return job
 
 
 def _by() -> str:

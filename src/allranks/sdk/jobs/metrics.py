@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, TypedDict
 
 from allranks.http_client import Client
 from allranks.sdk.connection.urls import job_path
 from allranks.sdk.jobs.follow import answered
 
+if TYPE_CHECKING:
+    from allranks.api.common import Number
+    from allranks.api.metrics import MetricPoints, MetricsNews
 
-def by_name(several: Iterable[Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+
+class LoggedPoint(TypedDict):
+    """``timestamp``: milliseconds since the epoch. ``value`` is a text where it is not finite."""
+
+    step: int
+    timestamp: int
+    value: Number
+    attempt: int
+
+
+def by_name(several: Iterable[MetricPoints]) -> dict[str, list[LoggedPoint]]:
     """``{metric: [{"step", "timestamp" (ms since the epoch), "value", "attempt"}, …]}`` from the
     server's series; attempts follow one another."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    found: dict[str, list[LoggedPoint]] = {}
     for each in several:
         found.setdefault(each["key"], []).extend(
             {
@@ -29,24 +42,24 @@ def by_name(several: Iterable[Mapping[str, Any]]) -> dict[str, list[dict[str, An
 
 def rounds(
     connect: Callable[[], Client], name: str, wait: float | None = None
-) -> Iterator[list[dict[str, Any]]]:
+) -> Iterator[list[MetricPoints]]:
     """Series with new points, each once, until the job has ended; empty after some seconds, or
     ``wait``, without news. Waits for a server that goes away."""
     positions: dict[str, int] = {}
     known = {"positions": positions} | ({} if wait is None else {"wait": wait})
     while True:
-        told = answered(
+        news: MetricsNews = answered(
             connect,
             lambda client: client.json("POST", job_path(name, "/metrics/follow"), known),
         )
-        for each in told["series"]:
+        for each in news["series"]:
             key = str(each["id"])
             positions[key] = positions.get(key, 0) + len(each["points"])
-        if told["ended"] and not told["series"]:
+        if news["ended"] and not news["series"]:
             return
-        yield told["series"]
+        yield news["series"]
 
 
-def news(connect: Callable[[], Client], name: str) -> Iterator[list[dict[str, Any]]]:
+def news(connect: Callable[[], Client], name: str) -> Iterator[list[MetricPoints]]:
     """Like ``rounds``, without empty ones."""
     return filter(None, rounds(connect, name))

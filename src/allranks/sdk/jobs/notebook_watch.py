@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from allranks.errors import UsageError
@@ -13,6 +13,9 @@ from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
 from allranks.sdk.jobs.follow import Following, answered
 from allranks.sdk.jobs.notebook_card import card, metric_names
+
+if TYPE_CHECKING:
+    from allranks.api.jobs import LogLine
 
 # The number of output lines shown.
 _LINES = 12
@@ -44,7 +47,7 @@ def watch(name: str, every: float) -> None:
         handle.update(HTML(drawn(name, lines)))
 
 
-def _add(lines: deque[str], piece: dict[str, Any]) -> None:
+def _add(lines: deque[str], piece: LogLine) -> None:
     """Add output of a rank; progress bars overwrite their line."""
     text = piece["log"].encode(errors="surrogateescape").decode(errors="replace")
     first, *rest = text.split("\n")

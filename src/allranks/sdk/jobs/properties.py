@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from allranks.api.common import Document
 
 
-def properties_of(told: Mapping[str, Any]) -> dict[str, Any]:
+def properties_of(told: Mapping[str, Any]) -> Document:
     """The ``properties`` of its job file; of a sweep also its best trial, once it has one."""
     spec = told.get("spec") or {}
     best = told.get("best")

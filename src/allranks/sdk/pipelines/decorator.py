@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from types import FrameType
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from allranks.errors import UsageError
 from allranks.sdk.submit.nodes import (
@@ -21,6 +21,9 @@ from allranks.sdk.submit.nodes import (
     plain,
 )
 from allranks.spec.pipeline.job import NODE_NAME, PipelineJob
+
+if TYPE_CHECKING:
+    from allranks.api.common import Document
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -78,7 +81,7 @@ def _decorated(function: Callable[..., Any], keywords: Mapping[str, Any]) -> Cal
 
 def _component(
     function: Callable[..., Any], signature: inspect.Signature, keywords: Mapping[str, Any]
-) -> dict[str, Any]:
+) -> Document:
     """The function as a pipeline component, for registration."""
     inputs = {name: _declared(each) for name, each in signature.parameters.items()}
     nodes: list[Node] = []
@@ -100,7 +103,7 @@ def _component(
     }
 
 
-def _declared(parameter: inspect.Parameter) -> dict[str, Any]:
+def _declared(parameter: inspect.Parameter) -> Document:
     """The input that a parameter is: by its annotation, or by its default value."""
     declared = getattr(parameter.annotation, "declared", None)
     if declared is not None:
@@ -122,7 +125,7 @@ def _build(
     function: Callable[..., Any],
     arguments: Mapping[str, Any],
     values: Mapping[str, Any],
-    keywords: dict[str, Any],
+    keywords: Document,
 ) -> PipelineJob | Node:
     nodes: list[Node] = []
     token = building(nodes)
@@ -134,7 +137,7 @@ def _build(
     _name(nodes, names)
     outputs = _outputs(function, returned)
     settings = {key: keywords.pop(key) for key in _SETTINGS if key in keywords}
-    data: dict[str, Any] = {
+    data: Document = {
         "type": "pipeline",
         **keywords,
         **({"settings": settings} if settings else {}),
@@ -153,7 +156,7 @@ def _called(
     function: Callable[..., Any], arguments: Mapping[str, Any]
 ) -> tuple[Any, Mapping[str, Any]]:
     """What the function returns, and its variables."""
-    found: dict[str, Any] = {}
+    found: Document = {}
     code = inspect.unwrap(function).__code__
 
     def look(frame: FrameType, event: str, _: Any) -> None:
@@ -196,7 +199,7 @@ def _outputs(function: Callable[..., Any], returned: Any) -> dict[str, StepOutpu
     return dict(returned)
 
 
-def _jobs(nodes: list[Node], outputs: Mapping[str, StepOutput]) -> dict[str, Any]:
+def _jobs(nodes: list[Node], outputs: Mapping[str, StepOutput]) -> Document:
     jobs = {str(each.name): each.to_dict() for each in nodes}
     for name, of in outputs.items():
         step = jobs[str(of.node.name)]

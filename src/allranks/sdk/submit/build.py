@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, Never
+from typing import IO, TYPE_CHECKING, Any, Never
 
 from pydantic import BaseModel
 
@@ -26,6 +26,9 @@ from allranks.spec.job_parts import (
 from allranks.spec.retry import Retry
 from allranks.spec.services import Identity, JobService
 from allranks.spec.yaml import load
+
+if TYPE_CHECKING:
+    from allranks.api.common import Document
 
 # Keywords of `command` and the section of the job they belong to.
 _SECTIONS = {
@@ -93,7 +96,7 @@ def command(
     return _job({word: value for word, value in given.items() if value is not None})
 
 
-def _job(given: dict[str, Any]) -> Command:
+def _job(given: Document) -> Command:
     """The job of ``command``'s keywords; direct ones override those of their section."""
     short = {word: given.pop(word) for word in _SECTIONS if word in given}
     for word, value in short.items():

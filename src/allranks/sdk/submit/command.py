@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import PrivateAttr
 
@@ -16,12 +16,15 @@ from allranks.spec.sweep.build import sweep_of
 from allranks.spec.sweep.job import SweepJob
 from allranks.spec.sweep.search_space import DISTRIBUTIONS
 
+if TYPE_CHECKING:
+    from allranks.api.common import Document
+
 
 class Command(CommandJob):
     """A command job, as ``command`` and ``load_job`` return it."""
 
     # Distributions given for inputs, until `sweep` makes a search space of them.
-    _space: dict[str, Any] = PrivateAttr(default_factory=dict)
+    _space: Document = PrivateAttr(default_factory=dict)
 
     def __call__(self, **inputs: Any) -> Any:
         """The same job with other inputs; in a function with ``@pipeline`` a step of it. A

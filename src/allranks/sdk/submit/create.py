@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from allranks.errors import UsageError
 from allranks.sdk.connection import find_server
@@ -13,6 +13,10 @@ from allranks.sdk.submit.prepare import prepare
 from allranks.sdk.submit.send import JOBS, Snapshots, post, send
 from allranks.spec.any_job import AnyJob
 from allranks.spec.job import CommandJob
+
+if TYPE_CHECKING:
+    from allranks.api.common import Document
+    from allranks.api.jobs import CreatedJob
 
 
 class Words(TypedDict, total=False):
@@ -32,17 +36,18 @@ _PATIENCE = 600.0
 
 def create(
     job: object, base: str | Path | None, words: Mapping[str, Any], allow_large: bool
-) -> dict[str, Any]:
+) -> CreatedJob:
     """Submit a job, with keys replaced by ``words`` that are not None. Returns the server's job.
     Raises AllranksError."""
     submission, snapshots = _prepared(job, base, words, allow_large)
     with find_server.connect() as client:
-        return send(client, submission, snapshots)
+        made: CreatedJob = send(client, submission, snapshots)
+        return made
 
 
 def create_all(
     jobs: Sequence[object], base: str | Path | None, words: Mapping[str, Any], allow_large: bool
-) -> list[dict[str, Any]]:
+) -> list[CreatedJob]:
     """Submit command jobs: all, or none. Raises like ``create``."""
     for number, job in enumerate(jobs):
         if not isinstance(job, CommandJob):
@@ -54,7 +59,7 @@ def create_all(
     snapshots = {each.digest: each for _, several in prepared for each in several}
     submissions = [submission for submission, _ in prepared]
     with find_server.connect() as client:
-        made: list[dict[str, Any]] = post(
+        made: list[CreatedJob] = post(
             client, submissions, [*snapshots.values()], where=f"{JOBS}/list", timeout=_PATIENCE
         )
         return made
@@ -62,7 +67,7 @@ def create_all(
 
 def _prepared(
     job: object, base: str | Path | None, words: Mapping[str, Any], allow_large: bool
-) -> tuple[dict[str, Any], Snapshots]:
+) -> tuple[Document, Snapshots]:
     if not isinstance(job, AnyJob):
         raise no_job(job)
     given = {name: value for name, value in words.items() if value is not None}

@@ -8,11 +8,14 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from allranks.errors import NotFound, Problem, SpecError, UsageError
 from allranks.masking import without_credentials
+
+if TYPE_CHECKING:
+    from allranks.api.common import Document
 
 _OPTION = re.compile(r"(?P<option>-[a-z]|--[a-z-]+)(\s*=\s*|\s+|(?<=-[a-z]))(?P<value>.+)")
 _FILES = {"-r": "-r", "--requirement": "-r", "-c": "-c", "--constraint": "-c"}
@@ -20,7 +23,7 @@ _FOLDERS = ("-f", "--find-links")
 _BUILT = (".whl", ".tar.gz", ".zip")
 
 
-def from_file(file: Path) -> dict[str, Any]:
+def from_file(file: Path) -> Document:
     """The environment of a requirements file, a conda file, or an environment's own YAML.
 
     Raises NotFound, UsageError, or SpecError with the file's lines.
@@ -35,7 +38,7 @@ def from_file(file: Path) -> dict[str, Any]:
     return inlined({key: value for key, value in data.items() if key != "$schema"}, file.parent)
 
 
-def inlined(environment: Mapping[str, Any], base: Path) -> dict[str, Any]:
+def inlined(environment: Mapping[str, Any], base: Path) -> Document:
     """The environment with the content of its files instead of their paths, relative to ``base``.
     Invalid values are left for the models to report. Raises like ``from_file``."""
     found = {key: _written(value) for key, value in environment.items()}
@@ -82,7 +85,7 @@ def _context(build: Mapping[str, Any], base: Path) -> Mapping[str, Any]:
     return {**build, "path": str(folder), **_without_containers(build, folder, folder / str(file))}
 
 
-def _without_containers(build: Mapping[str, Any], folder: Path, file: Path) -> dict[str, Any]:
+def _without_containers(build: Mapping[str, Any], folder: Path, file: Path) -> Document:
     """The environment that has what the Dockerfile installs; why there is none, as `refused`."""
     from allranks.plan.environments import dockerfile  # lazy: few jobs have one
 
@@ -98,7 +101,7 @@ def _without_containers(build: Mapping[str, Any], folder: Path, file: Path) -> d
     return {"without_containers": found}
 
 
-def _conda(file: Path, limits: list[str]) -> dict[str, Any]:
+def _conda(file: Path, limits: list[str]) -> Document:
     from allranks.plan.environments import conda  # lazy: few jobs have such a file
     from allranks.spec.fields.problems import placed  # lazy: imports the models
 
@@ -110,7 +113,7 @@ def _conda(file: Path, limits: list[str]) -> dict[str, Any]:
     return _with_pip(data, file.parent, limits)
 
 
-def _with_pip(data: Mapping[str, Any], folder: Path, limits: list[str]) -> dict[str, Any]:
+def _with_pip(data: Mapping[str, Any], folder: Path, limits: list[str]) -> Document:
     """A conda file's mapping with its pip sections read like requirements files."""
 
     def one(each: Any) -> Any:
@@ -125,7 +128,7 @@ def _with_pip(data: Mapping[str, Any], folder: Path, limits: list[str]) -> dict[
     return {**data, "dependencies": [one(each) for each in wanted]}
 
 
-def _yaml(file: Path) -> tuple[dict[str, Any], dict[str, int]]:
+def _yaml(file: Path) -> tuple[Document, dict[str, int]]:
     from allranks.spec.yaml import load  # lazy: imports the models
 
     try:

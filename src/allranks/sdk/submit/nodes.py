@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
@@ -12,6 +12,9 @@ from allranks.errors import UsageError
 from allranks.spec.pipeline.nodes import ComponentNode
 from allranks.spec.sweep.build import with_parameters
 from allranks.spec.sweep.search_space import DISTRIBUTIONS
+
+if TYPE_CHECKING:
+    from allranks.api.common import Document
 
 # The pipelines that are being built; the last one gets new steps.
 _BUILDING: ContextVar[tuple[list[Node], ...]] = ContextVar("pipelines", default=())
@@ -49,7 +52,7 @@ class StepOutput:
     def expression(self) -> str:
         return f"${{{{parent.jobs.{self._node.name}.outputs.{self._name}}}}}"
 
-    def data(self) -> dict[str, Any] | None:
+    def data(self) -> Document | None:
         found = {"type": self.type, "mode": self.mode, "path": self.path}
         return {key: value for key, value in found.items() if value is not None} or None
 
@@ -82,7 +85,7 @@ class Outputs:
         for key in ("type", "mode", "path"):
             setattr(made, key, given.get(key))
 
-    def _data(self) -> dict[str, Any]:
+    def _data(self) -> Document:
         # Private like all else here: the outputs are attributes.
         return {name: each.data() for name, each in self._made.items()}
 
@@ -120,7 +123,7 @@ class StepInput:
 class StepInputs:
     """The inputs of a step, as attributes."""
 
-    def __init__(self, inputs: dict[str, Any]) -> None:
+    def __init__(self, inputs: Document) -> None:
         self._inputs = inputs
 
     def __getattr__(self, name: str) -> StepInput:
@@ -150,7 +153,7 @@ class Node:
             raise UsageError("a component was called outside of a pipeline", hint=hint)
         self._job, self._own = dict(job), own
         self._inputs = dict(inputs)
-        self._set: dict[str, Any] = {}
+        self._set: Document = {}
         self.name: str | None = None
         self.outputs = Outputs(self, outputs)
         self._list = building[-1]
@@ -214,7 +217,7 @@ class Node:
         rest = {name: value for name, value in self._inputs.items() if name not in space}
         return Node(job, rest, self.outputs._names, self._own)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Document:
         """The step's data; all steps must have their names."""
         inputs = {name: bound(value) for name, value in self._inputs.items()}
         given = {key: plain(value) for key, value in self._set.items()}

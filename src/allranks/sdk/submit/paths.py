@@ -6,12 +6,15 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from allranks import settings
 from allranks.errors import Problem, SpecError, UsageError
 from allranks.snapshot.git import Checkout, checkout, is_address
+
+if TYPE_CHECKING:
+    from allranks.api.common import Document
 
 
 def find_code(given: Any, base: Path) -> tuple[Path | None, Checkout | None]:
@@ -55,7 +58,7 @@ def located_output(value: Any, base: Path) -> Any:
     return value if is_uri(path) else {**value, "path": str(absolute(path, base))}
 
 
-def placed_data(value: Mapping[str, Any], base: Path) -> dict[str, Any]:
+def placed_data(value: Mapping[str, Any], base: Path) -> Document:
     """A data asset for upload, with an absolute path and a detected type.
 
     Raises SpecError if the path does not exist.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import allranks.agent
 from allranks import settings
@@ -38,6 +38,9 @@ from allranks.spec.pipeline.job import PACKAGES
 from allranks.spec.pipeline.parallel import RUNNER
 from allranks.spec.yaml import load
 
+if TYPE_CHECKING:
+    from allranks.api.common import Document
+
 # Pipelines in pipelines; deeper ones are most likely a file that names itself.
 _DEPTH = 16
 
@@ -48,7 +51,7 @@ def prepare_pipeline(
     note: Callable[[str], None],
     allow_large: bool,
     progress: OnProgress,
-) -> tuple[dict[str, Any], Snapshots]:
+) -> tuple[Document, Snapshots]:
     """The submission of a pipeline and the snapshots of its steps' code. Raises like ``prepare``,
     with keys of the pipeline."""
     git = GitQuery(base.resolve())
@@ -74,7 +77,7 @@ def prepare_component(
     note: Callable[[str], None] = lambda sentence: None,
     allow_large: bool = False,
     progress: OnProgress = unheard,
-) -> tuple[dict[str, Any], Snapshots]:
+) -> tuple[Document, Snapshots]:
     """A component to be registered, with the snapshots of its code. Raises like ``prepare``."""
     reader = Reader(note, allow_large, progress)
     made = reader.component(data, base, "")
@@ -82,7 +85,7 @@ def prepare_component(
     return made, reader.snapshots
 
 
-def anchored(data: Mapping[str, Any], base: Path) -> dict[str, Any]:
+def anchored(data: Mapping[str, Any], base: Path) -> Document:
     """A component or a step with absolute paths of its code, components and environment files."""
     made = dict(data)
     for key in ("code", "component", "trial", "task"):
@@ -124,7 +127,7 @@ class Reader:
     def snapshots(self) -> Snapshots:
         return [each for each in self._taken.values() if each.files]
 
-    def pipeline(self, data: dict[str, Any], base: Path, at: str) -> dict[str, Any]:
+    def pipeline(self, data: Document, base: Path, at: str) -> Document:
         """A pipeline with its components, inputs and outputs, which start at ``base``."""
         made = self._with_data(data, base, at)
         if made.get("component") is not None:
@@ -133,7 +136,7 @@ class Reader:
             made["jobs"] = self._nodes(made["jobs"], base, _key(at, "jobs"))
         return made
 
-    def _nodes(self, jobs: Mapping[str, Any], base: Path, at: str) -> dict[str, Any]:
+    def _nodes(self, jobs: Document, base: Path, at: str) -> Document:
         return {
             name: self._node(dict(node), base, f"{at}.{name}")
             if isinstance(node, Mapping)
@@ -141,7 +144,7 @@ class Reader:
             for name, node in jobs.items()
         }
 
-    def _node(self, node: dict[str, Any], base: Path, at: str) -> dict[str, Any]:
+    def _node(self, node: Document, base: Path, at: str) -> Document:
         if node.get("component") is not None:
             component = self._referred(node["component"], base, _key(at, "component"))
             node["component"] = component
@@ -186,7 +189,7 @@ class Reader:
         finally:
             self._depth -= 1
 
-    def component(self, data: Mapping[str, Any], base: Path, at: str) -> dict[str, Any]:
+    def component(self, data: Mapping[str, Any], base: Path, at: str) -> Document:
         """A component with its code and environment, or its steps; paths start at ``base``."""
         made = {key: value for key, value in data.items() if value is not None}
         if isinstance(made.get("jobs"), Mapping):
@@ -197,12 +200,12 @@ class Reader:
             return made
         return self._with_code(made, base, at)
 
-    def _task(self, task: Mapping[str, Any], base: Path, at: str) -> dict[str, Any]:
+    def _task(self, task: Mapping[str, Any], base: Path, at: str) -> Document:
         """The task of a parallel step. The program that runs its entry script is sent as well."""
         runner = Path(allranks.agent.__file__).parent / "inside" / RUNNER
         return self._with_code({**task, "additional_includes": [str(runner)]}, base, at)
 
-    def _with_code(self, data: dict[str, Any], base: Path, at: str) -> dict[str, Any]:
+    def _with_code(self, data: Document, base: Path, at: str) -> Document:
         """The keys of a command with the digest of its code."""
         data = self._with_environment(data, base, at)
         includes = [absolute(each, base) for each in data.pop("additional_includes", None) or ()]
@@ -230,15 +233,13 @@ class Reader:
             data["snapshot"] = self._taken[key].digest
         return data
 
-    def _with_environment(self, data: dict[str, Any], base: Path, at: str) -> dict[str, Any]:
+    def _with_environment(self, data: Document, base: Path, at: str) -> Document:
         if isinstance(data.get("environment"), Mapping):
             with _keyed(at):
                 data["environment"] = environment_of(data["environment"], base)
         return data
 
-    def _with_data(
-        self, data: dict[str, Any], base: Path, at: str, component: Any = None
-    ) -> dict[str, Any]:
+    def _with_data(self, data: Document, base: Path, at: str, component: Any = None) -> Document:
         """Inputs and outputs with absolute paths. A text is a path where the component declares
         data."""
         declared = component.get("inputs") or {} if isinstance(component, Mapping) else {}

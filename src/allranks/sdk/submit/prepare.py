@@ -10,7 +10,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks import settings
 from allranks.errors import SpecError, UsageError
@@ -32,6 +32,9 @@ from allranks.sdk.submit.send import Snapshots
 from allranks.snapshot.git import GitQuery, GitState
 from allranks.snapshot.take import take_snapshot
 
+if TYPE_CHECKING:
+    from allranks.api.common import Document
+
 
 def prepare(
     spec: Mapping[str, Any],
@@ -41,7 +44,7 @@ def prepare(
     note: Callable[[str], None] = lambda sentence: None,
     allow_large: bool = False,
     progress: OnProgress = unheard,
-) -> tuple[dict[str, Any], Snapshots]:
+) -> tuple[Document, Snapshots]:
     """The submission of a job and its snapshots; relative paths start at ``base``.
 
     Raises SpecError for missing files, and CodeTooLarge unless ``allow_large``. ``note`` receives
@@ -65,7 +68,7 @@ def _command(
     note: Callable[[str], None],
     allow_large: bool,
     progress: OnProgress,
-) -> tuple[dict[str, Any], Snapshots]:
+) -> tuple[Document, Snapshots]:
     spec = dict(spec)
     spec.setdefault("name", generate_name())
     code, fetched = find_code(spec.get("code"), base)
@@ -84,7 +87,7 @@ def _command(
         }
     if limit := os.environ.get("ALLRANKS_KEEP_WORK"):
         spec.setdefault("keep_work", limit)
-    submission: dict[str, Any] = {"spec": spec, "base": current()}
+    submission: Document = {"spec": spec, "base": current()}
     brought = is_current(spec.get("environment"))
     if not brought or moves_data(spec):
         submission["tools"] = tools(python=not brought)
@@ -127,7 +130,7 @@ def _sweep(
     note: Callable[[str], None],
     allow_large: bool,
     progress: OnProgress,
-) -> tuple[dict[str, Any], Snapshots]:
+) -> tuple[Document, Snapshots]:
     """A sweep is prepared like one job with the code and environment of its trials."""
     trial = spec["trial"]
     flat = {key: value for key, value in spec.items() if key != "trial"}

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from allranks.errors import Conflict, NotFound, UsageError
 from allranks.plan.amounts import counted, size_text
@@ -25,6 +25,10 @@ from allranks.sdk.submit.names import generate_name
 from allranks.sdk.submit.prepare import prepare
 from allranks.sdk.submit.rehearsal_run import Run, Say, ask, cancel
 from allranks.sdk.submit.send import send
+
+if TYPE_CHECKING:
+    from allranks.api.assets import ShownState
+    from allranks.api.common import Document
 
 # A state that changes all the time gets no version: after this many seconds with content a rank is
 # killed anyway.
@@ -129,7 +133,7 @@ def rehearse(
 _RETRY = {"max_attempts": 2, "on": ["user"]}
 
 
-def spec_of(spec: Mapping[str, Any]) -> dict[str, Any]:
+def spec_of(spec: Mapping[str, Any]) -> Document:
     """The same job with its own state and outputs."""
     dropped = ("name", "state", "retry")
     kept = {key: value for key, value in spec.items() if key not in dropped}
@@ -248,10 +252,10 @@ class _Killed:
             return ""
         return f"{counted(work['files'], 'file')} of the working folder, newest {work['newest']}"
 
-    def _kept(self) -> dict[str, Any] | None:
+    def _kept(self) -> ShownState | None:
         """The job's state, if it has a file."""
         try:
-            state: dict[str, Any] = ask("GET", state_path(self.run.name))
+            state: ShownState = ask("GET", state_path(self.run.name))
         except NotFound:
             return None
         return state if state["files"] else None

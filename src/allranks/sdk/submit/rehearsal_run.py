@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks.errors import NotFound
 from allranks.plan.insights import rehearsal
@@ -15,6 +15,9 @@ from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path, state_path
 from allranks.sdk.jobs.follow import answered
 from allranks.sdk.jobs.metrics import rounds
+
+if TYPE_CHECKING:
+    from allranks.api.metrics import MetricPoints
 
 # Seconds between updates.
 _PACE = 0.2
@@ -92,7 +95,7 @@ class Run:
     def trail(self, attempt: int) -> Trail:
         return rehearsal.trail(self.points.get(attempt, {}))
 
-    def _take(self, several: list[dict[str, Any]]) -> None:
+    def _take(self, several: list[MetricPoints]) -> None:
         asked = self.job["spec"].get("metrics") or {}
         for each in several:
             if each["rank"] is not None and rehearsal.is_counted(each["name"], asked):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from allranks.errors import UsageError
@@ -14,6 +14,10 @@ from allranks.sdk.connection.urls import job_path
 from allranks.sdk.submit.current_environment import is_current
 from allranks.sdk.submit.prepare import prepare
 from allranks.sdk.submit.send import COPYING, Snapshots, send
+
+if TYPE_CHECKING:
+    from allranks.api.common import Document
+    from allranks.api.jobs import RestartedJob
 
 
 def restart(
@@ -27,7 +31,7 @@ def restart(
     note: Callable[[str], None] = lambda sentence: None,
     allow_large: bool = False,
     progress: OnProgress = unheard,
-) -> dict[str, Any]:
+) -> RestartedJob:
     """Restart the job; returns the new one, in whose ``restarted`` the server says whether it goes
     on from the outputs and state of the ended job: by default if that did not complete, always with
     ``resume``, never with ``fresh``. ``code`` is a folder, file or repository that replaces its
@@ -35,7 +39,7 @@ def restart(
     continues under its own name. ``note`` and ``progress`` receive messages and progress."""
     choice = urlencode({"resume": resume, "fresh": fresh})
     where = job_path(name, f"/restart?{choice}")
-    data: dict[str, Any] | None = {"limits": dict(limits)} if limits else None
+    data: Document | None = {"limits": dict(limits)} if limits else None
     snapshots: Snapshots = ()
     if code is not None:
         job = find_server.ask("GET", job_path(name))  # check the name before reading the code
@@ -58,4 +62,5 @@ def restart(
     if overrides:
         data = {**(data or {}), "set": [*overrides]}
     with find_server.connect() as client:
-        return send(client, data, snapshots, progress, where=where, timeout=COPYING)
+        made: RestartedJob = send(client, data, snapshots, progress, where=where, timeout=COPYING)
+        return made

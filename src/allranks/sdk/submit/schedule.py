@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks.errors import Problem, SpecError
 from allranks.sdk.submit.paths import absolute, without_scheme
@@ -14,10 +14,13 @@ from allranks.spec.fields.scalars import sendable
 from allranks.spec.schedule import parse_schedule
 from allranks.spec.yaml import load
 
+if TYPE_CHECKING:
+    from allranks.api.common import Document
+
 
 def read_schedule(
     file: Path, name: str | None = None
-) -> tuple[dict[str, Any], dict[str, Any], Path, Mapping[str, int]]:
+) -> tuple[Document, Document, Path, Mapping[str, int]]:
     """The schedule's spec, the spec of its job, the folder that the job's paths start at, and the
     lines of the schedule's keys. Raises SpecError with the file that is wrong.
 
@@ -49,7 +52,7 @@ def read_schedule(
     return data, made, base, lines
 
 
-def _merged(job: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+def _merged(job: Mapping[str, Any], own: Mapping[str, Any]) -> Document:
     """The job with keys that override it; those of its sections one by one."""
     made = dict(job)
     for key, value in own.items():

@@ -28,13 +28,10 @@ def send(
     *,
     where: str = JOBS,
     timeout: float | None = None,
-) -> dict[str, Any]:
-    """Submit to ``where``, uploading code that the server lacks; returns the server's job. If
-    interrupted, tell the server to discard the upload."""
-    made: dict[str, Any] = post(
-        client, submission, snapshots, progress, where=where, timeout=timeout
-    )
-    return made
+) -> Any:
+    """Submit to ``where``, uploading code that the server lacks; returns the server's answer, of
+    `JOBS` a `CreatedJob`. If interrupted, tell the server to discard the upload."""
+    return post(client, submission, snapshots, progress, where=where, timeout=timeout)
 
 
 def post(

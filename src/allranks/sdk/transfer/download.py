@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from allranks.errors import NotFound, ServerError
 from allranks.http_client import Client
@@ -19,6 +19,11 @@ from allranks.sdk.connection.urls import asset_path, job_path, state_path
 from allranks.sdk.jobs.files import selected
 from allranks.sdk.transfer.fetch import Fetcher, Tally, Wanted
 from allranks.sdk.transfer.write_files import Stopped, beside, checked, is_there
+
+if TYPE_CHECKING:
+    from allranks.api.assets import ModelAnswer, ModelFile, StateEntry
+    from allranks.api.jobs import FileAnswer
+    from allranks.api.metrics import ShownJob
 
 _CONNECTIONS = 4
 # Files up to this size are sent in bundles of at most this many bytes and files.
@@ -69,13 +74,13 @@ def download(
     changing; Unreachable when the server stays away.
     """
     with connect() as client:
-        job = client.json("GET", job_path(name))
-        has = {**(job["spec"].get("outputs") or {}), **(job.get("outputs") or {})}
-        everything = everything or job.get("type") == "pipeline"  # it has nothing but outputs
+        job: ShownJob = client.json("GET", job_path(name))
+        has = {**(job["spec"].get("outputs") or {}), **job["outputs"]}
+        everything = everything or job["type"] == "pipeline"  # it has nothing but outputs
         if output is not None and output not in has:
             listed = ", ".join(has) or "none"
             raise NotFound(f"{name} has no output {output!r}", hint=f"it has: {listed}")
-        if output is not None and "://" in (place := (job.get("outputs") or {}).get(output, "")):
+        if output is not None and "://" in (place := job["outputs"].get(output, "")):
             uri = f"azureml://jobs/{name}/outputs/{output}/paths/"
             hint = (
                 f"read it as an input of another job (-i NAME={uri}) or with the store's own tool"
@@ -83,7 +88,7 @@ def download(
             raise NotFound(
                 f"the output {output} is not stored in the job's record", where=place, hint=hint
             )
-        listing = client.json("GET", job_path(name, "/files"))
+        listing: list[FileAnswer] = client.json("GET", job_path(name, "/files"))
         links = client.json("GET", job_path(name, "/links"))
         too_long = client.json("GET", job_path(name, "/files?too_long=true"))
         events = client.json("GET", job_path(name, "/events")) if job["ended_at"] else []
@@ -132,10 +137,10 @@ def download_model(
     Raises ServerError for a damaged file, NotFound for an unknown model.
     """
     with connect() as client:
-        told = client.json("GET", asset_path("models", reference))
-        name, version = told["name"], told["version"]
+        model: ModelAnswer = client.json("GET", asset_path("models", reference))
+        name, version = model["name"], model["version"]
         place = asset_path("models", f"{name}:{version}")
-        listing = client.json("GET", f"{place}/manifest")
+        listing: list[ModelFile] = client.json("GET", f"{place}/manifest")
     wanted = list(_wanted(listing, {each["path"]: f"{name}/{each['path']}" for each in listing}))
     fetched = _fetched(connect, place, folder, wanted, progress)
     if fetched.gone:
@@ -161,7 +166,7 @@ def download_state(
     """
     query = "" if version is None else f"?version={version}"
     with connect() as client:
-        listing = client.json("GET", state_path(name, f"/manifest{query}"))
+        listing: list[StateEntry] = client.json("GET", state_path(name, f"/manifest{query}"))
     files = [each for each in listing if each["what"] == "file"]
     taken = {checked(f"{name}/{each['path']}") for each in files}
     wanted = [
@@ -216,13 +221,15 @@ def _fetched(
     )
 
 
-def _wanted(listing: list[dict[str, Any]], goals: Mapping[str, str | None]) -> Iterator[Wanted]:
+def _wanted(
+    listing: Sequence[FileAnswer | ModelFile], goals: Mapping[str, str | None]
+) -> Iterator[Wanted]:
     taken = {checked(goal) for goal in goals.values() if goal is not None}
     for each in listing:
         goal = goals[each["path"]]
         if goal is not None:
             part = beside(goal, taken)
-            sha256 = each.get("sha256", "")
+            sha256 = cast("ModelFile", each).get("sha256", "")
             yield Wanted(each["path"], each["size"], each["mtime_ns"], goal, part, sha256)
 
 

@@ -11,12 +11,15 @@ import threading
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from allranks.errors import NotFound, ServerError, Unreachable
 from allranks.http_client import Client
 from allranks.sdk.connection.urls import checksum_path, file_path
 from allranks.sdk.transfer.write_files import Destination, Stopped, destination, is_there
+
+if TYPE_CHECKING:
+    from allranks.api.jobs import BundleHead, ChecksumAnswer
 
 # Seconds between retries without progress. The first retry starts a killed local server; a remote
 # one has this long to return.
@@ -119,7 +122,7 @@ class Fetcher:
         for each in files:
             head, _, _ = body[at : at + 200].partition(b"\n")
             try:
-                told: dict[str, Any] = json.loads(head)
+                told: BundleHead = json.loads(head)
             except ValueError:
                 damaged.append(each)
                 continue
@@ -185,8 +188,8 @@ class Fetcher:
             file.write(wanted)
             self._tally.add(len(wanted), len(piece))
 
-    def _checksum(self, path: str, size: int) -> dict[str, Any]:
-        def ask(client: Client) -> dict[str, Any]:
+    def _checksum(self, path: str, size: int) -> ChecksumAnswer:
+        def ask(client: Client) -> ChecksumAnswer:
             last = b""
             for line in client.stream("GET", checksum_path(self._place, path, size)):
                 last = line
@@ -194,7 +197,7 @@ class Fetcher:
                 if self._stop.is_set():
                     raise Stopped
             try:
-                told: dict[str, Any] = json.loads(last)
+                told: ChecksumAnswer = json.loads(last)
             except ValueError:
                 raise Unreachable(f"the server at {client.url} closed the connection") from None
             return told

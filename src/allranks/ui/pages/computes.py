@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -11,6 +11,9 @@ from starlette.responses import Response
 from allranks.errors import AllranksError
 from allranks.ui import render
 from allranks.ui.api import Session
+
+if TYPE_CHECKING:
+    from allranks.api.computes import ComputeAnswer, ShownCompute
 
 
 async def page(request: Request) -> Response:
@@ -20,10 +23,12 @@ async def page(request: Request) -> Response:
     return render.page(request, "computes.html", computes=shown)
 
 
-async def _one(session: Session, compute: dict[str, Any]) -> dict[str, Any]:
+async def _one(
+    session: Session, compute: ComputeAnswer | ShownCompute
+) -> ComputeAnswer | ShownCompute:
     """A compute with its hosts and jobs; ``trouble`` if its cluster does not answer."""
     try:
-        found: dict[str, Any] = await session.get(f"computes/{compute['name']}")
+        found: ShownCompute = await session.get(f"computes/{compute['name']}")
         return found
     except AllranksError as error:
         return {**compute, "hosts": [], "jobs": [], "trouble": str(error)}

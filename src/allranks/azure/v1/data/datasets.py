@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks.azure.v1.arguments import Bound
 from allranks.azure.v1.data.addresses import address, local
@@ -14,6 +14,9 @@ from allranks.azure.v1.data.datastore import MODES, Datastore, copied
 from allranks.azure.v1.exceptions import UserErrorException, found
 from allranks.sdk import Client
 from allranks.spec import data as data_spec
+
+if TYPE_CHECKING:
+    from allranks.api.common import Document
 
 
 class FileDataset:
@@ -39,7 +42,7 @@ class FileDataset:
     def bind(self, bound: Bound) -> str:
         return self.as_mount().bind(bound)
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> Document:
         """The input of a job file."""
         path = f"azureml:{self.name}:{self.version}" if self.version else self.path
         return {"type": self.type, "path": path}
@@ -134,8 +137,8 @@ class DatasetConsumptionConfig:
     def as_download(self, path_on_compute: str | None = None) -> DatasetConsumptionConfig:
         return DatasetConsumptionConfig(self.name, self.dataset, "download")
 
-    def data(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.dataset.data()
+    def data(self) -> Document:
+        found: Document = self.dataset.data()
         # Files that are consumed as they are: scripts find a path for `input_datasets[NAME]`.
         return {**found, "mode": MODES["mount" if self.mode == "direct" else self.mode]}
 

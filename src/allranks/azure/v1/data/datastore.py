@@ -6,12 +6,15 @@ import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from allranks.azure.v1.arguments import REFERENCE, Bound
 from allranks.azure.v1.exceptions import found, not_there
 from allranks.sdk import Client
 from allranks.spec import datastore as datastore_spec
+
+if TYPE_CHECKING:
+    from allranks.api.common import Document
 
 MODES = {"mount": "ro_mount", "download": "download", "direct": "direct"}
 _DEFAULT = ("workspaceblobstore", "workspacefilestore", "default")
@@ -173,7 +176,7 @@ class DataReference:
     def as_download(self, path_on_compute: str | None = None, **_: Any) -> DataReference:
         return DataReference(self.datastore, self.name, self.path_on_datastore, "download")
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> Document:
         path = self.datastore.uri(self.path_on_datastore)
         return {"type": "uri_folder", "path": path, "mode": MODES[self.mode]}
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks.azure.v1.arguments import Bound, name_of
 from allranks.azure.v1.exceptions import UserErrorException, not_there
+
+if TYPE_CHECKING:
+    from allranks.api.common import Document
 
 
 class OutputFileDatasetConfig:
@@ -41,7 +44,7 @@ class OutputFileDatasetConfig:
 
     read_delimited_files = as_input
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> Document:
         """The output of a job file."""
         found = {"type": "uri_folder", "mode": self._mode}
         if self._destination is not None:
