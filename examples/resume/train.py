@@ -15,6 +15,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+import torch.distributed.nn  # before the process group: examples/digits/train.py says why
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -102,6 +103,7 @@ def main() -> None:
         }
         (args.out / "result.json").write_text(json.dumps(told))
         torch.save(net.state_dict(), args.out / "model.pt")
+    del model, loss
     dist.destroy_process_group()
 
 
