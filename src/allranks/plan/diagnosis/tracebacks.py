@@ -218,6 +218,8 @@ def _ipython_block(
             message = text.partition(": ")[2].strip()
             at = lines[end].at
             return Raised(short, message, at, at, tuple(frames), "", stream), end + 1
+        if _IPYTHON_HEAD.match(text):
+            return None  # of the next exception: each is read once, however many there are
         if frame := _IPYTHON_FRAME.match(text):
             frames.append(Frame(frame[1], 0, frame[2], ""))
         elif frames and (code := _IPYTHON_CODE.match(text)):
