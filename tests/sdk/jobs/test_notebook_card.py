@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import shlex
+import sys
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
@@ -101,6 +104,23 @@ def test_a_job_shows_itself(client_of, code):
     assert "0.5" in text_of(job._repr_html_())
     with pytest.raises(UsageError, match="not a notebook"):
         job.watch()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_a_job_without_output_is_redrawn_too(client_of, monkeypatch, tmp_path):
+    """Its card said Queued until it ended."""
+    end = tmp_path / "end"
+
+    def update(html):
+        if ">Running<" in html:
+            end.touch()
+
+    display = SimpleNamespace(HTML=str, display=lambda *_, **__: SimpleNamespace(update=update))
+    monkeypatch.setitem(sys.modules, "IPython.display", display)
+    job = client_of(command=f"until [ -e {shlex.quote(str(end))} ]; do sleep 0.05; done")
+    job.watch(every=0.0)
+    assert job.status == "Completed"
 
 
 @pytest.fixture

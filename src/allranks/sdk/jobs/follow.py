@@ -99,14 +99,17 @@ class Following:
     def pieces(self) -> Iterator[LogLine]:
         """Pieces of output until the job has ended, each once and in order per rank. Raises
         TimedOut."""
+        return (piece for piece in self.news() if piece)
+
+    def news(self) -> Iterator[dict[str, Any]]:
+        """``pieces``, and an empty one at each change of the job and every few seconds."""
         away_since: float | None = None
         while True:
             try:
                 client = self._connect()
                 for piece in self._one_connection(client):
                     away_since = None
-                    if piece:
-                        yield piece
+                    yield piece
                 return
             except ServerError:  # down, or temporarily failing (a full disk)
                 self._hold_to_time()

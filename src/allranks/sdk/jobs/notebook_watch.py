@@ -37,7 +37,7 @@ def watch(name: str, every: float) -> None:
     lines: deque[str] = deque([""], maxlen=_LINES)
     handle = display(HTML(drawn(name, lines)), display_id=True)
     due = time.monotonic() + every
-    for piece in following.pieces():
+    for piece in following.news():
         if piece:
             _add(lines, piece)
         if handle is not None and time.monotonic() >= due:
