@@ -101,8 +101,8 @@ class Following:
         TimedOut."""
         return (piece for piece in self.news() if piece)
 
-    def news(self) -> Iterator[dict[str, Any]]:
-        """``pieces``, and an empty one at each change of the job and every few seconds."""
+    def news(self) -> Iterator[LogLine | None]:
+        """``pieces``, and None at each change of the job and every few seconds."""
         away_since: float | None = None
         while True:
             try:
