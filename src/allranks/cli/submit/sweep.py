@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allranks.errors import UsageError
-from allranks.spec.descriptions.job import JOB
 
 if TYPE_CHECKING:
     from allranks.api.common import Document
@@ -43,8 +42,6 @@ _POLICIES: Mapping[str, Document] = {
 }
 # Without --trials and --concurrent.
 _TRIALS, _CONCURRENT = 10, 4
-# Keys of a command job that its trials have; the others are the sweep's.
-_TRIAL = (*JOB["CommandKeys"], *JOB["RankKeys"])
 # Keys of a sweep that a file given by --sweep may have.
 _IN_FILE = ("search_space", "sampling_algorithm", "objective", "limits", "early_termination")
 
@@ -107,8 +104,12 @@ def sweep_of(spec: Mapping[str, Any], options: argparse.Namespace) -> Document:
     )
     if timeout := (spec.get("limits") or {}).get("timeout"):
         limits["trial_timeout"] = timeout
-    sweep["trial"] = {key: spec[key] for key in _TRIAL if key in spec}
-    shared = {key: spec[key] for key in spec if key not in (*_TRIAL, "limits")}
+    from allranks.spec.descriptions.job import JOB  # lazy: texts for the reference
+
+    # Keys of a command job that its trials have; the others are the sweep's.
+    of_trial = (*JOB["CommandKeys"], *JOB["RankKeys"])
+    sweep["trial"] = {key: spec[key] for key in of_trial if key in spec}
+    shared = {key: spec[key] for key in spec if key not in (*of_trial, "limits")}
     return {**shared, **sweep}
 
 
