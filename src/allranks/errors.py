@@ -159,10 +159,10 @@ class ServerError(AllranksError):
 
 
 class Unreachable(ServerError):
-    """``asked``: the request may have arrived, and only the answer was lost."""
+    """``sent``: the request may have arrived, and only the answer was lost."""
 
     kind = "unreachable"
-    asked = False
+    sent = False
 
 
 class EngineError(AllranksError):
@@ -190,7 +190,7 @@ class SpecError(AllranksError):
         if len(self.problems) == 1:
             return super()._hints()
         several = [problem for problem in self.problems if problem.hint]
-        return [f"hint: {each.where or each.message}: {each.hint}" for each in several]
+        return [f"hint: {problem.where or problem.message}: {problem.hint}" for problem in several]
 
     def __str__(self) -> str:
         return "\n".join(problem.located(self.file) for problem in self.problems)

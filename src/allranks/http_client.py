@@ -66,7 +66,7 @@ class Client:
         except (OSError, ValueError) as error:
             self.close()
             broken = Unreachable(f"the server at {self.url} closed the connection: {error}")
-            broken.asked = True
+            broken.sent = True
             raise broken from None
         if reply.headers.get("connection", "").lower() == "close":
             self.close()
@@ -145,18 +145,19 @@ class Client:
             try:
                 return self._exchange(method, path, body, timeout or self._timeout, more)
             except (OSError, ValueError) as error:
-                asked = self._socket is not None
+                sent = self._socket is not None
                 self.close()
                 if fresh or isinstance(error, TimeoutError):
-                    raise self._unreachable(error, asked) from None
+                    raise self._unreachable(error, sent) from None
 
-    def _unreachable(self, error: Exception, asked: bool) -> Unreachable:
+    def _unreachable(self, error: Exception, sent: bool) -> Unreachable:
         hint = "see `allranks server status`"
         if self._secured:
             hint += "; for a self-signed certificate set ALLRANKS_FINGERPRINT"
-        told = Unreachable(f"no server answers at {self.url}: {_said(error)}", hint=hint)
-        told.asked = asked
-        return told
+        message = f"no server answers at {self.url}: {_error_text(error)}"
+        unreachable = Unreachable(message, hint=hint)
+        unreachable.sent = sent
+        return unreachable
 
     def _exchange(
         self, method: str, path: str, body: Body, timeout: float, more: str
@@ -182,11 +183,11 @@ class Client:
         host, port = self._address
         # As bytes: for a text Python imports its codec of international names.
         name: Any = host.encode() if host.isascii() else host
-        found = socket.create_connection((name, port), timeout)
-        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection = socket.create_connection((name, port), timeout)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self._fingerprint:
-            return _pinned(found, self._fingerprint)
-        return _vouched(found, self._address[0]) if self._secured else found
+            return _pinned(connection, self._fingerprint)
+        return _vouched(connection, self._address[0]) if self._secured else connection
 
 
 def host(url: str) -> str:
@@ -220,8 +221,8 @@ def _pinned(plain: socket.socket, fingerprint: str) -> socket.socket:
     except OSError:
         plain.close()
         raise
-    found = hashlib.sha256(secured.getpeercert(binary_form=True) or b"").hexdigest()
-    if found != fingerprint:
+    digest = hashlib.sha256(secured.getpeercert(binary_form=True) or b"").hexdigest()
+    if digest != fingerprint:
         secured.close()
         raise ConnectionError("its certificate does not match ALLRANKS_FINGERPRINT")
     return secured
@@ -251,7 +252,7 @@ def _size(body: Body) -> int:
     return size
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return (getattr(error, "strerror", None) or str(error)).lower()
 
 

@@ -43,8 +43,8 @@ def masked(
     }
 
 
-def _shown(name: str, given: Any) -> str:
-    value = str(given)  # as it was written it may be a number
+def _shown(name: str, raw: Any) -> str:
+    value = str(raw)  # as it was written it may be a number
     # A proxy may be written without its scheme.
     if _PROXY.search(name) and "://" not in value and "@" in value:
         return f"{MASK}@{value.rpartition('@')[2]}"
@@ -56,10 +56,10 @@ def without_credentials(text: str) -> str:
     return _SIGNED.sub(rf"\1{MASK}", _CREDENTIALS.sub(_without_user, text))
 
 
-def _without_user(found: re.Match[str]) -> str:
-    scheme, user = found.groups()
+def _without_user(match: re.Match[str]) -> str:
+    scheme, user = match.groups()
     if scheme.lower() in _AZURES and _CONTAINER.fullmatch(user):
-        return found[0]
+        return match[0]
     return f"{scheme}{MASK}@"
 
 
@@ -70,11 +70,11 @@ def all_without_credentials(value: Any) -> Any:
         return without_credentials(value)
     if isinstance(value, Mapping):
         return {
-            key: masked(each)
-            if key == "variables" and isinstance(each, Mapping)
-            else all_without_credentials(each)
-            for key, each in value.items()
+            key: masked(member)
+            if key == "variables" and isinstance(member, Mapping)
+            else all_without_credentials(member)
+            for key, member in value.items()
         }
     if isinstance(value, list | tuple):
-        return [all_without_credentials(each) for each in value]
+        return [all_without_credentials(item) for item in value]
     return value

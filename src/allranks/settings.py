@@ -205,8 +205,8 @@ def make(home: Home) -> None:
     try:
         home.root.mkdir(parents=True, exist_ok=True, mode=0o700)
         _narrow(home.root)
-        for each in (home.jobs, home.nodes, home.blobs, home.engines):
-            each.mkdir(exist_ok=True, mode=0o700)
+        for folder in (home.jobs, home.nodes, home.blobs, home.engines):
+            folder.mkdir(exist_ok=True, mode=0o700)
         if not os.access(home.root, os.R_OK | os.W_OK | os.X_OK):
             raise PermissionError(13, "Permission denied")
     except OSError as error:
@@ -251,7 +251,7 @@ def restore_hint(home: Home) -> str:
 def written_backups(home: Home) -> list[str]:
     """The files to which this home was backed up, the newest last."""
     try:
-        return [str(each) for each in json.loads(home.backups.read_text())]
+        return [str(path) for path in json.loads(home.backups.read_text())]
     except (OSError, ValueError, TypeError):
         return []
 
@@ -259,7 +259,7 @@ def written_backups(home: Home) -> list[str]:
 def require_no_jobs(home: Home) -> None:
     """Raise ServerError if the home, which has no record, has the files of jobs: a new record would
     give their folders to new jobs."""
-    jobs = [each for each in os.listdir(home.jobs) if each[0] != "."] if home.jobs.is_dir() else []
+    jobs = [name for name in os.listdir(home.jobs) if name[0] != "."] if home.jobs.is_dir() else []
     if jobs:
         raise ServerError(
             f"the database is empty, but {home.jobs} has files of jobs, such as {min(jobs)}",
@@ -301,20 +301,20 @@ def unusable(home: Home, error: OSError) -> ServerError:
 
 def clocks(environ: Mapping[str, str] = os.environ) -> Clocks:
     """The clocks, with overrides such as ``ALLRANKS_LEASE=2``."""
-    found: dict[str, float] = {}
+    overrides: dict[str, float] = {}
     for name in Clocks._fields:
         key = f"ALLRANKS_{name.upper()}"
         text = environ.get(key)
         if text is None:
             continue
         try:
-            found[name] = float(text)
+            overrides[name] = float(text)
         except ValueError:
-            found[name] = -1.0
-        if found[name] <= 0:
+            overrides[name] = -1.0
+        if overrides[name] <= 0:
             raise UsageError(
                 f"{text!r} is not a positive number of seconds",
                 where=key,
                 hint=f"unset {key}, or give a number such as {Clocks._field_defaults[name]}",
             )
-    return Clocks(**found)
+    return Clocks(**overrides)

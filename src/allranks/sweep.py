@@ -31,10 +31,10 @@ from allranks.spec.sweep.search_space import (
 class Choice(search_space.Choice):
     """One of several values: ``Choice([16, 32])`` or ``Choice(values=[16, 32])``."""
 
-    def __init__(self, values: Sequence[Any] | None = None, /, **given: Any) -> None:
+    def __init__(self, values: Sequence[Any] | None = None, /, **keywords: Any) -> None:
         if values is not None:
-            given["values"] = tuple(values)
-        super().__init__(**given)
+            keywords["values"] = tuple(values)
+        super().__init__(**keywords)
 
 
 __all__ = [

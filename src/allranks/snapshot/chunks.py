@@ -62,14 +62,14 @@ def pack(chunk: Chunk) -> tuple[str, BinaryIO]:
     import tarfile  # lazy: most snapshots are known already
 
     file: BinaryIO = io.BytesIO()
-    if sum(each.status.st_size for each in chunk) > _IN_MEMORY:
+    if sum(entry.status.st_size for entry in chunk) > _IN_MEMORY:
         import tempfile  # lazy: 15 ms, and few chunks are so large
 
         file = tempfile.TemporaryFile()  # noqa: SIM115 (handed on)
     # Do not close it: that would write the end of the tar, and other chunks follow.
     archive = tarfile.TarFile(fileobj=file, mode="w", format=tarfile.PAX_FORMAT)
-    for each in chunk:
-        _add(archive, each)
+    for entry in chunk:
+        _add(archive, entry)
     file.seek(0)
     digest = hashlib.sha256()
     while piece := file.read(1 << 20):

@@ -93,7 +93,7 @@ def _names(folder: Path) -> dict[str, bool]:
         if not name.endswith("/"):
             names[name] = is_tracked
         elif (folder / name / ".git").exists():
-            names |= {name + each: tracked for each, tracked in _names(folder / name).items()}
+            names |= {name + inner: tracked for inner, tracked in _names(folder / name).items()}
     # A folder that is ignored itself has no files for git, and holds code nevertheless.
     return names or dict.fromkeys(_walk(folder, rules_without_git(folder)), False)
 
@@ -131,7 +131,7 @@ def _without_marked(names: Names, notes: list[str]) -> list[str]:
 
     def is_in_one(path: str) -> bool:
         above = accumulate(path.split("/")[:-1], "{}/{}".format) if marked else ()
-        return not NEVER.isdisjoint(path.split("/")) or any(each in marked for each in above)
+        return not NEVER.isdisjoint(path.split("/")) or any(parent in marked for parent in above)
 
     notes += [
         f"left out of the code: {folder}/ ({why})"

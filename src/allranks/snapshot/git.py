@@ -46,7 +46,7 @@ class GitState(NamedTuple):
 
 def repository_of(folder: Path) -> Path | None:
     """The top folder of the repository that a folder is in, if it is in one."""
-    return next((each for each in (folder, *folder.parents) if (each / ".git").exists()), None)
+    return next((path for path in (folder, *folder.parents) if (path / ".git").exists()), None)
 
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
@@ -143,8 +143,8 @@ def checkout(address: str, cache: Path) -> Checkout:
     local_ref = f"refs/allranks/{os.getpid()}"
     _git(shown, f"--git-dir={store}", "fetch", "--quiet", "--depth=1", url, f"+{ref}:{local_ref}")
     commit = _git(shown, f"--git-dir={store}", "rev-parse", f"{local_ref}^{{commit}}")
-    goal = repository_cache / commit
-    if not goal.exists():
+    destination = repository_cache / commit
+    if not destination.exists():
         import shutil  # lazy: few jobs have code from a repository
         import tempfile  # lazy: as shutil
 
@@ -154,15 +154,15 @@ def checkout(address: str, cache: Path) -> Checkout:
         try:
             _git(shown, *into, "checkout", "--quiet", "--force", commit, "--", ".", env=env)
             temporary.with_suffix(".index").unlink(missing_ok=True)
-            temporary.rename(goal)
+            temporary.rename(destination)
         except OSError:
-            if not goal.exists():  # otherwise another process was first
+            if not destination.exists():  # otherwise another process was first
                 raise
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
-    _touch(goal)
-    folder = goal / (match["folder"] or "").strip("/")
-    if not folder.resolve().is_relative_to(goal.resolve()) or not folder.exists():
+    _touch(destination)
+    folder = destination / (match["folder"] or "").strip("/")
+    if not folder.resolve().is_relative_to(destination.resolve()) or not folder.exists():
         hint = f"the part after # must be a folder or file of the repository at {ref}"
         raise NotFound(f"{match['folder']!r} not found in {shown}", where="code", hint=hint)
     properties = {

@@ -122,15 +122,15 @@ class IgnoreRules:
         return rules is None or rules.ignores(path)
 
     def _in(self, folder: str) -> _Rules | None:
-        unknown, known = list[str](), folder
-        while known not in self._folders:
-            unknown.append(known)
-            known = known[: known.rfind("/", 0, -1) + 1]
-        rules = self._folders[known]
-        for each in reversed(unknown):
+        unknown, ancestor = list[str](), folder
+        while ancestor not in self._folders:
+            unknown.append(ancestor)
+            ancestor = ancestor[: ancestor.rfind("/", 0, -1) + 1]
+        rules = self._folders[ancestor]
+        for subfolder in reversed(unknown):
             if rules is not None:
-                rules = None if rules.ignores(each) else self._with_file(rules, each)
-            self._folders[each] = rules
+                rules = None if rules.ignores(subfolder) else self._with_file(rules, subfolder)
+            self._folders[subfolder] = rules
         return rules
 
     def _with_file(self, rules: _Rules, folder: str) -> _Rules:

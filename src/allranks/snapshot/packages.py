@@ -95,15 +95,15 @@ def _files_of(
     """The files of a package that the code lacks. Raises OSError."""
     if code is not None and within is not None:
         root, copy = code, ""
-        known = [file.name for file in files if file.name.startswith(within)]
-        names = _built(root, within, known, package.name, notes)
+        existing = [file.name for file in files if file.name.startswith(within)]
+        names = _built(root, within, existing, package.name, notes)
     else:
         root = Path(package.folder)
         copy = _own_folder(package)
         own = list[str]()
-        known = [file.name for file in walk(root, own, of_job=False)]
+        existing = [file.name for file in walk(root, own, of_job=False)]
         notes += [note.replace("the code", package.name, 1) for note in own]
-        names = known + _built(root, "", known, package.name, notes)
+        names = existing + _built(root, "", existing, package.name, notes)
     return [File(f"{root}/{name}", copy + name, os.lstat(f"{root}/{name}")) for name in names]
 
 
@@ -113,22 +113,22 @@ def _built(
     """The names of files beside these that builds have made, and git ignores. Notes other modules
     that git ignores. Raises OSError."""
     is_excluded = excluded_by_user(root)
-    known = {*names}
+    existing = {*names}
     made = list[str]()
     missing = list[str]()
     above = {name[: at.end()] for name in names for at in _SLASH.finditer(name, len(within))}
     folders = sorted({within, *above})
     for folder in folders:
         with os.scandir(root / folder) as entries:
-            new = [(folder + each.name, each) for each in entries if not each.is_symlink()]
+            new = [(folder + entry.name, entry) for entry in entries if not entry.is_symlink()]
         for name, entry in sorted(new, key=lambda item: item[0]):
-            if name in known or is_excluded(name):
+            if name in existing or is_excluded(name):
                 continue
             if entry.is_dir():
                 folders += [f"{name}/"] if name.endswith(".egg-info") else []
             elif _BUILT.fullmatch(name):
                 made.append(name)
-            elif name.endswith(".py") and f"{folder}__init__.py" in known:
+            elif name.endswith(".py") and f"{folder}__init__.py" in existing:
                 missing.append(name)
     if missing:
         notes.append(f"left out of {package}: {', '.join(missing[:3])} (git ignores it)")

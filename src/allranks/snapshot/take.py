@@ -45,7 +45,7 @@ class Snapshot(NamedTuple):
         actual, file = chunks.pack(self.parts[digest])
         if actual != digest:
             file.close()
-            changed = [each.name for each in self.parts[digest] if _has_changed(each)]
+            changed = [entry.name for entry in self.parts[digest] if _has_changed(entry)]
             raise UsageError(
                 "the code changed while it was being sent",
                 where=", ".join(changed[:3]),
@@ -130,20 +130,20 @@ def _files_of(
 
 def _with_includes(files: list[File], includes: Sequence[Path], notes: list[str]) -> list[File]:
     """The files and those of ``includes``. Raises NotFound, and UsageError for two of a name."""
-    found = {file.name: file for file in files}
+    by_name = {file.name: file for file in files}
     for path in includes:
         if not path.exists():
             hint = "paths in `additional_includes` start at the component's file"
             raise NotFound("no such file or folder", where=str(path), hint=hint)
         for file in walk(path, notes):
             name = file.name if path.is_file() else f"{path.name}/{file.name}"
-            if name in found and found[name].path != file.path:
+            if name in by_name and by_name[name].path != file.path:
                 hint = "rename one of the two"
                 raise UsageError(
                     f"the code has a file {name!r} already", where=str(path), hint=hint
                 )
-            found[name] = file._replace(name=name)
-    return sorted(found.values(), key=lambda file: file.name)
+            by_name[name] = file._replace(name=name)
+    return sorted(by_name.values(), key=lambda file: file.name)
 
 
 def _parts(
@@ -157,7 +157,7 @@ def _parts(
         fingerprint = chunks.fingerprint(chunk)
         digest = cache.digests.get(fingerprint)
         if digest is None:
-            chunk = [each._replace(status=status_now(each)) for each in chunk]
+            chunk = [entry._replace(status=status_now(entry)) for entry in chunk]
             fingerprint = chunks.fingerprint(chunk)
             digest, file = chunks.pack(chunk)
             file.close()

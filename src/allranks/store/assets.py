@@ -44,7 +44,7 @@ class Assets:
         if name is not None:
             query = query.where(_assets.c.name == name)
         with self._reading.connect() as connection:
-            return [_row(each) for each in connection.execute(query)]
+            return [_row(row) for row in connection.execute(query)]
 
     def create(
         self,
@@ -59,7 +59,7 @@ class Assets:
         with self._engine.begin() as connection:
             mine = (_assets.c.kind == self._kind) & (_assets.c.name == name)
             query = select(_assets).where(mine).order_by(_assets.c.id)
-            existing = [(_row(each), each.deleted_at) for each in connection.execute(query)]
+            existing = [(_row(row), row.deleted_at) for row in connection.execute(query)]
             rows = [row for row, _ in existing]
             if version is None:
                 if existing and existing[-1][1] is None and rows[-1].spec == dict(spec):
@@ -94,7 +94,7 @@ class Assets:
         with self._engine.begin() as connection:
             mine = (_assets.c.kind == self._kind) & (_assets.c.name == name)
             query = select(_assets).where(mine & _assets.c.deleted_at.is_(None))
-            rows = [_row(each) for each in connection.execute(query)]
+            rows = [_row(row) for row in connection.execute(query)]
             for row in rows:
                 before = set(row.labels)
                 after = before | moved if row.version == version else before - moved

@@ -74,8 +74,8 @@ def _events_of(reading: Engine, before: float) -> Iterator[Unpacked]:
     query = select(job, rows - event_blocks.STAY).group_by(job)
     query = query.having(rows > event_blocks.STAY)
     with reading.connect() as connection:
-        found = [UnpackedEvents(*row) for row in connection.execute(query)]
-    return _of_ended(reading, found, before)
+        unpacked = [UnpackedEvents(*row) for row in connection.execute(query)]
+    return _of_ended(reading, unpacked, before)
 
 
 def _points_of(reading: Engine, before: float) -> Iterator[Unpacked]:
@@ -83,20 +83,20 @@ def _points_of(reading: Engine, before: float) -> Iterator[Unpacked]:
     # As the index has it.
     query = select(*columns).where(literal_column("series.packed < series.length"))
     with reading.connect() as connection:
-        found = [
+        unpacked = [
             UnpackedPoints(job_id, min(point_blocks.LENGTH, length - first), series_id, first)
             for job_id, series_id, packed, length in connection.execute(query)
             for first in range(packed, length, point_blocks.LENGTH)
         ]
-    return _of_ended(reading, found, before)
+    return _of_ended(reading, unpacked, before)
 
 
-def _of_ended(reading: Engine, found: Sequence[Unpacked], before: float) -> Iterator[Unpacked]:
-    for start in range(0, len(found), _BATCH):
-        some = found[start : start + _BATCH]
+def _of_ended(reading: Engine, unpacked: Sequence[Unpacked], before: float) -> Iterator[Unpacked]:
+    for start in range(0, len(unpacked), _BATCH):
+        some = unpacked[start : start + _BATCH]
         with reading.connect() as connection:
-            ended = _ended(connection, {each.job_id for each in some}, before)
-        yield from (each for each in some if each.job_id in ended)
+            ended = _ended(connection, {item.job_id for item in some}, before)
+        yield from (item for item in some if item.job_id in ended)
 
 
 def _ended(connection: Connection, ids: Iterable[int], before: float) -> set[int]:
@@ -104,11 +104,11 @@ def _ended(connection: Connection, ids: Iterable[int], before: float) -> set[int
     return {*connection.execute(query.where(_jobs.c.ended_at < before)).scalars()}
 
 
-def _batches(found: Iterable[Unpacked]) -> Iterator[list[Unpacked]]:
+def _batches(unpacked: Iterable[Unpacked]) -> Iterator[list[Unpacked]]:
     """What is packed in one transaction."""
     batch: list[Unpacked] = []
-    for each in found:
-        batch.append(each)
+    for item in unpacked:
+        batch.append(item)
         if len(batch) == _BLOCKS or sum(one.rows for one in batch) >= _ROWS:
             yield batch
             batch = []
@@ -119,21 +119,21 @@ def _batches(found: Iterable[Unpacked]) -> Iterator[list[Unpacked]]:
 def _pack(connection: Connection, batch: list[Unpacked]) -> int:
     """Return the number of rows. Jobs may have been deleted, or opened again, since they were
     found."""
-    ended = _ended(connection, {each.job_id for each in batch}, math.inf)
+    ended = _ended(connection, {item.job_id for item in batch}, math.inf)
     packed = 0
-    for each in batch:
-        if each.job_id not in ended:
+    for item in batch:
+        if item.job_id not in ended:
             continue
-        if isinstance(each, UnpackedEvents):
-            event_blocks.pack(connection, each.job_id)
-            packed += each.rows
+        if isinstance(item, UnpackedEvents):
+            event_blocks.pack(connection, item.job_id)
+            packed += item.rows
         else:
-            packed += _pack_points(connection, each)
+            packed += _pack_points(connection, item)
     return packed
 
 
-def _pack_points(connection: Connection, found: UnpackedPoints) -> int:
-    job_id, count, series_id, first = found
+def _pack_points(connection: Connection, points: UnpackedPoints) -> int:
+    job_id, count, series_id, first = points
     # Another series may have this id now: SQLite gives those of deleted ones again.
     same = (_series.c.id == series_id, _series.c.job_id == job_id, _series.c.packed == first)
     length = connection.execute(select(_series.c.length).where(*same)).scalar()

@@ -65,7 +65,7 @@ class Computes:
         if not deleted.rowcount:
             raise NotFound(f"compute {name!r} not found", hint="allranks compute list")
         self.set_aliases(
-            {name: None for name, goal in self.aliases().items() if goal == name},
+            {name: None for name, target in self.aliases().items() if target == name},
             default="" if self.default() == name else None,
         )
 

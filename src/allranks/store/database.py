@@ -137,8 +137,8 @@ def has_member(
 ) -> ColumnElement[bool]:
     """Whether a JSON object of texts has a member of that key, and of that value unless None."""
     if connection.dialect.name == "postgresql":
-        found: ColumnElement[str] = column[key].as_string()
-        return found.is_not(None) if value is None else found == value
+        extracted: ColumnElement[str] = column[key].as_string()
+        return extracted.is_not(None) if value is None else extracted == value
     member = func.json_each(column).table_valued("key", "value")
     same = [member.c.key == key] + ([] if value is None else [member.c.value == value])
     # SQLite reads JSON more slowly than text.
@@ -153,7 +153,7 @@ def database_error(error: Exception, where: Path | str) -> ServerError:
         shown = postgres.shown(where)
         return ServerError(f"the database cannot be used: {message}", where=shown, hint=hint)
     message = str(getattr(error, "orig", None) or error)
-    if any(each in message for each in _DAMAGE):
+    if any(phrase in message for phrase in _DAMAGE):
         hint = settings.restore_hint(settings.Home(where.parent))
         return ServerError(f"the database is damaged: {message}", where=str(where), hint=hint)
     hint = "check the file's permissions, and whether another program has locked it"
@@ -201,9 +201,9 @@ def check_small(engine: Engine) -> None:
         with engine.execution_options(read_only=True).connect() as connection:
             pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
             if pages <= _SMALL:
-                found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
-                if found != "ok":
-                    raise sqlite3.DatabaseError(f"malformed: {found}")
+                result = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
+                if result != "ok":
+                    raise sqlite3.DatabaseError(f"malformed: {result}")
 
 
 def _upgrade(engine: Engine, where: Path | str) -> None:

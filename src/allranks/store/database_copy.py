@@ -28,25 +28,25 @@ class Contents(NamedTuple):
     live: dict[str, tuple[int, bool]]
 
 
-def take(where: Path | str, goal: Path) -> None:
+def take(where: Path | str, destination: Path) -> None:
     """Copy a consistent snapshot of a database to a file, without leases, while others may write to
     it. Raises ServerError, also if the copy is damaged."""
     if isinstance(where, Path):
-        copy(where, goal)
+        copy(where, destination)
     else:
         try:
-            with opened_database(where) as source, opened_database(goal) as target:
+            with opened_database(where) as source, opened_database(destination) as target:
                 _copy_rows(source.execution_options(read_only=True), target)
         except DBAPIError as error:
             raise database_error(error, where) from error
     try:
-        with contextlib.closing(sqlite3.connect(goal)) as connection:
+        with contextlib.closing(sqlite3.connect(destination)) as connection:
             connection.execute("UPDATE jobs SET lease_owner = NULL, lease_until = NULL")
             connection.commit()
             connection.execute("PRAGMA journal_mode=DELETE")
     except sqlite3.Error as error:
         raise database_error(error, where) from error
-    check(goal)
+    check(destination)
 
 
 def load(path: Path, where: str) -> None:
@@ -59,9 +59,9 @@ def load(path: Path, where: str) -> None:
         raise database_error(error, where) from error
 
 
-def _copy_rows(source: Engine, goal: Engine) -> None:
-    """Replace all rows of ``goal``; one transaction reads, and one writes."""
-    with source.connect() as reading, goal.begin() as writing:
+def _copy_rows(source: Engine, target: Engine) -> None:
+    """Replace all rows of ``target``; one transaction reads, and one writes."""
+    with source.connect() as reading, target.begin() as writing:
         tables = [table for table in metadata.sorted_tables if table is not versions]
         for table in reversed(tables):
             writing.execute(table.delete())
@@ -74,12 +74,12 @@ def _copy_rows(source: Engine, goal: Engine) -> None:
         reset_sequences(writing, tables)
 
 
-def copy(path: Path, goal: Path) -> None:
+def copy(path: Path, destination: Path) -> None:
     """Copy any SQLite database unchanged. Raises ServerError."""
     try:
         with (
             contextlib.closing(sqlite3.connect(path, timeout=30.0)) as source,
-            contextlib.closing(sqlite3.connect(goal)) as target,
+            contextlib.closing(sqlite3.connect(destination)) as target,
         ):
             # In one step: in parts, it would restart with each write of a busy server.
             source.backup(target, pages=-1)

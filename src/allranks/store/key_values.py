@@ -30,12 +30,12 @@ def read_once() -> Iterator[None]:
 
 def remembered(key: object, read: Callable[[], T]) -> T:
     """What ``read`` returns; within ``read_once`` it is called once for a key."""
-    if (known := _READ.get()) is None:
+    if (values := _READ.get()) is None:
         return read()
-    if key not in known:
-        known[key] = read()
-    found: T = known[key]
-    return found
+    if key not in values:
+        values[key] = read()
+    value: T = values[key]
+    return value
 
 
 class Settings:

@@ -76,7 +76,7 @@ class Points:
         Returns the number of bytes stored, from which the sender continues."""
         lines = list(_lines(source.name, offset, data))
         with self._engine.begin() as connection:
-            feed = {f"of_{name}": each for name, each in source._asdict().items()}
+            feed = {f"of_{name}": value for name, value in source._asdict().items()}
             stored = connection.execute(_TAKEN, feed).scalar_one_or_none()
             if offset > (stored or 0):
                 return stored or 0
@@ -103,10 +103,10 @@ class Points:
         with self._engine.begin() as connection:
             for start in range(0, len(valid), _BATCH):
                 batch = valid[start : start + _BATCH]
-                seen, new = _recent_points(connection, source, batch), []
+                recent, new = _recent_points(connection, source, batch), []
                 for name, point in batch:
-                    if (key := (name, *_stored(point))) not in seen:
-                        seen.add(key)
+                    if (key := (name, *_stored(point))) not in recent:
+                        recent.add(key)
                         new.append(((name, None, None), point))
                 if new:
                     _add(connection, source, new)
@@ -127,11 +127,11 @@ class Points:
         first = since + (end - 1 - since) % stride
         while first < end:
             after = first + _PAGE * stride
-            wanted = Range(first, min(end, after), stride)
+            page = Range(first, min(end, after), stride)
             # Do not hold a connection while the caller processes the points.
             with self._reading.connect() as connection:
-                rows = point_blocks.read(connection, one.id, wanted)
-                rows += _rows(connection, one.id, wanted)
+                rows = point_blocks.read(connection, one.id, page)
+                rows += _rows(connection, one.id, page)
             yield from (_point(*row) for row in rows)
             first = after
 
@@ -145,10 +145,10 @@ class Points:
         with self._reading.connect() as connection:
             of_rows = connection.execute(query).one()
             spans = [of_rows, point_blocks.between(connection, one.id, begin, end)]
-        found = [tuple(span) for span in spans if span is not None and span[0] is not None]
-        if not found:
+        ranges = [tuple(span) for span in spans if span is not None and span[0] is not None]
+        if not ranges:
             return 0, 0
-        return min(first for first, _ in found), max(last for _, last in found) + 1
+        return min(first for first, _ in ranges), max(last for _, last in ranges) + 1
 
     def newest(
         self, job_id: int, kind: str, attempt: int | None = None
@@ -158,7 +158,7 @@ class Points:
         with self._reading.connect() as connection:
             rows = connection.execute(query.where(_of_job(job_id, kind, attempt))).all()
         pairs = [(Series(*row[:-3]), _point(*row[-3:])) for row in rows]
-        return sorted(pairs, key=lambda each: _order(each[0]))
+        return sorted(pairs, key=lambda pair: _order(pair[0]))
 
     def extremes(self, series: Iterable[Series]) -> dict[int, tuple[float, float]]:
         """The least and greatest finite value by series id; series without one are missing."""
@@ -170,11 +170,11 @@ class Points:
             .group_by(_points.c.series_id)
         )
         with self._reading.connect() as connection:
-            found = point_blocks.extremes(connection, ids)
+            extremes = point_blocks.extremes(connection, ids)
             for one, least, most in connection.execute(query):
-                before = found.get(one, (least, most))
-                found[one] = (min(least, before[0]), max(most, before[1]))
-        return found
+                before = extremes.get(one, (least, most))
+                extremes[one] = (min(least, before[0]), max(most, before[1]))
+        return extremes
 
 
 _COLUMNS = [_series.c[name] for name in Series._fields]
@@ -183,14 +183,14 @@ _COLUMNS = [_series.c[name] for name in Series._fields]
 LEADS = _series.c.leads == literal_column("1")
 
 
-def _rows(connection: Connection, series_id: int, wanted: Range) -> list[point_blocks.Row]:
-    """The wanted points that are in rows."""
+def _rows(connection: Connection, series_id: int, selection: Range) -> list[point_blocks.Row]:
+    """The points of ``selection`` that are in rows."""
     number = _points.c.number
     query = select(_points.c.step, _points.c.at, _points.c.value).order_by(number)
     query = query.where(_points.c.series_id == series_id)
-    query = query.where(number >= wanted.first, number < wanted.end)
-    if wanted.stride > 1:
-        query = query.where((number - wanted.first) % wanted.stride == 0)
+    query = query.where(number >= selection.first, number < selection.end)
+    if selection.stride > 1:
+        query = query.where((number - selection.first) % selection.stride == 0)
     return [(step, at, value) for step, at, value in connection.execute(query)]
 
 
@@ -279,14 +279,14 @@ def _recent_points(
         .join(_series, _points.c.series_id == _series.c.id)
         .where(series, recent, _points.c.step.in_({point.step for _, point in points}))
     )
-    found = {(name, step, at, value) for name, step, at, value in connection.execute(query)}
+    existing = {(name, step, at, value) for name, step, at, value in connection.execute(query)}
     packed = select(_series.c.id, _series.c.name, _series.c.length, _series.c.packed)
     packed = packed.where(series, _series.c.packed > 0)
     packed = packed.where(_series.c.packed > _series.c.length - _RECENT)
     for series_id, name, length, end in connection.execute(packed).all():
         rows = point_blocks.read(connection, series_id, Range(max(0, length - _RECENT), end))
-        found |= {(name, *_stored(_point(*row))) for row in rows}
-    return found
+        existing |= {(name, *_stored(_point(*row))) for row in rows}
+    return existing
 
 
 def _create_series(connection: Connection, source: Source, key: Key, kind: str) -> int:
@@ -328,7 +328,7 @@ def _lines(name: str, offset: int, data: bytes) -> Iterator[tuple[int, list[tupl
 
 
 def _order(one: Series) -> tuple[Any, ...]:
-    def number(each: int | None) -> int:
-        return -1 if each is None else each
+    def number(value: int | None) -> int:
+        return -1 if value is None else value
 
     return one.name, one.attempt, one.node, number(one.rank), number(one.gpu)

@@ -63,11 +63,11 @@ def _bits(numbers: Iterable[float]) -> array[int]:
 
 def _deltas(numbers: array[int]) -> array[int]:
     before = 0
-    found = array("Q")
+    deltas = array("Q")
     for number in numbers:
-        found.append((number - before) & _MASK)
+        deltas.append((number - before) & _MASK)
         before = number
-    return found
+    return deltas
 
 
 def _sums(deltas: bytes) -> Iterator[int]:
@@ -84,28 +84,28 @@ def add(connection: Connection, series_id: int, first: int, rows: Sequence[Row])
     connection.execute(_blocks.insert().values(**values))
 
 
-def read(connection: Connection, series_id: int, wanted: Range) -> list[Row]:
-    """The wanted points that are in blocks."""
+def read(connection: Connection, series_id: int, selection: Range) -> list[Row]:
+    """The points of ``selection`` that are in blocks."""
     query = select(_blocks.c.first, _blocks.c.length).order_by(_blocks.c.first)
     query = query.where(_blocks.c.series_id == series_id)
     # By the key: blocks have a most length.
-    near = (_blocks.c.first > wanted.first - LENGTH, _blocks.c.first < wanted.end)
+    near = (_blocks.c.first > selection.first - LENGTH, _blocks.c.first < selection.end)
     needed: dict[int, range] = {}
     for first, length in connection.execute(query.where(*near)):
-        skipped = max(0, -((wanted.first - first) // wanted.stride))
-        start = wanted.first + skipped * wanted.stride
-        numbers = range(start, min(wanted.end, first + length), wanted.stride)
+        skipped = max(0, -((selection.first - first) // selection.stride))
+        start = selection.first + skipped * selection.stride
+        numbers = range(start, min(selection.end, first + length), selection.stride)
         if numbers:
             needed[first] = numbers
-    firsts, found = [*needed], list[Row]()
+    firsts, selected = [*needed], list[Row]()
     for begin in range(0, len(firsts), _BATCH):
         some = firsts[begin : begin + _BATCH]
         query = select(_blocks.c.first, _blocks.c.data).where(_blocks.c.series_id == series_id)
         query = query.where(_blocks.c.first.in_(some)).order_by(_blocks.c.first)
         for first, data in connection.execute(query):
             numbers = needed[first]
-            found += unpack(data)[numbers.start - first : numbers.stop - first : numbers.step]
-    return found
+            selected += unpack(data)[numbers.start - first : numbers.stop - first : numbers.step]
+    return selected
 
 
 def between(
@@ -119,8 +119,8 @@ def between(
     def numbers(several: Iterable[int]) -> Iterator[list[int]]:
         for first in several:
             rows = read(connection, series_id, Range(first, first + LENGTH))
-            if found := [first + n for n, (_, at, _) in enumerate(rows) if begin <= at <= end]:
-                yield found
+            if inside := [first + n for n, (_, at, _) in enumerate(rows) if begin <= at <= end]:
+                yield inside
 
     first = next(numbers(firsts), None)
     last = next(numbers(reversed(firsts)), None)

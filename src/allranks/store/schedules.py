@@ -38,7 +38,7 @@ class Schedules:
         """All schedules by name."""
         with self._reading.connect() as connection:
             rows = connection.execute(select(_table).order_by(_table.c.name))
-            return [_row(each) for each in rows]
+            return [_row(row) for row in rows]
 
     def get(self, name: str) -> ScheduleRow:
         """Raises NotFound."""
@@ -73,5 +73,5 @@ class Schedules:
 
 
 def _row(row: Any) -> ScheduleRow:
-    found: Mapping[str, Any] = row._mapping
-    return ScheduleRow(**{**found, "enabled": bool(row.enabled)})
+    fields: Mapping[str, Any] = row._mapping
+    return ScheduleRow(**{**fields, "enabled": bool(row.enabled)})

@@ -31,7 +31,7 @@ class Secrets:
 
     def names(self) -> dict[str, list[str]]:
         """The keys of each secret, without values."""
-        return {name: each["keys"] for name, each in self._all().items()}
+        return {name: secret["keys"] for name, secret in self._all().items()}
 
     def get(self, name: str) -> dict[str, str]:
         """The secret, or an empty mapping. Raises ServerError if it was encrypted with another

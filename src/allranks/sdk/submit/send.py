@@ -61,7 +61,7 @@ def post(
                 for each in snapshots:
                     send_code(client, each, progress, sent)
     except BaseException as error:
-        if isinstance(error, Unreachable) and error.asked and submission and where.startswith(JOBS):
+        if isinstance(error, Unreachable) and error.sent and submission and where.startswith(JOBS):
             first = submission if isinstance(submission, Mapping) else submission[0]
             name = first["spec"]["name"]
             error.hint = f"{name} may have been submitted: check with `allranks job show {name}`"

@@ -42,7 +42,7 @@ class Blobs:
         """The paths of a snapshot's chunks in order, given its manifest's digest. Raises
         NotFound."""
         digests = json.loads(self.open(digest).read_bytes())["chunks"]
-        return [self.open(each) for each in digests]
+        return [self.open(chunk) for chunk in digests]
 
     def is_complete(self, digest: str) -> bool:
         """Whether a snapshot's manifest and all its chunks exist."""

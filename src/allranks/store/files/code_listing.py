@@ -34,26 +34,26 @@ def code_files(blobs: Blobs, digest: str | None) -> dict[str, CodeFile]:
     """The files of a snapshot by their paths; none without a snapshot. Raises NotFound."""
     if digest is None:
         return {}
-    found = {}
+    files = {}
     for part in blobs.parts(digest):
         with part.open("rb") as file:
-            for each in _headers(file):
-                found[each.name] = CodeFile(each.size, int(each.mtime), each.linkname)
-    return found
+            for header in _headers(file):
+                files[header.name] = CodeFile(header.size, int(header.mtime), header.linkname)
+    return files
 
 
 def contents(blobs: Blobs, digest: str | None, paths: Collection[str]) -> dict[str, str]:
     """A text for the content of each of these ``paths`` that a snapshot has. Raises NotFound."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for part in blobs.parts(digest) if digest is not None and paths else ():
         with part.open("rb") as file:
-            for each in _headers(file):
-                if each.name in paths:
-                    file.seek(each.offset_data)
-                    data = file.read(each.size) if each.isreg() else b""
+            for header in _headers(file):
+                if header.name in paths:
+                    file.seek(header.offset_data)
+                    data = file.read(header.size) if header.isreg() else b""
                     text = hashlib.sha256(data).hexdigest()
-                    found[each.name] = f"{each.mode} {each.linkname} {text}"
-    return found
+                    texts[header.name] = f"{header.mode} {header.linkname} {text}"
+    return texts
 
 
 def _headers(file: IO[bytes]) -> Iterator[tarfile.TarInfo]:

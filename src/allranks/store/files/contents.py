@@ -65,8 +65,8 @@ class Contents:
 
     def _of_file(self, path: str, status: os.stat_result) -> str:
         key = (status.st_dev, *_metadata(status))
-        if (known := self._digests.get(key)) is not None:
-            return known
+        if (cached := self._digests.get(key)) is not None:
+            return cached
         with open(path, "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
             after = (status.st_dev, *_metadata(os.fstat(file.fileno())))
@@ -92,7 +92,7 @@ def _entries(path: Path) -> Iterator[tuple[str, str, os.stat_result]]:
     for folder, folders, files in folder_trees.walk(path):
         folders.sort()
         below = os.path.relpath(folder, path)
-        links = [each for each in folders if os.path.islink(os.path.join(folder, each))]
+        links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
         if not files and not folders:
             yield below, folder, os.lstat(folder)
         for name in sorted([*files, *links]):
@@ -115,8 +115,8 @@ def _members(file: IO[bytes]) -> Iterator[tuple[str, int, str]]:
     import tarfile  # lazy: few requests read into code
 
     with tarfile.open(fileobj=file, mode="r:", ignore_zeros=True) as archive:
-        for each in archive:
-            content = f"-> {each.linkname}"
-            if each.isreg() and (data := archive.extractfile(each)) is not None:
+        for member in archive:
+            content = f"-> {member.linkname}"
+            if member.isreg() and (data := archive.extractfile(member)) is not None:
                 content = hashlib.file_digest(data, "sha256").hexdigest()  # type: ignore[arg-type]
-            yield each.name, each.mode, content
+            yield member.name, member.mode, content

@@ -47,11 +47,11 @@ class Version(NamedTuple):
 
     @property
     def size(self) -> int:
-        return sum(each.size for each in self.entries.values())
+        return sum(entry.size for entry in self.entries.values())
 
     @property
     def files(self) -> int:
-        return sum(each.what == "file" for each in self.entries.values())
+        return sum(entry.what == "file" for entry in self.entries.values())
 
 
 class Put(NamedTuple):
@@ -119,8 +119,8 @@ class State:
     def receive(self, sha256: str, offset: int, size: int, data: bytes) -> int:
         """Add a piece of a content of ``size`` bytes. Returns the bytes received, from which the
         sender continues. Raises UsageError if the complete content does not match its hash."""
-        goal = self.content(sha256)
-        while not goal.exists():
+        destination = self.content(sha256)
+        while not destination.exists():
             with self._lock:
                 fresh = _Incoming(threading.Lock(), hashlib.sha256(), [0])
                 incoming = self._incoming.setdefault(sha256, fresh)
@@ -132,7 +132,7 @@ class State:
 
     def _add(self, incoming: _Incoming, sha256: str, offset: int, size: int, data: bytes) -> int:
         path = self._below(INCOMING, sha256)
-        goal = self.content(sha256)
+        destination = self.content(sha256)
         if not incoming.sizes[0]:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             path.touch()
@@ -160,8 +160,8 @@ class State:
                 path.unlink()
                 raise UsageError(f"content does not match {sha256}", hint="upload it again")
             path.chmod(0o444)
-            goal.parent.mkdir(exist_ok=True)
-            path.rename(goal)
+            destination.parent.mkdir(exist_ok=True)
+            path.rename(destination)
         finally:
             self._incoming.pop(sha256, None)
         return size
@@ -175,7 +175,7 @@ class State:
             entries = dict(self._read())
             done = dict[str, int]()
             before = number = self._revision
-            above = {each for path in entries for each in manifests.above(path)}
+            above = {folder for path in entries for folder in manifests.above(path)}
             for path, base, entry in puts:
                 was = entries.get(path)
                 if (was.seq if was else 0) != base:
@@ -185,7 +185,7 @@ class State:
                     entries.pop(path, None)
                     continue
                 above_it = manifests.above(path)
-                if not all(manifests.is_folder(entries.get(each)) for each in above_it):
+                if not all(manifests.is_folder(entries.get(folder)) for folder in above_it):
                     continue
                 if path in above and entry.what != "folder":
                     continue
@@ -246,16 +246,16 @@ class State:
         path = self.folder / VERSIONS / str(version.number)
         path.parent.mkdir(exist_ok=True)
         _write_manifest(path, {**version._asdict(), "entries": manifests.pack(version.entries)})
-        others = [each for each in self.versions() if each.number != version.number]
+        others = [other for other in self.versions() if other.number != version.number]
         self._versions = [*others, version]
         self._delete_versions(manifests.spare(each.number for each in self._versions))
 
     def version(self, number: int) -> Version:
         """The version of that number. Raises NotFound, also if its manifest is damaged."""
-        for each in self.versions():
-            if each.number == number:
-                return each
-        existing = ", ".join(str(each.number) for each in self.versions()) or "none"
+        for version in self.versions():
+            if version.number == number:
+                return version
+        existing = ", ".join(str(version.number) for version in self.versions()) or "none"
         hint = f"existing versions: {existing}"
         raise NotFound(f"version {number} of this state not found", hint=hint)
 
@@ -267,11 +267,13 @@ class State:
                 with contextlib.suppress(FileNotFoundError):
                     names = os.listdir(self.folder / VERSIONS)
                 numbers = sorted(int(name) for name in names if name.isdecimal())
-                stored = (_read_manifest(self.folder / VERSIONS / str(each)) for each in numbers)
+                stored = (
+                    _read_manifest(self.folder / VERSIONS / str(number)) for number in numbers
+                )
                 self._versions = [
-                    Version(**{**each, "entries": manifests.load(each["entries"])})
-                    for each in stored
-                    if each is not None
+                    Version(**{**manifest, "entries": manifests.load(manifest["entries"])})
+                    for manifest in stored
+                    if manifest is not None
                 ]
             return self._versions
 
@@ -311,7 +313,7 @@ class State:
             path.unlink(missing_ok=True)
             for version in reversed(self.versions()):
                 shas = _contents(version.entries)
-                if not version.torn and all(self.content(each).exists() for each in shas):
+                if not version.torn and all(self.content(sha256).exists() for sha256 in shas):
                     self.restore(version.number)
                     return version
         return None
@@ -328,7 +330,8 @@ class State:
             head = _read_manifest(self.folder / HEAD)
             if head is None and (self.folder / HEAD).exists():
                 # The manifest is damaged: use the newest intact version.
-                newest = next((each for each in reversed(self.versions()) if not each.torn), None)
+                intact = (version for version in reversed(self.versions()) if not version.torn)
+                newest = next(intact, None)
                 head = newest and {**newest._asdict(), "entries": manifests.pack(newest.entries)}
             self._revision = int(head["revision"]) if head else 0
             self._entries = manifests.load(head["entries"]) if head else {}
@@ -348,10 +351,10 @@ class State:
 
     def _delete_versions(self, numbers: Iterable[int]) -> None:
         removed: set[str] = set()
-        for each in [self.version(number) for number in numbers]:
-            (self.folder / VERSIONS / str(each.number)).unlink(missing_ok=True)
-            self._versions = [other for other in self.versions() if other is not each]
-            removed |= _contents(each.entries)
+        for version in [self.version(number) for number in numbers]:
+            (self.folder / VERSIONS / str(version.number)).unlink(missing_ok=True)
+            self._versions = [other for other in self.versions() if other is not version]
+            removed |= _contents(version.entries)
         if removed:
             self._delete_unused(removed)
 
@@ -400,7 +403,7 @@ def seed(folder: Path, of: State) -> None:
 
 
 def _contents(entries: Entries) -> set[str]:
-    return {each.sha256 for each in entries.values() if each.what == "file"}
+    return {entry.sha256 for entry in entries.values() if entry.what == "file"}
 
 
 def _equal(one: Entries, other: Entries) -> bool:
@@ -409,7 +412,7 @@ def _equal(one: Entries, other: Entries) -> bool:
 
 def _renumbered(entries: Entries, after: int) -> dict[str, Entry]:
     """The entries in the same order, numbered from ``after`` + 1."""
-    ordered = sorted(entries.items(), key=lambda each: each[1].seq)
+    ordered = sorted(entries.items(), key=lambda item: item[1].seq)
     return {path: e._replace(seq=after + n) for n, (path, e) in enumerate(ordered, 1)}
 
 

@@ -74,7 +74,7 @@ class Trees:
             what = "is damaged" if text else "is missing"
             hint = "register the same files again to repair it"
             raise NotFound(f"the manifest of the model {what}", where=str(path), hint=hint)
-        return tuple(Entry(**each) for each in json.loads(text))
+        return tuple(Entry(**entry) for entry in json.loads(text))
 
     @contextlib.contextmanager
     def copy(self, sources: Mapping[str, Path]) -> Iterator[NewTree]:
@@ -87,7 +87,7 @@ class Trees:
             entries = tuple(
                 _copy_file(sources[path], folder / _FILES / path, path) for path in sorted(sources)
             )
-            text = json.dumps([each._asdict() for each in entries]).encode()
+            text = json.dumps([entry._asdict() for entry in entries]).encode()
             (folder / _MANIFEST).write_bytes(text)
             yield NewTree(folder, _digest(text), entries)
         finally:
@@ -95,8 +95,8 @@ class Trees:
 
     def keep(self, new_tree: NewTree) -> None:
         """Add a new tree, unless it exists."""
-        if not (goal := self.folder / new_tree.digest).exists():
-            new_tree.folder.rename(goal)
+        if not (destination := self.folder / new_tree.digest).exists():
+            new_tree.folder.rename(destination)
 
     def repair(self, new_tree: NewTree) -> None:
         """Replace damaged files of an existing tree by those of the same new tree. If the tree is
@@ -105,8 +105,8 @@ class Trees:
         if not tree.exists():
             return
         damaged = [] if self._has_manifest(new_tree.digest) else [_MANIFEST]
-        files = ((f"{_FILES}/{each.path}", each) for each in new_tree.entries)
-        damaged += [path for path, each in files if not matches(tree / path, each)]
+        files = ((f"{_FILES}/{entry.path}", entry) for entry in new_tree.entries)
+        damaged += [path for path, entry in files if not matches(tree / path, entry)]
         with contextlib.suppress(FileNotFoundError):
             for path in damaged:
                 for folder in reversed(Path(path).parents[:-1]):
@@ -171,14 +171,14 @@ def _within(path: Path, root: Path) -> bool:
     return path.resolve().is_relative_to(root)
 
 
-def _copy_file(source: Path, goal: Path, name: str) -> Entry:
-    goal.parent.mkdir(parents=True, exist_ok=True)
+def _copy_file(source: Path, destination: Path, name: str) -> Entry:
+    destination.parent.mkdir(parents=True, exist_ok=True)
     # O_NONBLOCK: do not wait on a pipe.
     with open(os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         before = os.fstat(file.fileno())
         if not stat.S_ISREG(before.st_mode):
             raise _unsupported(source, "is not a regular file")
-        with goal.open("x+b") as copy:
+        with destination.open("x+b") as copy:
             copy_contents(file, copy, before.st_size)
             copy.seek(0)
             sha256 = _hash(copy)
@@ -186,8 +186,8 @@ def _copy_file(source: Path, goal: Path, name: str) -> Entry:
         after = os.fstat(file.fileno())
     if (size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
         raise Conflict(f"{name!r} changed while it was read", hint="wait until it is complete")
-    os.utime(goal, ns=(before.st_mtime_ns, before.st_mtime_ns))
-    goal.chmod(0o444)
+    os.utime(destination, ns=(before.st_mtime_ns, before.st_mtime_ns))
+    destination.chmod(0o444)
     return Entry(name, size, sha256)
 
 

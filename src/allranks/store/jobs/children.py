@@ -61,13 +61,13 @@ class Children:
         with self._engine.connect() as connection:
             for start in range(0, max(len(ids), 1), _BATCH):
                 some = _jobs.c.id.in_(ids[start : start + _BATCH])
-                wanted = some if start else or_(_jobs.c.id > above, some)
-                for row in connection.execute(query.where(wanted)):
+                selected = some if start else or_(_jobs.c.id > above, some)
+                for row in connection.execute(query.where(selected)):
                     state = ChildState(*tuple(row))
                     rows[row.id] = state._replace(
                         status=JobStatus(row.status), notes=row.notes or {}
                     )
-        return sorted(rows.values(), key=lambda each: each.number)
+        return sorted(rows.values(), key=lambda child: child.number)
 
     def has(self, parent: str, number: int) -> bool:
         """Whether a job has a child of that number."""

@@ -35,11 +35,11 @@ def read(connection: Connection, job_id: int, after: int) -> list[dict[str, Any]
     """The events of a job in blocks that have an id above ``after``, by column."""
     query = select(_blocks.c.data).where(_blocks.c.job_id == job_id, _blocks.c.last > after)
     names = [column.name for column in _COLUMNS]
-    found = []
+    events = []
     for data in connection.execute(query.order_by(_blocks.c.last)).scalars():
         rows = json.loads(zlib.decompress(data))
-        found += [dict(zip(names, row, strict=True)) for row in rows if row[0] > after]
-    return found
+        events += [dict(zip(names, row, strict=True)) for row in rows if row[0] > after]
+    return events
 
 
 def remove(connection: Connection, job_id: int) -> None:

@@ -34,8 +34,8 @@ def read_events(connection: Connection, job_id: int, after: int) -> list[StoredE
     """A job's events with an id above ``after``, in order."""
     query = select(_events).where(_events.c.job_id == job_id, _events.c.id > after)
     rows = connection.execute(query.order_by(_events.c.id)).mappings()
-    found: list[Mapping[str, Any]] = [*event_blocks.read(connection, job_id, after), *rows]
-    return [StoredEvent(row["id"], _event(row)) for row in found]
+    stored: list[Mapping[str, Any]] = [*event_blocks.read(connection, job_id, after), *rows]
+    return [StoredEvent(row["id"], _event(row)) for row in stored]
 
 
 def delete_events(connection: Connection, job_id: int) -> None:

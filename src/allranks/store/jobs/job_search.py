@@ -63,14 +63,14 @@ def _is_narrow(filters: Query) -> bool:
 def _by_value(connection: Connection, query: Select[int], filters: Query) -> list[int]:
     """Sort by a metric as `_order` does, with an index: first the jobs that have a value."""
     column, order = _series.c.value, [_series.c.value, _series.c.job_id]
-    has = and_(_tells(filters.sort.key), column.is_not(None))
+    has = and_(_has_metric(filters.sort.key), column.is_not(None))
     valued = query.join(_series, has).order_by(*(_directed(each, filters.sort) for each in order))
-    found = list(connection.execute(valued.limit(filters.limit)).scalars())
-    if (missing := filters.limit - len(found)) > 0:
+    ids = list(connection.execute(valued.limit(filters.limit)).scalars())
+    if (missing := filters.limit - len(ids)) > 0:
         rest = query.where(_value(filters.sort.key).is_(None))
         rest = rest.order_by(_directed(_jobs.c.id, filters.sort)).limit(missing)
-        found += connection.execute(rest).scalars()
-    return found
+        ids += connection.execute(rest).scalars()
+    return ids
 
 
 def names_with_prefix(connection: Connection, prefix: str, most: int) -> list[str]:
@@ -81,8 +81,8 @@ def names_with_prefix(connection: Connection, prefix: str, most: int) -> list[st
     query = select(_jobs.c.name).order_by(_jobs.c.id.desc()).limit(most)
     # A range, of which an index knows the names.
     query = query.where(name >= prefix, name < prefix + chr(sys.maxunicode))
-    for each in (query.where(_jobs.c.parent.is_(None)), query):
-        if names := list(connection.execute(each).scalars()):
+    for candidates in (query.where(_jobs.c.parent.is_(None)), query):
+        if names := list(connection.execute(candidates).scalars()):
             return names
     return []
 
@@ -119,9 +119,9 @@ def _filters(connection: Connection, filters: Query) -> Iterator[ColumnElement[b
         yield or_(for_names(_jobs.c.name), for_names(_annotations.c.display_name))
     for key, value in filters.tags:
         yield has_member(connection, _annotations.c.tags, key, value)
-    for each in filters.metrics:
-        fits = _OPERATORS[each.operator](_series.c.value, each.value)
-        with_it = select(_series.c.job_id).where(_series.c.name == each.metric, LEADS, fits)
+    for condition in filters.metrics:
+        fits = _OPERATORS[condition.operator](_series.c.value, condition.value)
+        with_it = select(_series.c.job_id).where(_series.c.name == condition.metric, LEADS, fits)
         yield _jobs.c.id.in_(with_it)
     if filters.since is not None:
         yield _jobs.c.created_at >= filters.since
@@ -151,15 +151,15 @@ def _uses(asset: str) -> ColumnElement[bool]:
     return cast(_jobs.c.spec, Text).contains(text, autoescape=True)
 
 
-def _tells(metric: str) -> ColumnElement[bool]:
-    """Whether a series tells the value of a job's metric."""
+def _has_metric(metric: str) -> ColumnElement[bool]:
+    """Whether a series has the value of a job's metric."""
     return and_(_series.c.job_id == _jobs.c.id, _series.c.name == metric, LEADS)
 
 
 def _value(metric: str) -> ColumnElement[Any]:
     """The value of a job's metric. Not a join, of which SQLite looks through all values for each
     job."""
-    return select(_series.c.value).where(_tells(metric)).correlate(_jobs).scalar_subquery()
+    return select(_series.c.value).where(_has_metric(metric)).correlate(_jobs).scalar_subquery()
 
 
 def _order(sort: Sort) -> tuple[ColumnElement[Any], ...]:

@@ -33,12 +33,12 @@ class Latest:
     def live(self) -> list[JobRow]:
         """The jobs that have not ended, oldest first, without damaged ones."""
         with self._lock:
-            live = self._known()
-            return [self._rows[live[each]] for each in sorted(live)]
+            live = self._live_names()
+            return [self._rows[live[job_id]] for job_id in sorted(live)]
 
     def any_live(self) -> bool:
         with self._lock:
-            return bool(self._known())
+            return bool(self._live_names())
 
     def keep(self, row: JobRow) -> JobRow:
         """Keep a job that was read or written; the newest version of it, because a thread that has
@@ -74,7 +74,7 @@ class Latest:
             if row is not None and self._live is not None:
                 self._live.pop(row.id, None)
 
-    def _known(self) -> dict[int, str]:
+    def _live_names(self) -> dict[int, str]:
         if self._live is None:
             rows = list(self._read_live())
             self._live = {}

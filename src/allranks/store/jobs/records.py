@@ -105,7 +105,7 @@ class Records:
             clock.begin_anew()  # no job is live, so a corrected system clock can be used
         now = clock.now()
         with self._engine.begin() as connection:
-            rows = [insert_job(connection, each, now) for each in jobs]
+            rows = [insert_job(connection, job, now) for job in jobs]
         self.created += len(rows)
         return [self._latest.keep(row) for row in rows]
 
@@ -147,15 +147,15 @@ class Records:
             raise _no_job(name)
         return rows[0]
 
-    def find(self, wanted: Query) -> list[JobRow | Damaged]:
+    def find(self, query: Query) -> list[JobRow | Damaged]:
         """The matching jobs, in the requested order."""
         with self._reading.connect() as connection:
-            ids = job_search.search(connection, wanted)
+            ids = job_search.search(connection, query)
         rows: dict[int, JobRow | Damaged] = {}
         for start in range(0, len(ids), _BATCH):
             some = select(_jobs).where(_jobs.c.id.in_(ids[start : start + _BATCH]))
             rows |= {row.id: row for row in self._read_rows(some)}
-        return [rows[each] for each in ids if each in rows]
+        return [rows[job_id] for job_id in ids if job_id in rows]
 
     def last_values(self, job_ids: Iterable[int]) -> dict[int, dict[str, float | str]]:
         """See ``job_search.last_values``."""
@@ -176,7 +176,7 @@ class Records:
                 return [job_row(row) for row in connection.execute(query)]
             except UNREADABLE:
                 ids = connection.execute(query.with_only_columns(_jobs.c.id)).scalars().all()
-                return [read_one(connection, each) for each in ids]
+                return [read_one(connection, job_id) for job_id in ids]
 
     def uses(self) -> list[Uses]:
         """What each job refers to, oldest first, without damaged ones."""
@@ -255,8 +255,8 @@ class Records:
     def events(self, name: str, after: int = 0) -> list[StoredEvent]:
         """The job's events with an id above ``after``, in order."""
         with self._reading.connect() as connection:
-            found = connection.execute(select(_jobs.c.id).where(_jobs.c.name == name)).first()
-            return [] if found is None else read_events(connection, found.id, after)
+            row = connection.execute(select(_jobs.c.id).where(_jobs.c.name == name)).first()
+            return [] if row is None else read_events(connection, row.id, after)
 
     def claim(self, job_id: int, owner: str, seconds: float) -> bool:
         """Lease the job to ``owner`` for some seconds, unless another holds the lease."""
@@ -323,13 +323,13 @@ class Records:
 
     def _locked(self, connection: Connection, name: str) -> JobRow:
         """The job as it is, locked until the end of the transaction. Raises NotFound."""
-        found = connection.execute(_LOCKED, {"name": name}).first()
-        if found is None:
+        current = connection.execute(_LOCKED, {"name": name}).first()
+        if current is None:
             raise _no_job(name)
         latest = self._latest.get(name)
-        if latest is not None and (latest.id, latest.version) == tuple(found):
+        if latest is not None and (latest.id, latest.version) == tuple(current):
             return latest  # without decoding it again
-        return job_row(connection.execute(_WHOLE, {"job_id": found.id}).one())
+        return job_row(connection.execute(_WHOLE, {"job_id": current.id}).one())
 
     def reopen(
         self, row: JobRow, event: Event, spec: Mapping[str, Any], replaced: Collection[int]
@@ -341,8 +341,8 @@ class Records:
             if connection.execute(select(_jobs.c.id).where(mine).with_for_update()).first() is None:
                 hint = f"see its status: allranks job show {row.name}"
                 raise Conflict(f"{row.name} has changed meanwhile", hint=hint)
-            for each in replaced:
-                connection.execute(update(_jobs).where(_jobs.c.id == each).values(number=None))
+            for child_id in replaced:
+                connection.execute(update(_jobs).where(_jobs.c.id == child_id).values(number=None))
             insert_events(connection, row.id, [event])
             notes = {key: value for key, value in row.notes.items() if key not in OF_THE_END}
             values = {"spec": dict(spec), "live": 1, "notes": notes}
@@ -373,5 +373,5 @@ def _save(connection: Connection, row: JobRow, job: Job, **columns: Any) -> JobR
     if job.status in TERMINAL:
         stored["live"] = 0
     connection.execute(_SAVE, {"job_id": row.id, **columns, **stored})
-    known = {name: value for name, value in columns.items() if name in JobRow._fields}
-    return row._replace(record=job, **known)
+    fields = {name: value for name, value in columns.items() if name in JobRow._fields}
+    return row._replace(record=job, **fields)
