@@ -154,10 +154,9 @@ class Client:
         hint = "see `allranks server status`"
         if self._secured:
             hint += "; for a self-signed certificate set ALLRANKS_FINGERPRINT"
-        message = f"no server answers at {self.url}: {_error_text(error)}"
-        unreachable = Unreachable(message, hint=hint)
-        unreachable.sent = sent
-        return unreachable
+        failure = Unreachable(f"no server answers at {self.url}: {_error_text(error)}", hint=hint)
+        failure.sent = sent
+        return failure
 
     def _exchange(
         self, method: str, path: str, body: Body, timeout: float, more: str

@@ -88,14 +88,14 @@ def parse(
     Other keys are options of its engine, which checks them. Raises one SpecError with all other
     problems.
     """
-    given = {key: value for key, value in data.items() if value is not None and key != "$schema"}
-    idle = tuple(key for key in given if key in OF_THE_CLOUD)
-    own = {key: value for key, value in given.items() if key in Compute.model_fields}
-    rest = {key: given[key] for key in given if key not in own and key not in idle}
+    values = {key: value for key, value in data.items() if value is not None and key != "$schema"}
+    idle = tuple(key for key in values if key in OF_THE_CLOUD)
+    own = {key: value for key, value in values.items() if key in Compute.model_fields}
+    rest = {key: values[key] for key in values if key not in own and key not in idle}
     options = own.get("options") or {}
     own["options"] = {**options, **rest} if isinstance(options, Mapping) else options
     try:
         return Compute.model_validate(own), idle
     except ValidationError as error:
-        found: list[Problem] = problems(error, own, {"": (Compute,)})
-        raise SpecError([placed(p, lines or {}) for p in found], file=file) from None
+        errors: list[Problem] = problems(error, own, {"": (Compute,)})
+        raise SpecError([placed(p, lines or {}) for p in errors], file=file) from None

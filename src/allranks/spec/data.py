@@ -52,11 +52,11 @@ def parse_as(
 ) -> Of:
     """Like ``parse``, for other assets with a name, versions and a path. ``hint`` describes the
     path."""
-    given = {key: value for key, value in data.items() if value is not None and key not in _IDLE}
+    values = {key: value for key, value in data.items() if value is not None and key not in _IDLE}
     try:
-        return kind.model_validate(given)
+        return kind.model_validate(values)
     except ValidationError as error:
-        found = problems(error, given, {"": (kind,)})
-    if "path" not in given:
-        found = [e._replace(hint=hint) if e.where == "path" else e for e in found]
-    raise SpecError([placed(each, lines or {}) for each in found], file=file)
+        errors = problems(error, values, {"": (kind,)})
+    if "path" not in values:
+        errors = [e._replace(hint=hint) if e.where == "path" else e for e in errors]
+    raise SpecError([placed(problem, lines or {}) for problem in errors], file=file)

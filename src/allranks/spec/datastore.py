@@ -99,65 +99,65 @@ def parse(
 
     Raises one SpecError with all problems.
     """
-    given = {k: v for k, v in data.items() if v is not None and k not in ("$schema", "credentials")}
-    found: list[Problem] = []
+    spec = {k: v for k, v in data.items() if v is not None and k not in ("$schema", "credentials")}
+    wrong: list[Problem] = []
     made = None
     try:
-        made = Datastore.model_validate(given)
+        made = Datastore.model_validate(spec)
     except ValidationError as error:
-        found += problems(error, given, {"": (Datastore,)})
+        wrong += problems(error, spec, {"": (Datastore,)})
     credentials: dict[str, str] | None = None
     if made is not None:
-        found += _of_its_kind(made)
+        wrong += _of_its_kind(made)
         try:
             if data.get("credentials") is not None:
                 credentials = _credentials(made.type, data["credentials"])
         except Wrong as error:
-            found.append(Problem(str(error), "credentials", hint=error.hint))
-    if found or made is None:
-        raise SpecError([placed(each, lines or {}) for each in found], file=file)
+            wrong.append(Problem(str(error), "credentials", hint=error.hint))
+    if wrong or made is None:
+        raise SpecError([placed(problem, lines or {}) for problem in wrong], file=file)
     return made, credentials
 
 
 def _of_its_kind(made: Datastore) -> list[Problem]:
-    found = []
+    wrong = []
     wants, may = _WANTS[made.type], _MAY[made.type]
     for key in wants:
         if not getattr(made, key):
             hint = f"--{key.replace('_', '-')} …, or `{key}: …` in a file"
-            said = f"is required for a datastore of type `{made.type}`"
-            found.append(Problem(said, key, hint=hint))
-    for key in {each for keys in (*_WANTS.values(), *_MAY.values()) for each in keys}:
+            message = f"is required for a datastore of type `{made.type}`"
+            wrong.append(Problem(message, key, hint=hint))
+    for key in {key for keys in (*_WANTS.values(), *_MAY.values()) for key in keys}:
         if getattr(made, key) is not None and key not in (*wants, *may):
-            hint = f"its keys are {', '.join(f'`{each}`' for each in (*wants, *may))}"
-            found.append(Problem(f"not a key of a datastore of type `{made.type}`", key, hint=hint))
+            hint = f"its keys are {', '.join(f'`{name}`' for name in (*wants, *may))}"
+            wrong.append(Problem(f"not a key of a datastore of type `{made.type}`", key, hint=hint))
     if made.type == "file" and made.path and not made.path.startswith("/"):
-        found.append(Problem(f"{made.path!r} is not an absolute path", "path", hint="as in /data"))
+        wrong.append(Problem(f"{made.path!r} is not an absolute path", "path", hint="as in /data"))
     for key in ("endpoint", "url"):
         value = getattr(made, key)
         if value and not value.startswith(("http://", "https://")) and made.type not in _AZURE:
-            found.append(Problem(f"{value!r} is not a URL", key, hint="as in https://HOST:PORT"))
+            wrong.append(Problem(f"{value!r} is not a URL", key, hint="as in https://HOST:PORT"))
         elif value and ("?" in value or "@" in value):
             hint = "put credentials into `credentials`"
-            found.append(Problem("the URL must not contain a password or a query", key, hint=hint))
-    return found
+            wrong.append(Problem("the URL must not contain a password or a query", key, hint=hint))
+    return wrong
 
 
-def _credentials(kind: str, given: Any) -> dict[str, str]:
-    known = CREDENTIALS[kind]
-    if not isinstance(given, Mapping):
-        raise Wrong("must be a mapping", f"below it: {', '.join(known)}")
-    for name, value in given.items():
-        if name not in known:
-            hint = f"choose from {', '.join(f'`{each}`' for each in known)}" if known else "none"
+def _credentials(kind: str, credentials: Any) -> dict[str, str]:
+    allowed = CREDENTIALS[kind]
+    if not isinstance(credentials, Mapping):
+        raise Wrong("must be a mapping", f"below it: {', '.join(allowed)}")
+    for name, value in credentials.items():
+        if name not in allowed:
+            hint = f"choose from {', '.join(f'`{key}`' for key in allowed)}" if allowed else "none"
             raise Wrong(f"`{name}` is not a credential of a datastore of type `{kind}`", hint)
         if not isinstance(value, str) or not value or "\n" in value.strip():
             if name == "service_account_key" and isinstance(value, str) and value:
                 continue  # JSON of several lines
             raise Wrong(f"`{name}` must be a text of one line", "put it between quotes")
     for several in _TOGETHER:
-        missing = [name for name in several if name not in given]
+        missing = [name for name in several if name not in credentials]
         if 0 < len(missing) < len(several):
             all_ = " and ".join(f"`{name}`" for name in several)
             raise Wrong(f"`{missing[0]}` is missing", f"{all_} go together")
-    return {name: str(value).strip() for name, value in given.items()}
+    return {name: str(value).strip() for name, value in credentials.items()}

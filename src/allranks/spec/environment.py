@@ -25,29 +25,29 @@ def parse(
 
     Raises one SpecError with all problems.
     """
-    given = {key: value for key, value in data.items() if value is not None and key not in _IDLE}
-    found: list[Problem] = []
+    values = {key: value for key, value in data.items() if value is not None and key not in _IDLE}
+    errors: list[Problem] = []
     for key in ("name", "version"):
-        if key == "version" and key not in given:
+        if key == "version" and key not in values:
             continue
         try:
-            given[key] = _NAMES.validate_python(given.get(key))
+            values[key] = _NAMES.validate_python(values.get(key))
         except ValidationError as error:
-            message = problems(error, {}, {})[0] if key in given else None
+            message = problems(error, {}, {})[0] if key in values else None
             hint = "NAME on the command line, or `name:` in its file"
             if message is not None:
                 hint = "as in `digits` or `digits-2`"
-            found.append(Problem(message.message if message else "is missing", key, hint=hint))
+            errors.append(Problem(message.message if message else "is missing", key, hint=hint))
     try:
-        made = Environment.model_validate(given)
+        made = Environment.model_validate(values)
     except ValidationError as error:
-        found += problems(error, given, {"": (Environment,)})
+        errors += problems(error, values, {"": (Environment,)})
         made = None
     if made is not None and not any(getattr(made, key) for key in _CONTENT):
         hint = "an image, a conda file, or packages for pip"
-        found.append(Problem("the environment is empty", None, hint=hint))
-    if found or made is None:
-        raise SpecError([placed(each, lines or {}) for each in found], file=file)
+        errors.append(Problem("the environment is empty", None, hint=hint))
+    if errors or made is None:
+        raise SpecError([placed(problem, lines or {}) for problem in errors], file=file)
     return made
 
 

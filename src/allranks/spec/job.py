@@ -53,16 +53,16 @@ class CommandJob(CommandKeys, JobKeys):
         """
         lines = lines or {}
         # An empty section in YAML (`tags:`) counts as absent.
-        given = {k: v for k, v in data.items() if v is not None and k not in READ_ONLY}
+        values = {k: v for k, v in data.items() if v is not None and k not in READ_ONLY}
         try:
-            job = cls.model_validate(given)
+            job = cls.model_validate(values)
         except ValidationError as error:
-            found = problems(error, given, MODELS)
-            raise SpecError([placed(p, lines) for p in found], file=file) from None
+            errors = problems(error, values, MODELS)
+            raise SpecError([placed(p, lines) for p in errors], file=file) from None
         except UnicodeEncodeError as error:
             half = error.object[error.start : error.end]
-            said = f"{half!r} is an incomplete character"
-            raise SpecError(Problem(said, hint="correct or remove it"), file=file) from None
+            message = f"{half!r} is an incomplete character"
+            raise SpecError(Problem(message, hint="correct or remove it"), file=file) from None
         if crossed := [placed(problem, lines) for problem in _crossed(job)]:
             raise SpecError(crossed, file=file)
         return job
@@ -97,15 +97,15 @@ READ_ONLY = frozenset({"id", "status", "creation_context", "log_files", "paramet
 
 def _crossed(job: CommandJob) -> Iterator[Problem]:
     """Checks across keys: references, and counts that must agree."""
-    known = {
+    defined = {
         "name",
         *(f"inputs.{name}" for name in job.inputs),
         *(f"outputs.{name}" for name in job.outputs),
         *(f"search_space.{name}" for name in job.search_space),
     }
-    yield from unknown_references(job.command, known, "command")
+    yield from unknown_references(job.command, defined, "command")
     for name, value in job.environment_variables.items():
-        yield from unknown_references(value, known, f"environment_variables.{name}")
+        yield from unknown_references(value, defined, f"environment_variables.{name}")
     for name, output in job.outputs.items():
         yield from unknown_references(
             output.path or "", {"name", "default_datastore"}, f"outputs.{name}.path"
@@ -132,13 +132,13 @@ def _unknown_metrics(metrics: Mapping[str, Metric | str]) -> Iterator[Problem]:
     for name, metric in metrics.items():
         pattern = metric.pattern if isinstance(metric, Metric) else metric
         if pattern == BUILTIN and name not in KNOWN:
-            known = ", ".join(f"`{each}`" for each in KNOWN)
-            hint = nearest(name, KNOWN) or f"built-in metrics are {known}; or write a pattern"
+            listed = ", ".join(f"`{choice}`" for choice in KNOWN)
+            hint = nearest(name, KNOWN) or f"built-in metrics are {listed}; or write a pattern"
             yield Problem(f"`{name}` is not a built-in metric", where=f"metrics.{name}", hint=hint)
 
 
-def unknown_references(text: str, known: set[str], where: str) -> Iterator[Problem]:
-    """The references in ``text`` to names that are not in ``known``."""
+def unknown_references(text: str, defined: set[str], where: str) -> Iterator[Problem]:
+    """The references in ``text`` to names that are not in ``defined``."""
     try:
         always = references(text, optional=False)
         all_of_them = references(text)
@@ -146,11 +146,11 @@ def unknown_references(text: str, known: set[str], where: str) -> Iterator[Probl
         yield from (problem._replace(where=where) for problem in error.problems)
         return
     for name in dict.fromkeys(all_of_them):
-        if name in known or (name.startswith("inputs.") and name not in always):
+        if name in defined or (name.startswith("inputs.") and name not in always):
             continue
         family = name.partition(".")[0]
-        problem = unknown(name, known, where=where)
-        inside = any(each.startswith(f"{family}.") for each in known)
+        problem = unknown(name, defined, where=where)
+        inside = any(other.startswith(f"{family}.") for other in defined)
         if family in ("search_space", "parent") and not inside:
             owner = "sweep" if family == "search_space" else "pipeline"
             hint = f"`{family}` exists only inside a {owner} job: use `inputs` here"

@@ -108,9 +108,9 @@ Priority = Annotated[Literal["low", "medium", "high"], _Snake]
 
 
 def _pattern(value: str) -> str:
-    found = None if value == BUILTIN else wrong(value)
-    if found is not None:
-        raise Wrong(*found)
+    problem = None if value == BUILTIN else wrong(value)
+    if problem is not None:
+        raise Wrong(*problem)
     return value
 
 
@@ -232,13 +232,13 @@ def _implementation(value: object) -> object:
     if not isinstance(value, str) or "/" in value:
         return value
     name = re.sub(r"[-_ ]|mpi$", "", value.lower())
-    known = {"open": "openmpi", "mpich": "mpich", "intel": "intel"}
-    if name not in known:
+    supported = {"open": "openmpi", "mpich": "mpich", "intel": "intel"}
+    if name not in supported:
         raise Wrong(
             f"`{value}` is not a supported MPI",
             "`openmpi`, `mpich`, `intel`, or the path of an mpirun",
         )
-    return known[name]
+    return supported[name]
 
 
 class MpiDistribution(_PerNode):

@@ -141,38 +141,38 @@ def parse_schedule(
     data: Mapping[str, Any], lines: Mapping[str, int] | None = None, file: str | None = None
 ) -> Schedule:
     """The schedule in ``data``. Raises one SpecError with everything that is wrong."""
-    given = {key: value for key, value in data.items() if value is not None}
+    values = {key: value for key, value in data.items() if value is not None}
     try:
-        made = Schedule.model_validate(given)
+        made = Schedule.model_validate(values)
     except ValidationError as error:
-        found = problems(error, given, _MODELS)
+        errors = problems(error, values, _MODELS)
     else:
-        if not (found := _crossed(made)):
+        if not (errors := _crossed(made)):
             return made
-    raise SpecError([placed(each, lines or {}) for each in found], file=file)
+    raise SpecError([placed(problem, lines or {}) for problem in errors], file=file)
 
 
 def _crossed(made: Schedule) -> list[Problem]:
     trigger = made.trigger
-    found: list[Problem] = []
+    errors: list[Problem] = []
     start, end = trigger.start_time, trigger.end_time
     if start and end and moment(end, trigger.time_zone) <= moment(start, trigger.time_zone):
         hint = "give a later end_time, or leave it out"
-        found.append(Problem("the schedule ends before it starts", "trigger.end_time", hint=hint))
+        errors.append(Problem("the schedule ends before it starts", "trigger.end_time", hint=hint))
     if isinstance(trigger, RecurrenceTrigger) and trigger.schedule is not None:
         if trigger.frequency in ("minute", "hour"):
             hint = "leave it out, or use a cron trigger"
-            said = f"`schedule` has no effect with the frequency `{trigger.frequency}`"
-            found.append(Problem(said, "trigger.schedule", hint=hint))
+            message = f"`schedule` has no effect with the frequency `{trigger.frequency}`"
+            errors.append(Problem(message, "trigger.schedule", hint=hint))
         for key, frequency in (("weekdays", "week"), ("month_days", "month")):
             if getattr(trigger.schedule, key) and trigger.frequency != frequency:
                 hint = f"write `frequency: {frequency}`"
-                said = f"`{key}` needs the frequency `{frequency}`"
-                found.append(Problem(said, f"trigger.schedule.{key}", hint=hint))
-    return found
+                message = f"`{key}` needs the frequency `{frequency}`"
+                errors.append(Problem(message, f"trigger.schedule.{key}", hint=hint))
+    return errors
 
 
 def moment(text: str, time_zone: str) -> datetime:
     """A time of a trigger with its zone."""
-    found = datetime.fromisoformat(text)
-    return found if found.tzinfo is not None else found.replace(tzinfo=zone(time_zone))
+    parsed = datetime.fromisoformat(text)
+    return parsed if parsed.tzinfo is not None else parsed.replace(tzinfo=zone(time_zone))

@@ -107,9 +107,9 @@ def asset_of(reference: str, where: str) -> Asset:
 
     Raises SpecError for anything else.
     """
-    found = _LONG.fullmatch(reference) or _ASSET.fullmatch(reference.removeprefix("azureml:"))
-    if found is None:
+    match = _LONG.fullmatch(reference) or _ASSET.fullmatch(reference.removeprefix("azureml:"))
+    if match is None:
         hint = "write `azureml:NAME:VERSION` or `azureml:NAME@latest`"
         raise SpecError(Problem(f"{reference!r} is not a reference to a version", where, hint=hint))
-    version = found["version"] or ""
-    return Asset(found["name"], version, "" if version else found["label"] or "latest")
+    version = match["version"] or ""
+    return Asset(match["name"], version, "" if version else match["label"] or "latest")

@@ -16,11 +16,11 @@ else:
     class _Constructor(type(BaseModel)):
         """Raises SpecError instead of pydantic's error."""
 
-        def __call__(cls, *args: Any, **given: Any) -> Any:
+        def __call__(cls, *args: Any, **keywords: Any) -> Any:
             try:
-                return super().__call__(*args, **given)
+                return super().__call__(*args, **keywords)
             except ValidationError as error:
-                raise SpecError(problems(error, given, {"": (cls,)})) from None
+                raise SpecError(problems(error, keywords, {"": (cls,)})) from None
 
     class _Base(BaseModel, metaclass=_Constructor):
         def __setattr__(self, name: str, value: Any) -> None:
@@ -30,9 +30,9 @@ else:
             except ValidationError as error:
                 # A validator of the whole model runs after the value is set.
                 self.__dict__.update(before)
-                found = problems(error, {name: value}, {"": (type(self),)})
-                found = [each._replace(where=each.where or name) for each in found]
-                raise SpecError(found) from None
+                errors = problems(error, {name: value}, {"": (type(self),)})
+                errors = [problem._replace(where=problem.where or name) for problem in errors]
+                raise SpecError(errors) from None
 
 
 class Part(_Base):

@@ -60,9 +60,9 @@ def placed(problem: Problem, lines: Mapping[str, int]) -> Problem:
     return problem._replace(line=lines.get(where) or None)
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
+def nearest(word: str, names: Iterable[str]) -> str | None:
     """``did you mean …?`` if a similar name exists."""
-    near = get_close_matches(word, sorted(known), n=1)
+    near = get_close_matches(word, sorted(names), n=1)
     return f"did you mean `{near[0]}`?" if near else None
 
 
@@ -87,7 +87,7 @@ def _problem(key: str, errors: list[dict[str, Any]], models: Models) -> Problem:
     context = first.get("ctx", {})
     value = first.get("input")
     cause = context.get("error")
-    wanted = list(dict.fromkeys(_WANTED[e["type"]] for e in errors if e["type"] in _WANTED))
+    expected = list(dict.fromkeys(_WANTED[e["type"]] for e in errors if e["type"] in _WANTED))
     if isinstance(cause, Wrong):
         return Problem(str(cause), where=key, hint=cause.hint)
     if kind in ("extra_forbidden", "no_such_attribute"):
@@ -104,20 +104,20 @@ def _problem(key: str, errors: list[dict[str, Any]], models: Models) -> Problem:
         return Problem(message, where=key, hint="use such a number, or remove the key")
     if kind in ("string_too_short", "too_short"):
         return Problem("must not be empty", where=key, hint=f"write `{_last(key)}: …`")
-    if wanted:
-        return _wrong_form(key, value, wanted)
+    if expected:
+        return _wrong_form(key, value, expected)
     return Problem(f"cannot be {_shown(value)}", where=key, hint=f"correct `{_last(key)}`")
 
 
 def _unknown_key(key: str, models: Models) -> Problem:
     place, _, name = key.rpartition(".")
     above = place.rpartition(".")[0]
-    known = _keys(models.get(place) or models.get(f"{above}.*") or ())
+    keys = _keys(models.get(place) or models.get(f"{above}.*") or ())
     inside = f" in `{place}`" if place else ""
     # A key such as `a.b: 1` may itself contain dots.
-    hint = nearest(name, known) or _elsewhere(name, models)
+    hint = nearest(name, keys) or _elsewhere(name, models)
     if hint is None:
-        hint = "known here: " + ", ".join(f"`{k}`" for k in known)
+        hint = "known here: " + ", ".join(f"`{k}`" for k in keys)
     return Problem(f"`{name}` is not a key{inside}", where=key, hint=hint)
 
 
@@ -152,17 +152,17 @@ def _not_among(key: str, value: object, expected: list[str]) -> Problem:
     return Problem(message, where=key, hint=nearest(str(value), expected) or choose)
 
 
-def _wrong_form(key: str, value: object, wanted: list[str]) -> Problem:
-    forms = "text, a number, a truth value or a mapping" if len(wanted) > 3 else " or ".join(wanted)
+def _wrong_form(key: str, value: object, kinds: list[str]) -> Problem:
+    forms = "text, a number, a truth value or a mapping" if len(kinds) > 3 else " or ".join(kinds)
     message = f"must be {forms}, not {_shown(value)}"
     hint = f"write `{_last(key)}: …` with {forms}"
     if value is None:
         hint = f"give `{_last(key)}` a value, or remove it"
-    elif "a list" in wanted and isinstance(value, str):
+    elif "a list" in kinds and isinstance(value, str):
         hint = f"write `{_last(key)}: [{value}]`"
     elif isinstance(value, Mapping):
         hint = f"write `{_last(key)}: …` on one line, without keys below it"
-    elif "a mapping of keys to values" in wanted:
+    elif "a mapping of keys to values" in kinds:
         hint = f"write `key: value` lines below `{_last(key)}:`"
     return Problem(message, where=key, hint=hint)
 

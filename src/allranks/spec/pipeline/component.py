@@ -136,14 +136,14 @@ def parse_component(
         hint = nearest(kind, _TYPES) or "the types are `command`, `parallel` and `pipeline`"
         problem = Problem(f"`{kind}` is not a type of component", "type", hint=hint)
         raise SpecError(placed(problem, lines), file=file)
-    given = {key: value for key, value in data.items() if value is not None}
-    given["type"] = kind
+    values = {key: value for key, value in data.items() if value is not None}
+    values["type"] = kind
     try:
-        made = model.model_validate(given)
+        made = model.model_validate(values)
     except ValidationError as error:
-        found = [placed(each, lines) for each in problems(error, given, {**_MODELS, "": (model,)})]
-        raise SpecError(found, file=file) from None
-    if wrong := [placed(each, lines) for each in _crossed(made)]:
+        errors = problems(error, values, {**_MODELS, "": (model,)})
+        raise SpecError([placed(problem, lines) for problem in errors], file=file) from None
+    if wrong := [placed(problem, lines) for problem in _crossed(made)]:
         raise SpecError(wrong, file=file)
     return made
 
@@ -170,31 +170,31 @@ def with_components(data: Any, find: Callable[[str, str], Mapping[str, Any]], at
 
 
 def _crossed(made: AnyComponent) -> list[Problem]:
-    found: list[Problem] = []
-    for name, each in made.inputs.items():
+    errors: list[Problem] = []
+    for name, declared in made.inputs.items():
         where = f"inputs.{name}"
-        if each.type not in LITERALS:
-            if each.default is not None:
+        if declared.type not in LITERALS:
+            if declared.default is not None:
                 hint = "give the data where the component is used"
-                found.append(Problem("data has no default", f"{where}.default", hint=hint))
+                errors.append(Problem("data has no default", f"{where}.default", hint=hint))
             continue
-        if each.default is None:
+        if declared.default is None:
             continue
         try:
-            literal(each.default, each, f"{where}.default")
+            literal(declared.default, declared, f"{where}.default")
         except SpecError as error:
-            found += error.problems
-    known = {"name", *(f"inputs.{e}" for e in made.inputs)}
-    known |= {f"outputs.{each}" for each in made.outputs}
+            errors += error.problems
+    defined = {"name", *(f"inputs.{e}" for e in made.inputs)}
+    defined |= {f"outputs.{name}" for name in made.outputs}
     if isinstance(made, CommandComponent):
-        found += unknown_references(made.command, known, "command")
+        errors += unknown_references(made.command, defined, "command")
     if isinstance(made, ParallelComponent):
         try:
             command = str(command_job(made)["command"])
         except SpecError as error:
-            return [*found, *error.problems]
-        found += unknown_references(command, known, "task.program_arguments")
-    return found
+            return [*errors, *error.problems]
+        errors += unknown_references(command, defined, "task.program_arguments")
+    return errors
 
 
 def literal(value: Any, of: ComponentInput, where: str) -> Any:
@@ -206,8 +206,8 @@ def literal(value: Any, of: ComponentInput, where: str) -> Any:
         raise SpecError(
             Problem(f"`{_text(value)}` is not of the type `{of.type}`", where, None, hint)
         )
-    if of.enum is not None and all(made != _converted(each, of.type) for each in of.enum):
-        values = ", ".join(f"`{_text(each)}`" for each in of.enum)
+    if of.enum is not None and all(made != _converted(choice, of.type) for choice in of.enum):
+        values = ", ".join(f"`{_text(choice)}`" for choice in of.enum)
         raise SpecError(Problem(f"`{_text(value)}` is not one of {values}", where, None, "use one"))
     for bound, sign, word in ((of.min, 1, "less"), (of.max, -1, "more")):
         if bound is not None and isinstance(made, int | float) and sign * made < sign * bound:

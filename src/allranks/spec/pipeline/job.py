@@ -57,14 +57,14 @@ class PipelineJob(JobKeys):
         Raises one SpecError with everything that is wrong.
         """
         lines = lines or {}
-        given = {k: v for k, v in data.items() if v is not None and k not in READ_ONLY}
-        given["type"] = "pipeline"
+        values = {k: v for k, v in data.items() if v is not None and k not in READ_ONLY}
+        values["type"] = "pipeline"
         try:
-            job = cls.model_validate(given)
+            job = cls.model_validate(values)
         except ValidationError as error:
-            found = [placed(each, lines) for each in problems(error, given, _MODELS)]
-            raise SpecError(found, file=file) from None
-        if wrong := [placed(each, lines) for each in _crossed(job)]:
+            errors = [placed(problem, lines) for problem in problems(error, values, _MODELS)]
+            raise SpecError(errors, file=file) from None
+        if wrong := [placed(problem, lines) for problem in _crossed(job)]:
             raise SpecError(wrong, file=file)
         return job
 
@@ -88,8 +88,8 @@ def _crossed(job: PipelineJob) -> list[Problem]:
     if (job.component is None) == (not job.jobs):
         where = "jobs" if job.component is None else "component"
         hint = "add steps under `jobs`" if job.component is None else "remove one of the two"
-        said = "a pipeline needs steps" if job.component is None else "`jobs` are there as well"
-        return [Problem(said, where, hint=hint)]
+        message = "a pipeline needs steps" if job.component is None else "`jobs` are there as well"
+        return [Problem(message, where, hint=hint)]
     return name_problems(job.jobs)
 
 
@@ -106,11 +106,11 @@ def name_problems(jobs: Mapping[str, Any]) -> list[Problem]:
 def unknown_type(kind: str, where: str) -> Problem:
     """The problem of a step of a type that does not run here."""
     if kind in _AZURE_ONLY:
-        said, hint = f"`{kind}` steps are not supported in this version", "use a command step"
+        message, hint = f"`{kind}` steps are not supported in this version", "use a command step"
     else:
-        said = f"`{kind}` is not a type of step"
+        message = f"`{kind}` is not a type of step"
         hint = nearest(kind, TYPES) or "the types are " + ", ".join(f"`{e}`" for e in TYPES)
-    return Problem(said, where, hint=hint)
+    return Problem(message, where, hint=hint)
 
 
 TYPES = ("command", "parallel", "sweep", "pipeline")

@@ -120,8 +120,8 @@ def read_node(name: str, data: Mapping[str, Any]) -> Node:
         kind = node_type(data)
         return _READERS[kind](dict(data)) if kind in _READERS else _refuse(kind)
     except SpecError as error:
-        found = [e._replace(where=f"jobs.{name}.{e.where}".rstrip(".")) for e in error.problems]
-        raise SpecError([each._replace(where=_plain(each.where)) for each in found]) from None
+        errors = [e._replace(where=f"jobs.{name}.{e.where}".rstrip(".")) for e in error.problems]
+        raise SpecError([e._replace(where=_plain(e.where)) for e in errors]) from None
 
 
 def _plain(where: str | None) -> str | None:
@@ -183,15 +183,15 @@ def _of_component(data: Mapping[str, Any], kind: type[AnyComponent]) -> Node:
     component = data.get("component")
     if not isinstance(component, Mapping):
         raise SpecError(_unresolved(component))
-    given = {key: value for key, value in data.items() if value is not None}
+    values = {key: value for key, value in data.items() if value is not None}
     try:
-        node = ComponentNode.model_validate(given)
+        node = ComponentNode.model_validate(values)
     except ValidationError as error:
-        raise SpecError(problems(error, given, _MODELS)) from None
+        raise SpecError(problems(error, values, _MODELS)) from None
     made = _within("component", lambda: parse_component(component))
     if not isinstance(made, kind):
-        said = f"the component is a {made.type}, and the step is not"
-        raise SpecError(Problem(said, "type", hint=f"write `type: {made.type}`"))
+        message = f"the component is a {made.type}, and the step is not"
+        raise SpecError(Problem(message, "type", hint=f"write `type: {made.type}`"))
     dumped = node.model_dump(mode="json", by_alias=True, exclude_unset=True)
     if isinstance(made, ParallelComponent):
         changed = {**component, **{key: dumped.pop(key) for key in _PARALLEL if key in dumped}}
@@ -230,23 +230,23 @@ def _sweep(data: dict[str, Any]) -> Node:
     declared, declared_outputs, label, deterministic = None, None, "", True
     snapshot = trial.pop("snapshot", None)
     if trial.keys() & {"inputs", "outputs", "name", "version", "$schema", "type"}:
-        given = dict(trial)
-        made = _within("trial", lambda: parse_component(given))
+        component = dict(trial)
+        made = _within("trial", lambda: parse_component(component))
         if not isinstance(made, CommandComponent):
             raise SpecError(Problem("a trial is a command component", "trial", hint="use one"))
         own = made.model_dump(mode="json", by_alias=True, exclude_defaults=True)
         trial = {key: own[key] for key in Trial.model_fields if key in own}
         space = data.get("search_space") or {}
         trial["command"] = with_parameters(trial["command"], space)
-        declared = {name: each for name, each in made.inputs.items() if name not in space}
+        declared = {name: value for name, value in made.inputs.items() if name not in space}
         declared_outputs, label = made.outputs, made.name or ""
         deterministic = made.is_deterministic
         if "limits" in own and "timeout" in own["limits"]:
             limits = {"trial_timeout": own["limits"]["timeout"], **(data.get("limits") or {})}
             data["limits"] = limits
-    known = {**dict.fromkeys(declared or {}, ""), **inputs}
+    all_inputs = {**dict.fromkeys(declared or {}, ""), **inputs}
     plain = {**{name: {} for name in declared_outputs or {}}, **_unbound(outputs)}
-    job = SweepJob.parse({**data, "trial": trial, "inputs": known, "outputs": plain}).to_dict()
+    job = SweepJob.parse({**data, "trial": trial, "inputs": all_inputs, "outputs": plain}).to_dict()
     template = _template(job, None)
     if snapshot:
         template["snapshot"] = snapshot
@@ -271,18 +271,18 @@ def _pipeline(data: dict[str, Any]) -> Node:
 def _unbound(outputs: Mapping[str, Any]) -> dict[str, Any]:
     """The outputs without their references to outputs of the pipeline."""
     made: dict[str, Any] = {}
-    for name, each in outputs.items():
-        if isinstance(each, Mapping) and (whole(each.get("path")) or "").startswith("parent."):
-            each = {key: value for key, value in each.items() if key != "path"}
-        made[name] = {} if is_bound(each) else each
+    for name, output in outputs.items():
+        if isinstance(output, Mapping) and (whole(output.get("path")) or "").startswith("parent."):
+            output = {key: value for key, value in output.items() if key != "path"}
+        made[name] = {} if is_bound(output) else output
     return made
 
 
-def _unresolved(given: Any, where: str = "component") -> Problem:
-    if given is None:
+def _unresolved(component: Any, where: str = "component") -> Problem:
+    if component is None:
         return Problem("the step has no command", "command", hint="add `command` or `component`")
     hint = "give a file, or a registered component: azureml:NAME:VERSION"
-    return Problem(f"component {given!r} not found", where, hint=hint)
+    return Problem(f"component {component!r} not found", where, hint=hint)
 
 
 def _within(where: str, make: Callable[[], Any]) -> Any:

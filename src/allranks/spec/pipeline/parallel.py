@@ -65,8 +65,8 @@ def command_job(keys: ParallelKeys) -> dict[str, Any]:
     output = whole(task.append_row_to) or ""
     if task.append_row_to and not output.startswith("outputs."):
         hint = "write `append_row_to: ${{outputs.NAME}}`"
-        said = f"`{task.append_row_to}` is not an output"
-        raise SpecError(Problem(said, "task.append_row_to", hint=hint))
+        message = f"`{task.append_row_to}` is not an output"
+        raise SpecError(Problem(message, "task.append_row_to", hint=hint))
     size = str(keys.mini_batch_size)
     if not re.fullmatch(r"[1-9]\d*", size):
         hint = "give the number of files in a mini-batch"

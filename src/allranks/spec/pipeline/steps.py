@@ -52,8 +52,8 @@ def child_spec(
     """The spec of the step's job ``name``; ``jobs`` are the names of the jobs of other steps."""
     job = {key: value for key, value in step.job.items() if key != "snapshot"}
     if step.type == "pipeline" and PACKAGES in pipeline.properties:
-        known = {PACKAGES: pipeline.properties[PACKAGES]}
-        job["properties"] = {**known, **(job.get("properties") or {})}
+        packages = {PACKAGES: pipeline.properties[PACKAGES]}
+        job["properties"] = {**packages, **(job.get("properties") or {})}
     return {
         **job,
         "type": step.type,
@@ -101,17 +101,17 @@ class _Resolver:
             self._jobs = component.jobs
             self._problems += name_problems(component.jobs)
         except SpecError as error:
-            found = (e._replace(where=f"component.{e.where or ''}") for e in error.problems)
+            errors = (e._replace(where=f"component.{e.where or ''}") for e in error.problems)
             raise SpecError(
-                [each._replace(where=str(each.where).strip(".")) for each in found]
+                [problem._replace(where=str(problem.where).strip(".")) for problem in errors]
             ) from None
         for name in self._outputs.keys() - component.outputs.keys():
-            known = ", ".join(f"`{each}`" for each in component.outputs) or "none"
-            said = f"the component has no output `{name}`"
-            self._problem(said, f"outputs.{name}", f"its outputs: {known}")
-        for name, each in component.outputs.items():
-            self._outputs[name] = {"type": each.type, **self._outputs.get(name, {})}
-        self._optional = {name for name, each in component.inputs.items() if each.optional}
+            listed = ", ".join(f"`{output}`" for output in component.outputs) or "none"
+            message = f"the component has no output `{name}`"
+            self._problem(message, f"outputs.{name}", f"its outputs: {listed}")
+        for name, output in component.outputs.items():
+            self._outputs[name] = {"type": output.type, **self._outputs.get(name, {})}
+        self._optional = {name for name, declared in component.inputs.items() if declared.optional}
         self._values = self._checked("inputs", self._values, component.inputs, "the component")
 
     def steps(self) -> dict[str, Step]:
@@ -136,28 +136,28 @@ class _Resolver:
             raise SpecError(list(dict.fromkeys(self._problems)))
         return self._done
 
-    def _problem(self, said: str, where: str, hint: str | None = None) -> None:
-        self._problems.append(Problem(said, where, hint=hint or "correct it"))
+    def _problem(self, message: str, where: str, hint: str | None = None) -> None:
+        self._problems.append(Problem(message, where, hint=hint or "correct it"))
 
     # ------------------------------------------------------------ dependencies
 
     def _after(self, name: str) -> tuple[str, ...]:
         """The steps that a step depends on."""
-        found: dict[str, None] = {}
+        dependencies: dict[str, None] = {}
         for key, value in self._nodes[name].inputs.items():
             where = f"jobs.{name}.inputs.{key}"
             text = value.get("path") if isinstance(value, Mapping) else value
             if not isinstance(text, str):
                 continue
             try:
-                for each in bindings.references(text, where):
-                    if isinstance(each, FromStep) and self._exists(each, name, where):
-                        found[each.step] = None
-                    elif isinstance(each, FromParent):
-                        self._require_input(each.name, where)
+                for reference in bindings.references(text, where):
+                    if isinstance(reference, FromStep) and self._exists(reference, name, where):
+                        dependencies[reference.step] = None
+                    elif isinstance(reference, FromParent):
+                        self._require_input(reference.name, where)
             except SpecError as error:
                 self._problems += error.problems
-        return tuple(found)
+        return tuple(dependencies)
 
     def _exists(self, of: FromStep, name: str, where: str) -> bool:
         if of.step == name:
@@ -169,9 +169,9 @@ class _Resolver:
             self._problem(f"there is no step `{of.step}`", where, hint)
         elif of.step not in self._nodes:
             return False  # a problem of its own
-        elif of.kind == "outputs" and of.name not in (known := _output_names(self._nodes[of.step])):
-            listed = ", ".join(f"`{each}`" for each in known) or "none"
-            hint = nearest(of.name, known) or f"its outputs: {listed}"
+        elif of.kind == "outputs" and of.name not in (names := _output_names(self._nodes[of.step])):
+            listed = ", ".join(f"`{output}`" for output in names) or "none"
+            hint = nearest(of.name, names) or f"its outputs: {listed}"
             self._problem(f"the step `{of.step}` has no output `{of.name}`", where, hint)
         else:
             return True
@@ -179,8 +179,8 @@ class _Resolver:
 
     def _require_input(self, name: str, where: str) -> None:
         if name not in self._values and name not in self._optional:
-            known = ", ".join(f"`{each}`" for each in self._values) or "none"
-            hint = nearest(name, self._values) or f"its inputs: {known}"
+            listed = ", ".join(f"`{key}`" for key in self._values) or "none"
+            hint = nearest(name, self._values) or f"its inputs: {listed}"
             self._problem(f"the pipeline has no input `{name}`", where, hint)
 
     def _ordered(self, after: Mapping[str, tuple[str, ...]]) -> list[str]:
@@ -225,23 +225,23 @@ class _Resolver:
     def _bound(self, value: Any, where: str) -> Any:
         """The value of an input with the pipeline's inputs; None for a missing optional one."""
         if isinstance(value, Mapping):
-            given = {k: v for k, v in value.items() if v is not None}
-            if given.keys() == {"value"}:
-                return self._bound(given["value"], where)
-            if not bindings.is_bound(given.get("path")):
-                return given
-            path = self._bound(given["path"], f"{where}.path")
+            fields = {k: v for k, v in value.items() if v is not None}
+            if fields.keys() == {"value"}:
+                return self._bound(fields["value"], where)
+            if not bindings.is_bound(fields.get("path")):
+                return fields
+            path = self._bound(fields["path"], f"{where}.path")
             if isinstance(path, Mapping):
-                return {**path, **{k: v for k, v in given.items() if k != "path"}}
-            return None if path is None else {**given, "path": path}
+                return {**path, **{k: v for k, v in fields.items() if k != "path"}}
+            return None if path is None else {**fields, "path": path}
         if not bindings.is_bound(value):
             return value
         if (name := bindings.whole(value)) is not None:
             return self._referred(bindings.reference(name, where))
         parts = {e: self._referred(bindings.reference(e, where)) for e in bindings.names(value)}
-        data = {name: each for name, each in parts.items() if isinstance(each, Mapping)}
+        data = {name: part for name, part in parts.items() if isinstance(part, Mapping)}
         if not data:
-            texts = {name: "" if each is None else each for name, each in parts.items()}
+            texts = {name: "" if part is None else part for name, part in parts.items()}
             return bindings.substituted(value, texts)
         if len(data) == 1 and value.strip().startswith("${{"):
             # A path within data: ${{parent.jobs.prep.outputs.data}}/train.csv
@@ -259,9 +259,9 @@ class _Resolver:
             return None  # a problem that is known
         if of.kind == "inputs":
             if of.name not in step.inputs:
-                known = ", ".join(f"`{each}`" for each in step.inputs) or "none"
-                said = f"the step `{of.step}` has no input `{of.name}`"
-                raise SpecError(Problem(said, None, hint=f"its inputs: {known}"))
+                listed = ", ".join(f"`{key}`" for key in step.inputs) or "none"
+                message = f"the step `{of.step}` has no input `{of.name}`"
+                raise SpecError(Problem(message, None, hint=f"its inputs: {listed}"))
             return step.inputs[of.name]
         if of.name not in step.outputs:
             return None  # a problem that is known
@@ -271,24 +271,24 @@ class _Resolver:
     def _checked(
         self,
         where: str,
-        given: Mapping[str, Any],
+        values: Mapping[str, Any],
         declared: Mapping[str, ComponentInput],
         owner: str,
     ) -> dict[str, Any]:
         """The inputs of a component, with defaults and in the declared types."""
-        for name in given.keys() - declared.keys():
-            known = ", ".join(f"`{each}`" for each in declared) or "none"
-            hint = nearest(name, declared) or f"its inputs: {known}"
+        for name in values.keys() - declared.keys():
+            listed = ", ".join(f"`{key}`" for key in declared) or "none"
+            hint = nearest(name, declared) or f"its inputs: {listed}"
             self._problem(f"{owner} has no input `{name}`", f"{where}.{name}", hint)
         made: dict[str, Any] = {}
         for name, of in declared.items():
             key = f"{where}.{name}"
-            value = given.get(name, of.default)
+            value = values.get(name, of.default)
             if value is None:
                 if not of.optional:
-                    said = f"the input `{name}` is missing"
+                    message = f"the input `{name}` is missing"
                     self._problem(
-                        said, where.removesuffix(".inputs"), f"add `{name}` to its inputs"
+                        message, where.removesuffix(".inputs"), f"add `{name}` to its inputs"
                     )
                 continue
             try:
@@ -307,9 +307,9 @@ class _Resolver:
         for name in (
             node.outputs.keys() - declared.keys() if node.declared_outputs is not None else ()
         ):
-            known = ", ".join(f"`{each}`" for each in declared) or "none"
-            said, key = f"the component has no output `{name}`", f"{where}.outputs.{name}"
-            self._problem(said, key, nearest(name, declared) or f"its outputs: {known}")
+            listed = ", ".join(f"`{output}`" for output in declared) or "none"
+            message, key = f"the component has no output `{name}`", f"{where}.outputs.{name}"
+            self._problem(message, key, nearest(name, declared) or f"its outputs: {listed}")
         for name in _output_names(node):
             value = node.outputs.get(name)
             own: dict[str, Any] = {"type": declared[name].type} if name in declared else {}
@@ -324,8 +324,8 @@ class _Resolver:
                 own = {**own, **self._outputs[target]}
                 written[target] = name
                 if target in self._writers:
-                    said = f"`{target}` is also written by the step `{self._writers[target]}`"
-                    self._problem(said, f"{where}.outputs.{name}", "use another output")
+                    message = f"`{target}` is also written by the step `{self._writers[target]}`"
+                    self._problem(message, f"{where}.outputs.{name}", "use another output")
                 self._writers[target] = where.removeprefix("jobs.")
             made[name] = own
         return made, written
@@ -339,8 +339,8 @@ class _Resolver:
             self._problem(f"`{value}` is not an output", where, hint)
             return None
         if target not in self._outputs:
-            known = ", ".join(f"`{each}`" for each in self._outputs) or "none"
-            hint = nearest(target, self._outputs) or f"its outputs: {known}"
+            listed = ", ".join(f"`{output}`" for output in self._outputs) or "none"
+            hint = nearest(target, self._outputs) or f"its outputs: {listed}"
             self._problem(f"the pipeline has no output `{target}`", where, hint)
             return None
         return target
@@ -349,10 +349,10 @@ class _Resolver:
         """The step's job with the pipeline's compute and settings."""
         job, settings = dict(node.job), self._pipeline.settings
         default = settings.default_compute or self._pipeline.compute
-        given = job.get("compute")
-        if bindings.is_bound(given):
+        compute = job.get("compute")
+        if bindings.is_bound(compute):
             try:
-                job["compute"] = self._bound(given, f"{where}.compute")
+                job["compute"] = self._bound(compute, f"{where}.compute")
             except SpecError as error:
                 self._problems += error.problems
         if default is not None and job.get("compute") is None:

@@ -30,13 +30,13 @@ def references(text: str, *, optional: bool = True) -> list[str]:
 
     Raises SpecError where a ``${{`` is not closed or does not hold a name.
     """
-    found: list[str] = []
+    names: list[str] = []
     for piece in _pieces(text):
         if isinstance(piece, _Option):
-            found += [p.name for p in piece.pieces if isinstance(p, _Reference) and optional]
+            names += [p.name for p in piece.pieces if isinstance(p, _Reference) and optional]
         elif isinstance(piece, _Reference):
-            found.append(piece.name)
-    return found
+            names.append(piece.name)
+    return names
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
@@ -47,7 +47,7 @@ def fill(text: str, values: Mapping[str, str]) -> str:
     """
     return "".join(
         values[piece.name] if isinstance(piece, _Reference) else piece
-        for piece in _given(text, values)
+        for piece in _remaining_pieces(text, values)
     )
 
 
@@ -60,7 +60,7 @@ def fill_shell(text: str, values: Mapping[str, str], paths: Collection[str]) -> 
     ``allranks.spec.shell.substitute``).
     """
     atoms: list[str | Held] = []
-    for piece in _given(text, values):
+    for piece in _remaining_pieces(text, values):
         if isinstance(piece, _Reference):
             atoms.append(Held(piece.name, values[piece.name], piece.name in paths))
         else:
@@ -68,11 +68,11 @@ def fill_shell(text: str, values: Mapping[str, str], paths: Collection[str]) -> 
     return weave(atoms)
 
 
-def unknown(name: str, known: Iterable[str], *, where: str | None = None) -> Problem:
+def unknown(name: str, defined: Iterable[str], *, where: str | None = None) -> Problem:
     """The problem of an undefined reference, with the most similar name as its hint."""
     from difflib import get_close_matches  # lazy: agents import this module, only errors need it
 
-    names = sorted(known)
+    names = sorted(defined)
     near = get_close_matches(name, names, n=1)
     if near:
         hint = f"did you mean `${{{{{near[0]}}}}}`?"
@@ -83,7 +83,7 @@ def unknown(name: str, known: Iterable[str], *, where: str | None = None) -> Pro
     return Problem(f"`${{{{{name}}}}}` is not defined", where=where, hint=hint)
 
 
-def _given(text: str, values: Mapping[str, str]) -> Iterator[str | _Reference]:
+def _remaining_pieces(text: str, values: Mapping[str, str]) -> Iterator[str | _Reference]:
     """The pieces that remain for these values. Raises one SpecError for all unknown names."""
     missing: list[Problem] = []
     for piece in _pieces(text):
@@ -127,13 +127,13 @@ def _pieces(text: str) -> Iterator[str | _Reference | _Option]:
 
 def _finder(text: str, what: str) -> Callable[[int], int]:
     """``text.find(what, at)`` for an ``at`` that only grows: all calls scan the text once."""
-    found = text.find(what)
+    position = text.find(what)
 
     def find(at: int) -> int:
-        nonlocal found
-        if 0 <= found < at:
-            found = text.find(what, at)
-        return found
+        nonlocal position
+        if 0 <= position < at:
+            position = text.find(what, at)
+        return position
 
     return find
 

@@ -25,24 +25,24 @@ def sweep_of(
     keywords: Mapping[str, Any],
 ) -> SweepJob:
     """See ``CommandJob.sweep``."""
-    given = dict(keywords)
+    options = dict(keywords)
     data = job.to_dict()
     # The command is written for inputs; a parameter is no input of the sweep.
     data["command"] = with_parameters(data["command"], space)
-    limits = {key: given.pop(key) for key in _LIMITS if given.get(key) is not None}
+    limits = {key: options.pop(key) for key in _LIMITS if options.get(key) is not None}
     if (own := job.limits.timeout) is not None:
         limits.setdefault("trial_timeout", own)
-    policy = given.pop("early_termination_policy", None)
+    policy = options.pop("early_termination_policy", None)
     sweep: dict[str, Any] = {
         **{key: data[key] for key in _SHARED if key in data},
         "trial": {key: data[key] for key in Trial.model_fields if key in data},
-        "search_space": {**space, **(given.pop("search_space", None) or {})},
+        "search_space": {**space, **(options.pop("search_space", None) or {})},
         "objective": {"goal": goal, "primary_metric": primary_metric},
-        **{key: value for key, value in given.items() if value is not None},
+        **{key: value for key, value in options.items() if value is not None},
     }
     if policy is not None:
         sweep["early_termination"] = policy
-    sweep["search_space"] = {name: _plain(each) for name, each in sweep["search_space"].items()}
+    sweep["search_space"] = {name: _plain(value) for name, value in sweep["search_space"].items()}
     if "max_total_trials" not in limits and (most := default_trials(sweep)) is not None:
         limits["max_total_trials"] = most
     limits.setdefault("max_total_trials", LATER)

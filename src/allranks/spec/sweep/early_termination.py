@@ -31,9 +31,9 @@ class Bandit(_Policy):
     @model_validator(mode="after")
     def _one_slack(self) -> Bandit:
         if (self.slack_factor is None) == (self.slack_amount is None):
-            given = "both are given" if self.slack_factor is not None else "neither is given"
+            detail = "both are given" if self.slack_factor is not None else "neither is given"
             raise Wrong(
-                f"a bandit policy has `slack_factor` or `slack_amount`, and {given}",
+                f"a bandit policy has `slack_factor` or `slack_amount`, and {detail}",
                 "write `slack_factor: 0.1` to allow ten percent",
             )
         return self

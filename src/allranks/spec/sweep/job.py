@@ -115,14 +115,14 @@ class SweepJob(JobKeys):
         trial_timeout: float | None = None,
     ) -> None:
         """Change limits; those not given stay. Times in seconds. Raises SpecError."""
-        given = {
+        limits = {
             "max_total_trials": max_total_trials,
             "max_concurrent_trials": max_concurrent_trials,
             "timeout": timeout,
             "trial_timeout": trial_timeout,
         }
         kept = self.limits.model_dump(exclude_none=True)
-        changed = kept | {key: value for key, value in given.items() if value is not None}
+        changed = kept | {key: value for key, value in limits.items() if value is not None}
         self.limits = type(self).parse({**dict(self), "limits": changed}).limits
 
     @classmethod
@@ -137,13 +137,13 @@ class SweepJob(JobKeys):
         Raises one SpecError with everything that is wrong.
         """
         lines = lines or {}
-        given = {k: v for k, v in data.items() if v is not None and k not in READ_ONLY}
+        values = {k: v for k, v in data.items() if v is not None and k not in READ_ONLY}
         try:
-            job = cls.model_validate(given)
+            job = cls.model_validate(values)
         except ValidationError as error:
-            wrong = [placed(each, lines) for each in problems(error, given, _MODELS)]
+            wrong = [placed(problem, lines) for problem in problems(error, values, _MODELS)]
             raise SpecError(wrong, file=file) from None
-        if wrong := [placed(each, lines) for each in _crossed(job)]:
+        if wrong := [placed(problem, lines) for problem in _crossed(job)]:
             raise SpecError(wrong, file=file)
         return job
 
@@ -202,25 +202,26 @@ def default_trials(sweep: Mapping[str, Any]) -> int | None:
     kind = algorithm.get("type") if isinstance(algorithm, Mapping) else algorithm
     if getattr(kind, "type", kind) != "grid":
         return None
-    return math.prod(len(each.get("values") or [1]) for each in sweep["search_space"].values())
+    space = sweep["search_space"]
+    return math.prod(len(parameter.get("values") or [1]) for parameter in space.values())
 
 
 def _crossed(job: SweepJob) -> Iterator[Problem]:
     """What no single key can know."""
-    known = {
+    defined = {
         "name",
         *(f"inputs.{name}" for name in job.inputs),
         *(f"outputs.{name}" for name in job.outputs),
         *(f"search_space.{name}" for name in names_of(job.search_space)),
     }
-    yield from unknown_references(job.trial.command, known, "trial.command")
+    yield from unknown_references(job.trial.command, defined, "trial.command")
     for name, value in job.trial.environment_variables.items():
-        yield from unknown_references(value, known, f"trial.environment_variables.{name}")
+        yield from unknown_references(value, defined, f"trial.environment_variables.{name}")
     if job.sampling_algorithm.type == "grid":
-        for name, each in job.search_space.items():
-            if not isinstance(each, Choice):
+        for name, parameter in job.search_space.items():
+            if not isinstance(parameter, Choice):
                 yield Problem(
-                    f"a grid needs choices, and `{name}` is `{each.type}`",
+                    f"a grid needs choices, and `{name}` is `{parameter.type}`",
                     where=f"search_space.{name}",
                     hint="write `type: choice` with `values`, or use `sampling_algorithm: random`",
                 )

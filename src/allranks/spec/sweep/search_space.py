@@ -23,13 +23,13 @@ def _plain_values(value: object) -> object:
         return value
     if not value:
         raise Wrong("must hold at least one value", "write `values: [16, 32]`")
-    for each in value:
-        if isinstance(each, bool):
-            word = str(each).lower()
+    for item in value:
+        if isinstance(item, bool):
+            word = str(item).lower()
             raise Wrong(f"must not hold the truth value `{word}`", f"quote it: `'{word}'`")
-        if not isinstance(each, str | int | float | dict):
+        if not isinstance(item, str | int | float | dict):
             raise Wrong("must hold text, numbers or mappings", "write `values: [16, 32]`")
-    return [_unwritten(each) for each in value]
+    return [_unwritten(item) for item in value]
 
 
 def _unwritten(value: Any) -> Any:
@@ -157,10 +157,10 @@ DISTRIBUTIONS = (
 
 def names_of(space: Mapping[str, Any]) -> Iterator[str]:
     """The names of all parameters, those of nested spaces as `CHOICE.NAME`."""
-    for name, each in space.items():
+    for name, parameter in space.items():
         yield name
-        if isinstance(each, Choice):
-            for value in each.values:
+        if isinstance(parameter, Choice):
+            for value in parameter.values:
                 if isinstance(value, Mapping):
                     yield from (f"{name}.{inner}" for inner in names_of(spaces_of(value)))
 
@@ -169,8 +169,8 @@ def spaces_of(value: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters of a nested space. A mapping with a known ``type`` is a distribution, anything
     else a plain value."""
     return {
-        name: _DISTRIBUTION.validate_python(each) if _is_distribution(each) else each
-        for name, each in value.items()
+        name: _DISTRIBUTION.validate_python(parameter) if _is_distribution(parameter) else parameter
+        for name, parameter in value.items()
     }
 
 
@@ -179,4 +179,4 @@ def _is_distribution(value: object) -> bool:
 
 
 _DISTRIBUTION: TypeAdapter[Distribution] = TypeAdapter(Distribution)
-_TYPES = frozenset(each.model_fields["type"].default for each in DISTRIBUTIONS)
+_TYPES = frozenset(distribution.model_fields["type"].default for distribution in DISTRIBUTIONS)

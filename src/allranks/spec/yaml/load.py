@@ -108,8 +108,8 @@ def override_keys(
     for override in overrides:
         override_key(data, lines, override)
     paths = [override.partition("=")[0].strip() for override in overrides]
-    if found := ineffective(data, before, paths, typed=typed, engines=engines):
-        raise SpecError(found)
+    if errors := ineffective(data, before, paths, typed=typed, engines=engines):
+        raise SpecError(errors)
 
 
 def read(text: str, *, file: str | None = None) -> tuple[dict[str, Any], dict[str, int]]:
@@ -146,9 +146,9 @@ def override_key(data: dict[str, Any], lines: dict[str, int], override: str) -> 
         place = _within(place, step, override)
     if isinstance(place, list):
         _within(place, steps[-1], override)
-        place[int(steps[-1])] = _given(value)
+        place[int(steps[-1])] = _parse_value(value)
     elif isinstance(place, dict):
-        place[steps[-1]] = _given_at(steps, value, place.get(steps[-1]))
+        place[steps[-1]] = _override_value(steps, value, place.get(steps[-1]))
     else:
         raise _unreachable(override)
     # The value is not from the file, so it has no line.
@@ -202,18 +202,18 @@ def _unreachable(override: str) -> UsageError:
     return UsageError(f"`{path}` goes into a value without keys", where="--set", hint=hint)
 
 
-def _given_at(steps: Sequence[str], value: str, before: Any) -> Any:
+def _override_value(steps: Sequence[str], value: str, before: Any) -> Any:
     """The value of a key that was ``before``: what can only be text stays as typed, as does the
     new number of an input that is text in the file (`"1.10"`)."""
     if steps[0] in _TEXTS and value.startswith(("[", "{")):
         return value
-    parsed = _given(value)
+    parsed = _parse_value(value)
     is_text = steps[0] == "inputs" and isinstance(before, str)
     is_text |= steps[0] in _TEXTS and not isinstance(parsed, bool)
     return value if is_text and isinstance(parsed, int | float) else parsed
 
 
-def _given(value: str) -> Any:
+def _parse_value(value: str) -> Any:
     """The value after ``=``: a plain YAML scalar, or quotes, `[…]` and `{…}` in YAML syntax."""
     if value.startswith(("[", "{", '"', "'")):
         try:
@@ -271,8 +271,8 @@ class _Reader:
             return self.mapping(node, path)
         if isinstance(node, yaml.SequenceNode) and node.tag == TAG + "seq":
             return [self.item(item, f"{path}.{i}") for i, item in enumerate(node.value)]
-        known = isinstance(node, yaml.ScalarNode) and node.tag.startswith(TAG)
-        if known and node.tag.removeprefix(TAG) in (*PLAIN, "str"):
+        is_standard = isinstance(node, yaml.ScalarNode) and node.tag.startswith(TAG)
+        if is_standard and node.tag.removeprefix(TAG) in (*PLAIN, "str"):
             return _scalar(node.tag, node.value)
         tag = node.tag.replace(TAG, "!!")
         hint = "write the plain value without the tag"
@@ -359,19 +359,19 @@ def _line(node: yaml.Node) -> int:
 
 
 def _mistake(error: yaml.YAMLError, text: str) -> Problem:
-    line, said = None, str(error)
+    line, why = None, str(error)
     if isinstance(error, yaml.MarkedYAMLError):
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else None
-        said = f"{error.context or ''} {error.problem or ''}".strip()
+        why = f"{error.context or ''} {error.problem or ''}".strip()
     elif isinstance(error, yaml.reader.ReaderError):
         line = text.count("\n", 0, int(error.position)) + 1
         hint = "remove it, or write it as an escape in double quotes"
         return Problem("the file contains a control character", None, line, hint)
     for theirs, ours, hint in _MISTAKES:
-        if theirs in said:
+        if theirs in why:
             return Problem(f"this is not YAML: {ours}", None, line, hint)
-    return Problem(f"this is not YAML: {said}", None, line, "correct the line, or the one above it")
+    return Problem(f"this is not YAML: {why}", None, line, "correct the line, or the one above it")
 
 
 __all__ = ["dump", "load", "loads", "override_key", "override_keys", "read"]

@@ -63,13 +63,13 @@ def ineffective(
 def _unread(data: Mapping[str, Any], paths: Sequence[str]) -> Iterator[Problem]:
     """Unknown keys of the job itself; its models find others."""
     model = TYPES.get(job_type(data), CommandJob)
-    known = [field.alias or name for name, field in model.model_fields.items()]
+    names = [field.alias or name for name, field in model.model_fields.items()]
     for key in dict.fromkeys(path.partition(".")[0] for path in paths):
         if key in READ_ONLY:
             message = f"`{key}` is read-only and cannot be set"
-            yield Problem(message, where=key, hint=nearest(key, known) or "leave it out")
-        elif data.get(key) is None and key not in known:
-            hint = nearest(key, known) or "`allranks job validate --help`"
+            yield Problem(message, where=key, hint=nearest(key, names) or "leave it out")
+        elif data.get(key) is None and key not in names:
+            hint = nearest(key, names) or "`allranks job validate --help`"
             yield Problem(f"`{key}` is not a key", where=key, hint=hint)
 
 
@@ -83,22 +83,22 @@ def _undeclared(
             place = f"{at}{section}"
             if place not in before:
                 continue  # a step that was set as a whole
-            known = before[place] | _mentioned(job, section, variable)
-            for name in sorted(set(_at(job, section)) - known):
-                hint = nearest(name, known) or _declare(job, section, name, known, typed)
+            declared = before[place] | _mentioned(job, section, variable)
+            for name in sorted(set(_at(job, section)) - declared):
+                hint = nearest(name, declared) or _declare(job, section, name, declared, typed)
                 message = f"the {owner} has no {word} `{name}`"
                 yield Problem(message, f"{place}.{name}", hint=hint)
 
 
 def _declare(
-    job: Mapping[str, Any], section: str, name: str, known: Collection[str], typed: bool
+    job: Mapping[str, Any], section: str, name: str, names: Collection[str], typed: bool
 ) -> str:
     """How a job gets an input or output that it does not have."""
     expression = f"${{{{{section}.{name}}}}}"
     if section == "inputs" and (literal := _literal(job, name)):
         change = f"change it there, or write {expression} for its value"
         return f"the command says `{literal}`: {change}"
-    listed = ", ".join(f"`{each}`" for each in sorted(known)) or "none"
+    listed = ", ".join(f"`{name}`" for name in sorted(names)) or "none"
     declare = f"declare it in the file under `{section}`"
     if typed:
         declare = f"write {expression} in the command" if section == "inputs" else "add it with -o"
@@ -141,8 +141,8 @@ def _literal(job: Mapping[str, Any], name: str) -> str | None:
     option = rf"(?<!\S)(?:--?{spelt}(?:=|[ \t]+)|\+{{0,2}}{spelt}=){value}"
     if not isinstance(command, str):
         return None
-    found = re.search(option, command.replace("\\\n", " "))
-    return found and " ".join(found[0].split())
+    match = re.search(option, command.replace("\\\n", " "))
+    return match and " ".join(match[0].split())
 
 
 def _jobs(data: Mapping[str, Any], at: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -161,27 +161,27 @@ def _mentioned(data: Mapping[str, Any], section: str, variable: str) -> set[str]
         _at(data, "trial").get("command"),
         *_at(data, "trial.environment_variables").values(),
     ]
-    found: set[str] = set()
+    names: set[str] = set()
     for text in filter(lambda text: isinstance(text, str), texts):
-        found |= set(re.findall(variable, text))
+        names |= set(re.findall(variable, text))
         try:
             referred = references(text)
         except SpecError:  # the model reports it
             continue
         prefix = f"{section}."
-        found |= {each.removeprefix(prefix) for each in referred if each.startswith(prefix)}
-    return found
+        names |= {name.removeprefix(prefix) for name in referred if name.startswith(prefix)}
+    return names
 
 
 def _unknown_of_distribution(data: Mapping[str, Any], before: set[str]) -> Iterator[Problem]:
-    given = _at(data, "distribution")
-    model = _DISTRIBUTIONS.get(str(snake(given.get("type"))))
+    distribution = _at(data, "distribution")
+    model = _DISTRIBUTIONS.get(str(snake(distribution.get("type"))))
     if model is None:
         return
-    known = list(model.model_fields)
-    for name in sorted(set(given) - before - set(known)):
-        hint = nearest(name, known) or "known here: " + ", ".join(f"`{each}`" for each in known)
-        message = f"`{name}` is not a key of `{given['type']}`"
+    keys = list(model.model_fields)
+    for name in sorted(set(distribution) - before - set(keys)):
+        hint = nearest(name, keys) or "known here: " + ", ".join(f"`{key}`" for key in keys)
+        message = f"`{name}` is not a key of `{distribution['type']}`"
         yield Problem(message, f"distribution.{name}", hint=hint)
 
 
