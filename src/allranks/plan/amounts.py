@@ -9,10 +9,10 @@ _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 def number(value: Any) -> float:
     """A positive one. Raises ValueError."""
-    found = float(value) if not isinstance(value, bool) else -1.0
-    if not 0 < found < float("inf"):
+    amount = float(value) if not isinstance(value, bool) else -1.0
+    if not 0 < amount < float("inf"):
         raise ValueError(value)
-    return found
+    return amount
 
 
 def memory(value: Any) -> int:

@@ -191,17 +191,17 @@ class Task(NamedTuple):
     @property
     def moves_data(self) -> bool:
         """Whether inputs or outputs are remote."""
-        inputs = any(each.cached or each.streamed for each in self.inputs)
-        return inputs or any(each.brought for each in self.outputs)
+        inputs = any(item.cached or item.streamed for item in self.inputs)
+        return inputs or any(item.brought for item in self.outputs)
 
     @staticmethod
     def load(data: Mapping[str, Any]) -> Task:
         """Read what ``pack`` wrote, in this version or in a newer one."""
         fields = {name: data[name] for name in Task._fields if name in data}
-        fields["inputs"] = tuple(InputTask(**each) for each in fields["inputs"])
-        fields["outputs"] = tuple(OutputTask(**each) for each in fields["outputs"])
+        fields["inputs"] = tuple(InputTask(**item) for item in fields["inputs"])
+        fields["outputs"] = tuple(OutputTask(**item) for item in fields["outputs"])
         fields["warm"] = tuple(fields["warm"])
-        fields["metrics"] = tuple(MetricTask(**each) for each in fields["metrics"])
+        fields["metrics"] = tuple(MetricTask(**item) for item in fields["metrics"])
         if container := fields["container"]:
             fields["container"] = Container(**{**container, "args": tuple(container["args"])})
         if recipe := fields["recipe"]:
@@ -269,9 +269,9 @@ def pack(value: Any) -> Any:
     """Plan types, enums and containers as plain JSON data."""
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         fields = zip(value._fields, value, strict=True)
-        return {name: pack(each) for name, each in fields}
+        return {name: pack(member) for name, member in fields}
     if isinstance(value, Mapping):
-        return {str(key): pack(each) for key, each in value.items()}
+        return {str(key): pack(member) for key, member in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [pack(each) for each in value]
+        return [pack(member) for member in value]
     return str(value) if isinstance(value, str) else value

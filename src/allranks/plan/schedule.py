@@ -32,12 +32,12 @@ def next_time(
     start = start.astimezone(local)
     # In UTC: Python compares times of one zone by their clocks, which may go back.
     least = max(after.astimezone(UTC), start.astimezone(UTC) - timedelta(microseconds=1))
-    found = _first(trigger, start, least.astimezone(local))
-    if found is None:
+    time = _first(trigger, start, least.astimezone(local))
+    if time is None:
         return None
-    if trigger.end_time and found > moment(trigger.end_time, trigger.time_zone):
+    if trigger.end_time and time > moment(trigger.end_time, trigger.time_zone):
         return None
-    return found
+    return time
 
 
 class Due(NamedTuple):
@@ -85,7 +85,7 @@ def _first(
         count = max(0, passed // step + 1)
         return (start.astimezone(UTC) + count * step).astimezone(start.tzinfo)
     times = _matching(_expression(trigger, start), after)
-    return next((each for each in times if _is_turn(trigger, start, each)), None)
+    return next((time for time in times if _is_turn(trigger, start, time)), None)
 
 
 def _matching(expression: str, after: datetime) -> Iterator[datetime]:
@@ -93,11 +93,11 @@ def _matching(expression: str, after: datetime) -> Iterator[datetime]:
     from cronsim import CronSim  # lazy: only schedules need it
 
     last = after + timedelta(days=365 * _YEARS)
-    for each in CronSim(expression, after):
-        if each > last:
+    for time in CronSim(expression, after):
+        if time > last:
             return
-        if each.astimezone(UTC) > after.astimezone(UTC):
-            yield each
+        if time.astimezone(UTC) > after.astimezone(UTC):
+            yield time
 
 
 def _expression(trigger: RecurrenceTrigger, start: datetime) -> str:
@@ -109,7 +109,7 @@ def _expression(trigger: RecurrenceTrigger, start: datetime) -> str:
     if trigger.frequency == "month":
         days = _listed(pattern.month_days or [start.day])
     if trigger.frequency == "week":
-        named = [_WEEKDAYS.get(each, 0) for each in pattern.weekdays or ()]
+        named = [_WEEKDAYS.get(day, 0) for day in pattern.weekdays or ()]
         weekdays = _listed(named or [start.isoweekday() % 7])
     return f"{_listed(minutes)} {_listed(hours)} {days} * {weekdays}"
 

@@ -54,9 +54,9 @@ def repaired(value: Any, depth: int = DEEPEST) -> Any:
     if isinstance(value, Mapping):
         if depth == 0:
             return None
-        return {repaired(key): repaired(each, depth - 1) for key, each in value.items()}
+        return {repaired(key): repaired(member, depth - 1) for key, member in value.items()}
     if isinstance(value, list | tuple):
-        return None if depth == 0 else [repaired(each, depth - 1) for each in value]
+        return None if depth == 0 else [repaired(member, depth - 1) for member in value]
     return value
 
 
@@ -83,18 +83,18 @@ def _flaws(
             yield f"values nest more than {DEEPEST} deep", path[:4]
             return
         several = value.items() if isinstance(value, Mapping) else enumerate(value)
-        for key, each in several:
+        for key, member in several:
             if isinstance(key, str) and (message := _of_text(key, bad)):
                 yield f"in a key, {message}", (*path, key[:40])
-            if each is not None:
-                yield from _flaws(each, (*path, str(key)[:40]), bad)
+            if member is not None:
+                yield from _flaws(member, (*path, str(key)[:40]), bad)
 
 
 def _of_text(text: str, bad: re.Pattern[str]) -> str:
     if len(text) > LONGEST:
         return f"a text of {len(text)} characters is longer than the limit of {LONGEST}"
-    found = bad.search(text)
-    if found is None:
+    match = bad.search(text)
+    if match is None:
         return ""
-    kind = "NUL" if found[0] == "\0" else f"the lone surrogate U+{ord(found[0]):04X}"
-    return f"the text holds {kind} at character {found.start() + 1}, which cannot be stored"
+    kind = "NUL" if match[0] == "\0" else f"the lone surrogate U+{ord(match[0]):04X}"
+    return f"the text holds {kind} at character {match.start() + 1}, which cannot be stored"

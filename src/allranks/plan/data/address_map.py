@@ -20,13 +20,13 @@ def mapped(path: str, table: Mapping[str, str]) -> str:
     itself where none does."""
     written = list(spellings(path))
     best: tuple[int, str] | None = None
-    for beginning, goal in table.items():
-        for each in spellings(beginning):
+    for beginning, target in table.items():
+        for spelling in spellings(beginning):
             for whole in written:
-                rest = _rest(whole, each)
+                rest = _rest(whole, spelling)
                 if rest is None or (best is not None and best[0] <= len(rest)):
                     continue
-                best = len(rest), _joined(goal, rest, scheme(whole) in _SITES)
+                best = len(rest), _joined(target, rest, scheme(whole) in _SITES)
     return path if best is None else best[1]
 
 
@@ -37,7 +37,7 @@ def spellings(text: str) -> Iterator[str]:
         place = address(text)
     except UsageError:
         return
-    yield from (each for each in _others(place) if each != text)
+    yield from (other for other in _others(place) if other != text)
 
 
 def _others(place: Address) -> Iterator[str]:
@@ -61,7 +61,7 @@ def _rest(path: str, beginning: str) -> str | None:
     return None
 
 
-def _joined(goal: str, rest: str, of_a_site: bool) -> str:
-    if of_a_site and scheme(goal) not in _SITES:
+def _joined(target: str, rest: str, of_a_site: bool) -> str:
+    if of_a_site and scheme(target) not in _SITES:
         rest = unquote(rest.partition("?")[0])  # what is a site's own does not go elsewhere
-    return f"{goal.rstrip('/')}/{rest.lstrip('/')}" if rest else goal
+    return f"{target.rstrip('/')}/{rest.lstrip('/')}" if rest else target

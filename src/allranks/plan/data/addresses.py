@@ -80,8 +80,8 @@ _BUCKET = re.compile(r"[A-Za-z0-9$][A-Za-z0-9._$-]{0,254}")
 
 def scheme(text: str) -> str:
     """In lower case; empty where there is none."""
-    found = _HEAD.match(text)
-    return found["scheme"].lower() if found else ""
+    match = _HEAD.match(text)
+    return match["scheme"].lower() if match else ""
 
 
 def address(uri: str) -> Address:
@@ -130,12 +130,12 @@ def _bucket(kind: str) -> Callable[[str], Address]:
 def _azure(uri: str) -> Address:
     place, _, key = uri.partition("://")[2].partition("/")
     container, at, host = place.partition("@")
-    found = _AZURE_HOST.fullmatch(host.lower())
-    if not at or not container or found is None:
+    match = _AZURE_HOST.fullmatch(host.lower())
+    if not at or not container or match is None:
         hint = "as in abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH"
         raise UsageError(f"{uri!r} has no container and storage account", hint=hint)
-    _hold_to_cloud(found["cloud"])
-    return within(Address(Store("azure", container, found["account"])), key)
+    _hold_to_cloud(match["cloud"])
+    return within(Address(Store("azure", container, match["account"])), key)
 
 
 def _hold_to_cloud(name: str) -> None:
@@ -152,11 +152,11 @@ def _site(uri: str) -> Address:
         raise UsageError("an address must not contain a password", hint=hint)
     if not parts.hostname:
         raise UsageError(f"{uri!r} has no host", hint="as in https://HOST/PATH")
-    found = _AZURE_HOST.fullmatch(parts.hostname)
+    match = _AZURE_HOST.fullmatch(parts.hostname)
     container, _, key = parts.path.lstrip("/").partition("/")
-    if found is not None and container and not parts.query:
-        _hold_to_cloud(found["cloud"])
-        return within(Address(Store("azure", container, found["account"])), unquote(key))
+    if match is not None and container and not parts.query:
+        _hold_to_cloud(match["cloud"])
+        return within(Address(Store("azure", container, match["account"])), unquote(key))
     path = parts.path.lstrip("/")
     if ".." in unquote(path).split("/"):
         raise UsageError(f"{uri!r} leads outside of its folder", hint="a path without `..`")

@@ -49,9 +49,9 @@ def part_of(name: str) -> Part:
 def kept(sizes: Mapping[str, int], goes: Iterable[tuple[str, int]]) -> list[Kept]:
     """What stays of a home whose files and folders have these sizes, when of those of each name
     so many bytes go; the largest first."""
-    found: dict[Part, int] = {}
+    totals: dict[Part, int] = {}
     for name, size in (*sizes.items(), *((name, -size) for name, size in goes)):
         part = part_of(name)
-        found[part] = found.get(part, 0) + size
-    rows = [Kept(part, size) for part, size in found.items() if size > 0]
-    return sorted(rows, key=lambda each: -each.size)
+        totals[part] = totals.get(part, 0) + size
+    rows = [Kept(part, size) for part, size in totals.items() if size > 0]
+    return sorted(rows, key=lambda row: -row.size)

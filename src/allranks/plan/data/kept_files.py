@@ -56,9 +56,9 @@ class Summary(NamedTuple):
     left_out: tuple[LeftOut, ...] = ()
 
 
-def choose(found: Iterable[File], limit: int | None) -> tuple[list[File], list[File]]:
+def choose(files: Iterable[File], limit: int | None) -> tuple[list[File], list[File]]:
     """The files that ``limit`` bytes have room for, the smallest first, and the others."""
-    kept, size = sorted(found, key=lambda file: (file.size, file.path)), 0
+    kept, size = sorted(files, key=lambda file: (file.size, file.path)), 0
     for number, file in enumerate(kept):
         size += file.size
         if limit is not None and size > limit:
@@ -66,27 +66,27 @@ def choose(found: Iterable[File], limit: int | None) -> tuple[list[File], list[F
     return kept, []
 
 
-def left_out(why: Why, files: Sequence[File], said: str = "") -> list[LeftOut]:
+def left_out(why: Why, files: Sequence[File], reason: str = "") -> list[LeftOut]:
     """They, in brief; empty when there are none."""
     if not files:
         return []
     largest = sorted(files, key=lambda file: -file.size)[:_NAMED]
     named = tuple(File(_printable(file.path), file.size) for file in largest)
-    return [LeftOut(why, len(files), sum(file.size for file in files), named, said)]
+    return [LeftOut(why, len(files), sum(file.size for file in files), named, reason)]
 
 
-def note(found: Summary) -> dict[str, Any]:
+def note(summary: Summary) -> dict[str, Any]:
     """The data of the event that tells it."""
-    size = size_text(found.size)
-    message = f"kept {counted(found.files, 'file')} ({size}) of the working folder"
-    missing = sum(each.files for each in found.left_out)
+    size = size_text(summary.size)
+    message = f"kept {counted(summary.files, 'file')} ({size}) of the working folder"
+    missing = sum(group.files for group in summary.left_out)
     if missing:
         message += f", left out {missing}"
-    told = [
-        {**each._asdict(), "why": str(each.why), "named": [list(file) for file in each.named]}
-        for each in found.left_out
+    groups = [
+        {**group._asdict(), "why": str(group.why), "named": [list(file) for file in group.named]}
+        for group in summary.left_out
     ]
-    return {"message": message, "files": found.files, "size": found.size, "left_out": told}
+    return {"message": message, "files": summary.files, "size": summary.size, "left_out": groups}
 
 
 def summary(events: Iterable[Mapping[str, Any]], attempt: int) -> Summary:
@@ -98,25 +98,25 @@ def summary(events: Iterable[Mapping[str, Any]], attempt: int) -> Summary:
         if event["attempt"] != attempt or data.get("about") != ABOUT:
             continue
         files, size = files + data["files"], size + data["size"]
-        for told in data["left_out"]:
-            each = LeftOut(**{**told, "why": Why(told["why"]), "named": _files(told["named"])})
-            so_far = by_why.get(each.why, LeftOut(each.why, 0, 0))
-            by_why[each.why] = LeftOut(
-                each.why,
-                so_far.files + each.files,
-                so_far.size + each.size,
-                tuple(sorted(so_far.named + each.named, key=lambda f: -f.size)[:_NAMED]),
-                so_far.said or each.said,
+        for row in data["left_out"]:
+            group = LeftOut(**{**row, "why": Why(row["why"]), "named": _files(row["named"])})
+            so_far = by_why.get(group.why, LeftOut(group.why, 0, 0))
+            by_why[group.why] = LeftOut(
+                group.why,
+                so_far.files + group.files,
+                so_far.size + group.size,
+                tuple(sorted(so_far.named + group.named, key=lambda f: -f.size)[:_NAMED]),
+                so_far.said or group.said,
             )
     return Summary(files, size, tuple(by_why[why] for why in Why if why in by_why))
 
 
-def sentences(found: Summary) -> list[str]:
+def sentences(summary: Summary) -> list[str]:
     """For a person, of what was not kept, with what keeps it the next time."""
     return [
-        f"not kept: {_many(each)} of the working folder, {each.said or _WHY[each.why]}: "
-        f"{_names(each)}; {_mend(each, found)}"
-        for each in found.left_out
+        f"not kept: {_many(group)} of the working folder, {group.said or _WHY[group.why]}: "
+        f"{_names(group)}; {_mend(group, summary)}"
+        for group in summary.left_out
     ]
 
 
@@ -129,23 +129,23 @@ _WHY: Mapping[Why, str] = {
 }
 
 
-def _mend(each: LeftOut, found: Summary) -> str:
-    if each.why is Why.LIMIT:
-        wanted = f"{-(-(found.size + each.size) // _GIB)}g"
-    elif each.why in (Why.COUNT, Why.IGNORED):
-        wanted = "all"
+def _mend(group: LeftOut, summary: Summary) -> str:
+    if group.why is Why.LIMIT:
+        option = f"{-(-(summary.size + group.size) // _GIB)}g"
+    elif group.why in (Why.COUNT, Why.IGNORED):
+        option = "all"
     else:
         return "write files to keep to ./outputs"
-    return f"--keep-work {wanted} (keep_work: {wanted} in a job file) keeps them next time"
+    return f"--keep-work {option} (keep_work: {option} in a job file) keeps them next time"
 
 
-def _many(each: LeftOut) -> str:
-    return f"{counted(each.files, 'file')} ({size_text(each.size)})"
+def _many(group: LeftOut) -> str:
+    return f"{counted(group.files, 'file')} ({size_text(group.size)})"
 
 
-def _names(each: LeftOut) -> str:
-    names = ", ".join(f"{file.path} ({size_text(file.size)})" for file in each.named)
-    rest = each.files - len(each.named)
+def _names(group: LeftOut) -> str:
+    names = ", ".join(f"{file.path} ({size_text(file.size)})" for file in group.named)
+    rest = group.files - len(group.named)
     return f"{names} and {rest} more" if rest else names
 
 

@@ -14,11 +14,11 @@ MLFLOW, PLAIN = "mlflow_model", "custom_model"
 def flavor(paths: Iterable[str]) -> str | None:
     """Who reads a model of these files: ``pytorch``, ``tensorflow`` or ``onnx``; None when they do
     not say, or say several."""
-    found = {_said(path.rpartition("/")[2]) for path in paths} - {None}
-    return found.pop() if len(found) == 1 else None
+    flavors = {_flavor_of(path.rpartition("/")[2]) for path in paths} - {None}
+    return flavors.pop() if len(flavors) == 1 else None
 
 
-def _said(name: str) -> str | None:
+def _flavor_of(name: str) -> str | None:
     stem, _, ending = name.rpartition(".")
     return _NAMES.get(name) or (_ENDINGS.get(ending.lower()) if stem else None)
 
@@ -34,4 +34,4 @@ def belongs_to(name: str, beside: Iterable[str]) -> list[str]:
     if not name.lower().endswith(".onnx"):
         return []
     heads = (f"{name}.data", f"{name}_data")
-    return sorted(each for each in beside if each.startswith(heads))
+    return sorted(other for other in beside if other.startswith(heads))

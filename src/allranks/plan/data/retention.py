@@ -96,11 +96,11 @@ class Found(NamedTuple):
     looked: str = ""
 
 
-def goes(found: Found, needed: Mapping[Kind, Set[str]], older_than: float, now: float) -> str:
+def goes(candidate: Found, needed: Mapping[Kind, Set[str]], older_than: float, now: float) -> str:
     """Why it goes; empty: it stays. ``needed`` holds keys, see ``needs``."""
-    rule, idle = RULES[found.kind], now - found.used
+    rule, idle = RULES[candidate.kind], now - candidate.used
     least = max(rule.least, older_than if rule.asked else 0.0)
-    if found.key in needed.get(found.kind, ()) or idle < least:
+    if candidate.key in needed.get(candidate.kind, ()) or idle < least:
         return ""
     return rule.why.format(idle=span(idle))
 
@@ -108,20 +108,20 @@ def goes(found: Found, needed: Mapping[Kind, Set[str]], older_than: float, now: 
 def kept(jobs: Iterable[Job], protected: Set[str], older_than: float, now: float) -> set[str]:
     """The names of jobs whose records stay: those that live or ended lately, the ``protected``,
     and all whose outputs one of these reads."""
-    known = {job.name: job for job in jobs}
+    by_name = {job.name: job for job in jobs}
     least = max(RULES[Kind.JOB].least, older_than)
     ways = [
         job.name
-        for job in known.values()
+        for job in by_name.values()
         if job.live or job.ended_at is None or now - job.ended_at < least or job.name in protected
     ]
-    found: set[str] = set()
+    stay: set[str] = set()
     while ways:
         name = ways.pop()
-        if name in known and name not in found:
-            found.add(name)
-            ways += known[name].refers
-    return found
+        if name in by_name and name not in stay:
+            stay.add(name)
+            ways += by_name[name].refers
+    return stay
 
 
 def readers(name: str, jobs: Iterable[Job]) -> list[str]:
@@ -135,11 +135,11 @@ def needs(
     """The keys of things that jobs which stay need, and ``models`` which have a version. ``parts``:
     the blobs of each code, also of that of components."""
     jobs = list(jobs)
-    code = {each for job in jobs for each in job.codes} | parts.keys()
+    code = {code for job in jobs for code in job.codes} | parts.keys()
     live = [job for job in jobs if job.live]
     recipes = {job.recipe for job in live if job.recipe is not None}
     return {
-        Kind.CODE: code | {part for each in code for part in parts.get(each, ())},
+        Kind.CODE: code | {part for digest in code for part in parts.get(digest, ())},
         # Of one that does not say what it was made of, any of these may be the user.
         Kind.ENVIRONMENT: recipes | ({""} if recipes else set()),
         Kind.CHECKOUT: {job.in_place for job in jobs if job.in_place is not None},

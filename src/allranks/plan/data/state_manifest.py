@@ -63,21 +63,21 @@ def own(node: int) -> str:
     return f"node-{node}"
 
 
-def todo(head: Entry | None, known: Entry | None, here: Here, mtime_ns: int = 0) -> Todo:
-    """What a node does about one path: ``head`` is the server's, ``known`` what both had last.
+def todo(head: Entry | None, base: Entry | None, here: Here, mtime_ns: int = 0) -> Todo:
+    """What a node does about one path: ``head`` is the server's, ``base`` what both had last.
 
     Of two who changed it the newer holds. What was written holds over what was removed: nothing is
     lost by being looked at too late.
     """
-    moved = (head.seq if head else 0) != (known.seq if known else 0)
+    moved = (head.seq if head else 0) != (base.seq if base else 0)
     if here is Here.SAME:
-        assert known is not None
+        assert base is not None
         if not moved:
             return Todo.NOTHING
         return Todo.FETCH if head else Todo.REMOVE
     if here is Here.ABSENT:
         if head is None:
-            return Todo.FORGET if known else Todo.NOTHING
+            return Todo.FORGET if base else Todo.NOTHING
         return Todo.FETCH if moved else Todo.SEND_GONE
     newer = moved and head is not None and head.mtime_ns > mtime_ns
     return Todo.FETCH if newer else Todo.SEND
@@ -125,13 +125,13 @@ def stays_inside(path: str, target: str) -> bool:
     return plain and ups <= deep and ".." not in words[ups:] and len(target) <= 4000
 
 
-def load(told: Mapping[str, Any]) -> dict[str, Entry]:
+def load(data: Mapping[str, Any]) -> dict[str, Entry]:
     """The entries that ``pack`` made into JSON."""
-    return {path: Entry(*each) for path, each in told.items()}
+    return {path: Entry(*entry) for path, entry in data.items()}
 
 
 def pack(entries: Entries) -> dict[str, list[Any]]:
-    return {path: list(each) for path, each in entries.items()}
+    return {path: list(entry) for path, entry in entries.items()}
 
 
 # ---------------------------------------------------------------- sets
@@ -191,10 +191,10 @@ def heard(before: Quiet | None, now: int, same: bool, over: bool) -> Quiet:
 def is_whole(quiet: Mapping[int, Quiet], nodes: int) -> bool:
     """Whether there was a moment at which every node was as the server has it: no checkpoint lies
     there in half, whichever nodes write it."""
-    if len(quiet) < nodes or any(each.since is None for each in quiet.values()):
+    if len(quiet) < nodes or any(node.since is None for node in quiet.values()):
         return False
-    began = max(each.since or 0 for each in quiet.values())
-    return all(each.over or each.until >= began for each in quiet.values())
+    began = max(node.since or 0 for node in quiet.values())
+    return all(node.over or node.until >= began for node in quiet.values())
 
 
 def spare(versions: Iterable[int]) -> list[int]:

@@ -31,7 +31,7 @@ _COMPILED = tuple(
 def match_exception(raised: Raised) -> tuple[Cause, str]:
     """The cause, and the fix for this very exception; empty if the cause's own fix applies."""
     last = raised.frames[-1] if raised.frames else Frame("", 0, "", "")
-    message = raised.said[:4000]
+    message = raised.printed[:4000]
     for pattern, text, source, file in _COMPILED:
         match = text.match(message)
         if match is None or (pattern.source and not source.match(last.source)):
@@ -45,7 +45,7 @@ def match_exception(raised: Raised) -> tuple[Cause, str]:
 def _failed_to_start(file: re.Pattern[str], raised: Raised) -> bool:
     """Whether a program could not be started; with a ``cwd``, the folder may be what is missing."""
     last = raised.frames[-1].file if raised.frames else ""
-    return bool(file.search(last)) and not any("cwd" in each.source for each in raised.frames)
+    return bool(file.search(last)) and not any("cwd" in frame.source for frame in raised.frames)
 
 
 def filled(fix: str, match: re.Match[str]) -> str:

@@ -59,7 +59,7 @@ class FailedAttempt(NamedTuple):
     def load(data: Mapping[str, Any]) -> FailedAttempt:
         """The attempt from JSON, as the corpus of failures stores it."""
         ranks = tuple(RankEnd(**{**r, "lines": tuple(r["lines"])}) for r in data["ranks"])
-        facts = {int(node): each for node, each in data["facts"].items()}
+        facts = {int(node): values for node, values in data["facts"].items()}
         reason = Reason(data["reason"])
         return FailedAttempt(**{**data, "reason": reason, "ranks": ranks, "facts": facts})
 
@@ -142,9 +142,9 @@ def explain(attempt: FailedAttempt) -> Explanation:
 
 def _first_failed(attempt: FailedAttempt) -> RankEnd | None:
     """The rank that failed first, as its agent reported it."""
-    failed = [each for each in attempt.ranks if each.code]
-    by_time = min(failed, key=lambda each: each.at, default=None)
-    return next((each for each in attempt.ranks if each.rank == attempt.rank), by_time)
+    failed = [rank for rank in attempt.ranks if rank.code]
+    by_time = min(failed, key=lambda rank: rank.at, default=None)
+    return next((rank for rank in attempt.ranks if rank.rank == attempt.rank), by_time)
 
 
 def _finding(attempt: FailedAttempt, rank: RankEnd) -> Finding | None:
@@ -152,7 +152,7 @@ def _finding(attempt: FailedAttempt, rank: RankEnd) -> Finding | None:
     facts = attempt.facts.get(rank.node, {})
     ending = Ending(rank.code, rank.signal, int(facts.get("oom_kills") or 0))
     finding = log_tail.finding(rank.lines, ending)
-    shm, disk = (facts.get(each, _FULL) for each in ("shm_free", "disk_free"))
+    shm, disk = (facts.get(name, _FULL) for name in ("shm_free", "disk_free"))
     if finding is not None and finding.cause is Cause.BUS_ERROR and shm < _FULL:
         return finding._replace(cause=Cause.SHARED_MEMORY_FULL)
     # A full disk may have kept the log from growing, so that it shows no error.
@@ -164,7 +164,7 @@ def _finding(attempt: FailedAttempt, rank: RankEnd) -> Finding | None:
 def _origin(attempt: FailedAttempt, first: RankEnd, echo: Finding) -> tuple[RankEnd, Finding]:
     """The rank whose failure explains an echo: the earliest other with a cause of its own.
     Ranks that were stopped may already have had one."""
-    for rank in sorted(attempt.ranks, key=lambda each: (each.at or float("inf"), each.rank)):
+    for rank in sorted(attempt.ranks, key=lambda end: (end.at or float("inf"), end.rank)):
         if rank is first or rank.code == 0:
             continue
         if rank.code is None or _was_stopped(rank, first):
@@ -227,11 +227,11 @@ def other_ranks(attempt: FailedAttempt, explanation: Explanation) -> list[RankOu
     """How the ranks that did not fail first ended, in order of time."""
     evidence = explanation.evidence
     rank = evidence.rank if evidence is not None else attempt.rank
-    first = next((each for each in attempt.ranks if each.rank == rank), None)
+    first = next((end for end in attempt.ranks if end.rank == rank), None)
     if first is None:
         return []
-    others = [each for each in attempt.ranks if each is not first]
-    others.sort(key=lambda each: (each.at or float("inf"), each.rank))
+    others = [end for end in attempt.ranks if end is not first]
+    others.sort(key=lambda end: (end.at or float("inf"), end.rank))
     return [RankOutcome(r.rank, r.node, _outcome(attempt, r, first)) for r in others]
 
 

@@ -48,13 +48,13 @@ def suspicion(quiet: Mapping[int, Rank], ranks: Collection[int], timeout: float)
     if not ranks or any(rank not in quiet for rank in ranks):
         return Suspicion.NONE
     several = [quiet[rank] for rank in ranks]
-    if any(min(each.quiet, each.still) < timeout / 2 for each in several):
+    if any(min(rank.quiet, rank.still) < timeout / 2 for rank in several):
         return Suspicion.NONE
-    if any(min(each.quiet, each.still) < timeout for each in several):
-        busy = any(min(each.idle, each.gpu) < timeout / 2 for each in several)
+    if any(min(rank.quiet, rank.still) < timeout for rank in several):
+        busy = any(min(rank.idle, rank.gpu) < timeout / 2 for rank in several)
         return Suspicion.BEFORE if busy else Suspicion.NONE
     # A rank that has just become idle may have finished its part: give the others time.
-    resting = any(timeout / 2 <= min(each.idle, each.gpu) < timeout for each in several)
+    resting = any(timeout / 2 <= min(rank.idle, rank.gpu) < timeout for rank in several)
     return Suspicion.NONE if resting else Suspicion.NOW
 
 
@@ -69,19 +69,19 @@ def hung(
     for others at the same place as ``before`` without having run Python since. ``now`` holds the
     current stacks; ``clock`` is the current time, and the failure's ``at`` the time of the last
     progress of any rank."""
-    for rank, each in quiet.items():
-        if min(each.idle, each.gpu) >= timeout:
+    for rank, times in quiet.items():
+        if min(times.idle, times.gpu) >= timeout:
             continue
         mine = [process for process in now if process.rank == rank]
         busy = [process for process in mine if process.busy >= BUSY]
-        gpu = each.gpu < timeout
+        gpu = times.gpu < timeout
         if gpu and not busy:
             busy = [process for process in mine if process.parent is None]
         earlier = {(p.node, p.pid): stacks.place(p) for p in before}
         if not busy or not all(_polls(process, earlier, timeout, gpu) for process in busy):
             return None
-    least = min((min(each.quiet, each.still) for each in quiet.values()), default=timeout)
-    failure = _failure([each for each in now if each.rank in quiet], timeout)
+    least = min((min(times.quiet, times.still) for times in quiet.values()), default=timeout)
+    failure = _failure([process for process in now if process.rank in quiet], timeout)
     return failure._replace(at=clock - least)
 
 
@@ -96,7 +96,7 @@ def _polls(
 def _failure(processes: Sequence[Process], timeout: float) -> Failure:
     if different := stacks.odd(processes):
         odd, others = different
-        count = len({each.rank for each in others.processes})
+        count = len({process.rank for process in others.processes})
         are = "others are" if count > 1 else "other is"
         message = (
             f"rank {odd.rank} on node {odd.node} has made no progress for {timeout:g} s: it is in "
@@ -105,10 +105,10 @@ def _failure(processes: Sequence[Process], timeout: float) -> Failure:
         return Failure(Reason.HANG, odd.node, odd.rank, message=message)
     groups = stacks.group(stacks.own(processes))
     places = []
-    for each in groups[:3]:
-        several = len(each.ranks) > 1
-        subject = f"rank{'s' * several} {stacks.numbers(each.ranks)}"
-        place = stacks.doing(each.frames) if each.frames else each.processes[0].why
+    for group in groups[:3]:
+        several = len(group.ranks) > 1
+        subject = f"rank{'s' * several} {stacks.numbers(group.ranks)}"
+        place = stacks.doing(group.frames) if group.frames else group.processes[0].why
         places.append(f"{subject} {'are' if several else 'is'} {place}")
     more = f", and {counted(len(groups) - 3, 'more place')}" if len(groups) > 3 else ""
     message = f"no rank has made progress for {timeout:g} s: {', '.join(places)}{more}"

@@ -250,10 +250,10 @@ def _from_chain(chain: Sequence[Raised], ending: Ending) -> Finding:
         name = _SIGNAL_WORDS.get(killed[1], "")
         if name != "SIGBUS" and name:
             return _from_child_signal(name, source, ending)
-    for each in chain[chain.index(first) :]:
-        cause, fix = match_exception(each)
+    for exception in chain[chain.index(first) :]:
+        cause, fix = match_exception(exception)
         if fix or cause is not Cause.SCRIPT_EXCEPTION:
-            return Finding(cause, fix, each.at, _user_line(each), each.name)
+            return Finding(cause, fix, exception.at, _user_line(exception), exception.name)
     return Finding(Cause.SCRIPT_EXCEPTION, "", last.at, _user_line(last), last.name)
 
 
@@ -273,8 +273,8 @@ def _from_child(
         name = "SIGKILL" if ending.kills else ""
     if name:
         return _from_child_signal(name, last, ending, lines[:start])
-    earlier = [each for each in raised if each.at < start and not each.aside]
-    of_child = [each for each in earlier if rank and each.stream == rank] or earlier
+    earlier = [exception for exception in raised if exception.at < start and not exception.aside]
+    of_child = [exception for exception in earlier if rank and exception.stream == rank] or earlier
     if not of_child:
         code = torchrun[1] if torchrun is not None else _exit_code(last)
         message = _launcher_message(lines[:start], Ending(code))
@@ -306,5 +306,5 @@ def _from_child_signal(
 
 def _user_line(raised: Raised) -> str:
     """The innermost frame in the user's code."""
-    frames = (each for each in reversed(raised.frames) if tracebacks.is_user_code(each.file))
+    frames = (frame for frame in reversed(raised.frames) if tracebacks.is_user_code(frame.file))
     return next((f"{frame.file}:{frame.line}" for frame in frames if frame.line), "")

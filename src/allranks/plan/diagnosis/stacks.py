@@ -57,7 +57,7 @@ class Group(NamedTuple):
 
     @property
     def ranks(self) -> list[int]:
-        return sorted({each.rank for each in self.processes})
+        return sorted({process.rank for process in self.processes})
 
 
 def load(data: Mapping[str, Any]) -> Process:
@@ -76,10 +76,10 @@ def load(data: Mapping[str, Any]) -> Process:
 
 
 def _frames(data: Iterable[Any]) -> tuple[Frame, ...]:
-    made = (Frame(**each) for each in data)
+    made = (Frame(**fields) for fields in data)
     return tuple(
-        Frame(_text(each.file), _whole(each.line), _text(each.function), _text(each.text))
-        for each in made
+        Frame(_text(frame.file), _whole(frame.line), _text(frame.function), _text(frame.text))
+        for frame in made
     )
 
 
@@ -164,10 +164,10 @@ def waits(frames: Sequence[Frame]) -> str:
         return ""
     if _COLLECTIVES.search(frames[0].file):
         within = []
-        for each in frames:
-            if _LIBRARY.search(each.file) is None and not _COLLECTIVES.search(each.file):
+        for frame in frames:
+            if _LIBRARY.search(frame.file) is None and not _COLLECTIVES.search(frame.file):
                 break
-            within.append(each.function)
+            within.append(frame.function)
         named = [name for name in within if name not in _WRAPPERS]
         return named[-1] if named else within[-1]
     call = _CALLS.search(frames[0].text)
@@ -175,7 +175,7 @@ def waits(frames: Sequence[Frame]) -> str:
 
 
 def _imports(frames: Sequence[Frame]) -> bool:
-    return any(each.file.startswith("<frozen importlib") for each in frames)
+    return any(frame.file.startswith("<frozen importlib") for frame in frames)
 
 
 def waits_for_gpu(frames: Sequence[Frame]) -> str:
@@ -186,7 +186,7 @@ def waits_for_gpu(frames: Sequence[Frame]) -> str:
 
 def _user_frame(frames: Sequence[Frame]) -> Frame | None:
     """The innermost frame in the user's code; without one, the innermost frame."""
-    own = (each for each in frames if not _LIBRARY.search(each.file))
+    own = (frame for frame in frames if not _LIBRARY.search(frame.file))
     return next(own, frames[0] if frames else None)
 
 
@@ -197,10 +197,10 @@ def group(processes: Iterable[Process]) -> list[Group]:
     """Processes grouped by equal stacks, the largest group first. Lines within libraries are
     ignored, since a waiting loop moves between them; collectives are compared by name only."""
     by_place: dict[Any, list[Process]] = {}
-    for each in processes:
-        by_place.setdefault(place(each), []).append(each)
-    groups = [Group(tuple(sorted(each, key=_order))) for each in by_place.values()]
-    return sorted(groups, key=lambda each: (-len(each.processes), _order(each.processes[0])))
+    for process in processes:
+        by_place.setdefault(place(process), []).append(process)
+    groups = [Group(tuple(sorted(members, key=_order))) for members in by_place.values()]
+    return sorted(groups, key=lambda group: (-len(group.processes), _order(group.processes[0])))
 
 
 def _order(process: Process) -> tuple[int, int, int]:
@@ -211,12 +211,12 @@ def place(process: Process) -> object:
     """A key that is equal for processes with equal stacks."""
     if not process.frames:
         return process.parent is None, process.why
-    own = tuple(each[:3] for each in process.frames if not _LIBRARY.search(each.file))
+    own = tuple(frame[:3] for frame in process.frames if not _LIBRARY.search(frame.file))
     wait = waits(process.frames) or (_IMPORTING if _imports(process.frames) else "")
     within = wait or tuple(
-        (_LIBRARY.sub("", each.file), each.function)
-        for each in process.frames
-        if _LIBRARY.search(each.file)
+        (_LIBRARY.sub("", frame.file), frame.function)
+        for frame in process.frames
+        if _LIBRARY.search(frame.file)
     )
     return process.parent is None, within, own
 
@@ -231,7 +231,7 @@ def odd(processes: Sequence[Process]) -> tuple[Process, Group] | None:
     if not waits(groups[0].frames) and (waiting := [each for each in rest if waits(each.frames)]):
         # The smaller group waits for the larger one, which is stuck.
         return groups[0].processes[0], waiting[0]
-    rest.sort(key=lambda each: (bool(waits(each.frames)), len(each.processes)))
+    rest.sort(key=lambda group: (bool(waits(group.frames)), len(group.processes)))
     return rest[0].processes[0], groups[0]
 
 

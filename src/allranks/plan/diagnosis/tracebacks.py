@@ -100,7 +100,7 @@ class Raised(NamedTuple):
     aside: bool = False
 
     @property
-    def said(self) -> str:
+    def printed(self) -> str:
         """Name and message as Python prints them."""
         return f"{self.name}: {self.text}" if self.text else self.name
 
@@ -135,8 +135,8 @@ def raised(lines: Sequence[str]) -> list[Raised]:
     for at, line in enumerate(lines):
         stream, text = unmarked(line)
         streams.setdefault(stream, []).append(_Line(at, text))
-    exceptions = [each for name, own in streams.items() for each in _of_stream(name, own)]
-    return sorted(exceptions, key=lambda each: each.at)
+    exceptions = [exception for name, own in streams.items() for exception in _of_stream(name, own)]
+    return sorted(exceptions, key=lambda exception: exception.at)
 
 
 def _of_stream(stream: str, lines: Sequence[_Line]) -> Iterator[Raised]:
@@ -170,8 +170,8 @@ def _is_syntax_error(lines: Sequence[_Line], index: int) -> bool:
     frame = _FRAME.match(lines[index].text)
     if frame is None or frame[3]:
         return False
-    after = [each.text for each in lines[index + 1 : index + 4]]
-    return any(re.match(r"(\w*SyntaxError|IndentationError|TabError)\b", each) for each in after)
+    after = [line.text for line in lines[index + 1 : index + 4]]
+    return any(re.match(r"(\w*SyntaxError|IndentationError|TabError)\b", text) for text in after)
 
 
 def _is_aside(before: str, head: str) -> bool:
@@ -245,7 +245,7 @@ def _more(lines: Sequence[_Line], index: int) -> Iterator[str]:
 
 def last_of(tail: Sequence[str]) -> Raised | None:
     """The last exception in the last lines of a log, even if its traceback began before them."""
-    complete = {each.at: each for each in raised(tail)}
+    complete = {exception.at: exception for exception in raised(tail)}
     messages = {at for each in complete.values() for at in range(each.at + 1, each.end + 1)}
     for at in range(len(tail) - 1, -1, -1):
         stream, text = unmarked(undrawn(tail[at]))
@@ -259,10 +259,10 @@ def last_of(tail: Sequence[str]) -> Raised | None:
 
 def last_chain(exceptions: Sequence[Raised]) -> list[Raised]:
     """The last exception that may have ended a program and those that led to it, oldest first."""
-    candidates = [each for each in exceptions if not each.aside]
+    candidates = [exception for exception in exceptions if not exception.aside]
     if not candidates:
         return []
-    stream = [each for each in candidates if each.stream == candidates[-1].stream]
+    stream = [exception for exception in candidates if exception.stream == candidates[-1].stream]
     chain = [stream.pop()]
     while chain[0].link and stream:
         chain.insert(0, stream.pop())
@@ -298,7 +298,7 @@ def is_the_end(lines: Sequence[str], last: Raised, strict: bool = False) -> bool
     )
     bars = {bar[0] for bar in map(_BAR.match, before) if bar}
     rest = [text for text in after if not ((bar := _BAR.match(text)) and bar[0] in bars)]
-    one_line = strict or last.was_caught or _ONE_LINE.match(last.said)
+    one_line = strict or last.was_caught or _ONE_LINE.match(last.printed)
     message = 0 if one_line else _message_lines(last, before, rest)
     return all(not text.strip() or is_noise(text) for text in rest[message:])
 

@@ -29,6 +29,6 @@ _PORT = re.compile(r"(?:^|.*:)(\d{1,5})$")
 def fixed_ports(command: str, variables: Mapping[str, str]) -> tuple[int, ...]:
     """The ports, ascending. A port that only the script names is not among them."""
     values = [variables.get(name, "") for name in _VARIABLES]
-    values += [found["value"].strip("\"'") for found in _IN_COMMAND.finditer(command)]
-    numbers = {int(found[1]) for value in values if (found := _PORT.match(value.strip()))}
+    values += [match["value"].strip("\"'") for match in _IN_COMMAND.finditer(command)]
+    numbers = {int(match[1]) for value in values if (match := _PORT.match(value.strip()))}
     return tuple(sorted(number for number in numbers if 0 < number < 65536))

@@ -33,18 +33,18 @@ class Mpi(NamedTuple):
     path: str
 
 
-def recognised(path: str, said: str) -> Mpi | None:
+def recognised(path: str, output: str) -> Mpi | None:
     """What `mpirun --version` says of itself, or None when it is none that we know."""
-    first = said.strip().splitlines()[0].strip() if said.strip() else ""
-    openmpi = re.search(r"Open MPI\)? ?v?(\d[\w.]*)", said)
+    first = output.strip().splitlines()[0].strip() if output.strip() else ""
+    openmpi = re.search(r"Open MPI\)? ?v?(\d[\w.]*)", output)
     if openmpi or "prterun" in first.lower():
         return Mpi("openmpi", openmpi[1] if openmpi else first, path)
-    intel = re.search(r"Intel\(R\) MPI Library.*?Version (\d[\w.]*)", said)
+    intel = re.search(r"Intel\(R\) MPI Library.*?Version (\d[\w.]*)", output)
     if intel:
         return Mpi("intel", intel[1], path)
-    if "HYDRA build details" in said:
-        found = re.search(r"Version:\s*(\S+)", said)
-        return Mpi("mpich", found[1] if found else first, path)
+    if "HYDRA build details" in output:
+        version = re.search(r"Version:\s*(\S+)", output)
+        return Mpi("mpich", version[1] if version else first, path)
     return None
 
 
@@ -61,15 +61,15 @@ def hosts(names: Sequence[str]) -> list[Host]:
 
     Raises ValueError when a host's nodes do not follow one another: mpirun numbers host by host.
     """
-    found: list[Host] = []
+    hosts: list[Host] = []
     for node, name in enumerate(names):
         if node and name == names[node - 1]:
-            found[-1] = found[-1]._replace(nodes=found[-1].nodes + 1)
+            hosts[-1] = hosts[-1]._replace(nodes=hosts[-1].nodes + 1)
         elif name in names[:node]:
             raise ValueError(f"node {node} is on {name}, as an earlier one, but others lie between")
         else:
-            found.append(Host(name if node == 0 else f"allranks-node-{node}", node, 1))
-    return found
+            hosts.append(Host(name if node == 0 else f"allranks-node-{node}", node, 1))
+    return hosts
 
 
 def words(
@@ -108,9 +108,9 @@ def variables(mpi: Mpi, remote: str) -> dict[str, str]:
             "I_MPI_HYDRA_BOOTSTRAP": "ssh",
             "I_MPI_HYDRA_BOOTSTRAP_EXEC": remote,
         }
-    found = {}
+    variables = {}
     # 4.1 reads the first, 5.0 the second family.
     for prefix in ("OMPI_MCA_plm_rsh", "PRTE_MCA_plm_ssh"):
-        found[f"{prefix}_agent"] = remote
-        found[f"{prefix}_no_tree_spawn"] = "1"
-    return found
+        variables[f"{prefix}_agent"] = remote
+        variables[f"{prefix}_no_tree_spawn"] = "1"
+    return variables

@@ -22,17 +22,17 @@ def start(task: Task, node: int, places: Sequence[Place], folder: str, memory: i
     share a host share it. Every port that Ray would fix for the whole machine is left to the
     kernel: several Ray jobs may run on one."""
     here = places[node]
-    found = ["start", "--block", "--disable-usage-stats", "--node-ip-address", here.address]
-    found += ["--min-worker-port=0", "--max-worker-port=0", "--dashboard-agent-listen-port=0"]
+    arguments = ["start", "--block", "--disable-usage-stats", "--node-ip-address", here.address]
+    arguments += ["--min-worker-port=0", "--max-worker-port=0", "--dashboard-agent-listen-port=0"]
     if here.cpus is not None:
-        found.append(f"--num-cpus={here.cpus}")
-    together = sum(each.host == here.host for each in places)
+        arguments.append(f"--num-cpus={here.cpus}")
+    together = sum(place.host == here.host for place in places)
     if together > 1:
         share = int(memory * OBJECT_SHARE / together)
-        found.append(f"--object-store-memory={max(LEAST_OBJECTS, share)}")
+        arguments.append(f"--object-store-memory={max(LEAST_OBJECTS, share)}")
     if node > 0:
-        found += ["--address", f"{places[0].address}:{port(task, places)}"]
-        return [*found, *shlex.split(task.options.get("worker_node_additional_args", ""))]
-    found += ["--head", "--port", str(port(task, places)), "--include-dashboard=false"]
-    found += ["--ray-client-server-port", str(here.ports[1]), "--temp-dir", folder]
-    return [*found, *shlex.split(task.options.get("head_node_additional_args", ""))]
+        arguments += ["--address", f"{places[0].address}:{port(task, places)}"]
+        return [*arguments, *shlex.split(task.options.get("worker_node_additional_args", ""))]
+    arguments += ["--head", "--port", str(port(task, places)), "--include-dashboard=false"]
+    arguments += ["--ray-client-server-port", str(here.ports[1]), "--temp-dir", folder]
+    return [*arguments, *shlex.split(task.options.get("head_node_additional_args", ""))]

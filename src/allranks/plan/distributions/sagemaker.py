@@ -25,15 +25,15 @@ def environment(
     here = hosts[rank.node]
     channels = {e.name: paths[f"inputs.{e.name}"] for e in task.inputs if e.text is None}
     literals = {e.name: e.text for e in task.inputs if e.text is not None}
-    given = {name: _typed(text) for name, text in {**literals, **task.parameters}.items()}
+    parameters = {name: _typed(text) for name, text in {**literals, **task.parameters}.items()}
     interface = places[rank.node].interface
-    found = {
+    variables = {
         "SM_HOSTS": json.dumps(hosts),
         "SM_CURRENT_HOST": here,
         "SM_CHANNELS": json.dumps(sorted(channels)),
         "SM_MODEL_DIR": paths["model_dir"],
         "SM_OUTPUT_DATA_DIR": paths["data_dir"],
-        "SM_HPS": json.dumps(given),
+        "SM_HPS": json.dumps(parameters),
         "SM_RESOURCE_CONFIG": json.dumps(
             {"current_host": here, "hosts": hosts, "network_interface_name": interface}
         ),
@@ -47,11 +47,11 @@ def environment(
         "ALLRANKS_STATE_DIR": paths["state_dir"],
     }
     for name, path in channels.items():
-        found[f"SM_CHANNEL_{_upper(name)}"] = path
-        found[f"SSM_CHANNEL_{_upper(name)}"] = path
-    for name, value in given.items():
-        found[f"SM_HP_{_upper(name)}"] = value if isinstance(value, str) else json.dumps(value)
-    return found
+        variables[f"SM_CHANNEL_{_upper(name)}"] = path
+        variables[f"SSM_CHANNEL_{_upper(name)}"] = path
+    for name, value in parameters.items():
+        variables[f"SM_HP_{_upper(name)}"] = value if isinstance(value, str) else json.dumps(value)
+    return variables
 
 
 def _upper(name: str) -> str:
@@ -62,10 +62,10 @@ def _typed(text: str) -> object:
     """A number or truth value as one, when JSON would write it as the user did: SageMaker's SM_HPS
     has types, and 1.10 may be a version."""
     try:
-        found = json.loads({"True": "true", "False": "false"}.get(text, text))
+        value = json.loads({"True": "true", "False": "false"}.get(text, text))
     except ValueError:
         return text
-    same = isinstance(found, bool) or json.dumps(found) == text
+    same = isinstance(value, bool) or json.dumps(value) == text
     return (
-        found if isinstance(found, (bool, int, float)) and math.isfinite(found) and same else text
+        value if isinstance(value, (bool, int, float)) and math.isfinite(value) and same else text
     )

@@ -45,11 +45,11 @@ def ranks(task: Task) -> list[Rank]:
     roles += [("ps", i % task.nodes, i, True) for i in range(task.parameter_servers)]
     roles += [("evaluator", i % task.nodes, i, False) for i in range(task.evaluators)]
     on_node = [0] * task.nodes
-    found: list[Rank] = []
+    ranks: list[Rank] = []
     for role, node, index, service in roles:
-        found.append(Rank(len(found), node, on_node[node], role, index, service))
+        ranks.append(Rank(len(ranks), node, on_node[node], role, index, service))
         on_node[node] += 1
-    return found
+    return ranks
 
 
 def ranks_of(task: Task, node: int) -> list[Rank]:

@@ -30,7 +30,7 @@ def environment(
     The user's own variables are not in it: they are laid over it and win.
     """
     addresses = [place.address for place in places]
-    found = {
+    variables = {
         "AZUREML_RUN_ID": task.job,
         "AZUREML_ROOT_RUN_ID": task.parent or task.job,
         "AZUREML_EXPERIMENT_NAME": task.experiment,
@@ -48,8 +48,8 @@ def environment(
         # A pipe or file makes Python hold its output back: people want to see it as it happens.
         "PYTHONUNBUFFERED": "1",
     }
-    found |= _inputs_and_outputs(task, paths)
-    found |= sagemaker.environment(task, rank, places, paths)
+    variables |= _inputs_and_outputs(task, paths)
+    variables |= sagemaker.environment(task, rank, places, paths)
     of_kind = {
         "pytorch": _pytorch,
         "deepspeed": _pytorch,
@@ -58,7 +58,7 @@ def environment(
         "jax": _jax,
         "ray": _ray,
     }.get(task.distribution)
-    return found if of_kind is None else found | of_kind(task, rank, places)
+    return variables if of_kind is None else variables | of_kind(task, rank, places)
 
 
 def _inputs_and_outputs(task: Task, paths: Mapping[str, str]) -> dict[str, str]:
@@ -66,9 +66,9 @@ def _inputs_and_outputs(task: Task, paths: Mapping[str, str]) -> dict[str, str]:
     drops such a variable: each is there with ``_`` for ``-`` and ``.``, too, unless that is the
     name of another."""
     named: dict[str, str] = {}
-    for each in task.inputs:
-        prefix = "AZUREML_PARAMETER_" if each.text is not None else "AZURE_ML_INPUT_"
-        named[prefix + each.name] = paths[f"inputs.{each.name}"]
+    for item in task.inputs:
+        prefix = "AZUREML_PARAMETER_" if item.text is not None else "AZURE_ML_INPUT_"
+        named[prefix + item.name] = paths[f"inputs.{item.name}"]
     for output in task.outputs:
         named[f"AZURE_ML_OUTPUT_{output.name}"] = paths[f"outputs.{output.name}"]
     for name, value in task.parameters.items():
@@ -99,9 +99,9 @@ def _tensorflow(task: Task, rank: Rank, places: Sequence[Place]) -> dict[str, st
     # An empty `ps` list is present: Azure's own scripts index it without asking. The others are
     # there when they have tasks: TensorFlow takes an empty chief list for a chief.
     cluster: dict[str, list[str]] = {"worker": [], "ps": []}
-    for each in ranks(task):
-        where = f"{places[each.node].address}:{places[each.node].ports[each.local]}"
-        cluster.setdefault(each.role, []).append(where)
+    for member in ranks(task):
+        where = f"{places[member.node].address}:{places[member.node].ports[member.local]}"
+        cluster.setdefault(member.role, []).append(where)
     config = {
         "cluster": cluster,
         "task": {"type": rank.role, "index": rank.task_index},
@@ -179,16 +179,16 @@ def whole_environment(
     names a tracking server of their own gets no token of ours to show there."""
     theirs = "MLFLOW_TRACKING_URI" in task.variables
     ours = {k: v for k, v in of_node.items() if not (theirs and k.startswith("MLFLOW_"))}
-    found = dict(task.base) | environment(task, rank, places, paths) | ours
-    found |= {name: fill(value, paths) for name, value in task.variables.items()}
-    own = any(each.streamed for each in task.inputs) or "MLFLOW_TRACKING_URI" in ours
-    if own and any(_PROXY.fullmatch(each) for each in found):
+    variables = dict(task.base) | environment(task, rank, places, paths) | ours
+    variables |= {name: fill(value, paths) for name, value in task.variables.items()}
+    own = any(source.streamed for source in task.inputs) or "MLFLOW_TRACKING_URI" in ours
+    if own and any(_PROXY.fullmatch(name) for name in variables):
         # No proxy leads to the node itself.
-        past = found.get("no_proxy") or found.get("NO_PROXY") or ""
+        past = variables.get("no_proxy") or variables.get("NO_PROXY") or ""
         if past.strip() != "*":
             past = f"{past},127.0.0.1".lstrip(",")
-            found |= {"no_proxy": past, "NO_PROXY": past}
-    return found
+            variables |= {"no_proxy": past, "NO_PROXY": past}
+    return variables
 
 
 def of_node(task: Task, node: int, cpus: int, gpus: Sequence[str]) -> dict[str, str]:
@@ -216,7 +216,7 @@ def of_attempt(
     """What is of this attempt alone: ``go`` is the order it began by, ``end`` when the cluster's
     own time for it is over, ``grace`` the seconds between SIGTERM and SIGKILL."""
     limit = None if task.timeout is None else go["started"] + task.timeout
-    found = {
+    variables = {
         "ALLRANKS_ATTEMPT": str(attempt),
         "ALLRANKS_PREVIOUS_REASON": str(go.get("previous") or task.previous),
         "ALLRANKS_CONTINUES": task.continues,
@@ -225,9 +225,9 @@ def of_attempt(
         "ALLRANKS_DEADLINE_FILE": f"{folder}/{DEADLINE}",
         "ALLRANKS_METRICS_FILE": f"{folder}/{LOGGED}",
     }
-    if ends := [each for each in (limit, end) if each is not None]:
-        found["ALLRANKS_DEADLINE"] = str(min(ends))
-    return found
+    if ends := [moment for moment in (limit, end) if moment is not None]:
+        variables["ALLRANKS_DEADLINE"] = str(min(ends))
+    return variables
 
 
 def hostfile(task: Task, places: Sequence[Place]) -> str:

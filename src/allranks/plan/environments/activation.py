@@ -26,24 +26,24 @@ def is_made_for(task: Task) -> bool:
 def kept(variables: Mapping[str, str], prefix: str) -> dict[str, str]:
     """A user's own variables, which win over ours, without what would lead past the environment:
     a PATH of theirs comes behind its programs."""
-    found = {name: value for name, value in variables.items() if name not in _OF_ANOTHER}
-    if "PATH" in found:
-        found["PATH"] = f"{prefix}/bin:{found['PATH']}"
-    return found
+    own = {name: value for name, value in variables.items() if name not in _OF_ANOTHER}
+    if "PATH" in own:
+        own["PATH"] = f"{prefix}/bin:{own['PATH']}"
+    return own
 
 
 def activated(base: Mapping[str, str], prefix: str, variables: Mapping[str, str]) -> dict[str, str]:
     """The variables ``base`` as they are once the environment in ``prefix`` is active, and the one
     that was is not; ``variables`` are the environment's own."""
-    found = dict(base)
-    before = [found.pop(name, "") for name in ("VIRTUAL_ENV", "CONDA_PREFIX")]
-    for name in [*found]:
+    rest = dict(base)
+    before = [rest.pop(name, "") for name in ("VIRTUAL_ENV", "CONDA_PREFIX")]
+    for name in [*rest]:
         if name in ("PYTHONPATH", "PYTHONHOME") or name.startswith("CONDA_"):
-            del found[name]
-    gone = {f"{each}/bin" for each in before if each}
-    path = [each for each in base.get("PATH", "").split(":") if each and each not in gone]
+            del rest[name]
+    gone = {f"{folder}/bin" for folder in before if folder}
+    path = [folder for folder in base.get("PATH", "").split(":") if folder and folder not in gone]
     return {
-        **found,
+        **rest,
         "VIRTUAL_ENV": prefix,
         "PATH": ":".join((f"{prefix}/bin", *path)),
         **variables,

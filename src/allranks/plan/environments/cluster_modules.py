@@ -37,31 +37,31 @@ def laid_over(
     """``base`` with what differs in ``after`` from ``before``: what is set, changed or unset. To a
     list of folders what was added is added, in front; only the active environment's own programs
     stay first."""
-    found = dict(base)
+    variables = dict(base)
     for name in before.keys() | after.keys():
         value = after.get(name)
         was = before.get(name)
         if value == was or name.startswith(_NOT_FOR_RANKS) or name in _OF_SHELLS:
             continue
         if value is None:
-            found.pop(name, None)
+            variables.pop(name, None)
         elif name in _LISTS:
-            found[name] = _added(name, base, was or "", value)
+            variables[name] = _added(name, base, was or "", value)
         else:
-            found[name] = value
-    return found
+            variables[name] = value
+    return variables
 
 
 def _added(name: str, base: Mapping[str, str], was: str, value: str) -> str:
     old = was.split(":")
     kept = base.get(name, "").split(":")
-    new = [each for each in value.split(":") if each not in old and each not in kept]
+    new = [folder for folder in value.split(":") if folder not in old and folder not in kept]
     active = base.get("VIRTUAL_ENV") or base.get("CONDA_PREFIX")
     first = 1 if name == "PATH" and active and kept[0] == f"{active}/bin" else 0
-    return ":".join(each for each in (*kept[:first], *new, *kept[first:]) if each)
+    return ":".join(folder for folder in (*kept[:first], *new, *kept[first:]) if folder)
 
 
 def read(listed: bytes) -> dict[str, str]:
     """An environment as `env -0` lists it."""
     text = listed.decode(errors="surrogateescape")
-    return dict(each.partition("=")[::2] for each in text.split("\0") if "=" in each)
+    return dict(line.partition("=")[::2] for line in text.split("\0") if "=" in line)

@@ -85,11 +85,11 @@ def read(data: Mapping[str, Any], where: str = "") -> Asked:
     Raises SpecError with everything that cannot be had.
     """
     problems = [_unknown(key, where) for key in data if key not in _KEYS]
-    python, found, notes = "", [], []
+    python, requirements, notes = "", [], []
     variables = _variables(data.get("variables"), _at(where, "variables"), problems)
     for place, line in _lines(data.get("dependencies"), _at(where, "dependencies"), problems):
         if place.startswith("pip:"):
-            found.append((place.removeprefix("pip:"), line))
+            requirements.append((place.removeprefix("pip:"), line))
             continue
         try:
             name, version = _taken_apart(line)
@@ -97,9 +97,9 @@ def read(data: Mapping[str, Any], where: str = "") -> Asked:
             if not _is_within_wheels(name):
                 Requirement(taken)
         except ValueError as error:
-            said = str(error) if type(error) is ValueError else "cannot be read"
+            message = str(error) if type(error) is ValueError else "cannot be read"
             hint = "as in `numpy=1.26` or `numpy>=1.26,<2`"
-            problems.append(Problem(f"{line!r} {said}", place, hint=hint))
+            problems.append(Problem(f"{line!r} {message}", place, hint=hint))
             continue
         if name == "python":
             python = _python(version)
@@ -108,44 +108,44 @@ def read(data: Mapping[str, Any], where: str = "") -> Asked:
         elif _is_within_wheels(name):
             notes.append(f"left out: {line} (wheels include it)")
         else:
-            found.append((place, taken))
+            requirements.append((place, taken))
     if problems:
         raise SpecError(problems)
-    return Asked(python, tuple(found), variables, tuple(notes))
+    return Asked(python, tuple(requirements), variables, tuple(notes))
 
 
-def _lines(given: Any, where: str, problems: list[Problem]) -> list[tuple[str, str]]:
+def _lines(dependencies: Any, where: str, problems: list[Problem]) -> list[tuple[str, str]]:
     """Every line with its place; those of a pip section have `pip:` before it."""
-    if not isinstance(given, list):
+    if not isinstance(dependencies, list):
         hint = "write `dependencies:` and below it `- python=3.11` and the like"
         problems.append(Problem("must be a list of packages", where, hint=hint))
         return []
-    found = []
-    for number, each in enumerate(given):
+    placed = []
+    for number, entry in enumerate(dependencies):
         place = f"{where}.{number}"
-        if isinstance(each, str):
-            found.append((place, each.strip()))
-        elif isinstance(each, Mapping) and isinstance(each.get("pip"), list) and len(each) == 1:
-            lines = enumerate(each["pip"])
-            found += [(f"pip:{place}.pip.{n}", str(line).strip()) for n, line in lines]
+        if isinstance(entry, str):
+            placed.append((place, entry.strip()))
+        elif isinstance(entry, Mapping) and isinstance(entry.get("pip"), list) and len(entry) == 1:
+            lines = enumerate(entry["pip"])
+            placed += [(f"pip:{place}.pip.{n}", str(line).strip()) for n, line in lines]
         else:
             hint = "a package such as `numpy=1.26`, or `pip:` with a list below it"
             problems.append(Problem("is neither a package nor a pip section", place, hint=hint))
-    return found
+    return placed
 
 
 def _is_within_wheels(name: str) -> bool:
     return name in _WITHIN_WHEELS or _LIBRARY.fullmatch(name) is not None
 
 
-def _variables(given: Any, where: str, problems: list[Problem]) -> dict[str, str]:
-    if given is None:
+def _variables(variables: Any, where: str, problems: list[Problem]) -> dict[str, str]:
+    if variables is None:
         return {}
     plain = str | int | float
-    if isinstance(given, Mapping) and all(
-        name and "=" not in name and isinstance(value, plain) for name, value in given.items()
+    if isinstance(variables, Mapping) and all(
+        name and "=" not in name and isinstance(value, plain) for name, value in variables.items()
     ):
-        return {name: str(value) for name, value in given.items()}
+        return {name: str(value) for name, value in variables.items()}
     hint = "write `NAME: value` lines below it"
     problems.append(Problem("must be names with values", where, hint=hint))
     return {}

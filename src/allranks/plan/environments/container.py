@@ -45,21 +45,21 @@ class Mount(NamedTuple):
 def mounts(task: Task, folder: str, ours: str) -> list[Mount]:
     """``folder`` is the attempt's on this node, where what is downloaded lies, too; ``ours`` holds
     the programs of allranks."""
-    found = [Mount(ours), Mount(folder, True), Mount(task.record, True)]
+    needed = [Mount(ours), Mount(folder, True), Mount(task.record, True)]
     if task.recipe is not None:
-        found.append(Mount(task.environments))
+        needed.append(Mount(task.environments))
     if task.in_place:
-        found.append(Mount(task.in_place, True))
-    mounted = [each for each in task.inputs if each.mode not in ("download", "stream")]
-    found += [Mount(each.source) for each in mounted if each.source and not each.cached]
+        needed.append(Mount(task.in_place, True))
+    mounted = [item for item in task.inputs if item.mode not in ("download", "stream")]
+    needed += [Mount(each.source) for each in mounted if each.source and not each.cached]
     if any(each.cached for each in mounted):
-        found.append(Mount(task.cache))
-    for each in task.outputs:
-        if each.uri:
+        needed.append(Mount(task.cache))
+    for item in task.outputs:
+        if item.uri:
             continue  # each node has its own, in the attempt's folder
-        found.append(Mount(posixpath.dirname(each.path) if each.is_file else each.path, True))
+        needed.append(Mount(posixpath.dirname(item.path) if item.is_file else item.path, True))
     rights: dict[str, bool] = {}
-    for path, writable in found:
+    for path, writable in needed:
         rights[path] = rights.get(path, False) or writable
     return [Mount(path, writable) for path, writable in sorted(rights.items())]
 
@@ -67,7 +67,7 @@ def mounts(task: Task, folder: str, ours: str) -> list[Mount]:
 def words(
     container: Container,
     name: str,
-    given: Sequence[Mount],
+    mounts: Sequence[Mount],
     program: Sequence[str],
     *,
     user: str = "0:0",
@@ -84,41 +84,41 @@ def words(
     disk, for those who have no disk of their own inside.
     """
     if container.engine in TRACELESS:
-        return _process(container, given, program, gpus, home)
-    found = [container.engine, "run", "--rm", "--interactive", f"--name={name}", f"--label={LABEL}"]
+        return _process(container, mounts, program, gpus, home)
+    argv = [container.engine, "run", "--rm", "--interactive", f"--name={name}", f"--label={LABEL}"]
     # What is not there yet has been fetched in sight of the user.
-    found += ["--pull=never", "--network=host", "--log-driver=none"]
+    argv += ["--pull=never", "--network=host", "--log-driver=none"]
     # Theirs is for one server: threads of all ranks' data loaders are more.
-    found.append("--pids-limit=-1")
+    argv.append("--pids-limit=-1")
     # Where SELinux is, it would keep the container from the folders it is given.
-    found += ["--security-opt=label=disable", "--entrypoint=/bin/bash", f"--user={user}"]
-    found += [f"--env={key}={value}" for key, value in (env or {}).items()]
+    argv += ["--security-opt=label=disable", "--entrypoint=/bin/bash", f"--user={user}"]
+    argv += [f"--env={key}={value}" for key, value in (env or {}).items()]
     if host:
-        found.append(f"--hostname={host}")
+        argv.append(f"--hostname={host}")
     if container.shm_size is not None:
-        found.append(f"--shm-size={container.shm_size}b")
+        argv.append(f"--shm-size={container.shm_size}b")
     if gpus:
-        found += _GPUS[container.engine]
-    found += [f"--mount={_mount(each)}" for each in given]
-    return [*found, *container.args, container.image, *program]
+        argv += _GPUS[container.engine]
+    argv += [f"--mount={_mount(mount)}" for mount in mounts]
+    return [*argv, *container.args, container.image, *program]
 
 
 def _process(
-    container: Container, given: Sequence[Mount], program: Sequence[str], gpus: bool, home: str
+    container: Container, mounts: Sequence[Mount], program: Sequence[str], gpus: bool, home: str
 ) -> list[str]:
     """A container that is a process like any other: its user, network and limits are the node's."""
-    found = [container.engine, "--silent", "--nocolor", "exec", "--containall", "--no-eval"]
+    argv = [container.engine, "--silent", "--nocolor", "exec", "--containall", "--no-eval"]
     if home and not set(":,") & set(home):  # these would be the marks of a list
-        found += [f"--home={home}", f"--workdir={home}"]
+        argv += [f"--home={home}", f"--workdir={home}"]
     if gpus:
-        found += _GPUS[container.engine]
-    found += [f"--mount={_mount(each)}" for each in given]
-    return [*found, *container.args, container.image, "/bin/bash", *program]
+        argv += _GPUS[container.engine]
+    argv += [f"--mount={_mount(mount)}" for mount in mounts]
+    return [*argv, *container.args, container.image, "/bin/bash", *program]
 
 
-def _mount(each: Mount) -> str:
+def _mount(mount: Mount) -> str:
     """As these programs read it: comma-separated values, of which a path may hold commas."""
-    fields = ["type=bind", f"src={each.path}", f"dst={each.path}"]
+    row = ["type=bind", f"src={mount.path}", f"dst={mount.path}"]
     line = io.StringIO()
-    csv.writer(line, lineterminator="").writerow(fields if each.writable else [*fields, "readonly"])
+    csv.writer(line, lineterminator="").writerow(row if mount.writable else [*row, "readonly"])
     return line.getvalue()

@@ -17,8 +17,8 @@ _TENSORFLOW = ("tf_keras==2.21.0", *_BESIDE)
 
 
 def _made(description: str, pip: tuple[str, ...], torch_backend: str | None = None) -> Any:
-    found = {"description": description, "python": _PYTHON, "pip": list(pip)}
-    return found if torch_backend is None else {**found, "torch_backend": torch_backend}
+    keys = {"description": description, "python": _PYTHON, "pip": list(pip)}
+    return keys if torch_backend is None else {**keys, "torch_backend": torch_backend}
 
 
 # What Azure ML's curated environments have, too: mlflow-skinny is what their azureml-mlflow asks

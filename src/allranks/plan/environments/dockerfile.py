@@ -73,22 +73,22 @@ def environment_of(text: str) -> dict[str, Any]:
 
     Raises SpecError with the lines that have no counterpart.
     """
-    found = _Found()
+    reader = _Found()
     problems = []
-    for each in instructions(text):
+    for instruction in instructions(text):
         try:
-            found.take(each)
+            reader.take(instruction)
         except (_Refused, ValueError) as error:
             why = str(error) if isinstance(error, _Refused) else "cannot be read"
-            shown = f"{each.word} {each.rest}"
-            said = f"`{shown[:100]}` {why}"
+            shown = f"{instruction.word} {instruction.rest}"
+            message = f"`{shown[:100]}` {why}"
             hint = "enable containers, or list packages instead of `build`"
-            problems.append(Problem(said, None, each.line, hint))
-    if not problems and not found.image:
+            problems.append(Problem(message, None, instruction.line, hint))
+    if not problems and not reader.image:
         problems.append(Problem("the Dockerfile has no FROM", None, 1, "begin it with FROM IMAGE"))
     if problems:
         raise SpecError(problems)
-    return found.environment()
+    return reader.environment()
 
 
 def instructions(text: str) -> Iterator[Instruction]:
@@ -125,27 +125,27 @@ class _Found:
         self._copied: dict[str, str] = {}
 
     def environment(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"image": self.image}
+        keys: dict[str, Any] = {"image": self.image}
         if self._pip:
-            found["pip"] = self._pip
+            keys["pip"] = self._pip
         if self._conda_file:
-            found["conda_file"] = self._conda_file
+            keys["conda_file"] = self._conda_file
         elif self._conda or (self._variables and self._pip):
-            found["conda_file"] = {"dependencies": self._conda, "variables": self._variables}
-        return found
+            keys["conda_file"] = {"dependencies": self._conda, "variables": self._variables}
+        return keys
 
-    def take(self, each: Instruction) -> None:
-        if each.word == "FROM":
-            self._from(each.rest)
-        elif each.word == "WORKDIR":
-            self._folder = self._in_image(each.rest)
-        elif each.word in ("COPY", "ADD"):
-            self._copy(each.rest)
-        elif each.word == "ENV":
-            self._env(each.rest)
-        elif each.word == "RUN":
-            self._run(each.rest)
-        elif each.word not in _IGNORED:
+    def take(self, instruction: Instruction) -> None:
+        if instruction.word == "FROM":
+            self._from(instruction.rest)
+        elif instruction.word == "WORKDIR":
+            self._folder = self._in_image(instruction.rest)
+        elif instruction.word in ("COPY", "ADD"):
+            self._copy(instruction.rest)
+        elif instruction.word == "ENV":
+            self._env(instruction.rest)
+        elif instruction.word == "RUN":
+            self._run(instruction.rest)
+        elif instruction.word not in _IGNORED:
             raise _Refused("is not understood")
 
     def _from(self, rest: str) -> None:
@@ -166,10 +166,10 @@ class _Found:
             raise _Refused("names no files")
         if any(word.startswith("--from") or "://" in word for word in words):
             raise _Refused("copies from elsewhere than the build context")
-        *sources, goal = words
+        *sources, target = words
         for source in sources:
-            place = self._in_image(goal)
-            # A file's copy is ``goal`` itself, or lies in it, where that is a folder.
+            place = self._in_image(target)
+            # A file's copy is ``target`` itself, or lies in it, where that is a folder.
             name = posixpath.basename(source.rstrip("/"))
             self._copied[posixpath.normpath(posixpath.join(place, name))] = source
             self._copied[place] = source
@@ -201,15 +201,15 @@ class _Found:
                 raise _Refused("has no counterpart without containers")
 
     def _pip_lines(self, words: Sequence[str]) -> Iterator[str]:
-        given = iter(words)
-        for word in given:
+        remaining = iter(words)
+        for word in remaining:
             option, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
             if option in _PIP_LINES:
-                value = value if equals else next(given, "")
+                value = value if equals else next(remaining, "")
                 kind = _PIP_LINES[option]
                 yield f"{kind} {self._source(value) if kind in ('-r', '-c') else value}"
             elif option in _PIP_VALUES:
-                value = value if equals else next(given, "")
+                value = value if equals else next(remaining, "")
             elif _PIP_FLAGS.fullmatch(word):
                 continue
             elif word.startswith("-"):
@@ -244,9 +244,9 @@ class _Found:
 
 def _conda_packages(words: Sequence[str]) -> Iterator[str]:
     """The packages of `conda install`, without its options."""
-    given = iter(words)
-    for word in given:
+    remaining = iter(words)
+    for word in remaining:
         if word in ("-c", "--channel", "-n", "--name", "-p", "--prefix"):
-            next(given, "")
+            next(remaining, "")
         elif not word.startswith("-"):
             yield word

@@ -44,48 +44,48 @@ def requirement(line: str) -> Requirement | None:
         return None
 
 
-def normal(asked: Requirement) -> str:
+def normal(requested: Requirement) -> str:
     """A requirement as the map has it: `Pillow>=6, <7` is `pillow<7,>=6`."""
-    return f"{canonicalize_name(asked.name)}{asked.specifier}"
+    return f"{canonicalize_name(requested.name)}{requested.specifier}"
 
 
 def replaced(lines: Sequence[str], instead: Instead) -> Replaced:
     """What is installed for ``lines``. ``instead`` decides first, then the rules of this module."""
-    wanted = [requirement(line) for line in lines]
-    names = [each and canonicalize_name(each.name) for each in wanted]
-    torch = next((_taken(each, instead) for each in wanted if each and _named(each, _TORCH)), None)
-    found: list[str] = []
+    parsed = [requirement(line) for line in lines]
+    names = [each and canonicalize_name(each.name) for each in parsed]
+    torch = next((_taken(each, instead) for each in parsed if each and _named(each, _TORCH)), None)
+    installed: list[str] = []
     notes: list[str] = []
-    for line, asked in zip(lines, wanted, strict=True):
-        taken, why = None if asked is None else _taken(asked, instead), ""
-        if asked is not None and taken is None:
-            taken, why = _by_rule(asked, torch)
+    for line, requested in zip(lines, parsed, strict=True):
+        taken, why = None if requested is None else _taken(requested, instead), ""
+        if requested is not None and taken is None:
+            taken, why = _by_rule(requested, torch)
             if taken == "mlflow" and "mlflow" in names:
                 taken, why = NONE, " (mlflow is in the environment)"
-        if asked is None or taken is None:
-            found.append(line)
+        if requested is None or taken is None:
+            installed.append(line)
         elif taken == NONE:
             notes.append(f"left out: {line}{why}")
         else:
-            found.append(_in_place_of(asked, taken))
-            notes.append(f"{line} was requested, using {found[-1]}{why}")
-    return Replaced(tuple(found), tuple(notes))
+            installed.append(_in_place_of(requested, taken))
+            notes.append(f"{line} was requested, using {installed[-1]}{why}")
+    return Replaced(tuple(installed), tuple(notes))
 
 
-def _taken(asked: Requirement, instead: Instead) -> str | None:
+def _taken(requested: Requirement, instead: Instead) -> str | None:
     """What the map has for a requirement; the bare name with `none` drops every version."""
-    if (to := instead(normal(asked))) is not None:
+    if (to := instead(normal(requested))) is not None:
         return to
-    return NONE if instead(canonicalize_name(asked.name)) == NONE else None
+    return NONE if instead(canonicalize_name(requested.name)) == NONE else None
 
 
-def _by_rule(asked: Requirement, torch: str | None) -> tuple[str | None, str]:
-    name = canonicalize_name(asked.name)
+def _by_rule(requested: Requirement, torch: str | None) -> tuple[str | None, str]:
+    name = canonicalize_name(requested.name)
     if _MLFLOW.fullmatch(name):
         return "mlflow", " (it logs to the same place)"
     if _AZURE.fullmatch(name):
         return NONE, " (it is only for Azure ML)"
-    if name in _FITTING and torch is not None and torch != NONE and asked.specifier:
+    if name in _FITTING and torch is not None and torch != NONE and requested.specifier:
         return f"{name}{_fitting(name, torch)}", f" (it fits {torch})"
     return None, ""
 
@@ -121,14 +121,14 @@ def torch_for(name: str, version: str) -> str:
     return "torch=={}.{}.*".format(*old.get(minor, (1, minor - 1)))
 
 
-def _in_place_of(asked: Requirement, taken: str) -> str:
+def _in_place_of(requested: Requirement, taken: str) -> str:
     """``taken`` with the marker and, for the same package, the extras of what was asked for."""
-    found = Requirement(taken)
-    if _named(found, canonicalize_name(asked.name)):
-        found.extras |= asked.extras
-    found.marker = found.marker or asked.marker
-    return str(found)
+    replacement = Requirement(taken)
+    if _named(replacement, canonicalize_name(requested.name)):
+        replacement.extras |= requested.extras
+    replacement.marker = replacement.marker or requested.marker
+    return str(replacement)
 
 
-def _named(each: Requirement, name: str) -> bool:
-    return canonicalize_name(each.name) == name
+def _named(requirement: Requirement, name: str) -> bool:
+    return canonicalize_name(requirement.name) == name

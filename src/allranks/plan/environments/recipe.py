@@ -61,59 +61,59 @@ class Compute(NamedTuple):
     runs_images: bool = False
 
 
-def resolve(asked: object, on: Compute, table: Table, find: Find) -> Resolved:
+def resolve(requested: object, on: Compute, table: Table, find: Find) -> Resolved:
     """What is meant by an environment of a job.
 
     Raises SpecError for one that there is not, or that its compute cannot have.
     """
-    if asked in CURRENT:
+    if requested in CURRENT:
         return Resolved()
-    if isinstance(asked, Environment):
-        found = Resolved("", asked)
+    if isinstance(requested, Environment):
+        resolved = Resolved("", requested)
     else:
-        found = _named(asset_of(str(asked), "environment"), table, find)
-    environment = found.environment
+        resolved = _named(asset_of(str(requested), "environment"), table, find)
+    environment = resolved.environment
     if environment is None:
-        return found  # the map has the current Python for it
+        return resolved  # the map has the current Python for it
     if on.runs_images or (environment.image is None and environment.build is None):
-        return found
+        return resolved
     if environment.build is not None:
-        return _instead_of_building(found, environment.build, on, table, find)
+        return _instead_of_building(resolved, environment.build, on, table, find)
     assert environment.image is not None
-    said = f"the image {environment.image} is not used: {_of(on)} runs no containers"
+    note = f"the image {environment.image} is not used: {_of(on)} runs no containers"
     if not is_image(environment):
-        return found._replace(notes=(*found.notes, said))
+        return resolved._replace(notes=(*resolved.notes, note))
     instead = _stands_for(environment.image, on, table)
-    asked_for = found.asked or found.name or environment.image
+    asked_for = resolved.asked or resolved.name or environment.image
     other = _standing_for(environment.image, instead, find)
     if other.environment is None:
-        return Resolved(notes=(f"{said}; using the current Python instead",), asked=asked_for)
+        return Resolved(notes=(f"{note}; using the current Python instead",), asked=asked_for)
     if other.environment is not None and is_image(other.environment):
         message = (
             f"{other.name}, the replacement for the image {environment.image}, is also an image"
         )
         hint = f"name one with packages: allranks environment map {environment.image} ENVIRONMENT"
         raise SpecError(Problem(message, "environment.image", hint=hint))
-    return other._replace(notes=(f"{said}; using {other.name} instead",), asked=asked_for)
+    return other._replace(notes=(f"{note}; using {other.name} instead",), asked=asked_for)
 
 
 def _instead_of_building(
-    asked: Resolved, build: BuildContext, on: Compute, table: Table, find: Find
+    resolved: Resolved, build: BuildContext, on: Compute, table: Table, find: Find
 ) -> Resolved:
     """What the Dockerfile installs, beside what stands for its base image."""
-    given = build.without_containers or {}
-    if "image" not in given:
-        lines = "".join(f"; {each}" for each in given.get("refused", ()))
+    keys = build.without_containers or {}
+    if "image" not in keys:
+        lines = "".join(f"; {line}" for line in keys.get("refused", ()))
         hint = f"enable containers: {_let_run(on, '')}; or list packages instead of `build`"
         message = f"{_of(on)} runs no containers and builds no images{lines}"
         raise SpecError(Problem(message, "environment.build", hint=hint))
-    image = str(given["image"])
+    image = str(keys["image"])
     base = _standing_for(image, _stands_for(image, on, table), find)
-    own = Environment.model_validate({key: given[key] for key in given if key != "image"})
+    own = Environment.model_validate({key: keys[key] for key in keys if key != "image"})
     name = base.name or "the current Python"
-    said = f"the Dockerfile is not built: {_of(on)} runs no containers"
+    note = f"the Dockerfile is not built: {_of(on)} runs no containers"
     if base.environment is None and is_empty(own):
-        return Resolved(notes=(*asked.notes, f"{said}; using {name} instead"), asked=image)
+        return Resolved(notes=(*resolved.notes, f"{note}; using {name} instead"), asked=image)
     under = base.environment or Environment()
     merged = own.model_copy(
         update={
@@ -123,8 +123,8 @@ def _instead_of_building(
             "constraints": (*under.constraints, *own.constraints),
         }
     )
-    notes = (*asked.notes, f"{said}; installing its packages over {name} instead")
-    return Resolved(asked.name, merged, notes, image)
+    notes = (*resolved.notes, f"{note}; installing its packages over {name} instead")
+    return Resolved(resolved.name, merged, notes, image)
 
 
 def is_empty(environment: Environment) -> bool:
@@ -158,20 +158,20 @@ def _named(asset: Asset, table: Table, find: Find) -> Resolved:
     except SpecError:
         if (instead := _named_instead(asset.name, table)) is None:
             raise
-    found = _standing_for(asset.name, instead, find)
-    name = found.name or "the current Python"
-    said = f"the environment {asset} does not exist here; using {name} instead"
-    return found._replace(notes=(said,), asked=str(asset))
+    resolved = _standing_for(asset.name, instead, find)
+    name = resolved.name or "the current Python"
+    note = f"the environment {asset} does not exist here; using {name} instead"
+    return resolved._replace(notes=(note,), asked=str(asset))
 
 
-def _standing_for(asked: str, instead: str, find: Find) -> Resolved:
+def _standing_for(name: str, instead: str, find: Find) -> Resolved:
     """What the map has for an image or a name: an environment, a Python, or the current one."""
     if instead in CURRENT:
         return Resolved()
     word, _, version = instead.partition("=")
     if word != curated.PYTHON:
         return find(asset_of(instead, "environment"))
-    version = version or _version_in(asked)
+    version = version or _version_in(name)
     # No version in the tag is any Python, and the one in front is as good as another.
     return (
         Resolved(f"plain Python {version}", Environment(python=version)) if version else Resolved()
@@ -186,8 +186,8 @@ def reference(name: str) -> str:
 
 def _version_in(image: str) -> str:
     """The minor version in the tag of an image of Python: `python:3.11.6-slim` is `3.11`."""
-    found = re.fullmatch(r".*:(3\.\d+|2(?:\.\d+)?)([.-].*)?", image)
-    return found[1] if found else ""
+    match = re.fullmatch(r".*:(3\.\d+|2(?:\.\d+)?)([.-].*)?", image)
+    return match[1] if match else ""
 
 
 def is_image(environment: Environment) -> bool:
@@ -203,12 +203,12 @@ def recipe(of: Resolved, table: Table) -> Recipe:
     """
     environment = of.environment
     assert environment is not None
-    asked, problems = _conda(environment)
+    conda_file, problems = _conda(environment)
     if environment.requirements is not None:
         where = "environment.requirements"
         problems.append(Problem("the content of the file is missing", where, hint=_READ_THERE))
-    notes = [*of.notes, *asked.notes]
-    python = (environment.python or asked.python).removeprefix("python").lstrip("= ")
+    notes = [*of.notes, *conda_file.notes]
+    python = (environment.python or conda_file.python).removeprefix("python").lstrip("= ")
     instead = _instead(f"python={python}", table)
     if instead not in (None, python, f"python={python}"):
         instead = instead.removeprefix("python=")
@@ -218,22 +218,22 @@ def recipe(of: Resolved, table: Table) -> Recipe:
         hint = f"use Python 3 instead: allranks environment map python={python} 3.12"
         problems.append(Problem(f"Python {python} is not supported", "environment", hint=hint))
     own = [(f"environment.pip.{n}", line.strip()) for n, line in enumerate(environment.pip)]
-    found = []
-    for place, line in (*asked.requirements, *own):
+    lines = []
+    for place, line in (*conda_file.requirements, *own):
         try:
             _check(line)
-            found.append(line)
+            lines.append(line)
         except SpecError as error:
-            problems += [each._replace(where=place) for each in error.problems]
+            problems += [problem._replace(where=place) for problem in error.problems]
     if problems:
         raise SpecError(problems)
-    taken = packages.replaced([each for each in found if each], lambda each: _instead(each, table))
+    taken = packages.replaced([line for line in lines if line], lambda line: _instead(line, table))
     return Recipe(
         python,
         taken.lines,
         tuple(environment.constraints),
         environment.torch_backend or "",
-        asked.variables,
+        conda_file.variables,
         (*notes, *taken.notes),
     )
 
@@ -267,73 +267,73 @@ def _check(line: str) -> None:
     try:
         Requirement(line.partition(" --")[0])  # hashes may follow
     except InvalidRequirement as error:
-        said = str(error).partition("\n")[0].lower()
+        message = str(error).partition("\n")[0].lower()
         hint = "as pip takes it: `numpy>=1.26,<2`"
-        raise SpecError(Problem(f"{line!r} is not a requirement: {said}", hint=hint)) from None
+        raise SpecError(Problem(f"{line!r} is not a requirement: {message}", hint=hint)) from None
 
 
-def entry(asked: str, taken: str) -> tuple[str, str]:
+def entry(key: str, taken: str) -> tuple[str, str]:
     """A row of the table as it is looked up. Raises UsageError for what can never be met, or never
     be had."""
-    asked = asked.strip()
+    key = key.strip()
     taken = taken.strip()
-    if not asked or not taken:
-        raise UsageError("the replacement is empty", where=asked, hint="name a replacement")
-    if asked == taken:
-        raise UsageError("it would replace itself", where=asked, hint="name a replacement")
-    if asked.startswith(_PYTHON):
+    if not key or not taken:
+        raise UsageError("the replacement is empty", where=key, hint="name a replacement")
+    if key == taken:
+        raise UsageError("it would replace itself", where=key, hint="name a replacement")
+    if key.startswith(_PYTHON):
         if taken == NONE:
             hint = "name a version: allranks environment map python=3.6 3.11"
-            raise UsageError("an environment needs Python", where=asked, hint=hint)
-        return asked, taken.removeprefix("python=")
+            raise UsageError("an environment needs Python", where=key, hint=hint)
+        return key, taken.removeprefix("python=")
     if taken == NONE:
-        named = requirement(asked)
-        return (normal(named) if named is not None else asked), NONE
-    if _versioned(asked) is not None:
+        named = requirement(key)
+        return (normal(named) if named is not None else key), NONE
+    if _versioned(key) is not None:
         try:
             Requirement(taken)
         except InvalidRequirement:
             hint = "as pip takes it: torch==2.13.0"
-            raise UsageError(f"{taken!r} is not a requirement", where=asked, hint=hint) from None
-    return looked_up(asked), taken
+            raise UsageError(f"{taken!r} is not a requirement", where=key, hint=hint) from None
+    return looked_up(key), taken
 
 
-def looked_up(asked: str) -> str:
+def looked_up(key: str) -> str:
     """What is asked for as the table has it, however it was written: `Pillow>=6, <7` is
     `pillow<7,>=6`. A pattern, or a name without a version, is itself."""
-    wanted = _versioned(asked)
-    return asked if wanted is None else normal(wanted)
+    requirement = _versioned(key)
+    return key if requirement is None else normal(requirement)
 
 
-def _versioned(asked: str) -> Requirement | None:
+def _versioned(text: str) -> Requirement | None:
     try:
-        wanted = Requirement(asked)
+        requirement = Requirement(text)
     except InvalidRequirement:
         return None
-    return wanted if wanted.specifier else None
+    return requirement if requirement.specifier else None
 
 
-def _instead(asked: str, table: Table) -> str | None:
+def _instead(key: str, table: Table) -> str | None:
     """What stands for a Python (`python=3.6`) or a package: by its very name first, then by the
     first pattern. `*` is any image and environment, but no package."""
-    if asked in table:
-        return table[asked]
-    return next((to for each, to in table.items() if each != _ANY and _matches(asked, each)), None)
+    if key in table:
+        return table[key]
+    return next((to for glob, to in table.items() if glob != _ANY and _matches(key, glob)), None)
 
 
-def _named_instead(asked: str, table: Table) -> str | None:
+def _named_instead(name: str, table: Table) -> str | None:
     """What stands for an image or an environment: `*` counts last, capital letters for nothing."""
-    if asked in table:
-        return table[asked]
+    if name in table:
+        return table[name]
     named = (
-        (each, to) for each, to in table.items() if each != _ANY and not each.startswith(_PYTHON)
+        (glob, to) for glob, to in table.items() if glob != _ANY and not glob.startswith(_PYTHON)
     )
-    fitting = (to for each, to in named if _matches(asked.lower(), each.lower()))
+    fitting = (to for glob, to in named if _matches(name.lower(), glob.lower()))
     return next(fitting, table.get(_ANY))
 
 
-def _matches(asked: str, pattern: str) -> bool:
+def _matches(name: str, pattern: str) -> bool:
     # A Python is matched by patterns of Pythons alone, and a package by none of them.
-    if asked.startswith(_PYTHON) != pattern.startswith(_PYTHON):
+    if name.startswith(_PYTHON) != pattern.startswith(_PYTHON):
         return False
-    return fnmatch.fnmatchcase(asked, pattern)
+    return fnmatch.fnmatchcase(name, pattern)

@@ -72,8 +72,8 @@ class Fit(NamedTuple):
         return self.shared / (n * (n + 1))
 
     def saved_interval(self, n: int) -> Interval | None:
-        found = self.shared_interval
-        return found and Interval(found.low / (n * (n + 1)), found.high / (n * (n + 1)))
+        interval = self.shared_interval
+        return interval and Interval(interval.low / (n * (n + 1)), interval.high / (n * (n + 1)))
 
 
 def fit(times: Sequence[tuple[int, float]]) -> Fit | None:

@@ -65,7 +65,7 @@ def input_bound(job: Facts) -> Iterator[Insight]:
         shown["rank"] = rank
         sentence += f", rank {rank} the longest"
     if loads := evidence.gpus(job, "gpu_load", span):
-        shown["gpu_load"] = round(min(each.mean for each in loads), 1)
+        shown["gpu_load"] = round(min(load.mean for load in loads), 1)
         sentence += f"; a GPU was idle {100 - float(shown['gpu_load']):.0f}% of the time"
     cpu = evidence.cpu_load(job, span)
     if cpu is not None:
@@ -76,9 +76,9 @@ def input_bound(job: Facts) -> Iterator[Insight]:
 
 def _longest(waits: Mapping[int, Halves]) -> int | None:
     """The rank that waits far longer than most, in both halves of the run."""
-    rank = max(waits, key=lambda each: (waits[each].mean, -each))
+    rank = max(waits, key=lambda other: (waits[other].mean, -other))
     excess = [
-        waits[rank][half] - median_low(each[half] for each in waits.values()) for half in (0, 1)
+        waits[rank][half] - median_low(halves[half] for halves in waits.values()) for half in (0, 1)
     ]
     return rank if min(excess) >= FAR else None
 
@@ -113,8 +113,8 @@ def _idle_enough(job: Facts, waits: Mapping[int, Halves], span: Span | None) -> 
     may wait for data while the GPU still works, and loses nothing."""
     loads = evidence.gpus(job, "gpu_load", span)
     if loads:
-        longest = max(each.mean for each in waits.values())
-        return min(each.mean for each in loads) <= 100 * (1 - longest + SLACK)
+        longest = max(wait.mean for wait in waits.values())
+        return min(load.mean for load in loads) <= 100 * (1 - longest + SLACK)
     # GPUs without samples may have been busy.
     return not _has_gpus(job, span)
 
@@ -122,7 +122,7 @@ def _idle_enough(job: Facts, waits: Mapping[int, Halves], span: Span | None) -> 
 def _has_gpus(job: Facts, span: Span | None) -> bool:
     """Whether the job has GPUs, or may have used some without requesting them."""
     return bool(job.gpus) or any(
-        each.mean >= UNUSED for each in evidence.seen(job, "gpu_load", "gpu", span)
+        load.mean >= UNUSED for load in evidence.series_of(job, "gpu_load", "gpu", span)
     )
 
 
@@ -133,12 +133,12 @@ def compute_bound(job: Facts) -> Iterator[Insight]:
     waits = evidence.waits(job)
     times = evidence.step_times(job)
     span = evidence.training(job)
-    if not waits or max(each.most for each in waits.values()) > HARDLY_WAITS:
+    if not waits or max(wait.most for wait in waits.values()) > HARDLY_WAITS:
         return
-    seconds = [each for halves in times.values() for each in halves]
+    seconds = [second for halves in times.values() for second in halves]
     if max(seconds) > UNEVEN * min(seconds):
         return
-    wait = max(each.mean for each in waits.values())
+    wait = max(wait.mean for wait in waits.values())
     busy = _busy_gpus(job, span) if _has_gpus(job, span) else _busy_cpus(job, span, len(waits))
     if busy is None:
         return
@@ -155,25 +155,25 @@ def compute_bound(job: Facts) -> Iterator[Insight]:
 
 def _busy_gpus(job: Facts, span: Span | None) -> tuple[str, float] | None:
     loads = evidence.gpus(job, "gpu_load", span)
-    if not loads or min(each.mean for each in loads) < BUSY:
+    if not loads or min(load.mean for load in loads) < BUSY:
         return None
     if job.ranks > 1 and not _at_full_power(job, span):
         return None
-    return "GPUs", min(each.mean for each in loads)
+    return "GPUs", min(load.mean for load in loads)
 
 
 def _at_full_power(job: Facts, span: Span | None) -> bool:
     power = _by_gpu(evidence.gpus(job, "gpu_power", span))
     limit = _by_gpu(evidence.gpus(job, "gpu_power_limit", span))
-    known = power.keys() == limit.keys() and bool(power)
-    if not known or any(power[gpu] < POWER * limit[gpu] for gpu in power):
+    complete = power.keys() == limit.keys() and bool(power)
+    if not complete or any(power[gpu] < POWER * limit[gpu] for gpu in power):
         return False
     # If the others wait for a slow GPU, that one draws more power than they do.
     return min(power.values()) >= EVEN * max(power.values())
 
 
-def _by_gpu(found: list[evidence.Evidence]) -> dict[tuple[int | None, int | None], float]:
-    return {(each.series.node, each.series.gpu): each.mean for each in found}
+def _by_gpu(series: list[evidence.Evidence]) -> dict[tuple[int | None, int | None], float]:
+    return {(each.series.node, each.series.gpu): each.mean for each in series}
 
 
 def _busy_cpus(job: Facts, span: Span | None, reporting: int) -> tuple[str, float] | None:
@@ -206,7 +206,7 @@ def saturated(job: Facts) -> Iterator[Insight]:
         )
     elif load := _in_both_halves(span, lambda half: _busy_cpus(job, half, len(job.trainers))):
         idle = evidence.gpus(job, "gpu_load", span)
-        gpu_mean = sum(each.mean for each in idle) / len(idle) if idle else None
+        gpu_mean = sum(load.mean for load in idle) / len(idle) if idle else None
         if gpu_mean is not None and gpu_mean > 100 * SLACK + (100 - BUSY):
             return  # the GPUs were busy enough to be the limit as well
         gpus = "" if gpu_mean is None else f"; the GPUs, busy {gpu_mean:.0f}%, waited for them"
@@ -231,14 +231,14 @@ def _in_both_halves(span: Span, busy: Callable[[Span], tuple[str, float] | None]
 
 
 def memory_pressure(job: Facts) -> Iterator[Insight]:
-    for each in evidence.memory(job):
-        late = each.points[len(each.points) // 2 :]
-        share, node = evidence.mean(late), each.node
-        at_end = each.points[-1].value
+    for memory in evidence.memory(job):
+        late = memory.points[len(memory.points) // 2 :]
+        share, node = evidence.mean(late), memory.node
+        at_end = memory.points[-1].value
         killed = job.reason == "OUT_OF_MEMORY" or (job.reason == "RANK_KILLED" and at_end >= FULL)
         if share < NEARLY_FULL and not killed:
             continue
-        slowed = _slowed(job, each)
+        slowed = _slowed(job, memory)
         shown: dict[str, float | int | str] = {"memory_share": round(max(share, at_end), 3)}
         sentence = f"node {node} used {max(share, at_end):.0%} of its memory"
         if slowed:
@@ -284,9 +284,9 @@ def _slowed(job: Facts, memory: evidence.Memory) -> float | None:
 def _disk(job: Facts, node: int | None, span: Span) -> float:
     """Bytes per second that the node's disks read and wrote."""
     names = ("node_disk_read", "node_disk_write")
-    found = [
-        span.of(each.sound)
-        for each in job.resources
-        if each.name in names and each.node == node and each.rank is None
+    readings = [
+        span.of(series.sound)
+        for series in job.resources
+        if series.name in names and series.node == node and series.rank is None
     ]
-    return sum(evidence.mean(points) for points in found if points)
+    return sum(evidence.mean(points) for points in readings if points)

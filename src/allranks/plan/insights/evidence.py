@@ -68,8 +68,8 @@ def mean(points: Iterable[Point]) -> float:
 
 def step_times(job: Facts) -> dict[int, Halves]:
     """The seconds of a step, by rank; only of ranks that told often enough."""
-    found = _by_rank(job, "batch_time")
-    return {rank: seconds for rank, seconds in found.items() if seconds.least > 0}
+    times = _by_rank(job, "batch_time")
+    return {rank: seconds for rank, seconds in times.items() if seconds.least > 0}
 
 
 def waits(job: Facts) -> dict[int, Halves]:
@@ -77,12 +77,12 @@ def waits(job: Facts) -> dict[int, Halves]:
     called so cannot be a part of the step."""
     steps = step_times(job)
     data = _by_rank(job, "data_time")
-    found = {
+    shares = {
         rank: Halves(*(part / whole for part, whole in zip(data[rank], steps[rank], strict=True)))
         for rank in data.keys() & steps.keys()
     }
-    senseless = any(each.most > ROUNDED or each.least < 0 for each in found.values())
-    return {} if senseless else dict(sorted(found.items()))
+    senseless = any(share.most > ROUNDED or share.least < 0 for share in shares.values())
+    return {} if senseless else dict(sorted(shares.items()))
 
 
 def awaited(job: Facts) -> Halves | None:
@@ -93,33 +93,33 @@ def awaited(job: Facts) -> Halves | None:
     read ahead meanwhile, wait for that rank: what counts is the longest wait of each step. Ranks
     that do not work together count by what most of them do.
     """
-    found = waits(job)
-    if not found:
+    longest_waits = waits(job)
+    if not longest_waits:
         return None
     if job.distribution == "none" and job.ranks > 1:
-        alone = len(found) == len(job.trainers)
-        several = list(found.values())
+        alone = len(longest_waits) == len(job.trainers)
+        several = list(longest_waits.values())
         return (
-            Halves(*(median_low(each[half] for each in several) for half in (0, 1)))
+            Halves(*(median_low(wait[half] for wait in several) for half in (0, 1)))
             if alone
             else None
         )
-    longest = Halves(*(max(each[half] for each in found.values()) for half in (0, 1)))
-    return _step_by_step(job, list(found)) or longest
+    longest = Halves(*(max(wait[half] for wait in longest_waits.values()) for half in (0, 1)))
+    return _step_by_step(job, list(longest_waits)) or longest
 
 
 def _step_by_step(job: Facts, ranks: Sequence[int]) -> Halves | None:
     """The same from the steps that all these ranks told of; None where they are too few."""
-    told = job.of_ranks("data_time")
-    data = [_by_step(settled(told[rank])) for rank in ranks]
-    steps = sorted(set.intersection(*(set(each) for each in data)))
+    series = job.of_ranks("data_time")
+    data = [_by_step(settled(series[rank])) for rank in ranks]
+    steps = sorted(set.intersection(*(set(by_step) for by_step in data)))
     if len(steps) < LEAST or len(ranks) == 1:
         return None
     times = step_times(job)
     middle = len(steps) // 2
     return Halves(
         *(
-            fmean(max(each[step] for each in data) for step in part)
+            fmean(max(by_step[step] for by_step in data) for step in part)
             / fmean(times[rank][half] for rank in ranks)
             for half, part in enumerate((steps[:middle], steps[middle:]))
         )
@@ -135,8 +135,8 @@ def _by_step(points: Iterable[Point]) -> dict[int, float]:
 
 
 def _by_rank(job: Facts, name: str) -> dict[int, Halves]:
-    found = {rank: settled(points) for rank, points in job.of_ranks(name).items()}
-    return {rank: _halves(points) for rank, points in found.items() if points}
+    series = {rank: settled(points) for rank, points in job.of_ranks(name).items()}
+    return {rank: _halves(points) for rank, points in series.items() if points}
 
 
 def _halves(points: Sequence[Point]) -> Halves:
@@ -148,14 +148,14 @@ def training(job: Facts) -> Span | None:
     """From the first step after the beginning to the last: by `batch_time` and `data_time`, else by
     whatever metrics the ranks report often enough. Without any, all the time that they ran."""
     for names in (("batch_time", "data_time"), dict.fromkeys(each.name for each in job.metrics)):
-        told = [
+        trails = [
             points
             for name in names
-            for each in job.of_ranks(name).values()
-            if (points := settled(each))
+            for series in job.of_ranks(name).values()
+            if (points := settled(series))
         ]
-        if told:
-            return Span(min(at[0].at for at in told), max(at[-1].at for at in told))
+        if trails:
+            return Span(min(at[0].at for at in trails), max(at[-1].at for at in trails))
     ended = job.ranks_ended_at or job.ended_at
     return None if job.started_at is None or ended is None else Span(job.started_at, ended)
 
@@ -168,16 +168,16 @@ class Evidence(NamedTuple):
     most: float
 
 
-def seen(job: Facts, name: str, of: str, span: Span | None) -> list[Evidence]:
+def series_of(job: Facts, name: str, of: str, span: Span | None) -> list[Evidence]:
     """The series of that name ``of`` each "node", "gpu" or "rank"; only those with enough points
     in the span."""
-    wanted = (each for each in job.resources if each.name == name and _of(each) == of)
-    found = []
-    for each in wanted:
-        points = span.of(each.sound) if span else ()
+    selected = (series for series in job.resources if series.name == name and _of(series) == of)
+    evidence = []
+    for series in selected:
+        points = span.of(series.sound) if span else ()
         if len(points) >= LEAST:
-            found.append(Evidence(each, mean(points), max(point.value for point in points)))
-    return found
+            evidence.append(Evidence(series, mean(points), max(point.value for point in points)))
+    return evidence
 
 
 def _of(series: Series) -> str:
@@ -189,42 +189,42 @@ def _of(series: Series) -> str:
 def gpus(job: Facts, name: str, span: Span | None) -> list[Evidence]:
     """Of each GPU that the job was given; none where the monitor saw others, or not all of them:
     then nobody knows which are the job's."""
-    found = seen(job, name, "gpu", span)
-    return found if job.gpus and len(found) == job.gpus * job.nodes else []
+    measured = series_of(job, name, "gpu", span)
+    return measured if job.gpus and len(measured) == job.gpus * job.nodes else []
 
 
 def computing(job: Facts) -> dict[int, Halves]:
     """How much of processors each rank used while they trained, in percent of one."""
     span = training(job)
     return {
-        each.series.rank: _halves(span.of(each.series.sound))
-        for each in seen(job, "cpu", "rank", span)
-        if span is not None and each.series.rank in job.trainers
+        usage.series.rank: _halves(span.of(usage.series.sound))
+        for usage in series_of(job, "cpu", "rank", span)
+        if span is not None and usage.series.rank in job.trainers
     }
 
 
 def cpu_load(job: Facts, span: Span | None) -> float | None:
     """How busy the least busy node was, in percent; None where a node was not watched."""
-    found = seen(job, "node_cpu", "node", span)
-    return min(each.mean for each in found) if len(found) == job.nodes else None
+    loads = series_of(job, "node_cpu", "node", span)
+    return min(load.mean for load in loads) if len(loads) == job.nodes else None
 
 
 def own_share(job: Facts, span: Span | None) -> float | None:
     """Which part of what its machines' processors did was for the job's ranks, from 0 to 1."""
-    nodes = seen(job, "node_cpu", "node", span)
-    ranks = seen(job, "cpu", "rank", span)
+    nodes = series_of(job, "node_cpu", "node", span)
+    ranks = series_of(job, "cpu", "rank", span)
     cpus = dict(enumerate(job.cpus))
     if len(nodes) != job.nodes or len(ranks) != job.ranks or len(job.cpus) != job.nodes:
         return None
     hosts = dict(enumerate(job.hosts))
     # Nodes of one machine see the same processors: they count once.
     machines: Mapping[object, float] = {
-        hosts.get(node) or node: each.mean * (cpus[node] or 0)
-        for each in nodes
-        if (node := each.series.node) is not None and node in cpus
+        hosts.get(node) or node: load.mean * (cpus[node] or 0)
+        for load in nodes
+        if (node := load.series.node) is not None and node in cpus
     }
     whole = sum(machines.values())
-    return sum(each.mean for each in ranks) / whole if whole > 0 else None
+    return sum(usage.mean for usage in ranks) / whole if whole > 0 else None
 
 
 class Memory(NamedTuple):
@@ -237,15 +237,15 @@ class Memory(NamedTuple):
 def memory(job: Facts) -> list[Memory]:
     """Of each node whose memory was watched often enough."""
     totals = {
-        each.node: each.sound[-1].value
-        for each in job.resources
-        if each.name == "node_memory_total" and _of(each) == "node" and each.sound
+        resource.node: resource.sound[-1].value
+        for resource in job.resources
+        if resource.name == "node_memory_total" and _of(resource) == "node" and resource.sound
     }
-    found, name = [], "node_memory"
-    for each in job.resources:
-        total = totals.get(each.node, 0.0)
-        if each.name == name and _of(each) == "node" and total > 0:
-            points = tuple(point._replace(value=point.value / total) for point in each.sound)
+    nodes, name = [], "node_memory"
+    for resource in job.resources:
+        total = totals.get(resource.node, 0.0)
+        if resource.name == name and _of(resource) == "node" and total > 0:
+            points = tuple(point._replace(value=point.value / total) for point in resource.sound)
             if len(points) >= LEAST:
-                found.append(Memory(each.node, points))
-    return found
+                nodes.append(Memory(resource.node, points))
+    return nodes

@@ -64,8 +64,8 @@ class Goodput(NamedTuple):
 
     def seconds(self, *activities: Activity) -> float:
         """The time spent with these; with none of them given, with all."""
-        wanted = activities or tuple(Activity)
-        return math.fsum(span.seconds for span in self.spans if span.activity in wanted)
+        counted = activities or tuple(Activity)
+        return math.fsum(span.seconds for span in self.spans if span.activity in counted)
 
     @property
     def share(self) -> float | None:
@@ -121,12 +121,12 @@ def _of_attempts(events: Sequence[Event]) -> Iterator[Event]:
 
 def _failed_at(events: Iterable[Event]) -> dict[int, float]:
     """When each attempt that failed did so: the earliest word of it."""
-    found: dict[int, float] = {}
+    failed_at: dict[int, float] = {}
     for event in events:
         at = _fails(event)
         if at is not None:
-            found[event.attempt] = min(at, found.get(event.attempt, math.inf))
-    return found
+            failed_at[event.attempt] = min(at, failed_at.get(event.attempt, math.inf))
+    return failed_at
 
 
 def _fails(event: Event) -> float | None:
@@ -165,21 +165,21 @@ def _begins(event: Event, now: Activity) -> Activity | None:
         return Activity.RESTARTING
     if now not in _WAITING:
         return None
-    if event.kind is Kind.SUBMITTED or _seen(event, GangState.QUEUED):
+    if event.kind is Kind.SUBMITTED or _reports_state(event, GangState.QUEUED):
         return Activity.QUEUEING
-    if event.kind is Kind.HELLO or _seen(event, GangState.UP):
+    if event.kind is Kind.HELLO or _reports_state(event, GangState.UP):
         return Activity.RESTARTING if event.attempt > 1 else Activity.PREPARING
     return None
 
 
-def _seen(event: Event, state: GangState) -> bool:
+def _reports_state(event: Event, state: GangState) -> bool:
     return event.kind is Kind.SEEN and event.data.get("state") == state
 
 
 def _spans(marks: Sequence[_Mark], end: float) -> list[Span]:
     """From mark to mark, those of the same activity and attempt as one."""
     spans: list[Span] = []
-    for mark, until in zip(marks, [*(each.at for each in marks[1:]), end], strict=True):
+    for mark, until in zip(marks, [*(following.at for following in marks[1:]), end], strict=True):
         last = spans[-1] if spans else None
         if last and (last.activity, last.attempt) == (mark.activity, mark.attempt):
             spans[-1] = last._replace(end=until)
@@ -191,16 +191,16 @@ def _spans(marks: Sequence[_Mark], end: float) -> list[Span]:
 def _redone_from(attempt: int, trails: Sequence[Trail]) -> float | None:
     """From when on its work was done anew by a later attempt: infinity where none was, None where
     that is not known."""
-    found = []
-    mine = {(each.name, each.rank): each for each in trails if each.attempt == attempt}
-    for later in sorted({each.attempt for each in trails if each.attempt > attempt}):
+    times = []
+    mine = {(trail.name, trail.rank): trail for trail in trails if trail.attempt == attempt}
+    for later in sorted({trail.attempt for trail in trails if trail.attempt > attempt}):
         theirs = {(e.name, e.rank): e for e in trails if e.attempt == later}
         shared = [key for key in mine if key in theirs and _counts(mine[key], theirs[key])]
         if shared:
             # What is told most often says it best.
             best = max(shared, key=lambda key: (len(mine[key].steps), str(key)))
-            found.append(_kept_until(mine[best], theirs[best].steps[0][0]))
-    return min(found, default=None)
+            times.append(_kept_until(mine[best], theirs[best].steps[0][0]))
+    return min(times, default=None)
 
 
 def _counts(*trails: Trail) -> bool:

@@ -70,9 +70,9 @@ class Facts(NamedTuple):
     def of_ranks(self, name: str) -> dict[int, tuple[Point, ...]]:
         """The usable values of a metric by training rank, without ranks that have none."""
         series = {
-            each.rank: each.sound
-            for each in self.metrics
-            if each.name == name and each.rank in self.trainers and each.rank is not None
+            metric.rank: metric.sound
+            for metric in self.metrics
+            if metric.name == name and metric.rank in self.trainers and metric.rank is not None
         }
         return {rank: points for rank, points in series.items() if points}
 
@@ -108,8 +108,8 @@ def samples(job: Facts) -> dict[int, float] | None:
     if len(series) != len(job.trainers) or job.attempts != 1:
         return None
     counts = {rank: _samples([p.value for p in at], epochs(job)) for rank, at in series.items()}
-    known = {rank: count for rank, count in counts.items() if count}
-    return known if len(known) == len(counts) else None
+    positive = {rank: count for rank, count in counts.items() if count}
+    return positive if len(positive) == len(counts) else None
 
 
 def _samples(values: Sequence[float], epoch_count: float | None) -> float | None:

@@ -110,16 +110,16 @@ class Result(NamedTuple):
 def is_counted(name: str, metrics: Mapping[str, Any]) -> bool:
     """Whether the steps of a printed metric are mere counts, according to the job's ``metrics``.
     Such counts restart with every attempt."""
-    given = {
-        each: entry if isinstance(entry, str) else entry.get("pattern", BUILTIN)
-        for each, entry in metrics.items()
+    patterns = {
+        metric: entry if isinstance(entry, str) else entry.get("pattern", BUILTIN)
+        for metric, entry in metrics.items()
     }
-    pattern = given.get(name, BUILTIN)
+    pattern = patterns.get(name, BUILTIN)
     if pattern != BUILTIN:
         compiled = re.compile(pattern)
         named = VALUE in compiled.groupindex
         return STEP not in compiled.groupindex if named else compiled.groups < 2
-    formats = [known for each, text in given.items() if text == BUILTIN for known in KNOWN[each]]
+    formats = [known for key, text in patterns.items() if text == BUILTIN for known in KNOWN[key]]
     own = [known for known in formats if known.before and name.startswith(known.before)]
     formats = own or [known for known in formats if not known.before]
     return not any("n" in re.compile(known.line).groupindex for known in formats)
@@ -234,8 +234,8 @@ def _compared(
     ]
     if not differences:
         return result._replace(verdict=Verdict.NOT_REPRODUCIBLE if left_out else Verdict.TOO_LITTLE)
-    largest = max(each.difference for each in differences)
-    divergent = [each for each in differences if each.difference > tolerance]
+    largest = max(divergence.difference for divergence in differences)
+    divergent = [divergence for divergence in differences if divergence.difference > tolerance]
     verdict = Verdict.WITHIN if largest else Verdict.EXACT
     if divergent:
         verdict = Verdict.DIFFERS
@@ -256,7 +256,7 @@ def _compared(
 def _shows_lost_state(metric: str, values: Iterable[float], tolerance: float) -> bool:
     """Whether a metric would show lost state: it changes by more than allowed, and not with the
     step alone."""
-    finite = [each for each in values if math.isfinite(each)]
+    finite = [value for value in values if math.isfinite(value)]
     moves = bool(finite) and difference(min(finite), max(finite)) > tolerance
     return moves and bool(_LEARNT.search(metric) or not _OF_THE_STEP.search(metric))
 

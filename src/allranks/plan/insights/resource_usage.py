@@ -33,7 +33,7 @@ def _missing(job: Facts) -> Iterator[str]:
             "missing): print them and add -m 'batch_time=step (\\S+)' -m 'data_time=data (\\S+)'"
         )
     span = evidence.training(job)
-    if span is not None and not evidence.seen(job, "cpu", "node", span):
+    if span is not None and not evidence.series_of(job, "cpu", "node", span):
         took = span.end - span.begin
         yield (
             f"train longer: load is sampled once a second, and {took:.0f} s give fewer than the "
@@ -46,14 +46,14 @@ def _missing(job: Facts) -> Iterator[str]:
 def _steps(job: Facts) -> Iterator[str]:
     """From `batch_time`; otherwise from the times of the metric that was logged most often."""
     if times := evidence.step_times(job):
-        means = [each.mean for each in times.values()]
+        means = [time.mean for time in times.values()]
         yield f"a step took {_between(means, '.3g', ' s')}"
         return
     every = [
-        (len(points), each.name, seconds)
-        for each in job.metrics
-        if each.rank in job.trainers
-        and (points := evidence.settled(each.sound))
+        (len(points), series.name, seconds)
+        for series in job.metrics
+        if series.rank in job.trainers
+        and (points := evidence.settled(series.sound))
         and (seconds := _pace(points)) is not None
     ]
     if every:
@@ -64,22 +64,22 @@ def _steps(job: Facts) -> Iterator[str]:
 def _pace(points: tuple[Point, ...]) -> float | None:
     """Seconds per step; per point if the points have no increasing steps."""
     steps = [point.step for point in points]
-    known = [step for step in steps if step is not None]
-    upwards = len(known) == len(steps) and all(one < two for one, two in pairwise(known))
-    count = known[-1] - known[0] if upwards else len(points) - 1
+    numbered = [step for step in steps if step is not None]
+    upwards = len(numbered) == len(steps) and all(one < two for one, two in pairwise(numbered))
+    count = numbered[-1] - numbered[0] if upwards else len(points) - 1
     took = points[-1].at - points[0].at
     return took / count if took > 0 else None
 
 
 def _loads(job: Facts, span: Span) -> Iterator[str]:
-    nodes = [each.mean for each in evidence.seen(job, "cpu", "node", span)]
+    nodes = [load.mean for load in evidence.series_of(job, "cpu", "node", span)]
     if nodes:
         sentence = f"CPUs were busy {_between(nodes, '.0f', '%')}"
-        ranks = [each.mean / 100 for each in evidence.seen(job, "cpu", "rank", span)]
+        ranks = [usage.mean / 100 for usage in evidence.series_of(job, "cpu", "rank", span)]
         if ranks:
             sentence += f"; a rank used {_between(ranks, '.1f', '')} CPUs"
         yield sentence
-    if gpus := [each.mean for each in evidence.gpus(job, "gpu_load", span)]:
+    if gpus := [load.mean for load in evidence.gpus(job, "gpu_load", span)]:
         yield f"GPUs were busy {_between(gpus, '.0f', '%')}"
 
 
@@ -90,8 +90,8 @@ def _traffic(job: Facts, span: Span) -> Iterator[str]:
     ):
         nodes: dict[int | None, float] = {}
         for name in names:
-            for each in evidence.seen(job, name, "node", span):
-                nodes[each.series.node] = nodes.get(each.series.node, 0.0) + each.mean
+            for load in evidence.series_of(job, name, "node", span):
+                nodes[load.series.node] = nodes.get(load.series.node, 0.0) + load.mean
         if nodes:
             yield f"{text} {size_text(max(nodes.values()))}/s on the busiest node"
 

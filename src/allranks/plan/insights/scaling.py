@@ -160,8 +160,8 @@ def _caveats(jobs: Sequence[Facts]) -> Iterable[str]:
 
 
 def _shares_hosts(job: Facts) -> bool:
-    known = [host for host in job.hosts if host]
-    return len(set(known)) < len(known)
+    hosts = [host for host in job.hosts if host]
+    return len(set(hosts)) < len(hosts)
 
 
 def _misfits(rows: Sequence[Row], fit: Fit | None, unit: str) -> Iterable[str]:

@@ -12,14 +12,14 @@ from allranks.plan.insights.scaling import Row, Scaling
 _HEAD = ("RANKS", "TIME", "OVERHEAD", "WHOLE", "SPEED-UP", "EFFICIENCY", "OF WHOLE", "SAMPLES/S")
 
 
-def head(found: Scaling) -> tuple[str, ...]:
+def head(scaling: Scaling) -> tuple[str, ...]:
     """The titles of the columns of ``table``."""
-    return ("JOB", *(("NODES",) if found.unit == "nodes" else ()), *_HEAD)
+    return ("JOB", *(("NODES",) if scaling.unit == "nodes" else ()), *_HEAD)
 
 
-def table(found: Scaling) -> list[tuple[str, ...]]:
+def table(scaling: Scaling) -> list[tuple[str, ...]]:
     """A row for each run."""
-    return [_cells(row, found.unit) for row in found.rows]
+    return [_cells(row, scaling.unit) for row in scaling.rows]
 
 
 def _cells(row: Row, unit: str) -> tuple[str, ...]:
@@ -38,26 +38,26 @@ def _cells(row: Row, unit: str) -> tuple[str, ...]:
     )
 
 
-def sentences(found: Scaling) -> Iterator[str]:
+def sentences(scaling: Scaling) -> Iterator[str]:
     """Conclusions from the table, as sentences."""
-    if found.work.same is Same.UNEQUAL and not any(row.gain for row in found.rows):
+    if scaling.work.same is Same.UNEQUAL and not any(row.gain for row in scaling.rows):
         yield "The runs did different work, so their times cannot be compared:"
-        yield from (f"  {reason}" for reason in found.work.reasons)
+        yield from (f"  {reason}" for reason in scaling.work.reasons)
         return
-    if found.fit is None or found.next is None:
+    if scaling.fit is None or scaling.next is None:
         return
-    one = found.unit.removesuffix("s")
-    fit = found.fit
+    one = scaling.unit.removesuffix("s")
+    fit = scaling.fit
     yield (
         f"Amdahl: time = {seconds_text(fit.fixed)}{_within(fit.fixed_interval)} "
-        f"+ {seconds_text(fit.shared)}{_within(fit.shared_interval)} / {found.unit}"
+        f"+ {seconds_text(fit.shared)}{_within(fit.shared_interval)} / {scaling.unit}"
     )
     if fit.note:
         yield f"  {fit.note}"
     if fit.most is not None and fit.shared > 0:
-        yield f"No number of {found.unit} can be more than {fit.most:.3g} times as fast as one."
-    saved = f"{seconds_text(found.next.seconds)}{_within(found.next.interval)}"
-    yield f"One {one} more than {found.next.size} would save {saved} of the ranks' time."
+        yield f"No number of {scaling.unit} can be more than {fit.most:.3g} times as fast as one."
+    saved = f"{seconds_text(scaling.next.seconds)}{_within(scaling.next.interval)}"
+    yield f"One {one} more than {scaling.next.size} would save {saved} of the ranks' time."
 
 
 def _within(interval: Interval | None) -> str:
@@ -66,12 +66,12 @@ def _within(interval: Interval | None) -> str:
     return f" (95%: {seconds_text(interval.low)} to {seconds_text(interval.high)})"
 
 
-def doubts(found: Scaling) -> list[str]:
+def doubts(scaling: Scaling) -> list[str]:
     """Why the conclusions may be wrong, as sentences."""
-    work = found.work
-    told = list(found.warnings)
-    if len(found.rows) > 1 and work.same is Same.ASSUMED:
-        told.append(f"assuming equal work: {'; '.join(work.reasons)}")
-    if work.same is Same.UNEQUAL and any(row.gain for row in found.rows):
-        told.append(f"treated as equal work, as requested: {'; '.join(work.reasons)}")
-    return told
+    work = scaling.work
+    reasons = list(scaling.warnings)
+    if len(scaling.rows) > 1 and work.same is Same.ASSUMED:
+        reasons.append(f"assuming equal work: {'; '.join(work.reasons)}")
+    if work.same is Same.UNEQUAL and any(row.gain for row in scaling.rows):
+        reasons.append(f"treated as equal work, as requested: {'; '.join(work.reasons)}")
+    return reasons

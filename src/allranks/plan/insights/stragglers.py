@@ -43,12 +43,12 @@ def _slow_rank(job: Facts) -> Iterator[_SlowRank]:
     times = evidence.step_times(job)
     if len(times) != len(job.trainers):
         return
-    rank = max(times, key=lambda each: (times[each].mean, -each))
+    rank = max(times, key=lambda other: (times[other].mean, -other))
     ratios = [
-        times[rank][half] / median_low(each[half] for each in times.values()) for half in (0, 1)
+        times[rank][half] / median_low(halves[half] for halves in times.values()) for half in (0, 1)
     ]
     if min(ratios) >= UNEVEN:
-        ratio = times[rank].mean / median_low(each.mean for each in times.values())
+        ratio = times[rank].mean / median_low(halves.mean for halves in times.values())
         text = f"takes {ratio:.2f} times as long per step as most ranks"
         yield rank, text, {"times_as_long": round(ratio, 3)}, _CHECK_NODE
 
@@ -57,7 +57,7 @@ def _larger_share(job: Facts) -> Iterator[_SlowRank]:
     counts = samples(job) if job.status == "Completed" else None
     if not counts:
         return
-    rank = max(counts, key=lambda each: (counts[each], -each))
+    rank = max(counts, key=lambda other: (counts[other], -other))
     usual = median_low(counts.values())
     if counts[rank] >= UNEVEN * usual:
         text = f"processed {counts[rank]:.0f} samples, most ranks {usual:.0f}"
@@ -69,13 +69,13 @@ def _awaited(job: Facts) -> Iterator[Insight]:
     """A slow rank that step times do not show, since all ranks take as long as the slowest: it
     computes while the others wait. By how much it slows the job down is unknown."""
     used = evidence.computing(job)
-    if len(used) != len(job.trainers) or min(each.least for each in used.values()) <= 0:
+    if len(used) != len(job.trainers) or min(usage.least for usage in used.values()) <= 0:
         return
-    rank = max(used, key=lambda each: (used[each].mean, -each))
-    usual = [median_low(each[half] for each in used.values()) for half in (0, 1)]
+    rank = max(used, key=lambda other: (used[other].mean, -other))
+    usual = [median_low(usage[half] for usage in used.values()) for half in (0, 1)]
     if min(used[rank][half] / usual[half] for half in (0, 1)) < AWAITED:
         return
-    ratio = used[rank].mean / median_low(each.mean for each in used.values())
+    ratio = used[rank].mean / median_low(usage.mean for usage in used.values())
     yield Insight(
         Kind.IMBALANCE,
         f"rank {rank} used {ratio:.2f} times as much CPU as most ranks, which may have "
@@ -92,26 +92,26 @@ def idle_gpus(job: Facts) -> Iterator[Insight]:
     ended = job.ranks_ended_at or job.ended_at
     if not job.gpus or job.started_at is None or ended is None:
         return
-    whole = evidence.seen(job, "gpu_load", "gpu", Span(job.started_at, ended))
-    given, used = job.gpus * job.nodes, sum(each.most >= UNUSED for each in whole)
-    if len(whole) >= given > used:
-        idle = given - used
+    whole = evidence.series_of(job, "gpu_load", "gpu", Span(job.started_at, ended))
+    allocated, used = job.gpus * job.nodes, sum(load.most >= UNUSED for load in whole)
+    if len(whole) >= allocated > used:
+        idle = allocated - used
         yield Insight(
             Kind.IDLE_GPUS,
-            f"{idle} of the job's {given} GPUs {'was' if idle == 1 else 'were'} never used",
-            {"idle": idle, "given": given},
+            f"{idle} of the job's {allocated} GPUs {'was' if idle == 1 else 'were'} never used",
+            {"idle": idle, "given": allocated},
             "start one process per GPU (-p) and use the device LOCAL_RANK in the script, or "
             "request fewer GPUs (--gpus)",
         )
         return
     loads = evidence.gpus(job, "gpu_load", evidence.training(job))
-    found = evidence.waits(job)
-    if not loads or max(each.mean for each in loads) > HALF_IDLE:
+    waits = evidence.waits(job)
+    if not loads or max(load.mean for load in loads) > HALF_IDLE:
         return
-    load = sum(each.mean for each in loads) / len(loads)
-    if found and max(each.most for each in found.values()) > HARDLY_WAITS:
+    load = sum(load.mean for load in loads) / len(loads)
+    if waits and max(wait.most for wait in waits.values()) > HARDLY_WAITS:
         return  # input_bound reports this
-    if found:
+    if waits:
         hint = "use larger batches, synchronise less often (.item(), prints), and do less in Python"
     else:
         hint = "log the metrics batch_time and data_time to see whether the GPUs wait for data"
@@ -129,7 +129,7 @@ def quiet_ranks(job: Facts) -> Iterator[Insight]:
     quiet = sorted(everyone - loud)
     if quiet and len(loud) > max(1, len(everyone) // 2):
         yield _quiet(job, quiet, "printed nothing", len(loud))
-    for name in dict.fromkeys(each.name for each in job.metrics):
+    for name in dict.fromkeys(metric.name for metric in job.metrics):
         reporting = set(job.of_ranks(name))
         missing = sorted(loud - reporting)
         if missing and len(reporting) > max(1, len(everyone) // 2):
@@ -151,12 +151,12 @@ def unsharded(job: Facts) -> Iterator[Insight]:
     if len(counts or ()) < 2 or len(sizes) != 1 or not counts or not trained:
         return
     size = sizes.pop()
-    each = [count / trained for count in counts.values()]
-    if size > 0 and all(abs(count - size) <= ALIKE * size for count in each):
+    per_rank = [count / trained for count in counts.values()]
+    if size > 0 and all(abs(count - size) <= ALIKE * size for count in per_rank):
         yield Insight(
             Kind.UNSHARDED,
-            f"each of the {len(each)} ranks processed all {size:.0f} samples in every epoch",
-            {"samples": max(each), "dataset_size": size, "ranks": len(each)},
+            f"each of the {len(per_rank)} ranks processed all {size:.0f} samples in every epoch",
+            {"samples": max(per_rank), "dataset_size": size, "ranks": len(per_rank)},
             "give each rank its share: DistributedSampler, dataset.shard(), `sharded` of an input",
-            f"epochs up to {len(each)} times as fast",
+            f"epochs up to {len(per_rank)} times as fast",
         )

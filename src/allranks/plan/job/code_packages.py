@@ -22,8 +22,8 @@ class Import(NamedTuple):
 
 def packed(imports: Iterable[Import]) -> bytes:
     """The content of a file with these, the innermost folders first."""
-    ordered = sorted(imports, key=lambda each: (-len(each.folder), each.folder))
-    return "\0".join(text for each in ordered for text in each).encode(errors="surrogateescape")
+    ordered = sorted(imports, key=lambda item: (-len(item.folder), item.folder))
+    return "\0".join(text for item in ordered for text in item).encode(errors="surrogateescape")
 
 
 def unpacked(content: bytes) -> list[Import]:
@@ -32,7 +32,7 @@ def unpacked(content: bytes) -> list[Import]:
     return [Import(*pair) for pair in zip(texts[::2], texts[1::2], strict=True)]
 
 
-def on_node(each: Import, work: str, packages: str) -> Import:
+def on_node(entry: Import, work: str, packages: str) -> Import:
     """An import whose copy is below ``work`` or, of a package that came along, ``packages``."""
-    top, _, rest = each.copy.partition("/")
-    return each._replace(copy=f"{packages}/{rest}" if top == FOLDER else f"{work}/{each.copy}")
+    top, _, rest = entry.copy.partition("/")
+    return entry._replace(copy=f"{packages}/{rest}" if top == FOLDER else f"{work}/{entry.copy}")

@@ -49,18 +49,18 @@ def largest(files: Iterable[tuple[str, int]]) -> list[Entry]:
                 break
             entry = folder
     top = [Entry(name, *sizes[name]) for name in within.get("", ())]
-    by_files = sum(each.files for each in top) > MOST_FILES
+    by_files = sum(entry.files for entry in top) > MOST_FILES
 
     def amount(entry: Entry) -> int:
         return entry.files if by_files else entry.size
 
     def narrowed(entry: Entry) -> Entry:
         while entry.name in within:
-            each = max((Entry(name, *sizes[name]) for name in within[entry.name]), key=amount)
-            if amount(each) < amount(entry) * _NEARLY_ALL:
+            child = max((Entry(name, *sizes[name]) for name in within[entry.name]), key=amount)
+            if amount(child) < amount(entry) * _NEARLY_ALL:
                 break
-            entry = each
+            entry = child
         return entry
 
-    found = sorted(map(narrowed, top), key=lambda each: (-amount(each), each.name))
-    return found[:_NAMED]
+    ordered = sorted(map(narrowed, top), key=lambda entry: (-amount(entry), entry.name))
+    return ordered[:_NAMED]

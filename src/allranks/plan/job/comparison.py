@@ -36,15 +36,15 @@ class Difference(NamedTuple):
 
 def differences(jobs: Sequence[Facts]) -> list[Difference]:
     """All that is not the same in every job, by section."""
-    hidden = frozenset[str]().union(*(each.side.hidden for each in jobs))
-    several = [_facts(each) | _variables(each, hidden, jobs) | _files(each, jobs) for each in jobs]
-    keys = dict.fromkeys(key for each in several for key in each)
-    found = [
-        Difference(section, name, tuple(each.get((section, name)) for each in several))
+    hidden = frozenset[str]().union(*(job.side.hidden for job in jobs))
+    several = [_facts(job) | _variables(job, hidden, jobs) | _files(job, jobs) for job in jobs]
+    keys = dict.fromkeys(key for values in several for key in values)
+    rows = [
+        Difference(section, name, tuple(values.get((section, name)) for values in several))
         for section, name in keys
     ]
-    found = [each for each in found if len(set(each.values)) > 1]
-    return sorted(found, key=lambda each: SECTIONS.index(each.section))
+    rows = [row for row in rows if len(set(row.values)) > 1]
+    return sorted(rows, key=lambda row: SECTIONS.index(row.section))
 
 
 _Values = dict[tuple[str, str], float | str | None]
@@ -72,28 +72,28 @@ def _facts(job: Facts) -> _Values:
         },
     }
     return {
-        (section, name): each for section, told in sections.items() for name, each in told.items()
+        (section, name): text for section, part in sections.items() for name, text in part.items()
     }
 
 
 def _variables(job: Facts, hidden: frozenset[str], jobs: Sequence[Facts]) -> _Values:
     """Its variables; of one that is hidden only which jobs have the same value."""
-    found: _Values = {}
+    variables: _Values = {}
     for name, value in job.side.variables.items():
         if name in hidden:
-            others = list(dict.fromkeys(each.side.variables.get(name) for each in jobs))
+            others = list(dict.fromkeys(other.side.variables.get(name) for other in jobs))
             value = f"hidden value {others.index(value) + 1}"
-        found["environment", f"variable {name}"] = value
-    return found
+        variables["environment", f"variable {name}"] = value
+    return variables
 
 
 def _files(job: Facts, jobs: Sequence[Facts]) -> _Values:
     """The files of its code that differ in some job: the same, changed, new or gone."""
-    names = sorted({name for each in jobs for name in each.files})
-    found: _Values = {
+    names = sorted({name for other in jobs for name in other.files})
+    files: _Values = {
         ("code", f"file {name}"): job.files.get(name, "as in the first job")
         for name in names[:_MOST]
     }
     if len(names) > _MOST:
-        found["code", "more files"] = str(len(job.files))
-    return found
+        files["code", "more files"] = str(len(job.files))
+    return files

@@ -94,9 +94,9 @@ def compile(spec: CommandJob, context: CompileContext) -> Plan:
     around = {**_around(spec, engine, context, of), **_cache(options, context)}
     options |= node_image(spec, of.environment) if context.images else {}
     # A recipe has these sentences among its own.
-    said = () if "recipe" in around else of.notes
+    notes = () if "recipe" in around else of.notes
     if not around.keys() & {"recipe", "container"} and installs_packages(spec.command):
-        said = (*said, _LAYERED)
+        notes = (*notes, _LAYERED)
     gpus = context.gpus or choose(Request(resources.gpus_per_instance))
     gang = Gang(
         key=f"{context.name}.1",
@@ -137,7 +137,7 @@ def compile(spec: CommandJob, context: CompileContext) -> Plan:
         context.engine,
         compute=context.compute,
         server_address=context.server_address,
-        notes=tuple(filter(None, (*said, gpus.reason, gpus.note))),
+        notes=tuple(filter(None, (*notes, gpus.reason, gpus.note))),
     )
     text = json.dumps(pack(plan), sort_keys=True)
     return plan._replace(digest=hashlib.sha256(text.encode()).hexdigest())
@@ -183,11 +183,11 @@ def _task(spec: CommandJob, context: CompileContext, around: Mapping[str, Any]) 
 
 def _refuse_ranks_there_are_not(task: Task) -> None:
     many = world(task)
-    for each in task.metrics:
-        if each.rank is not None and each.rank >= many:
-            said = f"the job has no rank {each.rank}"
+    for metric in task.metrics:
+        if metric.rank is not None and metric.rank >= many:
+            message = f"the job has no rank {metric.rank}"
             hint = f"the ranks of this job are 0 to {many - 1}; `all` means every one"
-            raise SpecError(Problem(said, f"metrics.{each.name}.rank", hint=hint))
+            raise SpecError(Problem(message, f"metrics.{metric.name}.rank", hint=hint))
 
 
 def _metric(name: str, metric: Metric | str) -> MetricTask:
@@ -232,18 +232,18 @@ _LONGEST = (128 << 10) - 1_000
 
 def _refuse_too_long(spec: CommandJob) -> None:
     hint = "write it to a script in the code folder, and run that"
-    told = [("command", "the command", spec.command, hint)]
+    texts = [("command", "the command", spec.command, hint)]
     hint = "write it to a file in the code folder, and pass that file's name"
     for name, value in spec.environment_variables.items():
         where = f"environment_variables.{name}"
-        told.append((where, f"the variable {name}", f"{name}={value}", hint))
+        texts.append((where, f"the variable {name}", f"{name}={value}", hint))
     for name, literal in spec.inputs.items():
         if not isinstance(literal, Input):
             text = f"AZUREML_PARAMETER_{name}={literal}"
-            told.append((f"inputs.{name}", f"the input {name}", text, hint))
+            texts.append((f"inputs.{name}", f"the input {name}", text, hint))
     problems = [
         Problem(f"{what} has {size:,} bytes, and Linux takes {_LONGEST:,}", where, hint=hint)
-        for where, what, text, hint in told
+        for where, what, text, hint in texts
         if (size := len(text.encode(errors="replace"))) > _LONGEST
     ]
     if problems:
@@ -260,16 +260,16 @@ def _around(
     """What ranks find around them: a container, an environment made for them, or nothing new."""
     # Refused also where nothing uses it.
     memory_of(spec.resources.shm_size, "resources.shm_size")
-    asked: dict[str, Any] = {"environment": of.name, "environment_asked": of.asked}
+    fields: dict[str, Any] = {"environment": of.name, "environment_asked": of.asked}
     if of.environment is None:
-        return asked
+        return fields
     has_image = of.environment.image is not None or of.environment.build is not None
     if engine is not None and has_image:
-        asked["container"] = container_of(spec, of.environment, engine)
+        fields["container"] = container_of(spec, of.environment, engine)
     if (engine is not None or context.images) and is_image(of.environment):
-        return asked
+        return fields
     made = recipe(of, context.table)
-    return {**asked, "recipe": made, **_makers(context)}
+    return {**fields, "recipe": made, **_makers(context)}
 
 
 _LAYERED = (
@@ -299,8 +299,8 @@ def _options(distribution: Distribution | None) -> dict[str, Any]:
         "head_node_additional_args",
         "worker_node_additional_args",
     )
-    found = {name: getattr(distribution, name, None) for name in names}
-    return {name: value for name, value in found.items() if value is not None}
+    options = {name: getattr(distribution, name, None) for name in names}
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def _unbuilt(where: str, what: str) -> Problem:

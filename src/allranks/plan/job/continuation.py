@@ -62,8 +62,8 @@ class Carried(NamedTuple):
             f"{file.path} ({size_text(file.size)}, {span(max(0.0, now - file.modified))} old)"
             for file in self.newest
         )
-        found = f"{counted(self.files, 'file')} of {self.of} ({size_text(self.size)})"
-        return f"continues from {found}; newest: {listed}"
+        summary = f"{counted(self.files, 'file')} of {self.of} ({size_text(self.size)})"
+        return f"continues from {summary}; newest: {listed}"
 
     def to_dict(self, now: float) -> dict[str, Any]:
         newest = [{**file._asdict(), "age": max(0.0, now - file.modified)} for file in self.newest]

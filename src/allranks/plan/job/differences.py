@@ -52,7 +52,7 @@ def _code(before: Side, after: Side) -> Iterator[Change]:
         yield Change("code", (before.code or "")[:12], (after.code or "")[:12])
         return
     names = sorted({*before.files, *after.files})
-    differing = [each for each in names if before.files.get(each) != after.files.get(each)]
+    differing = [name for name in names if before.files.get(name) != after.files.get(name)]
     for name in differing[:_MOST]:
         was = "there" if name in before.files else ""
         now = "changed" if name in before.files else "new"
@@ -79,13 +79,13 @@ def _plain(before: Side, after: Side) -> Iterator[Change]:
 
 def packages(side: Side) -> dict[str, str]:
     """Lines of requirements by the package they begin with."""
-    found: dict[str, str] = {}
+    by_name: dict[str, str] = {}
     for line in side.requirements:
         name = line
         for mark in "=<>~![;@ ":
             name = name.partition(mark)[0]
-        found[name or line] = line
-    return found
+        by_name[name or line] = line
+    return by_name
 
 
 def _variables(side: Side, other: Side) -> dict[str, str]:

@@ -42,9 +42,9 @@ def downloaded(recorded: str, attempts: int) -> str:
     return _ARTIFACTS + recorded.removeprefix(last) if recorded.startswith(last) else recorded
 
 
-def downloaded_as(wanted: str) -> str:
+def downloaded_as(address: str) -> str:
     """Where `job download` puts the file or folder of an address."""
-    path = normal(wanted)
+    path = normal(address)
     return path if path.startswith((_NAMED, "attempts/")) else _ARTIFACTS + path
 
 
@@ -52,48 +52,48 @@ def written_by(path: str, nodes: int) -> int | None:
     """The node that wrote the file at an address."""
     if nodes == 1:
         return 0
-    found = _NODE.match(path)
-    return int(found[1]) if found else None
+    match = _NODE.match(path)
+    return int(match[1]) if match else None
 
 
-def normal(given: str) -> str:
+def normal(address: str) -> str:
     """The address that a person means: `artifacts/` or `./` may stand before it, and
     `outputs.NAME/…` is `named-outputs/NAME/…`."""
-    path = "/".join(step for step in given.split("/") if step not in ("", "."))
+    path = "/".join(step for step in address.split("/") if step not in ("", "."))
     path = path.removeprefix(_ARTIFACTS)
     if (rest := path.removeprefix("outputs.")) not in ("", path):
         return _NAMED + rest
     return path
 
 
-def selects(wanted: str, path: str) -> bool:
+def selects(address: str, path: str) -> bool:
     """Whether an address (of a file, of a folder, or a pattern with `*`) means that file."""
-    meant = normal(wanted)
+    meant = normal(address)
     return path == meant or path.startswith(f"{meant}/") or fnmatchcase(path, meant)
 
 
-def hint(job: str, wanted: str, known: Iterable[str]) -> str:
+def hint(job: str, address: str, paths: Iterable[str]) -> str:
     """What to write instead of an address that is not there."""
-    found = _nearest(normal(wanted), [path for path, _ in zip(known, range(_LOOKED_AT))])  # noqa: B905
-    if not found:
+    near = _nearest(normal(address), [path for path, _ in zip(paths, range(_LOOKED_AT))])  # noqa: B905
+    if not near:
         return f"it has no files: allranks job files {job}"
-    return f"it has {', '.join(map(_printable, found))}; all: allranks job files {job}"
+    return f"it has {', '.join(map(_printable, near))}; all: allranks job files {job}"
 
 
-def _nearest(wanted: str, known: Sequence[str]) -> list[str]:
+def _nearest(address: str, paths: Sequence[str]) -> list[str]:
     """Those of the same name, else of a name or an address like it, else any."""
     from difflib import get_close_matches  # lazy: only when something is not there
 
-    last = basename(wanted)
-    names = {basename(path): path for path in known}
-    found = (
-        [path for path in known if f"/{last}/" in f"/{path}/"]
+    last = basename(address)
+    names = {basename(path): path for path in paths}
+    near = (
+        [path for path in paths if f"/{last}/" in f"/{path}/"]
         or [names[name] for name in get_close_matches(last, names, _LISTED)]
-        or get_close_matches(wanted, known, _LISTED)
+        or get_close_matches(address, paths, _LISTED)
         # What ranks printed is rarely meant.
-        or [path for path in known if not path.startswith(("user_logs/", "attempts/"))]
+        or [path for path in paths if not path.startswith(("user_logs/", "attempts/"))]
     )
-    return found[:_LISTED]
+    return near[:_LISTED]
 
 
 def _printable(path: str) -> str:

@@ -50,8 +50,8 @@ def choose(request: Request) -> Choice:
     if request.requested is not None:
         return Choice(request.requested)
     if request.options is not None:
-        said = f"GPUs: {request.options} per node, from the options of the compute; {_NONE}"
-        return Choice(request.options, said if request.options else "")
+        reason = f"GPUs: {request.options} per node, from the options of the compute; {_NONE}"
+        return Choice(request.options, reason if request.options else "")
     size = request.instance_type
     if size is None:
         return _default(request)
@@ -77,28 +77,28 @@ def _of_size(size: str, has: int, request: Request) -> Choice:
 def _default(request: Request) -> Choice:
     if request.default is not None:
         if request.default:
-            said = f"GPUs: {request.default} per node, the default of the compute; {_NONE}"
-            return Choice(request.default, said)
-        said = (
+            reason = f"GPUs: {request.default} per node, the default of the compute; {_NONE}"
+            return Choice(request.default, reason)
+        reason = (
             f"GPUs: none, the default of the compute; {_SOME}" if any(request.hosts or ()) else ""
         )
-        return Choice(0, said)
+        return Choice(0, reason)
     most = available(request)
     if most is None:
-        said = "GPUs: none, because the compute does not report how many its nodes have"
-        return Choice(0, f"{said}; {_SOME}")
+        reason = "GPUs: none, because the compute does not report how many its nodes have"
+        return Choice(0, f"{reason}; {_SOME}")
     if not most:
         has = sum(request.hosts or ())
-        said = f"GPUs: none, {counted(request.nodes, 'node')} need one each, and there are {has}"
-        return Choice(0, f"{said}; {_SOME}" if has else "")
+        reason = f"GPUs: none, {counted(request.nodes, 'node')} need one each, and there are {has}"
+        return Choice(0, f"{reason}; {_SOME}" if has else "")
     if request.processes is None:
         return Choice(most, f"GPUs: {most} per node, all it has; {_NONE}")
     count = min(request.processes, most)
     if count < request.processes:
-        said = f"{count} per node for {request.processes} processes, all a node has"
+        reason = f"{count} per node for {request.processes} processes, all a node has"
     else:
-        said = f"{count} per node, one per process (a node has {most})"
-    return Choice(count, f"GPUs: {said}; {_NONE}")
+        reason = f"{count} per node, one per process (a node has {most})"
+    return Choice(count, f"GPUs: {reason}; {_NONE}")
 
 
 def available(request: Request) -> int | None:

@@ -17,17 +17,17 @@ from allranks.spec.job_parts import Environment
 
 def node_image(spec: CommandJob, environment: Environment | None) -> dict[str, Any]:
     """The options of an engine whose nodes run in images, for the job's own image and /dev/shm."""
-    found = {}
+    options = {}
     if environment is not None and environment.build is not None:
         hint = "build the image elsewhere, push it, and name it: `environment: {image: …}`"
         raise SpecError(
             Problem("this engine does not build Dockerfiles", "environment.build", hint=hint)
         )
     if environment is not None and environment.image is not None:
-        found["image"] = environment.image
+        options["image"] = environment.image
     if spec.resources.shm_size:
-        found["shm_size"] = spec.resources.shm_size
-    return found
+        options["shm_size"] = spec.resources.shm_size
+    return options
 
 
 def container_of(spec: CommandJob, environment: Environment, engine: str) -> Container:
@@ -53,8 +53,8 @@ def container_of(spec: CommandJob, environment: Environment, engine: str) -> Con
         ) from None
     for before, word in zip(("", *args), args, strict=False):
         if _OURS.match(word):
-            said = "cannot be set: allranks names, starts and ends the container"
-            raise SpecError(Problem(f"{word!r} {said}", where, hint="leave it out"))
+            message = "cannot be set: allranks names, starts and ends the container"
+            raise SpecError(Problem(f"{word!r} {message}", where, hint="leave it out"))
         if not word.startswith("-") and (not before.startswith("-") or "=" in before):
             # It would be taken for the image.
             hint = "give options and their values, as in: --cap-add=IPC_LOCK --env A=b"
@@ -88,9 +88,9 @@ _OURS = re.compile(
 )
 
 
-def _words(given: str | Sequence[str] | None) -> tuple[str, ...]:
+def _words(arguments: str | Sequence[str] | None) -> tuple[str, ...]:
     """One text is taken apart as a shell would; a list has been already."""
-    return tuple(shlex.split(given)) if isinstance(given, str) else tuple(given or ())
+    return tuple(shlex.split(arguments)) if isinstance(arguments, str) else tuple(arguments or ())
 
 
 def memory_of(value: Any, where: str) -> int | None:

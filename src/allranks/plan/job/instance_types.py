@@ -67,10 +67,10 @@ CPU_FAMILIES = ("Standard_A… to Standard_M…", "ml.c…, ml.m…, ml.r…, ml
 def gpus(size: str, own: Mapping[str, int]) -> int | None:
     """How many GPUs a node of that size has: what the site says (``own``) counts before the shipped
     table; None where neither knows the size."""
-    wanted = normalized(size)
+    key = normalized(size)
     for table in (own, SIZES):
         for name, count in table.items():
-            if normalized(name) == wanted:
+            if normalized(name) == key:
                 return count
     return 0 if _CPU.fullmatch(size.strip().lower()) else None
 

@@ -54,20 +54,20 @@ class Query(NamedTuple):
 
 def status(text: str) -> JobStatus:
     """The status of that name, whatever its case. Raises UsageError."""
-    for each in JobStatus:
-        if text.lower() == each.lower():
-            return each
+    for member in JobStatus:
+        if text.lower() == member.lower():
+            return member
     hint = f"use one of {', '.join(JobStatus)}"
     raise UsageError(f"{text[:80]!r} is not a status of jobs", where="status", hint=hint)
 
 
 def condition(text: str) -> Condition:
     """What `loss<0.5` says. Raises UsageError."""
-    found = _CONDITION.fullmatch(text.strip())
+    match = _CONDITION.fullmatch(text.strip())
     try:
-        if found is not None:
-            metric = found["metric"].removeprefix(_METRIC)
-            return Condition(metric, found["operator"], float(found["value"]))
+        if match is not None:
+            metric = match["metric"].removeprefix(_METRIC)
+            return Condition(metric, match["operator"], float(match["value"]))
     except ValueError:
         pass
     hint = "a metric, an operator and a number: --metric 'loss<0.5'"

@@ -34,10 +34,10 @@ def report(job: Plan, rendered: str, spec: Mapping[str, Any]) -> PlanAnswer:
     paths |= {f"search_space.{name}": text for name, text in task.parameters.items()}
     for name in ("model_dir", "data_dir", "tensorboard_dir", "state_dir", "instance_state_dir"):
         paths[name] = f"<the node's {name.replace('_', ' ')}>"
-    paths |= {f"inputs.{each.name}": _input_text(each) for each in task.inputs}
+    paths |= {f"inputs.{item.name}": _input_text(item) for item in task.inputs}
     paths |= {f"outputs.{o.name}": o.path or f"<the node's {o.name}>" for o in task.outputs}
     files = {name for name in paths if name.startswith("outputs.")}
-    files |= {f"inputs.{each.name}" for each in task.inputs if each.text is None}
+    files |= {f"inputs.{item.name}" for item in task.inputs if item.text is None}
     command = without_credentials(fill_shell(task.command, paths, files))
     return {
         "name": task.job,
@@ -100,12 +100,12 @@ def _container(task: Task) -> list[str] | None:
     return container.words(image, "<its name>", mounts, program, gpus=task.gpus > 0)
 
 
-def _input_text(each: InputTask) -> str:
-    if each.text is not None:
-        return each.text
-    if each.streamed:
-        return f"<the node's stream of {each.name}>"
-    return f"<the node's {each.name}>" if each.cached else each.source or each.uri
+def _input_text(item: InputTask) -> str:
+    if item.text is not None:
+        return item.text
+    if item.streamed:
+        return f"<the node's stream of {item.name}>"
+    return f"<the node's {item.name}>" if item.cached else item.source or item.uri
 
 
 def _node_variables(task: Task) -> dict[str, str]:

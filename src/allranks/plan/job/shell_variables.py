@@ -25,13 +25,13 @@ _NAMED = 6
 def passed_by_default(patterns: str, environ: Mapping[str, str]) -> dict[str, str]:
     """The variables that comma-separated patterns such as ``HF_*,WANDB_MODE`` name. What looks like
     a secret has to be named in full."""
-    wanted = [each.strip() for each in patterns.split(",") if each.strip()]
+    globs = [glob.strip() for glob in patterns.split(",") if glob.strip()]
     return {
         name: value
         for name, value in environ.items()
         if not _OURS.match(name)
-        and (name in wanted or not looks_secret(name))
-        and any(fnmatchcase(name, each) for each in wanted)
+        and (name in globs or not looks_secret(name))
+        and any(fnmatchcase(name, glob) for glob in globs)
     }
 
 
@@ -48,6 +48,6 @@ def sentence(names: Iterable[str], mend: str) -> str:
     """One line about those that a job does not get; values are never in it."""
     names = list(names)
     shown, more = names[:_NAMED], len(names) - _NAMED
-    told = ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+    listed = ", ".join(shown) + (f" and {more} more" if more > 0 else "")
     verb = "is" if len(names) == 1 else "are"
-    return f"{told} of your shell {verb} not passed to the job; {mend}"
+    return f"{listed} of your shell {verb} not passed to the job; {mend}"

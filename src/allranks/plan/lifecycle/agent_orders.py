@@ -14,8 +14,8 @@ from allranks.statuses import TERMINAL, JobStatus, NodeState, Reason
 
 def order(job: Job, node: int, launch: int, attempt: int) -> dict[str, Any]:
     """What the agent of ``node`` has to do now, given its launch and attempt."""
-    found = brief(job, node, launch, attempt)
-    return {**found, "places": places(job)} if found["do"] == "go" else found
+    data = brief(job, node, launch, attempt)
+    return {**data, "places": places(job)} if data["do"] == "go" else data
 
 
 def places(job: Job) -> tuple[Place | None, ...]:

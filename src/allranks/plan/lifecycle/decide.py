@@ -143,7 +143,7 @@ def new(nodes: int) -> Job:
 def load(data: Mapping[str, Any]) -> Job:
     """The job that ``pack`` made into JSON."""
     fields = dict(data)
-    fields["nodes"] = tuple(_load_node(each) for each in data["nodes"])
+    fields["nodes"] = tuple(_load_node(node) for node in data["nodes"])
     fields["status"] = JobStatus(data["status"])
     fields["gang"] = GangState(data["gang"])
     fields["gone"] = Reason(data["gone"]) if data["gone"] else None
@@ -229,7 +229,7 @@ def _newly_lost(job: Job, clock: Clock) -> Step | None:
 
 def _after(job: Job, rules: Rules, cause: Failure, clock: Clock) -> Step:
     """The step after a failure: restart on the same nodes, on new ones, or finish."""
-    if _found_no_server(job, clock):
+    if _failed_without_server(job, clock):
         return _close("resubmit", cause.reason)
     restart = _restart(job, rules, cause, clock.now)
     if restart is None:
@@ -237,7 +237,7 @@ def _after(job: Job, rules: Rules, cause: Failure, clock: Clock) -> Step:
     return _close("regroup" if restart.same_nodes else "relaunch", cause.reason)
 
 
-def _found_no_server(job: Job, clock: Clock) -> bool:
+def _failed_without_server(job: Job, clock: Clock) -> bool:
     """Whether the gang got its nodes and failed while the server was away, for example on a laptop
     that slept: then no agent had a server to connect to, and nothing of the job has run."""
     absent = all(node.state is NodeState.ABSENT for node in job.nodes)
@@ -390,7 +390,7 @@ def failure(job: Job) -> Failure | None:
         if job.gone in _ENGINE_KNOWS.get(reason, ()):
             assert job.gone is not None
             # The engine told the other nodes to end, so the lost one is the one without a reason.
-            silent = [i for i, each in enumerate(job.nodes) if each.reason is None]
+            silent = [i for i, other in enumerate(job.nodes) if other.reason is None]
             lost = silent[0] if silent and job.gone is Reason.NODE_LOST else None
             return Failure(job.gone, lost, message=job.why, at=node.at)
         return Failure(

@@ -27,12 +27,12 @@ def validate_event(data: Any) -> Event:
     if not isinstance(data, Mapping) or not isinstance(data.get("kind"), str):
         raise _wrong("it is not an event")
     unknown = data.keys() - {*Event._fields}
-    known = {name: check for name, check in _FIELDS.items() if name in data}
-    bad = [name for name, check in known.items() if not check(data[name])]
+    checks = {name: check for name, check in _FIELDS.items() if name in data}
+    bad = [name for name, check in checks.items() if not check(data[name])]
     if unknown or bad or data["kind"] not in FROM_AGENTS or "at" not in data:
         raise _wrong(", ".join(map(repr, (*sorted(map(str, unknown)), *bad))) or data["kind"][:40])
-    if (found := text.flaw(data.get("data", {}))) is not None:
-        raise _wrong(found.message)
+    if (flaw := text.flaw(data.get("data", {}))) is not None:
+        raise _wrong(flaw.message)
     event = Event(**{**data, "kind": Kind(data["kind"])})
     wrong = [name for name, check in _DATA.items() if not check(event.data.get(name))]
     wrong += [name for name in _NEEDED.get(event.kind, ()) if event.data.get(name) is None]
@@ -57,7 +57,7 @@ def _time(value: Any) -> bool:
 def _shallow(value: Any, depth: int = _DEPTH) -> bool:
     if isinstance(value, Mapping | list):
         inner = value.values() if isinstance(value, Mapping) else value
-        return depth > 0 and all(_shallow(each, depth - 1) for each in inner)
+        return depth > 0 and all(_shallow(item, depth - 1) for item in inner)
     return type(value) is not int or abs(value) < 2**63
 
 

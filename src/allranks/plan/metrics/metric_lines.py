@@ -40,7 +40,7 @@ def read(line: bytes) -> MetricLine:
         tags = data.get("tags")
     except _DAMAGED:
         return MetricLine([], {}, False)
-    good = [point for each in _listed(points) if (point := _point(each)) is not None]
+    good = [point for item in _listed(points) if (point := _point(item)) is not None]
     named = {
         repaired(str(key)): repaired(str(value))
         for key, value in (tags.items() if isinstance(tags, dict) else ())

@@ -73,11 +73,11 @@ def run_data(job: str, run: str, spec: Mapping[str, Any], task: Task, compute: s
         "allranks.processes": str(world(task)),
     }
     params = {}
-    for each in task.inputs:
-        if each.text is not None:
-            params[name(each.name)] = without_credentials(each.text)[:_LONGEST_VALUE]
-        tags[f"allranks.input.{each.name}"] = (
-            each.text or each.asset or each.uri or each.source or ""
+    for item in task.inputs:
+        if item.text is not None:
+            params[name(item.name)] = without_credentials(item.text)[:_LONGEST_VALUE]
+        tags[f"allranks.input.{item.name}"] = (
+            item.text or item.asset or item.uri or item.source or ""
         )
     for parameter, value in task.parameters.items():
         params[name(parameter)] = without_credentials(value)[:_LONGEST_VALUE]
@@ -103,21 +103,21 @@ def _users(tag: str) -> str:
     return f"tag.{tag}" if tag.startswith(("mlflow.", "allranks.")) else tag
 
 
-def name(given: str) -> str:
+def name(original: str) -> str:
     """That name, if MLflow takes it; else one much like it that it takes, and that no other name
     becomes."""
-    if _is_taken(given):
-        return given
-    parts = _REFUSED.sub("_", given).split("/")
+    if _is_taken(original):
+        return original
+    parts = _REFUSED.sub("_", original).split("/")
     plain = "/".join(part for part in parts if part.strip(".")) or "_"
-    mark = hashlib.sha256(given.encode(errors="replace")).hexdigest()[:4]
+    mark = hashlib.sha256(original.encode(errors="replace")).hexdigest()[:4]
     return f"{plain[: _LONGEST_NAME - 5]}_{mark}"
 
 
-def _is_taken(given: str) -> bool:
-    norm = posixpath.normpath(given)
-    unique = norm == given and norm != "." and not norm.startswith(("..", "/"))
-    return unique and not _REFUSED.search(given) and 0 < len(given) <= _LONGEST_NAME
+def _is_taken(text: str) -> bool:
+    norm = posixpath.normpath(text)
+    unique = norm == text and norm != "." and not norm.startswith(("..", "/"))
+    return unique and not _REFUSED.search(text) and 0 < len(text) <= _LONGEST_NAME
 
 
 def renamed(names: Iterable[str]) -> dict[str, str]:
@@ -125,9 +125,9 @@ def renamed(names: Iterable[str]) -> dict[str, str]:
     return {each: name(each) for each in names if name(each) != each}
 
 
-def metric(given: str, rank: int | None, several: bool) -> str:
+def metric(printed: str, rank: int | None, several: bool) -> str:
     """What a metric that ranks printed is called; ``several``: more than one rank tells it."""
-    return name(f"{given}/rank_{rank}" if several else given)
+    return name(f"{printed}/rank_{rank}" if several else printed)
 
 
 # What MLflow calls them, and by what ours are divided.
@@ -169,7 +169,7 @@ class Resource(NamedTuple):
 
 
 def resource(
-    given: str, nodes: int, node: int, rank: int | None = None, gpu: int | None = None
+    series: str, nodes: int, node: int, rank: int | None = None, gpu: int | None = None
 ) -> Resource:
     """In the place where MLflow's page shows system metrics, in its units."""
     of, table = "", {**_OF_NODE, **_OF_JOB}
@@ -177,6 +177,6 @@ def resource(
         of, table = f"gpu_{gpu}_", _OF_GPU
     elif rank is not None:
         of, table = f"rank_{rank}_", _OF_RANK
-    theirs, divisor = table.get(given, (given, 1.0))
+    theirs, divisor = table.get(series, (series, 1.0))
     place = f"system/node_{node}" if nodes > 1 else "system"
     return Resource(name(f"{place}/{of}{theirs}"), divisor)

@@ -11,15 +11,15 @@ from allranks.plan.plan import Task
 
 def of_several(task: Task, name: str) -> bool:
     """Whether more than one rank may print it."""
-    asked = {each.rank for each in task.metrics if each.name == name}
-    asked = asked or {each.rank for each in task.metrics}
-    return world(task) > 1 and (None in asked or len(asked) > 1)
+    ranks = {metric.rank for metric in task.metrics if metric.name == name}
+    ranks = ranks or {metric.rank for metric in task.metrics}
+    return world(task) > 1 and (None in ranks or len(ranks) > 1)
 
 
 def key(task: Task, name: str, rank: int | None, printed: Collection[str]) -> str:
     """With its rank, where several may tell it. What a script told by itself has no rank, and gives
     way to what is ``printed`` under the same name."""
     if rank is None:
-        asked = {each.name for each in task.metrics}
-        return f"{name}/mlflow" if name in asked or name in printed else name
+        declared = {metric.name for metric in task.metrics}
+        return f"{name}/mlflow" if name in declared or name in printed else name
     return f"{name}/rank_{rank}" if of_several(task, name) else name

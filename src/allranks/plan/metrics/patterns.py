@@ -53,7 +53,7 @@ class Reader:
         self.memory: dict[str, Any] = {} if memory is None else memory
         self._known: tuple[_Known, ...] = ()
         if metric.pattern == BUILTIN:
-            self._known = tuple(_Known(each, self.memory) for each in KNOWN[metric.name])
+            self._known = tuple(_Known(pattern, self.memory) for pattern in KNOWN[metric.name])
             return
         compiled = re.compile(metric.pattern)
         self._search = compiled.search
@@ -64,14 +64,14 @@ class Reader:
     def find(self, line: str) -> Sequence[MetricPoint]:
         """The points in a line. Raises NotANumber."""
         if self._known:
-            return [found for known in self._known for found in known.find(line)]
+            return [point for pattern in self._known for point in pattern.find(line)]
         matched = self._search(line)
         if matched is None or (text := matched[self._value]) is None:
             return ()
-        said = matched[self._step] if self._step else None
-        step = None if said is None else _whole(said)
-        if said is not None and step is None:
-            self.memory.setdefault("step", said)
+        step_text = matched[self._step] if self._step else None
+        step = None if step_text is None else _whole(step_text)
+        if step_text is not None and step is None:
+            self.memory.setdefault("step", step_text)
         return (MetricPoint(self.metric.name, step, number(text)),)
 
     def rest(self) -> Iterator[MetricPoint]:
@@ -81,11 +81,11 @@ class Reader:
 
 
 class _Known:
-    def __init__(self, known: Known, memory: dict[str, Any]) -> None:
-        self._known, self._memory = known, memory
-        self._line = re.compile(known.line)
-        self._pair = re.compile(known.pair)
-        self._head = re.compile(known.heads) if known.heads else None
+    def __init__(self, pattern: Known, memory: dict[str, Any]) -> None:
+        self._known, self._memory = pattern, memory
+        self._line = re.compile(pattern.line)
+        self._pair = re.compile(pattern.pair)
+        self._head = re.compile(pattern.heads) if pattern.heads else None
 
     def find(self, line: str) -> Iterator[MetricPoint]:
         if self._head is not None and (head := self._head.search(line)):
@@ -105,19 +105,19 @@ class _Known:
             step = _bounded(epoch * of + n)
         for pair in self._pair.finditer(line, matched.end() - 1 if n is not None else 0):
             name = self._known.before + self._known.names.get(pair[1], pair[1])
-            found = MetricPoint(name, step, number(pair[2]))
+            point = MetricPoint(name, step, number(pair[2]))
             if step is None or not self._known.redrawn:
-                yield found
+                yield point
             else:
-                yield from self._held(found, step)
+                yield from self._held(point, step)
 
-    def _held(self, found: MetricPoint, step: int) -> Iterator[MetricPoint]:
+    def _held(self, point: MetricPoint, step: int) -> Iterator[MetricPoint]:
         """Hold it back until another step is shown: it may be shown again, and better."""
         held = self._memory.setdefault("held", {})
-        before = held.get(found.name)
-        held[found.name] = [step, found.value]
+        before = held.get(point.name)
+        held[point.name] = [step, point.value]
         if before is not None and before[0] != step:
-            yield MetricPoint(found.name, *before)
+            yield MetricPoint(point.name, *before)
 
 
 def number(text: str) -> float:
@@ -135,10 +135,10 @@ def number(text: str) -> float:
 def _whole(text: str) -> int | None:
     """The number, if it is a whole one that a double holds."""
     try:
-        found = number(text)
+        value = number(text)
     except NotANumber:
         return None
-    return _bounded(int(found)) if math.isfinite(found) and found == int(found) else None
+    return _bounded(int(value)) if math.isfinite(value) and value == int(value) else None
 
 
 def _bounded(step: int) -> int | None:
@@ -148,4 +148,4 @@ def _bounded(step: int) -> int | None:
 
 def of_rank(metrics: Sequence[MetricTask], rank: int) -> list[MetricTask]:
     """Those that are looked for in what this rank prints."""
-    return [each for each in metrics if each.rank in (None, rank)]
+    return [metric for metric in metrics if metric.rank in (None, rank)]

@@ -26,12 +26,12 @@ def best_regions(ranked: Sequence[Mapping[str, Any]]) -> dict[str, Region]:
     best = ranked[: max(_LEAST, round(_SHARE * len(ranked)))]
     if len(ranked) < 2 * _LEAST:
         return {}
-    names = dict.fromkeys(name for each in best for name in each)
-    return {name: _region([each[name] for each in best if name in each]) for name in names}
+    names = dict.fromkeys(name for trial in best for name in trial)
+    return {name: _region([trial[name] for trial in best if name in trial]) for name in names}
 
 
 def _region(values: Sequence[Any]) -> Region:
-    numbers = [each for each in values if isinstance(each, int | float)]
+    numbers = [value for value in values if isinstance(value, int | float)]
     if len(numbers) == len(values):
         return Region(len(values), min(numbers), max(numbers))
     counts = Counter(map(str, values))

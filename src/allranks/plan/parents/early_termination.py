@@ -47,9 +47,9 @@ def judge(policy: Policy, goal: str, curves: Mapping[int, Curve]) -> dict[int, J
     for number, curve in curves.items():
         for interval in _due(policy, curve):
             others = {
-                n: each[:interval]
-                for n, each in losses.items()
-                if len(each) >= interval and (curves[n].running or not _running_only(policy))
+                n: values[:interval]
+                for n, values in losses.items()
+                if len(values) >= interval and (curves[n].running or not _running_only(policy))
             }
             why = _why(policy, goal, number, others, interval)
             judgments[number] = Judgment(interval, why)
@@ -95,17 +95,17 @@ def _why(
     trials that have reached it, up to it."""
     mine = min(losses[number])
     if isinstance(policy, Bandit):
-        limit = _bandit_limit(policy, goal, min(min(each) for each in losses.values()))
+        limit = _bandit_limit(policy, goal, min(min(values) for values in losses.values()))
         return _worse(goal, mine, limit, interval, "the bandit policy allows")
     if isinstance(policy, MedianStopping):
-        limit = median(_mean(each) for each in losses.values())
+        limit = median(_mean(values) for values in losses.values())
         return _worse(goal, mine, limit, interval, "the median of all trials' averages is")
     if isinstance(policy, AshaSampling):
-        ranked = sorted((min(each), n) for n, each in losses.items())
+        ranked = sorted((min(values), n) for n, values in losses.items())
         stays = {n for _, n in ranked[: max(1, len(ranked) // policy.reduction_factor)]}
         word = f"not among the best 1/{policy.reduction_factor}"
         return "" if number in stays else f"it is {word} at interval {interval}"
-    worst = sorted(((each[interval - 1], n) for n, each in losses.items()), reverse=True)
+    worst = sorted(((values[interval - 1], n) for n, values in losses.items()), reverse=True)
     cut = {n for _, n in worst[: len(worst) * policy.truncation_percentage // 100]}
     share = f"it is among the worst {policy.truncation_percentage} % at interval {interval}"
     return share if number in cut else ""
@@ -113,7 +113,7 @@ def _why(
 
 def _mean(values: Sequence[float]) -> float:
     """The mean, also of values whose sum is too large."""
-    return math.fsum(each / len(values) for each in values)
+    return math.fsum(value / len(values) for value in values)
 
 
 def _bandit_limit(policy: Bandit, goal: str, best: float) -> float:

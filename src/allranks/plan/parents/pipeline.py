@@ -50,7 +50,7 @@ def next_action(
 ) -> Action | None:
     """The next action; None until something happens. It is returned again until the record shows
     it, so doing it twice must be the same as doing it once."""
-    live = [name for name, each in states.items() if each.status not in TERMINAL]
+    live = [name for name, state in states.items() if state.status not in TERMINAL]
     ended = (name for name, e in states.items() if e.status in TERMINAL and not e.closed)
     if (name := next(ended, None)) is not None:
         return Action("close", name)
@@ -68,7 +68,7 @@ def next_action(
 
 def outcome(rules: Rules, states: Mapping[str, StepState]) -> Reason:
     """How a pipeline ends whose steps have ended."""
-    ended = {each.status for each in states.values()}
+    ended = {state.status for state in states.values()}
     if JobStatus.FAILED in ended:
         return Reason.RANK_EXITED
     return Reason.CANCELED if JobStatus.CANCELED in ended else Reason.DONE
@@ -88,7 +88,7 @@ def _stops(rules: Rules, parent: Parent, now: float) -> Reason | None:
 
 def _ready(rules: Rules, states: Mapping[str, StepState]) -> str | None:
     """A step whose inputs are there. After a failure only with ``continue_on_step_failure``."""
-    failed = any(each.status in TERMINAL and not _done(each) for each in states.values())
+    failed = any(state.status in TERMINAL and not _done(state) for state in states.values())
     if failed and not rules.continue_on_step_failure:
         return None
     return next(

@@ -59,10 +59,10 @@ def parts_of(
     inputs by name say what these hold; ``more`` is compared as well."""
     packed = pack(task)
     inputs = {
-        f"the input {each.name}": _text(
-            [each.text, contents.get(each.name), each.mode, each.unpack, each.sharded]
+        f"the input {item.name}": _text(
+            [item.text, contents.get(item.name), item.mode, item.unpack, item.sharded]
         )
-        for each in task.inputs
+        for item in task.inputs
     }
     return {
         "the command": task.command,

@@ -65,12 +65,12 @@ class Step(NamedTuple):
 def next_step(rules: Rules, parent: Parent, trials: Sequence[Trial], now: float) -> Step | None:
     """The next step; None until something happens. A step is returned again until the record shows
     it, so doing it twice must be the same as doing it once."""
-    live = [each for each in trials if each.status not in TERMINAL]
+    live = [trial for trial in trials if trial.status not in TERMINAL]
     ended = next((e for e in trials if e.status in TERMINAL and not e.closed), None)
     if ended is not None:
         return Step("close", ended.number)
     if (reason := _stops(rules, parent, trials, now)) is not None:
-        running = next((each for each in live if not each.canceled), None)
+        running = next((trial for trial in live if not trial.canceled), None)
         if running is not None:
             return Step("cancel", running.number)
         return None if live else Step("finish", reason=reason)
@@ -78,7 +78,7 @@ def next_step(rules: Rules, parent: Parent, trials: Sequence[Trial], now: float)
         return Step("start")
     if (judged := _judged(rules, trials)) is not None:
         return judged
-    drawn = 1 + max((each.number for each in trials), default=-1)
+    drawn = 1 + max((trial.number for trial in trials), default=-1)
     if drawn < rules.trials:
         return Step("draw", drawn) if len(live) < rules.concurrent else None
     if live:
@@ -89,9 +89,9 @@ def next_step(rules: Rules, parent: Parent, trials: Sequence[Trial], now: float)
 def unprepared(trials: Sequence[Trial]) -> Trial | None:
     """The trial whose setup failed as every trial's would. None if any trial was prepared: then
     it was that trial's node."""
-    if any(each.prepared for each in trials):
+    if any(trial.prepared for trial in trials):
         return None
-    return next((each for each in trials if each.prepared is False), None)
+    return next((trial for trial in trials if trial.prepared is False), None)
 
 
 def _stops(rules: Rules, parent: Parent, trials: Sequence[Trial], now: float) -> Reason | None:
@@ -112,10 +112,10 @@ def _judged(rules: Rules, trials: Sequence[Trial]) -> Step | None:
     if rules.policy is None:
         return None
     curves = {
-        each.number: Curve(
-            each.reports, each.status not in TERMINAL and not each.canceled, each.judged
+        trial.number: Curve(
+            trial.reports, trial.status not in TERMINAL and not trial.canceled, trial.judged
         )
-        for each in trials
+        for trial in trials
     }
     for number, (interval, why) in judge(rules.policy, rules.goal, curves).items():
         return Step("judge", number, interval, why)
@@ -132,16 +132,16 @@ def rank(goal: str, trials: Sequence[Trial]) -> list[Trial]:
     trials that were stopped early do."""
     sign = -1 if goal == "maximize" else 1
     counted = [
-        (sign * each.value, each.number, each)
-        for each in trials
-        if each.value is not None and each.status is not JobStatus.FAILED
+        (sign * trial.value, trial.number, trial)
+        for trial in trials
+        if trial.value is not None and trial.status is not JobStatus.FAILED
     ]
-    return [each for *_, each in sorted(counted)]
+    return [trial for *_, trial in sorted(counted)]
 
 
 def best_value(goal: str, reports: Iterable[float]) -> float | None:
     """The best finite value; None without one."""
-    finite = [each for each in reports if math.isfinite(each)]
+    finite = [report for report in reports if math.isfinite(report)]
     if not finite:
         return None
     return max(finite) if goal == "maximize" else min(finite)

@@ -202,8 +202,7 @@ def default_trials(sweep: Mapping[str, Any]) -> int | None:
     kind = algorithm.get("type") if isinstance(algorithm, Mapping) else algorithm
     if getattr(kind, "type", kind) != "grid":
         return None
-    space = sweep["search_space"]
-    return math.prod(len(parameter.get("values") or [1]) for parameter in space.values())
+    return math.prod(len(choice.get("values") or [1]) for choice in sweep["search_space"].values())
 
 
 def _crossed(job: SweepJob) -> Iterator[Problem]:
