@@ -76,7 +76,7 @@ def test_what_a_job_that_stays_reads_stays(jobs, protected, older_than):
 @given(FOUND, AGES)
 def test_what_was_used_since_stays(found, older_than):
     idle = NOW - found.used
-    if idle < RULES[found.kind].least or (RULES[found.kind].asked and idle < older_than):
+    if idle < RULES[found.kind].least or (RULES[found.kind].older_than and idle < older_than):
         assert goes(found, {}, older_than, NOW) == ""
     else:
         assert goes(found, {}, older_than, NOW)

@@ -35,11 +35,11 @@ class Kind(StrEnum):
 
 
 class Rule(NamedTuple):
-    """``least``: seconds that a thing has to be unused at least; ``asked``: and as many as who
+    """``least``: seconds that a thing has to be unused at least; ``older_than``: and as many as who
     cleans up asks for; ``why`` it goes, where ``{idle}`` stands for how long it was unused."""
 
     least: float
-    asked: bool
+    older_than: bool
     why: str
 
 
@@ -99,7 +99,7 @@ class Found(NamedTuple):
 def goes(candidate: Found, needed: Mapping[Kind, Set[str]], older_than: float, now: float) -> str:
     """Why it goes; empty: it stays. ``needed`` holds keys, see ``needs``."""
     rule, idle = RULES[candidate.kind], now - candidate.used
-    least = max(rule.least, older_than if rule.asked else 0.0)
+    least = max(rule.least, older_than if rule.older_than else 0.0)
     if candidate.key in needed.get(candidate.kind, ()) or idle < least:
         return ""
     return rule.why.format(idle=span(idle))

@@ -73,7 +73,7 @@ def environment_of(text: str) -> dict[str, Any]:
 
     Raises SpecError with the lines that have no counterpart.
     """
-    reader = _Found()
+    reader = _Reader()
     problems = []
     for instruction in instructions(text):
         try:
@@ -113,7 +113,7 @@ class _Refused(Exception):
     """Why an instruction has no counterpart."""
 
 
-class _Found:
+class _Reader:
     def __init__(self) -> None:
         self.image = ""
         self._pip: list[str] = []
