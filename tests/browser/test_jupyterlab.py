@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sysconfig
 from collections.abc import Iterator
@@ -61,6 +62,22 @@ def lab(home: Path, allranks: Allranks, code: Path, tmp_path: Path) -> Iterator[
         lab.wait(30)
 
 
+def run_all(page: Any) -> bool:
+    """Choose Run All Cells. Whether it was taken: while JupyterLab still loads it does nothing, and
+    a cell that was taken has a star or a number at once."""
+    page.keyboard.press("Escape")
+    page.get_by_role("menuitem", name="Run", exact=True).click()
+    page.get_by_text("Run All Cells", exact=True).click()
+    taken = page.locator(".jp-InputPrompt").filter(has_text=re.compile(r"\[[*\d]"))
+    from playwright.sync_api import TimeoutError  # lazy: only for these tests
+
+    try:
+        taken.first.wait_for(timeout=10_000)
+    except TimeoutError:
+        return False
+    return True
+
+
 def test_a_job_in_jupyterlab(lab: str, browser: Any, code: Path, tmp_path: Path) -> None:
     end = tmp_path / "end"
     train = TRAIN.replace("sys.argv[1]", repr(str(end)))
@@ -78,8 +95,7 @@ def test_a_job_in_jupyterlab(lab: str, browser: Any, code: Path, tmp_path: Path)
         seen.go(lab)
         page.locator(".jp-Notebook .jp-CodeCell").nth(1).wait_for(timeout=60_000)
         page.locator('.jp-Notebook-ExecutionIndicator[data-status="idle"]').wait_for(timeout=60_000)
-        page.get_by_role("menuitem", name="Run", exact=True).click()
-        page.get_by_text("Run All Cells", exact=True).click()
+        until(lambda: run_all(page), seconds=60)
         cards = page.locator(".allranks-job")
         cards.first.get_by_text("Running").wait_for(timeout=60_000)
         chart = cards.first.locator("svg")
