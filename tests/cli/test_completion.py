@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
@@ -215,11 +214,15 @@ def test_fish_completes(record, env, code):
 
 
 def test_the_overview_stays_quick(env):
-    """The best of a few: a machine that tests run on is busy."""
+    """The best of a few, in CPU time: a machine that tests run on is busy."""
+
+    def spent():
+        times = os.times()
+        return times.children_user + times.children_system
 
     def took():
-        began = time.perf_counter()
+        began = spent()
         subprocess.run(["allranks", "--help"], env=env, stdout=subprocess.DEVNULL, check=True)
-        return time.perf_counter() - began
+        return spent() - began
 
     assert min(took() for _ in range(10)) < 0.15
