@@ -59,7 +59,11 @@ def lab(home: Path, allranks: Allranks, code: Path, tmp_path: Path) -> Iterator[
         yield f"{json.loads(told.read_text())['url']}lab/tree/a.ipynb?token=t0ken"
     finally:
         lab.terminate()
-        lab.wait(30)
+        try:
+            lab.wait(30)
+        except subprocess.TimeoutExpired:  # it waits for its kernel, which ends with it
+            lab.kill()
+            lab.wait()
 
 
 def run_all(page: Any) -> bool:
