@@ -19,9 +19,9 @@ KINDS = {
 def suffix(name: str) -> str | None:
     """The suffix of an archive's name, or None for other files. A name such as ``.tar``, which
     leaves no name for a folder, is not an archive's."""
-    for each in KINDS:
-        if name.lower().endswith(each) and name[: -len(each)] not in ("", ".", ".."):
-            return each
+    for ending in KINDS:
+        if name.lower().endswith(ending) and name[: -len(ending)] not in ("", ".", ".."):
+            return ending
     return None
 
 

@@ -66,7 +66,7 @@ def size(archive: Path) -> int:
     """The unpacked size that a zip or plain tar states, in bytes. Raises AllranksError."""
     with contextlib.ExitStack() as stack:
         if _kind(archive) == "zip":
-            return sum(each.file_size for each in _zip(archive, stack).infolist())
+            return sum(member.file_size for member in _zip(archive, stack).infolist())
         entries = stack.enter_context(open_entries(archive))
         return sum(entry.size for entry in entries)
 
@@ -179,28 +179,28 @@ def _read_or_raise(archive: Path, file: Readable, size: int) -> bytes:
 
 
 def _tar_entries(archive: Path, source: _ForwardReader) -> Iterator[Entry]:
-    for each in _headers(archive, source):
-        kind = _TAR_KINDS.get(each.type)
-        if each.type == _VOLUME_LABEL:
+    for header in _headers(archive, source):
+        kind = _TAR_KINDS.get(header.type)
+        if header.type == _VOLUME_LABEL:
             continue
-        if each.issparse():
+        if header.issparse():
             kind = "file"
         if kind is None:
-            raise _unsupported_entry(archive, each.name)
-        pieces: Any = each.sparse if each.issparse() else None
-        size = each.size if kind == "file" else 0
+            raise _unsupported_entry(archive, header.name)
+        pieces: Any = header.sparse if header.issparse() else None
+        size = header.size if kind == "file" else 0
         if size < 0 or any(at < 0 or n < 0 or at + n > size for at, n in pieces or ()):
             raise broken(archive, "a header is invalid")
         if size:
-            source.seek(each.offset_data)
+            source.seek(header.offset_data)
         yield Entry(
-            each.name,
+            header.name,
             kind,
             size,
-            each.mode,
-            each.mtime,
+            header.mode,
+            header.mtime,
             source.read_some,
-            target=each.linkname,
+            target=header.linkname,
             pieces=pieces,
         )
 
@@ -218,13 +218,13 @@ class _Header(tarfile.TarInfo):
         if (
             buf[156:157] != tarfile.REGTYPE
             or len(buf) != tarfile.BLOCKSIZE
-            or not all(each.isdigit() for each in (checksum, *numbers))
+            or not all(field.isdigit() for field in (checksum, *numbers))
             # The checksum counts its own field as blanks.
             or int(checksum, 8) != sum(buf) - sum(buf[148:156]) + 256
         ):
             return super().frombuf(buf, encoding, errors)
         header = cls(buf[:100].partition(b"\0")[0].decode(encoding, errors))
-        header.mode, header.size, header.mtime = (int(each, 8) for each in numbers)
+        header.mode, header.size, header.mtime = (int(field, 8) for field in numbers)
         if prefix := buf[345:500].partition(b"\0")[0]:
             header.name = f"{prefix.decode(encoding, errors)}/{header.name}"
         return header
@@ -273,7 +273,7 @@ def _zip(archive: Path, stack: contextlib.ExitStack) -> zipfile.ZipFile:
         file = stack.enter_context(zipfile.ZipFile(archive))
     except Exception as error:  # as above
         raise broken(archive, error) from error
-    if any(each.flag_bits & 1 for each in file.infolist()):
+    if any(info.flag_bits & 1 for info in file.infolist()):
         raise AllranksError(
             f"{archive.name} is protected by a password",
             where=str(archive),
@@ -284,25 +284,25 @@ def _zip(archive: Path, stack: contextlib.ExitStack) -> zipfile.ZipFile:
 
 def _zip_entries(archive: Path, stack: contextlib.ExitStack) -> Iterator[Entry]:
     file = _zip(archive, stack)
-    for each in file.infolist():
+    for info in file.infolist():
         # Only Unix (3) stores modes.
-        mode = each.external_attr >> 16 if each.create_system == 3 else 0
+        mode = info.external_attr >> 16 if info.create_system == 3 else 0
         kind = _ZIP_KINDS.get(stat.S_IFMT(mode), None if stat.S_IFMT(mode) else "file")
-        if each.is_dir():
+        if info.is_dir():
             kind = "folder"
         if kind is None:
-            raise _unsupported_entry(archive, each.filename)
-        name = _zip_name(each.filename, each.flag_bits)
+            raise _unsupported_entry(archive, info.filename)
+        name = _zip_name(info.filename, info.flag_bits)
         if kind == "folder":
             yield Entry(name, kind, 0, mode or 0o777, None, _nothing)
             continue
-        with _member(archive, file, each) as content:
+        with _member(archive, file, info) as content:
             if kind == "link":
                 target = os.fsdecode(_read_or_raise(archive, content, _MAX_TARGET))
                 yield Entry(name, kind, 0, mode, None, _nothing, target=target)
                 continue
             read = partial(_read_member, archive, content)
-            yield Entry(name, kind, each.file_size, mode or 0o666, _mtime(each.date_time), read)
+            yield Entry(name, kind, info.file_size, mode or 0o666, _mtime(info.date_time), read)
             # Reading past the end makes zipfile check the CRC.
             _read_or_raise(archive, content, 1)
 
@@ -314,9 +314,9 @@ def _read_member(archive: Path, content: Readable, size: int) -> bytes:
     return data
 
 
-def _member(archive: Path, file: zipfile.ZipFile, each: zipfile.ZipInfo) -> IO[bytes]:
+def _member(archive: Path, file: zipfile.ZipFile, info: zipfile.ZipInfo) -> IO[bytes]:
     try:
-        return file.open(each)
+        return file.open(info)
     except NotImplementedError:
         raise AllranksError(
             f"{archive.name} uses a compression method that Python does not support",

@@ -96,13 +96,13 @@ class Extraction:
         if name.startswith("/"):
             return None
         parts: list[str] = []
-        for each in name.split("/"):
-            if each == "..":
+        for part in name.split("/"):
+            if part == "..":
                 if not parts:
                     return None
                 parts.pop()
-            elif each not in ("", "."):
-                parts.append(each)
+            elif part not in ("", "."):
+                parts.append(part)
         if len(parts) > _MAX_DEPTH or len(name) > _MAX_PATH:
             raise self.refusal(f"{name[:80]}…", "has too long a path, or too many folders in it")
         if "\0" in name:
@@ -189,7 +189,7 @@ class Extraction:
             self._wrote(len(data))
 
     def _make_link(self, name: str, target: str, parts: tuple[str, ...], above: int) -> None:
-        ups, rest = 0, [each for each in target.split("/") if each not in ("", ".")]
+        ups, rest = 0, [part for part in target.split("/") if part not in ("", ".")]
         while rest and rest[0] == "..":
             ups, rest = ups + 1, rest[1:]
         # `x/..` may be another folder if x is a link.

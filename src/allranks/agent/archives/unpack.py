@@ -141,9 +141,9 @@ def _check_sizes(
 
 def _device(folder: Path) -> int:
     """The device number of the folder's disk; the folder need not exist yet."""
-    for each in (folder, *folder.parents):
+    for path in (folder, *folder.parents):
         with contextlib.suppress(OSError):
-            return each.stat().st_dev
+            return path.stat().st_dev
     return 0
 
 
@@ -233,8 +233,8 @@ class _WorkerPool:
 
     def __exit__(self, *_: object) -> None:
         self._answers.close()
-        for each in self._workers:
-            each.kill()
+        for worker in self._workers:
+            worker.kill()
 
     def sizes(self, tasks: Sequence[Task], tick: Callable[[], None]) -> dict[Task, int]:
         """The unpacked size that each archive states, in bytes."""

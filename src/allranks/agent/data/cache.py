@@ -43,7 +43,7 @@ class Tree(NamedTuple):
 
     @property
     def size(self) -> int:
-        return sum(each[1] for each in self.files)
+        return sum(row[1] for row in self.files)
 
     def damaged(self) -> list[str]:
         """Names of files that are missing or changed since the entry was made."""
@@ -74,7 +74,7 @@ def read(folder: Path) -> Tree | None:
     """The entry at ``folder``, or None if there is no readable manifest."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text())
-        return Tree(folder, tuple((*each,) for each in manifest["files"]))
+        return Tree(folder, tuple((*row,) for row in manifest["files"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -100,10 +100,10 @@ def acquire(folder: Path) -> int | None:
 
 
 @contextlib.contextmanager
-def exclusive(goal: Path, waiting: Callable[[], None]) -> Iterator[None]:
+def exclusive(entry: Path, waiting: Callable[[], None]) -> Iterator[None]:
     """Hold the writer's lock of an entry; ``waiting`` is called while another process holds it."""
-    goal.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    while (lock := file_locks.take(goal.with_suffix(".lock"))) is None:
+    entry.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    while (lock := file_locks.take(entry.with_suffix(".lock"))) is None:
         waiting()
         time.sleep(_LOCK_POLL_SECONDS)
     try:
@@ -112,10 +112,10 @@ def exclusive(goal: Path, waiting: Callable[[], None]) -> Iterator[None]:
         os.close(lock)
 
 
-def prepare(goal: Path, items: Sequence[FileEntry]) -> Path:
+def prepare(entry: Path, items: Sequence[FileEntry]) -> Path:
     """Return the folder to fill, with all files that need no transfer: those a killed writer had
     fetched, and unchanged ones of older entries of the same source."""
-    partial = goal.with_suffix(".part")
+    partial = entry.with_suffix(".part")
     if not partial.exists():
         _adopt_partial(partial)
     (partial / DATA).mkdir(parents=True, exist_ok=True, mode=0o755)
@@ -126,7 +126,7 @@ def prepare(goal: Path, items: Sequence[FileEntry]) -> Path:
         (partial / PACKED).rename(partial / DATA)
     _remove_others(partial / DATA, {item.name for item in items})
     older: dict[tuple[str, int, str], tuple[Tree, int, int]] = {}
-    for tree in _trees(goal.parent, goal.name.partition("-")[0]):
+    for tree in _trees(entry.parent, entry.name.partition("-")[0]):
         for name, size, mtime, crc, tag in tree.files:
             older[name, size, tag] = (tree, mtime, crc)
     lines = []
@@ -164,13 +164,13 @@ def _adopt_partial(partial: Path) -> None:
 
 def _remove_others(data: Path, names: Set[str]) -> None:
     for folder, _, files in folder_trees.walk(data):
-        for each in files:
-            path = os.path.join(folder, each)
+        for file in files:
+            path = os.path.join(folder, file)
             if os.path.relpath(path, data) not in names:
                 os.unlink(path)
 
 
-def publish(goal: Path, partial: Path, files: Sequence[tuple[str, int, str]]) -> Tree:
+def publish(entry: Path, partial: Path, files: Sequence[tuple[str, int, str]]) -> Tree:
     """Rename a complete folder to its final name. ``files``: name, checksum and tag of each.
     Raises AllranksError."""
     rows = []
@@ -179,17 +179,17 @@ def publish(goal: Path, partial: Path, files: Sequence[tuple[str, int, str]]) ->
         rows.append((name, stat.st_size, stat.st_mtime_ns, crc, tag))
     _write_manifest(partial / MANIFEST, rows)
     # The caller found no readable manifest there, so the old entry can go.
-    if goal.exists() and not remove_if_unused(goal):
+    if entry.exists() and not remove_if_unused(entry):
         raise AllranksError(
             "the cache entry is damaged, and another job is using it",
-            where=str(goal / MANIFEST),
+            where=str(entry / MANIFEST),
             hint="wait until that job has ended; the entry is then fetched again",
         )
-    partial.rename(goal)
-    for folder, _, _ in folder_trees.walk(goal / DATA, topdown=False):
+    partial.rename(entry)
+    for folder, _, _ in folder_trees.walk(entry / DATA, topdown=False):
         os.chmod(folder, 0o555)
-    (goal / "journal").unlink(missing_ok=True)
-    return Tree(goal, tuple(rows))
+    (entry / "journal").unlink(missing_ok=True)
+    return Tree(entry, tuple(rows))
 
 
 def repair(tree: Tree, partial: Path, names: Sequence[str], crcs: Mapping[str, int]) -> Tree:
@@ -219,9 +219,9 @@ def _write_manifest(path: Path, rows: Sequence[tuple[str, int, int, int, str]]) 
 
 
 def _make_writable(folder: Path) -> None:
-    for each, _, _ in folder_trees.walk(folder):
+    for path, _, _ in folder_trees.walk(folder):
         with contextlib.suppress(OSError):
-            os.chmod(each, 0o755)
+            os.chmod(path, 0o755)
 
 
 # ---------------------------------------------------------------- eviction
@@ -237,7 +237,7 @@ def make_room(cache: Path, needed: int, limit: int | None, keep: str) -> int:
     if free < needed:
         _remove_leftovers(cache, keep)
         free = _free_bytes(cache, limit)
-    for tree in sorted(_trees(cache), key=lambda each: _last_used(each.folder)):
+    for tree in sorted(_trees(cache), key=lambda tree: _last_used(tree.folder)):
         if free >= needed:
             break
         if tree.folder.name.startswith(keep) or not remove_if_unused(tree.folder):
@@ -257,11 +257,11 @@ def make_room(cache: Path, needed: int, limit: int | None, keep: str) -> int:
 
 def _remove_leftovers(cache: Path, keep: str) -> None:
     """Remove what killed processes left, except for the source that is being fetched now."""
-    for each in cache.glob("*.gone"):
-        remove(each)
-    for each in cache.glob("*.part"):
-        if not each.name.startswith(keep) and not file_locks.is_held(each.with_suffix(".lock")):
-            remove(each)
+    for path in cache.glob("*.gone"):
+        remove(path)
+    for path in cache.glob("*.part"):
+        if not path.name.startswith(keep) and not file_locks.is_held(path.with_suffix(".lock")):
+            remove(path)
 
 
 def remove_if_unused(folder: Path) -> bool:
@@ -294,8 +294,8 @@ def _free_bytes(cache: Path, limit: int | None) -> int:
 
 
 def _trees(cache: Path, prefix: str = "") -> list[Tree]:
-    trees = (read(each.parent) for each in cache.glob(f"{prefix}*/{MANIFEST}"))
-    return [each for each in trees if each is not None and not each.folder.suffix]
+    trees = (read(manifest.parent) for manifest in cache.glob(f"{prefix}*/{MANIFEST}"))
+    return [tree for tree in trees if tree is not None and not tree.folder.suffix]
 
 
 def _last_used(folder: Path) -> float:

@@ -97,8 +97,8 @@ class _Download:
         self._tags_are_hashes = True
 
     async def all(self, items: Sequence[FileEntry]) -> dict[str, int]:
-        for each in {os.path.dirname(item.name) for item in items}:
-            (self._folder / each).mkdir(parents=True, exist_ok=True)
+        for folder in {os.path.dirname(item.name) for item in items}:
+            (self._folder / folder).mkdir(parents=True, exist_ok=True)
         crcs: dict[str, int] = {}
         small: list[FileEntry] = []
         large: list[FileEntry] = []
@@ -186,7 +186,7 @@ class _Download:
                 return await self._download_whole(item, path)
         finally:
             os.close(file)
-        combined = zlib.crc32(json.dumps([crcs[each] for each in sorted(crcs)]).encode())
+        combined = zlib.crc32(json.dumps([crcs[start] for start in sorted(crcs)]).encode())
         return self._complete(item, path, combined)
 
     async def _download_range(

@@ -55,12 +55,12 @@ class Download:
     def close(self) -> None:
         self._client.close()
 
-    def fetch(self, name: str, goal: Path) -> str:
-        """Download the input to ``goal``, a folder or a file, which appears when it is complete.
+    def fetch(self, name: str, path: Path) -> str:
+        """Download the input to ``path``, a folder or a file, which appears when it is complete.
         Return a message for the record. Raises AllranksError, OSError and what ``wait`` raises."""
         listed = json.loads(self._call("GET", name, b""))
-        files = [_File(*each) for each in listed["files"]]
-        beside = goal.with_name(f".{goal.name}.part")
+        files = [_File(*row) for row in listed["files"]]
+        beside = path.with_name(f".{path.name}.part")
         if beside.is_dir():
             folder_trees.remove(beside)
         beside.parent.mkdir(parents=True, exist_ok=True)
@@ -68,27 +68,27 @@ class Download:
             beside.mkdir()
         total = sum(file.size for file in files)
         done = 0
-        said = time.monotonic()
+        reported_at = time.monotonic()
         for pieces in _requests(files):
             self._fetch(name, pieces, beside, listed["is_file"])
             done += sum(piece.size for piece in pieces)
-            if time.monotonic() > said + _SAY:
-                said = time.monotonic()
+            if time.monotonic() > reported_at + _SAY:
+                reported_at = time.monotonic()
                 self._doing(f"downloads {name}: {size_text(done)} of {size_text(total)}")
-        beside.rename(goal)
+        beside.rename(path)
         left_out = listed["left_out"]
         without = f"; left out, because they lie elsewhere: {left_out}" if left_out else ""
         amount = f"{counted(len(files), 'file')}, {size_text(total)}"
         return f"downloaded the input {name}: {amount}{without}"
 
-    def _fetch(self, name: str, pieces: Sequence[_Piece], goal: Path, is_file: bool) -> None:
-        """Write pieces to the file ``goal``, or to files below that folder."""
-        wanted = [[*piece.file[:3], piece.offset, piece.size] for piece in pieces]
-        data = memoryview(self._call("POST", name, json.dumps(wanted).encode()))
+    def _fetch(self, name: str, pieces: Sequence[_Piece], target: Path, is_file: bool) -> None:
+        """Write pieces to the file ``target``, or to files below that folder."""
+        rows = [[*piece.file[:3], piece.offset, piece.size] for piece in pieces]
+        data = memoryview(self._call("POST", name, json.dumps(rows).encode()))
         if len(data) != sum(piece.size for piece in pieces):
             raise _changed(name)
         for file, offset, size in pieces:
-            path = goal if is_file else goal / file.name
+            path = target if is_file else target / file.name
             if not offset:
                 path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("r+b" if offset else "wb") as out:

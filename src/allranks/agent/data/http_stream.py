@@ -110,8 +110,8 @@ class Streams:
                 yield requests.popleft().result()
         finally:
             self._count_readers(-1)
-            for each in requests:
-                each.cancel()
+            for request in requests:
+                request.cancel()
 
     def _count_readers(self, change: int) -> None:
         with self._lock:

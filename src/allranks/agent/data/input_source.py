@@ -72,8 +72,8 @@ class Source:
             entries, is_file = self._list_public(error)
         if not entries:
             raise self.explain(FileNotFoundError())
-        for each in entries:
-            self._check_name(each.name)
+        for entry in entries:
+            self._check_name(entry.name)
         if self.request.share is not None:
             index, nodes = self.request.share
             entries = sorted(entries)[index::nodes]
@@ -128,15 +128,15 @@ class Source:
         folders. Raises AllranksError if a name is a file and a folder."""
         start = len(key) + 1 if key else 0
         folders = set()
-        for folder in {each.key[start:].rpartition("/")[0] for each in objects} - {""}:
+        for folder in {item.key[start:].rpartition("/")[0] for item in objects} - {""}:
             parts = folder.split("/")
             folders |= {"/".join(parts[:n]) for n in range(1, len(parts) + 1)}
         entries = []
-        for each in objects:
-            name = each.key[start:]
+        for item in objects:
+            name = item.key[start:]
             if name not in folders:
-                entries.append(FileEntry(name, each.key, each.size, each.tag, each.mtime))
-            elif each.size:
+                entries.append(FileEntry(name, item.key, item.size, item.tag, item.mtime))
+            elif item.size:
                 raise AllranksError(
                     f"{name!r} of the input {self.request.name} is both a file and a folder",
                     where=self.request.location,
@@ -154,17 +154,17 @@ class Source:
             )
 
     def fetch(
-        self, items: Sequence[FileEntry], goal: Path, journal: Path, report: Report
+        self, items: Sequence[FileEntry], folder: Path, journal: Path, report: Report
     ) -> dict[str, int]:
-        """Copy all files to ``goal``. Returns their checksums by name. Raises Changed, OSError and
-        AllranksError."""
+        """Copy all files to ``folder``. Returns their checksums by name. Raises Changed, OSError
+        and AllranksError."""
         if self._address is None:
-            return local_files.copy_files(items, goal, report)
+            return local_files.copy_files(items, folder, report)
         # lazy: asyncio, unused when everything is cached
         from allranks.agent.data.download import fetch
 
         try:
-            return fetch(self._opened, items, goal, journal, report)
+            return fetch(self._opened, items, folder, journal, report)
         except object_stores.STORE_ERRORS as error:
             raise self.explain(error) from None
 

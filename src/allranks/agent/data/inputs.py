@@ -54,73 +54,73 @@ class InputCache:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def provide(self, wanted: InputRequest) -> CachedInput:
+    def provide(self, request: InputRequest) -> CachedInput:
         """Fetch an input unless the cache has it, and hold it until closed. Raises
         AllranksError."""
         self._started_at = time.monotonic()
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         for number in range(_ATTEMPTS):
             try:
-                return self._provide(Source(wanted))
+                return self._provide(Source(request))
             except Changed:
                 time.sleep(number)
         raise AllranksError(
-            f"the input {wanted.name} keeps changing while it is fetched",
-            where=wanted.location,
+            f"the input {request.name} keeps changing while it is fetched",
+            where=request.location,
             hint="use a location that nothing writes to while jobs read it",
         )
 
-    def cached(self, wanted: InputRequest) -> tuple[Tree, bool] | None:
+    def cached(self, request: InputRequest) -> tuple[Tree, bool] | None:
         """Hold an input that needs no transfer. Returns its entry and whether it is a single file,
         or None. Raises AllranksError."""
-        source = Source(wanted)
+        source = Source(request)
         items, is_file = source.list_files()
-        tree = self._acquire(self._goal(wanted, items))
+        tree = self._acquire(self._entry_path(request, items))
         return None if tree is None or tree.damaged() else (tree, is_file)
 
-    def _goal(self, wanted: InputRequest, items: Sequence[FileEntry]) -> Path:
-        content = cache.content_id(items, wanted.unpack)
-        return self._folder / f"{cache.source_id(wanted.uri or wanted.source)}-{content}"
+    def _entry_path(self, request: InputRequest, items: Sequence[FileEntry]) -> Path:
+        content = cache.content_id(items, request.unpack)
+        return self._folder / f"{cache.source_id(request.uri or request.source)}-{content}"
 
     def _provide(self, source: Source) -> CachedInput:
-        wanted = source.request
+        request = source.request
         items, is_file = source.list_files()
-        goal = self._goal(wanted, items)
-        tree, moved = self._acquire(goal), 0
+        entry = self._entry_path(request, items)
+        tree, moved = self._acquire(entry), 0
         if tree is None or tree.damaged():
-            with cache.exclusive(goal, lambda: self._report(wanted, waiting=True)):
-                tree = self._acquire(goal)
+            with cache.exclusive(entry, lambda: self._report(request, waiting=True)):
+                tree = self._acquire(entry)
                 if tree is None:
-                    tree, moved = self._fill(source, items, goal)
-                    self._acquire(goal)
+                    tree, moved = self._fill(source, items, entry)
+                    self._acquire(entry)
                 elif names := tree.damaged():
                     tree, moved = self._repair(source, items, tree, names)
-                    self._acquire(goal)
-        return _as_cached_input(wanted, tree, is_file, moved)
+                    self._acquire(entry)
+        return _as_cached_input(request, tree, is_file, moved)
 
-    def _acquire(self, goal: Path) -> Tree | None:
+    def _acquire(self, entry: Path) -> Tree | None:
         """The entry, if it exists; it is not evicted until we close."""
-        file = cache.acquire(goal)
+        file = cache.acquire(entry)
         if file is None:
             return None
-        tree = cache.read(goal)
+        tree = cache.read(entry)
         if tree is None:  # unreadable: do not hold it, so that it can be replaced
             os.close(file)
             return None
         self._stack.callback(os.close, file)
         return tree
 
-    def _fill(self, source: Source, items: Sequence[FileEntry], goal: Path) -> tuple[Tree, int]:
-        partial = cache.prepare(goal, items)
+    def _fill(self, source: Source, items: Sequence[FileEntry], entry: Path) -> tuple[Tree, int]:
+        partial = cache.prepare(entry, items)
         size = sum(item.size for item in items)
         present = sum(os.lstat(file).st_blocks * 512 for file in folder_trees.files(partial))
-        source_id = goal.name.partition("-")[0]
+        source_id = entry.name.partition("-")[0]
         cache.make_room(self._folder, max(0, size - present), self._limit, source_id)
         crcs, moved = self._fetch(source, items, partial)
         files = [(item.name, crcs[item.name], item.tag) for item in items]
         if source.request.unpack:
             files = self._unpack(source, items, partial)
-        return cache.publish(goal, partial, files), moved
+        return cache.publish(entry, partial, files), moved
 
     def _repair(
         self, source: Source, items: Sequence[FileEntry], tree: Tree, names: Sequence[str]
@@ -173,29 +173,29 @@ class InputCache:
         """Replace the archives by their contents. Returns the cache's file rows."""
         from allranks.agent.archives.unpack import is_archive, stem, unpack  # lazy: few inputs are
 
-        wanted, packed = source.request, partial / cache.PACKED
+        request, packed = source.request, partial / cache.PACKED
         (partial / cache.DATA).rename(packed)
         data = partial / cache.DATA
         data.mkdir()
         pairs: list[tuple[Path, Path]] = []
         for item in items:
             if not is_archive(item.name):
-                goal = data / item.name
-                goal.parent.mkdir(parents=True, exist_ok=True)
-                os.rename(packed / item.name, goal)
+                target = data / item.name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                os.rename(packed / item.name, target)
                 continue
-            goal = data if len(items) == 1 else data / stem(item.name)
-            if goal != data and (goal.exists() or goal in dict(pairs).values()):
+            target = data if len(items) == 1 else data / stem(item.name)
+            if target != data and (target.exists() or target in dict(pairs).values()):
                 raise AllranksError(
-                    f"two files of the input {wanted.name} unpack to {stem(item.name)!r}",
-                    where=wanted.location,
+                    f"two files of the input {request.name} unpack to {stem(item.name)!r}",
+                    where=request.location,
                     hint="an archive is unpacked to a folder of its name: rename one of the two",
                 )
-            pairs.append((packed / item.name, goal))
+            pairs.append((packed / item.name, target))
         if not pairs:
             raise AllranksError(
-                f"no archive in the input {wanted.name}",
-                where=wanted.location,
+                f"no archive in the input {request.name}",
+                where=request.location,
                 hint="archives are .tar, .tar.gz, .tar.zst, .zip and the like; or remove `unpack`",
             )
         size = sum((packed / item.name).stat().st_size for item in items if is_archive(item.name))
@@ -207,12 +207,12 @@ class InputCache:
         room = cache.make_room(self._folder, 0, self._limit, "")
         limit = min(room, max(size * _MAX_GROWTH, _MIN_BOMB_SIZE))
         try:
-            unpack(pairs, limit, lambda n, _: self._report(wanted, unpacked=n, of=len(pairs)))
+            unpack(pairs, limit, lambda n, _: self._report(request, unpacked=n, of=len(pairs)))
         except AllranksError as error:
             cache.remove(partial)
             # Name the source: the local copy is already deleted.
             name = os.path.relpath(error.where, packed) if error.where else ""
-            location = wanted.location if len(items) == 1 else f"{wanted.location}/{name}"
+            location = request.location if len(items) == 1 else f"{request.location}/{name}"
             raise AllranksError(error.message, where=location, hint=error.hint) from None
         except BaseException:
             cache.remove(partial)
@@ -226,42 +226,42 @@ class InputCache:
         files = (path for path in paths if not os.path.islink(path))
         return sorted((os.path.relpath(path, data), 0, "") for path in files)
 
-    def _report(self, wanted: InputRequest, **how: Any) -> None:
+    def _report(self, request: InputRequest, **how: Any) -> None:
         now = time.monotonic()
         if now - self._reported_at > _REPORT_SECONDS:
             self._reported_at = now
-            self._say({"input": wanted.name, "seconds": now - self._started_at, **how})
+            self._say({"input": request.name, "seconds": now - self._started_at, **how})
 
 
 def all_cached(request: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The mover's messages for all inputs if none needs a transfer; otherwise an empty list."""
-    inputs = [InputRequest.load(each) for each in request["inputs"]]
+    inputs = [InputRequest.load(fields) for fields in request["inputs"]]
     with InputCache(Path(request["cache"]), request["limit"], lambda message: None) as provider:
-        entries = [provider.cached(each) for each in inputs]
+        entries = [provider.cached(input_request) for input_request in inputs]
         if None in entries:
             return []
         return [
-            {"provided": wanted.name, **_as_cached_input(wanted, *entry, 0)._asdict()}
-            for wanted, entry in zip(inputs, entries, strict=True)
+            {"provided": input_request.name, **_as_cached_input(input_request, *entry, 0)._asdict()}
+            for input_request, entry in zip(inputs, entries, strict=True)
             if entry is not None
         ]
 
 
-def _as_cached_input(wanted: InputRequest, tree: Tree, is_file: bool, moved: int) -> CachedInput:
+def _as_cached_input(request: InputRequest, tree: Tree, is_file: bool, moved: int) -> CachedInput:
     data = tree.data
-    if wanted.copy:
-        data = _link_files(tree, Path(wanted.copy))
-    path = data / tree.files[0][0] if is_file and not wanted.unpack else data
+    if request.copy:
+        data = _link_files(tree, Path(request.copy))
+    path = data / tree.files[0][0] if is_file and not request.unpack else data
     return CachedInput(str(path), str(tree.folder), len(tree.files), tree.size, moved)
 
 
-def _link_files(tree: Tree, goal: Path) -> Path:
+def _link_files(tree: Tree, target: Path) -> Path:
     """Hard-link the files into a folder of the job, in which it may add and remove files."""
-    folder_trees.remove(goal, ignore_errors=True)
-    goal.mkdir(parents=True)
-    for each in {os.path.dirname(row[0]) for row in tree.files} - {""}:
-        folder_trees.make(goal / each)
-    data, to, link = f"{tree.data}/", f"{goal}/", os.link
+    folder_trees.remove(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    for folder in {os.path.dirname(row[0]) for row in tree.files} - {""}:
+        folder_trees.make(target / folder)
+    data, to, link = f"{tree.data}/", f"{target}/", os.link
     try:
         for row in tree.files:
             link(data + row[0], to + row[0])
@@ -271,14 +271,14 @@ def _link_files(tree: Tree, goal: Path) -> Path:
         if error.errno not in (errno.EXDEV, errno.EMLINK, errno.EPERM):
             raise
         # Another disk, too many links to a file, or a file system without hard links.
-        folder_trees.remove(goal)
-        shutil.copytree(tree.data, goal, symlinks=True)
-        for folder, _, _ in folder_trees.walk(goal):
+        folder_trees.remove(target)
+        shutil.copytree(tree.data, target, symlinks=True)
+        for folder, _, _ in folder_trees.walk(target):
             os.chmod(folder, 0o755)
-    return goal
+    return target
 
 
 def _symlinks(folder: Path) -> Iterator[str]:
     """Symbolic links, which only unpacked entries have."""
-    for each, folders, files in folder_trees.walk(folder):
-        yield from (path for n in (*folders, *files) if os.path.islink(path := f"{each}/{n}"))
+    for parent, folders, files in folder_trees.walk(folder):
+        yield from (path for n in (*folders, *files) if os.path.islink(path := f"{parent}/{n}"))

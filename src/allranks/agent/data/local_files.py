@@ -39,10 +39,10 @@ def list_files(
     return entries, False
 
 
-def copy_files(entries: Sequence[FileEntry], goal: Path, report: Report) -> dict[str, int]:
-    """Copy files to ``goal``. Returns a checksum of 0 for each name. Raises Changed and OSError."""
+def copy_files(entries: Sequence[FileEntry], folder: Path, report: Report) -> dict[str, int]:
+    """Copy files to ``folder``. Returns a checksum of 0 for each name. Raises Changed, OSError."""
     for item in entries:
-        path = goal / item.name
+        path = folder / item.name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
         shutil.copy2(item.key, path)

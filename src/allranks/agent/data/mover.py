@@ -37,8 +37,8 @@ Say = Callable[[Mapping[str, Any]], None]
 def provide(request: Mapping[str, Any], say: Say) -> None:
     """Provide inputs from the cache. Raises AllranksError for the first that fails."""
     with InputCache(Path(request["cache"]), request["limit"], say) as provider:
-        for wanted in map(InputRequest.load, request["inputs"]):
-            say({"provided": wanted.name, **provider.provide(wanted)._asdict()})
+        for input_request in map(InputRequest.load, request["inputs"]):
+            say({"provided": input_request.name, **provider.provide(input_request)._asdict()})
         say({"done": True})
         sys.stdin.read()
 
@@ -50,8 +50,8 @@ def stream(request: Mapping[str, Any], say: Say) -> None:
 
     with Path(request["read"]).open("wb") as statistics:
         streams = Streams(statistics.fileno())
-        for wanted in map(InputRequest.load, request["streams"]):
-            say({"provided": wanted.name, **streams.add(Source(wanted))})
+        for input_request in map(InputRequest.load, request["streams"]):
+            say({"provided": input_request.name, **streams.add(Source(input_request))})
         say({"done": True})
         sys.stdin.read()
         os._exit(0)  # do not wait for requests of readers
@@ -61,19 +61,19 @@ def upload_live(request: Mapping[str, Any], say: Say) -> None:
     """Upload complete files until the agent ends. Raises AllranksError if a store refuses at the
     start."""
     uploaders = _uploaders(request)
-    for each in uploaders:
-        each.check_access()
+    for uploader in uploaders:
+        uploader.check_access()
     say({"done": True})
-    uploaders = [each for each in uploaders if each.output.live]
+    uploaders = [uploader for uploader in uploaders if uploader.output.live]
     took = 0.0
     while (
         uploaders
         and not select.select([sys.stdin], [], [], max(_SCAN_SECONDS, took * _SCAN_FACTOR))[0]
     ):
         began = time.monotonic()
-        for each in uploaders:
+        for uploader in uploaders:
             try:
-                each.upload(False, lambda done, total: None)
+                uploader.upload(False, lambda done, total: None)
             except AllranksError as error:
                 # Only log it: the final upload tries again and reports errors.
                 print(f"{error} ({error.hint})", file=sys.stderr, flush=True)
@@ -82,10 +82,10 @@ def upload_live(request: Mapping[str, Any], say: Say) -> None:
 
 def upload_rest(request: Mapping[str, Any], say: Say) -> None:
     """Upload everything that is not uploaded yet. Raises AllranksError."""
-    for each in _uploaders(request):
-        each.upload(True, _ProgressReport(each.output.name, say))
-        summary = {"files": each.files, "size": each.size, "uri": each.output.uri}
-        say({"brought": each.output.name, **summary})
+    for uploader in _uploaders(request):
+        uploader.upload(True, _ProgressReport(uploader.output.name, say))
+        summary = {"files": uploader.files, "size": uploader.size, "uri": uploader.output.uri}
+        say({"brought": uploader.output.name, **summary})
     say({"done": True})
 
 
@@ -111,8 +111,8 @@ def _uploaders(request: Mapping[str, Any]) -> list[Uploader]:
     )
 
     uploaders = []
-    for each in request["outputs"]:
-        output = Output(**{**each, "account": Account.load(each["account"])})
+    for fields in request["outputs"]:
+        output = Output(**{**fields, "account": Account.load(fields["account"])})
         manifest = Path(request["manifests"], f"{output.name}.node-{request['node']}.json")
         uploaders.append(Uploader(output, manifest))
     return uploaders

@@ -102,8 +102,8 @@ def _without_environment_identity() -> Iterator[None]:
 def listing(opened: Opened, key: str) -> Iterator[StoredObject]:
     """List all objects below ``key``."""
     for batch in obstore.list(opened, prefix=key or None, chunk_size=1000):
-        for each in batch:
-            entry = _stored_object(each)
+        for meta in batch:
+            entry = _stored_object(meta)
             # Consoles mark an empty folder with an empty object of its name.
             if entry.key != key or entry.size:
                 yield entry
@@ -248,10 +248,10 @@ def _first_line(error: Exception) -> str:
     return text[0][:300] if text else type(error).__name__
 
 
-def _stored_object(each: Mapping[str, Any]) -> StoredObject:
-    changed = each["last_modified"].timestamp()
-    tag = each.get("e_tag") or each.get("version") or f"{changed}"
-    return StoredObject(each["path"], each["size"], changed, tag)
+def _stored_object(meta: Mapping[str, Any]) -> StoredObject:
+    changed = meta["last_modified"].timestamp()
+    tag = meta.get("e_tag") or meta.get("version") or f"{changed}"
+    return StoredObject(meta["path"], meta["size"], changed, tag)
 
 
 # ---------------------------------------------------------------- opening

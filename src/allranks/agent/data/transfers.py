@@ -66,8 +66,8 @@ class Transfers:
         for mover in (self._live, self._streams):
             if mover is not None:
                 mover.kill()
-        for each in self._locks:
-            os.close(each)
+        for lock in self._locks:
+            os.close(lock)
         self._locks.clear()
 
     def report_streams(self, tell: Tell) -> None:
@@ -76,8 +76,8 @@ class Transfers:
             return
         # A full disk may have truncated the file.
         with contextlib.suppress(OSError, ValueError):
-            for each in json.loads(self._stream_statistics.read_text() or "[]"):
-                tell(stream_read_text(each), {"data": each})
+            for stream in json.loads(self._stream_statistics.read_text() or "[]"):
+                tell(stream_read_text(stream), {"data": stream})
 
     # ------------------------------------------------------------ inputs
 
@@ -89,7 +89,7 @@ class Transfers:
         return self._provide_cached(tell) | self._provide_streams(tell)
 
     def _provide_cached(self, tell: Tell) -> dict[str, str]:
-        inputs = [self._request(each) for each in self._task.inputs if each.cached]
+        inputs = [self._request(item) for item in self._task.inputs if item.cached]
         if not inputs:
             return {}
         paths: dict[str, str] = {}
@@ -119,7 +119,7 @@ class Transfers:
         return paths
 
     def _provide_streams(self, tell: Tell) -> dict[str, str]:
-        inputs = [self._request(each) for each in self._task.inputs if each.streamed]
+        inputs = [self._request(item) for item in self._task.inputs if item.streamed]
         paths: dict[str, str] = {}
         if not inputs:
             return paths
@@ -136,24 +136,24 @@ class Transfers:
         self._streams = mover
         return paths
 
-    def _request(self, each: InputTask) -> dict[str, Any]:
-        share = [self._node, self._task.nodes] if each.sharded else None
-        copy = str(self._folder / "inputs" / each.name) if each.mode == "download" else ""
+    def _request(self, item: InputTask) -> dict[str, Any]:
+        share = [self._node, self._task.nodes] if item.sharded else None
+        copy = str(self._folder / "inputs" / item.name) if item.mode == "download" else ""
         return {
-            "name": each.name,
-            "uri": each.uri,
-            "source": each.source or "",
-            "account": self._account(each.uri, each.datastore) if each.uri else None,
-            "datastore": each.datastore,
+            "name": item.name,
+            "uri": item.uri,
+            "source": item.source or "",
+            "account": self._account(item.uri, item.datastore) if item.uri else None,
+            "datastore": item.datastore,
             "share": share,
-            "unpack": each.unpack,
+            "unpack": item.unpack,
             "copy": copy,
         }
 
     def _all_cached(self, request: Mapping[str, Any]) -> list[dict[str, Any]]:
         """A mover's messages if the cache has all inputs, without starting one. Empty if a mover
         has to run: something is missing, obstore is, or a mover would see other credentials."""
-        has_account = all(each["source"] or each["datastore"] for each in request["inputs"])
+        has_account = all(item["source"] or item["datastore"] for item in request["inputs"])
         variables = {
             name: value
             for name, value in self._environ().items()
@@ -184,9 +184,9 @@ class Transfers:
             self._wait(ready)
         finally:
             os.close(ready)
-        for each in messages:
-            self._hold(Path(each["tree"]))
-        return messages if all(Path(each["path"]).exists() for each in messages) else []
+        for message in messages:
+            self._hold(Path(message["tree"]))
+        return messages if all(Path(message["path"]).exists() for message in messages) else []
 
     def _hold(self, tree: Path) -> None:
         """Keep a cache entry from being evicted after the mover has ended."""
@@ -202,8 +202,8 @@ class Transfers:
 
         Raises AllranksError if a store refuses access, and what ``wait`` raises.
         """
-        outputs = [each for each in self._task.outputs if each.brought]
-        self._output_paths = {each.name: self._create_path(each) for each in outputs}
+        outputs = [output for output in self._task.outputs if output.brought]
+        self._output_paths = {output.name: self._create_path(output) for output in outputs}
         if outputs:
             self._live = self._mover(self._upload_request(outputs, live=True))
             next(self._live.messages())
@@ -212,7 +212,7 @@ class Transfers:
     def finish(self, tell: Tell, wait: Wait, seconds: float | None = None) -> None:
         """Upload all remaining files. Raises AllranksError if that fails or takes longer than
         ``seconds``, and what ``wait`` raises."""
-        outputs = [each for each in self._task.outputs if each.name in self._output_paths]
+        outputs = [output for output in self._task.outputs if output.name in self._output_paths]
         if not outputs:
             return
         if self._live is not None:
@@ -231,15 +231,15 @@ class Transfers:
 
     def keep(self, tell: Tell) -> str:
         """Move outputs that were not uploaded to the job's record. Returns the folder."""
-        goal = Path(self._task.record, "unbrought", f"node-{self._node}")
+        target = Path(self._task.record, "unbrought", f"node-{self._node}")
         for name in self._output_paths:
             folder = self._folder / "outputs" / name
             if any(folder.iterdir()):
-                goal.mkdir(parents=True, exist_ok=True)
-                folder_trees.remove(goal / name, ignore_errors=True)  # left by an earlier attempt
-                shutil.move(folder, goal / name)
-                tell(f"{name}: files that may not have been uploaded are at {goal / name}", {})
-        return str(goal)
+                target.mkdir(parents=True, exist_ok=True)
+                folder_trees.remove(target / name, ignore_errors=True)  # left by an earlier attempt
+                shutil.move(folder, target / name)
+                tell(f"{name}: files that may not have been uploaded are at {target / name}", {})
+        return str(target)
 
     def _create_path(self, output: OutputTask) -> Path:
         folder = self._folder / "outputs" / output.name
@@ -251,15 +251,15 @@ class Transfers:
     def _upload_request(self, outputs: Sequence[OutputTask], live: bool) -> dict[str, Any]:
         requests = [
             {
-                "name": each.name,
-                "uri": each.uri,
-                "account": self._account(each.uri, each.datastore),
-                "datastore": each.datastore,
-                "folder": str(self._folder / "outputs" / each.name),
-                "only": self._output_paths[each.name].name if each.is_file else "",
-                "live": each.mode == "rw_mount",
+                "name": output.name,
+                "uri": output.uri,
+                "account": self._account(output.uri, output.datastore),
+                "datastore": output.datastore,
+                "folder": str(self._folder / "outputs" / output.name),
+                "only": self._output_paths[output.name].name if output.is_file else "",
+                "live": output.mode == "rw_mount",
             }
-            for each in outputs
+            for output in outputs
         ]
         # One folder for each attempt: an attempt must not delete what another has uploaded.
         manifests = str(Path(self._task.record, "manifests", self._folder.name))

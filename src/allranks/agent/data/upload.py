@@ -76,7 +76,7 @@ class Uploader:
 
     @property
     def size(self) -> int:
-        return sum(each.look.size for each in self._uploaded.values())
+        return sum(uploaded.look.size for uploaded in self._uploaded.values())
 
     def check_access(self) -> None:
         """Raise AllranksError if the store does not answer or refuses the credentials. Write
@@ -129,8 +129,8 @@ class Uploader:
         """All files with their metadata. Raises OSError if a folder cannot be read."""
         files = {}
         for folder, _, names in folder_trees.walk(self.output.folder, onerror=_raise):
-            for each in names:
-                path = os.path.join(folder, each)
+            for file in names:
+                path = os.path.join(folder, file)
                 name = os.path.relpath(path, self.output.folder)
                 if self.output.only not in ("", name):
                     continue
@@ -230,13 +230,13 @@ class Uploader:
         files = [
             {
                 "path": name,
-                "size": each.look.size,
-                "crc32": f"{each.crc:08x}",
-                "etag": each.tag,
-                "at": each.at,
-                "look": each.look,
+                "size": uploaded.look.size,
+                "crc32": f"{uploaded.crc:08x}",
+                "etag": uploaded.tag,
+                "at": uploaded.at,
+                "look": uploaded.look,
             }
-            for name, each in sorted(self._uploaded.items())
+            for name, uploaded in sorted(self._uploaded.items())
         ]
         manifest = {"output": self.output.name, "uri": self.output.uri, "files": files}
         self._manifest.parent.mkdir(parents=True, exist_ok=True)
@@ -267,10 +267,10 @@ def _read_manifest(manifest: Path) -> dict[str, Uploaded]:
     except (OSError, ValueError, KeyError):
         return {}
     return {
-        each["path"]: Uploaded(
-            Fingerprint(*each["look"]), int(each["crc32"], 16), each["etag"], each["at"]
+        row["path"]: Uploaded(
+            Fingerprint(*row["look"]), int(row["crc32"], 16), row["etag"], row["at"]
         )
-        for each in files
+        for row in files
     }
 
 

@@ -35,7 +35,7 @@ class Synced(NamedTuple):
     """A path's last synchronized state: the server's entry and the local file."""
 
     entry: Entry
-    seen: FileState
+    state: FileState
 
 
 class Work(NamedTuple):
@@ -121,7 +121,7 @@ class Sync:
                 continue
             self._last_scan = dict(self._tree.scan().files)
             took = time.monotonic() - began
-            size = sum(each.entry.size for each in self._synced.values())
+            size = sum(synced.entry.size for synced in self._synced.values())
             amount = f"{len(self._synced)} entries, {size_text(size)}"
             return f"fetched {self._name}: {amount}, in {took:.1f} s" if fetched else ""
         raise AllranksError(
@@ -175,12 +175,12 @@ class Sync:
         for path in self.writers.suspects(files):
             before = self._head.get(path)
             synced = self._synced.get(path)
-            seen = files[path]
-            is_new = synced is None or synced.seen != seen
+            state = files[path]
+            is_new = synced is None or synced.state != state
             if not is_new or not self._may_be_torn(path):
                 continue
             has_before = before is not None and before.what == "file"
-            with suppress(OSError, ChangedMeanwhile), self._tree.reading(path, seen) as file:
+            with suppress(OSError, ChangedMeanwhile), self._tree.reading(path, state) as file:
                 what = left(path, file, before if before is not None else Entry("file"))
                 if has_before:
                     changed[path] = what
@@ -192,27 +192,27 @@ class Sync:
         self._torn = {
             path: Synced(self._head[path], files[path]) for path in sorted(set_aside(changed))
         }
-        for path, (before, seen) in self._torn.items():
+        for path, (before, state) in self._torn.items():
             # As if the server had a newer one: it is fetched when the next attempt begins.
-            self._synced[path] = Synced(before._replace(seq=-1), seen)
+            self._synced[path] = Synced(before._replace(seq=-1), state)
 
     def send_torn(self) -> list[str]:
         """Save them in a version of their own. Returns messages that name both. Raises
         AllranksError, OSError."""
-        changes = [self._read_change(path, seen, 0) for path, (_, seen) in self._torn.items()]
+        changes = [self._read_change(path, state, 0) for path, (_, state) in self._torn.items()]
         if not changes:
             return []
         for batch in batches(changes):
             self._client.upload(self._tree, batch)
         place = self._client.keep_torn(self.attempt, [(c.path, c.entry) for c in changes])
         messages = []
-        for path, (before, seen) in self._torn.items():
-            age = (seen.mtime_ns - before.mtime_ns) / 1e9
+        for path, (before, state) in self._torn.items():
+            age = (state.mtime_ns - before.mtime_ns) / 1e9
             messages.append(
                 f"{self._shown(path)!r}, or a file beside it, was being written when a rank was "
                 f"killed: {self._name} keeps the complete file before it "
                 f"({size_text(before.size)}, written {age:.0f} s earlier); {place} has the newer "
-                f"one ({size_text(seen.size)})"
+                f"one ({size_text(state.size)})"
             )
         self._put_back(self._torn)
         self._torn = {}
@@ -242,7 +242,7 @@ class Sync:
             here = Here.OTHER
             if path not in files:
                 here = Here.ABSENT
-            elif synced is not None and synced.seen == files[path]:
+            elif synced is not None and synced.state == files[path]:
                 here = Here.SAME
             mtime_ns = files[path].mtime_ns if path in files else 0
             action = todo(head, synced.entry if synced else None, here, mtime_ns)
@@ -256,34 +256,34 @@ class Sync:
                 getattr(work, _LISTS[action]).append(path)
         return self._only_complete(work, files, end)
 
-    def _only_complete(self, work: Work, seen: Mapping[str, FileState], end: bool) -> Work:
+    def _only_complete(self, work: Work, states: Mapping[str, FileState], end: bool) -> Work:
         """Send complete files only, and nothing changed after an incomplete one, so that a file
         that refers to another never arrives before it."""
-        order = sorted(work.send, key=lambda path: (seen[path].ctime_ns, path))
+        order = sorted(work.send, key=lambda path: (states[path].ctime_ns, path))
         if end:
             return work._replace(send=order)
         hurry = self._waited >= _MAX_WAITS
-        open_ = self.writers.look(order, seen)
-        work = work._replace(writing=self._is_writing(open_, seen))
+        open_ = self.writers.look(order, states)
+        work = work._replace(writing=self._is_writing(open_, states))
         for number, path in enumerate(order):
-            unchanged = self._last_scan.get(path) == seen[path] or (hurry and path not in open_)
-            if not self.writers.is_complete(path, seen[path], unchanged):
+            unchanged = self._last_scan.get(path) == states[path] or (hurry and path not in open_)
+            if not self.writers.is_complete(path, states[path], unchanged):
                 ready, rest = order[:number], order[number:]
                 later = not open_.issuperset(rest)
                 # A file may have been deleted because of one that is not complete yet.
                 return work._replace(send=ready, deleted=[] if later else work.deleted, later=later)
         return work._replace(send=order)
 
-    def _is_writing(self, open_: Set[str], seen: Mapping[str, FileState]) -> bool:
+    def _is_writing(self, open_: Set[str], states: Mapping[str, FileState]) -> bool:
         """Whether an open file is growing, such as part of a checkpoint. A file that grows for long
         is a log, and does not delay a version."""
-        changed = (path for path in open_ if self._last_scan.get(path) != seen[path])
+        changed = (path for path in open_ if self._last_scan.get(path) != states[path])
         return any(self.writers.opened_lately(path) for path in changed)
 
     # ------------------------------------------------------------ up
 
     def _read_changes(
-        self, paths: Sequence[str], seen: Mapping[str, FileState]
+        self, paths: Sequence[str], states: Mapping[str, FileState]
     ) -> tuple[list[LocalChange], bool]:
         """The changes of these paths in order, up to the first that is being written to; and
         whether there is one. Small files are read first: they often refer to others and change
@@ -291,16 +291,16 @@ class Sync:
         changes = dict[str, LocalChange]()
         torn = set[str]()
         memory = _MEMORY_SIZE
-        for path in sorted(paths, key=lambda path: seen[path].size):
+        for path in sorted(paths, key=lambda path: states[path].size):
             try:
-                change = self._read_change(path, seen[path], memory)
+                change = self._read_change(path, states[path], memory)
             except ChangedMeanwhile:
                 torn.add(path)
                 continue
             except OSError as error:
                 self._note_once(f"cannot read {path!r} of {self._name}: {error.strerror}")
                 if isinstance(error, PermissionError):
-                    self._unsendable[path] = seen[path]
+                    self._unsendable[path] = states[path]
                 continue
             changes[path] = change
             memory -= len(change.data or b"")
@@ -311,23 +311,23 @@ class Sync:
                 continue
             change, head = changes[path], self._head.get(path)
             if head is not None and change.entry.is_as(head):
-                self._synced[path] = Synced(head, change.seen)
+                self._synced[path] = Synced(head, change.state)
             else:
                 to_send.append(change)
         return to_send, bool(torn)
 
-    def _read_change(self, path: str, seen: FileState, memory: int) -> LocalChange:
+    def _read_change(self, path: str, state: FileState, memory: int) -> LocalChange:
         """Raises ChangedMeanwhile and OSError."""
-        if seen.what != "file":
+        if state.what != "file":
             return LocalChange(
-                path, seen, Entry(seen.what, mtime_ns=seen.mtime_ns, target=seen.target)
+                path, state, Entry(state.what, mtime_ns=state.mtime_ns, target=state.target)
             )
-        if path in self._unsent and self._unsent[path].seen == seen:
-            return LocalChange(path, seen, self._unsent[path].entry)
-        sha256, data = self._client.hash(self._tree, path, seen, seen.size <= min(SMALL, memory))
-        entry = Entry("file", sha256, seen.size, seen.mtime_ns, seen.mode)
-        self._unsent[path] = Synced(entry, seen)
-        return LocalChange(path, seen, entry, data)
+        if path in self._unsent and self._unsent[path].state == state:
+            return LocalChange(path, state, self._unsent[path].entry)
+        sha256, data = self._client.hash(self._tree, path, state, state.size <= min(SMALL, memory))
+        entry = Entry("file", sha256, state.size, state.mtime_ns, state.mode)
+        self._unsent[path] = Synced(entry, state)
+        return LocalChange(path, state, entry, data)
 
     def _send(self, changes: Sequence[LocalChange], deleted: Sequence[str]) -> int:
         """Send changes in order, in batches, and deletions last. Returns how many were accepted."""
@@ -353,8 +353,8 @@ class Sync:
     ) -> int:
         """Send changes to the server and receive its entries. Returns how many were accepted."""
         puts = [
-            {"path": each.path, "base": self._base(each.path), "entry": list(each.entry)}
-            for each in changes
+            {"path": change.path, "base": self._base(change.path), "entry": list(change.entry)}
+            for change in changes
         ]
         puts += [{"path": path, "base": self._base(path), "entry": None} for path in deleted]
         request = {
@@ -368,7 +368,7 @@ class Sync:
             answer = self._client.sync(request)
         except MissingCode as error:  # the content was garbage-collected since the upload
             raise ChangedMeanwhile(str(error)) from None
-        done, by_path = answer["done"], {each.path: each for each in changes}
+        done, by_path = answer["done"], {change.path: change for change in changes}
         if answer["entries"] is not None:
             self._head = state_manifest.load(answer["entries"])
             # Another node's changes of a state are none.
@@ -380,13 +380,13 @@ class Sync:
             if path in by_path:
                 entry = by_path[path].entry._replace(seq=seq)
                 self._head[path] = entry
-                self._synced[path] = Synced(entry, by_path[path].seen)
+                self._synced[path] = Synced(entry, by_path[path].state)
             else:
                 self._head.pop(path, None)
                 self._synced.pop(path, None)
         for path in by_path.keys() - done.keys():
             if answer["entries"] is None:
-                self._unsendable[path] = by_path[path].seen
+                self._unsendable[path] = by_path[path].state
                 self._note_once(
                     f"{path!r} is not saved: in its place is another node's file or folder, or a "
                     "link; or it is a link that leaves its output"
@@ -399,7 +399,7 @@ class Sync:
 
     # ------------------------------------------------------------ down
 
-    def _fetch(self, paths: Sequence[str], seen: Mapping[str, FileState], strict: bool) -> int:
+    def _fetch(self, paths: Sequence[str], states: Mapping[str, FileState], strict: bool) -> int:
         """Fetch files in the order in which the server received them. Returns how many. ``strict``:
         raise the OSError of the first that cannot be written."""
         entries = {
@@ -417,7 +417,7 @@ class Sync:
             entry = entries[path]
             uses[entry.sha256] -= 1
             try:
-                file = self._tree.put(path, entry, seen.get(path), uses[entry.sha256] > 0)
+                file = self._tree.put(path, entry, states.get(path), uses[entry.sha256] > 0)
             except ChangedMeanwhile:
                 continue  # written to meanwhile: the next round decides which is newer
             except OSError as error:
@@ -431,10 +431,10 @@ class Sync:
             done += 1
         return done
 
-    def _remove(self, paths: Sequence[str], seen: Mapping[str, FileState]) -> None:
+    def _remove(self, paths: Sequence[str], states: Mapping[str, FileState]) -> None:
         for path in sorted(paths, reverse=True):
             try:
-                self._tree.remove(path, seen[path])
+                self._tree.remove(path, states[path])
             except ChangedMeanwhile:
                 continue
             except OSError as error:

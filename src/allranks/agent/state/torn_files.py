@@ -56,11 +56,11 @@ def left(path: str, file: BinaryIO, before: Entry) -> Left:
 def set_aside(files: Mapping[str, Left]) -> set[str]:
     """The files that go back to what they were: torn ones, and with them whole ones of the same
     folder, which may be of the same checkpoint."""
-    folders = {os.path.dirname(path) for path, each in files.items() if each is Left.TORN}
+    folders = {os.path.dirname(path) for path, kind in files.items() if kind is Left.TORN}
     return {
         path
-        for path, each in files.items()
-        if each is Left.TORN or (each is Left.WHOLE and os.path.dirname(path) in folders)
+        for path, kind in files.items()
+        if kind is Left.TORN or (kind is Left.WHOLE and os.path.dirname(path) in folders)
     }
 
 

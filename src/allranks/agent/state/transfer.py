@@ -27,7 +27,7 @@ class LocalChange(NamedTuple):
     content of a small file, if it is in memory."""
 
     path: str
-    seen: FileState
+    state: FileState
     entry: Entry
     data: bytes | None = None
 
@@ -78,11 +78,11 @@ class StateClient:
 
     # ------------------------------------------------------------ up
 
-    def hash(self, tree: Tree, path: str, seen: FileState, keep: bool) -> tuple[str, bytes | None]:
+    def hash(self, tree: Tree, path: str, state: FileState, keep: bool) -> tuple[str, bytes | None]:
         """A file's SHA-256, and its content if ``keep``. Raises ChangedMeanwhile and OSError."""
         digest = hashlib.sha256()
         pieces = list[bytes]()
-        with tree.reading(path, seen) as file:
+        with tree.reading(path, state) as file:
             while piece := file.read(PIECE):
                 self.go_on()
                 digest.update(piece)
@@ -93,35 +93,35 @@ class StateClient:
     def upload(self, tree: Tree, changes: Sequence[LocalChange]) -> list[LocalChange]:
         """Upload the contents that the server lacks. Returns the changes without those of files
         that were written to meanwhile."""
-        files = [each for each in changes if each.entry.what == "file"]
-        hashes = sorted({each.entry.sha256 for each in files})
+        files = [change for change in changes if change.entry.what == "file"]
+        hashes = sorted({change.entry.sha256 for change in files})
         lacks = self._client.json("POST", f"{self._base}/missing", hashes) if hashes else {}
         torn: set[str] = set()
         small, size = dict[str, bytes](), 0
-        for each in files:
-            sha256 = each.entry.sha256
+        for change in files:
+            sha256 = change.entry.sha256
             if sha256 not in lacks or sha256 in small:
                 continue
             try:
-                if each.entry.size > SMALL:
-                    self._upload_large(tree, each, lacks[sha256])
+                if change.entry.size > SMALL:
+                    self._upload_large(tree, change, lacks[sha256])
                     del lacks[sha256]
                     continue
-                small[sha256] = self._data(tree, each)
-                size += each.entry.size
+                small[sha256] = self._data(tree, change)
+                size += change.entry.size
             except (ChangedMeanwhile, UsageError, OSError):
-                torn.add(each.path)
+                torn.add(change.path)
             if size > PIECE:
                 self._upload_small(small)
                 lacks = {key: have for key, have in lacks.items() if key not in small}
                 small, size = {}, 0
         self._upload_small(small)
-        return [each for each in changes if each.path not in torn]
+        return [change for change in changes if change.path not in torn]
 
-    def _data(self, tree: Tree, each: LocalChange) -> bytes:
-        if each.data is not None:
-            return each.data
-        with tree.reading(each.path, each.seen) as file:
+    def _data(self, tree: Tree, change: LocalChange) -> bytes:
+        if change.data is not None:
+            return change.data
+        with tree.reading(change.path, change.state) as file:
             return file.read()
 
     def _upload_small(self, contents: Mapping[str, bytes]) -> None:
@@ -131,9 +131,9 @@ class StateClient:
             body = b"".join([head.encode(), b"\n", *contents.values()])
             self._client.call("PUT", f"{self._base}/contents", body)
 
-    def _upload_large(self, tree: Tree, each: LocalChange, have: int) -> None:
-        sha256, size = each.entry.sha256, each.entry.size
-        with tree.reading(each.path, each.seen) as file:
+    def _upload_large(self, tree: Tree, change: LocalChange, have: int) -> None:
+        sha256, size = change.entry.sha256, change.entry.size
+        with tree.reading(change.path, change.state) as file:
             while True:
                 self.go_on()
                 file.seek(have)
@@ -150,8 +150,8 @@ class StateClient:
 
     def fetch(self, folder: Path, entries: Sequence[Entry]) -> None:
         """Download contents to a folder, each named by its hash. Raises Damaged, OSError."""
-        wanted = {each.sha256: each.size for each in entries if each.what == "file"}
-        missing = {sha: size for sha, size in wanted.items() if not (folder / sha).exists()}
+        sizes = {entry.sha256: entry.size for entry in entries if entry.what == "file"}
+        missing = {sha: size for sha, size in sizes.items() if not (folder / sha).exists()}
         for several in _bundles([sha for sha in missing if missing[sha] <= SMALL], missing):
             self._fetch_with_retry(folder, several, self._fetch_small)
         for sha256 in missing:
@@ -161,20 +161,20 @@ class StateClient:
     def _fetch_with_retry(
         self,
         folder: Path,
-        wanted: Mapping[str, int],
+        sizes: Mapping[str, int],
         fetch: Callable[[Path, Mapping[str, int]], list[str]],
     ) -> None:
         """Fetch contents that arrive damaged once more."""
-        wrong = fetch(folder, wanted)
+        wrong = fetch(folder, sizes)
         if wrong:
-            wrong = fetch(folder, {each: wanted[each] for each in wrong})
+            wrong = fetch(folder, {sha256: sizes[sha256] for sha256 in wrong})
         if wrong:
             raise Damaged(wrong[0])
 
-    def _fetch_small(self, folder: Path, wanted: Mapping[str, int]) -> list[str]:
+    def _fetch_small(self, folder: Path, sizes: Mapping[str, int]) -> list[str]:
         """Returns the hashes of contents that arrived damaged."""
         self.go_on()
-        body = json.dumps(list(wanted)).encode()
+        body = json.dumps(list(sizes)).encode()
         reply = self._client.call("POST", f"{self._base}/contents", body).body
         head, _, rest = reply.partition(b"\n")
         at, wrong = 0, []
@@ -187,9 +187,9 @@ class StateClient:
                 wrong.append(sha256)
         return wrong
 
-    def _fetch_large(self, folder: Path, wanted: Mapping[str, int]) -> list[str]:
+    def _fetch_large(self, folder: Path, sizes: Mapping[str, int]) -> list[str]:
         wrong = []
-        for sha256, size in wanted.items():
+        for sha256, size in sizes.items():
             digest = hashlib.sha256()
 
             def pieces(
@@ -231,9 +231,9 @@ def _write(folder: Path, name: str, pieces: Sequence[bytes] | Iterator[bytes]) -
 
 def _bundles(hashes: Sequence[str], sizes: Mapping[str, int]) -> Iterator[dict[str, int]]:
     bundle, size = dict[str, int](), 0
-    for each in hashes:
-        bundle[each] = sizes[each]
-        size += sizes[each]
+    for sha256 in hashes:
+        bundle[sha256] = sizes[sha256]
+        size += sizes[sha256]
         if size > PIECE:
             yield bundle
             bundle, size = {}, 0
@@ -244,10 +244,10 @@ def _bundles(hashes: Sequence[str], sizes: Mapping[str, int]) -> Iterator[dict[s
 def batches(changes: Iterable[LocalChange]) -> Iterator[list[LocalChange]]:
     """The changes in groups that are uploaded before they are committed."""
     batch, size = list[LocalChange](), 0
-    for each in changes:
-        batch.append(each)
-        size += each.entry.size
-        if size > _BATCH_SIZE or len(batch) >= _BATCH_COUNT or each.entry.size > SMALL:
+    for change in changes:
+        batch.append(change)
+        size += change.entry.size
+        if size > _BATCH_SIZE or len(batch) >= _BATCH_COUNT or change.entry.size > SMALL:
             yield batch
             batch, size = [], 0
     if batch:

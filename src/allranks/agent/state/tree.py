@@ -53,7 +53,7 @@ class Scan(NamedTuple):
 
     def is_hidden(self, path: str) -> bool:
         """Whether the path is below an unreadable folder, so that it may still exist."""
-        return any(path.startswith(f"{each}/") for each in self.unreadable)
+        return any(path.startswith(f"{folder}/") for folder in self.unreadable)
 
 
 class ChangedMeanwhile(Exception):
@@ -69,8 +69,8 @@ class Tree:
 
     def make(self) -> None:
         """Create the folders. Raises OSError."""
-        for each in (*(self.root / part for part in self.parts), self.downloads):
-            each.mkdir(parents=True, exist_ok=True)
+        for folder in (*(self.root / part for part in self.parts), self.downloads):
+            folder.mkdir(parents=True, exist_ok=True)
 
     def scan(self) -> Scan:
         scan = Scan({}, {}, {})
@@ -89,34 +89,34 @@ class Tree:
         below: list[str] = []
         try:
             with os.scandir(self.root / folder) as iterator:
-                entries = sorted(iterator, key=lambda each: each.name)
+                entries = sorted(iterator, key=lambda entry: entry.name)
         except FileNotFoundError:
             return below
         except OSError as error:
             scan.unreadable[folder] = error.strerror or str(error)
             return below
-        for each in entries:
-            path = f"{folder}/{each.name}"
+        for entry in entries:
+            path = f"{folder}/{entry.name}"
             try:
-                seen = _read_entry(each)
+                state = _read_entry(entry)
             except FileNotFoundError:
                 continue
             except OSError as error:
                 scan.unreadable[path] = error.strerror or str(error)
                 continue
-            if why := _unsupported_reason(path, seen):
+            if why := _unsupported_reason(path, state):
                 scan.unsupported[path] = why
                 continue
-            assert seen is not None
-            scan.files[path] = seen
-            if seen.what == "folder":
+            assert state is not None
+            scan.files[path] = state
+            if state.what == "folder":
                 below.append(path)
         return below
 
     @contextlib.contextmanager
-    def reading(self, path: str, seen: FileState) -> Iterator[BinaryIO]:
-        """Open a file for reading. Raises ChangedMeanwhile if it differs from ``seen`` at the start
-        or end of the block, and OSError."""
+    def reading(self, path: str, state: FileState) -> Iterator[BinaryIO]:
+        """Open a file for reading. Raises ChangedMeanwhile if it differs from ``state`` at the
+        start or end of the block, and OSError."""
         above, name = open_parent(self.root, path)
         try:
             opened = os.open(name, _FILE_FLAGS, dir_fd=above)
@@ -125,10 +125,10 @@ class Tree:
         finally:
             os.close(above)
         with open(opened, "rb") as file:
-            if not _matches(seen, opened):
+            if not _matches(state, opened):
                 raise ChangedMeanwhile
             yield file
-            if not _matches(seen, opened):
+            if not _matches(state, opened):
                 raise ChangedMeanwhile
 
     def is_open(self, path: str) -> bool:
@@ -179,9 +179,9 @@ class Tree:
             raise ChangedMeanwhile
         return result
 
-    def clean_downloads(self, wanted: Iterable[str]) -> None:
-        """Delete downloads that are not ``wanted``."""
-        for name in {*os.listdir(self.downloads)}.difference(wanted):
+    def clean_downloads(self, needed: Iterable[str]) -> None:
+        """Delete downloads that are not ``needed``."""
+        for name in {*os.listdir(self.downloads)}.difference(needed):
             (self.downloads / name).unlink(missing_ok=True)
 
     def remove(self, path: str, before: FileState) -> None:
@@ -246,12 +246,12 @@ def _read_path(above: int, name: str) -> FileState | None:
     return _from_status(status)
 
 
-def _unsupported_reason(path: str, seen: FileState | None) -> str:
-    if seen is None:
+def _unsupported_reason(path: str, state: FileState | None) -> str:
+    if state is None:
         return "is not a file, folder or link"
     if not is_path(path):
         return "has too long a path"
-    if seen.what == "link" and not stays_inside(path, seen.target):
+    if state.what == "link" and not stays_inside(path, state.target):
         return "is a link that leads outside the state folder"
     return ""
 
@@ -264,6 +264,6 @@ def _remove(above: int, name: str, before: FileState) -> None:
             os.unlink(name, dir_fd=above)
 
 
-def _matches(seen: FileState, file: int) -> bool:
+def _matches(state: FileState, file: int) -> bool:
     status = os.fstat(file)
-    return stat.S_ISREG(status.st_mode) and fingerprint(status) == seen.fingerprint
+    return stat.S_ISREG(status.st_mode) and fingerprint(status) == state.fingerprint

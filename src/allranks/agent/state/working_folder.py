@@ -56,7 +56,7 @@ class WorkTree(Tree):
     def scan(self) -> Scan:
         """The working set. Raises OSError if what the files do not say cannot be written."""
         scan, removed = self._look()
-        size = sum(seen.size for seen in scan.files.values())
+        size = sum(file.size for file in scan.files.values())
         over = size if size > self._limit else 0
         about = About(removed, str(self.root / self.parts[0]), over)
         self._write(about, needed=bool(removed or over))
@@ -69,9 +69,9 @@ class WorkTree(Tree):
         """The files of the set, and how many paths of the code were removed."""
         scan, removed = self._look()
         files = [
-            SetFile(path[len(self._prefix) :], seen.size, seen.mtime_ns / 1e9)
-            for path, seen in scan.files.items()
-            if seen.what == "file"
+            SetFile(path[len(self._prefix) :], file.size, file.mtime_ns / 1e9)
+            for path, file in scan.files.items()
+            if file.what == "file"
         ]
         return files, len(removed)
 
@@ -81,29 +81,29 @@ class WorkTree(Tree):
         self._shorten_links(every)
         files = dict[str, FileState]()
         start = len(self._prefix)
-        for path, seen in every.files.items():
-            if is_carried(path[start:]) and not self._is_code(path[start:], seen):
-                files[path] = seen
+        for path, file in every.files.items():
+            if is_carried(path[start:]) and not self._is_code(path[start:], file):
+                files[path] = file
         unsupported = {
             path: why for path, why in every.unsupported.items() if is_carried(path[start:])
         }
         return Scan(files, every.unreadable, unsupported), self._removed(every)
 
-    def _is_code(self, path: str, seen: FileState) -> bool:
-        if seen.what == "folder":
+    def _is_code(self, path: str, file: FileState) -> bool:
+        if file.what == "folder":
             return path in self._folders
-        found = seen.fingerprint
-        return found is not None and self._laid_out.get(path) == (
-            found.inode,
-            found.size,
-            found.mtime,
+        fingerprint = file.fingerprint
+        return fingerprint is not None and self._laid_out.get(path) == (
+            fingerprint.inode,
+            fingerprint.size,
+            fingerprint.mtime,
         )
 
     def _removed(self, every: Scan) -> tuple[str, ...]:
         def is_gone(path: str) -> bool:
             full = self._prefix + path
-            known = full in every.files or full in every.unsupported or full in every.unreadable
-            return is_carried(path) and not known and not every.is_hidden(full)
+            listed = full in every.files or full in every.unsupported or full in every.unreadable
+            return is_carried(path) and not listed and not every.is_hidden(full)
 
         files = [path for path in self._laid_out if is_gone(path)]
         folders = [f"{path}/" for path in self._folders if is_gone(path)]
@@ -177,7 +177,7 @@ class WorkSync(Sync):
     def _put_back(self, torn: Mapping[str, Synced]) -> None:
         self._tree.downloads.mkdir(exist_ok=True)
         try:
-            self._fetch([*torn], {path: each.seen for path, each in torn.items()}, strict=True)
+            self._fetch([*torn], {path: synced.state for path, synced in torn.items()}, strict=True)
         except Damaged:
             self._note_once("a file of the working folder is damaged in the server's home")
 
@@ -185,8 +185,8 @@ class WorkSync(Sync):
 
     def _waits(self, path: str) -> bool:
         """Whether a file to send was not sent, because it was being written."""
-        synced, seen = self._synced.get(path), self._to_send[path]
-        return (synced is None or synced.seen != seen) and path not in self._unsendable
+        synced, state = self._synced.get(path), self._to_send[path]
+        return (synced is None or synced.state != state) and path not in self._unsendable
 
     def _work(self, scan: Scan, end: bool) -> Work:
         work = super()._work(scan, end)
@@ -195,13 +195,13 @@ class WorkSync(Sync):
         send = [path for path in work.send if path not in self._torn]
         return work._replace(send=send, deleted=deleted, fetch=[], remove=[])
 
-    def _only_complete(self, work: Work, seen: Mapping[str, FileState], end: bool) -> Work:
+    def _only_complete(self, work: Work, states: Mapping[str, FileState], end: bool) -> Work:
         # Written by this thread, so it is complete. Last: a file of the code may have been removed
         # because of one that is not complete yet.
         about = [path for path in work.send if path.partition("/")[2] == ABOUT]
         files = [path for path in work.send if path not in about]
-        self._to_send = {path: seen[path] for path in files}
-        ready = super()._only_complete(work._replace(send=files), seen, end)
+        self._to_send = {path: states[path] for path in files}
+        ready = super()._only_complete(work._replace(send=files), states, end)
         waits = ready.later or ready.writing
         return ready if waits else ready._replace(send=[*ready.send, *about])
 

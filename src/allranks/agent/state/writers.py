@@ -45,13 +45,13 @@ class Writers:
             self._renames.close()
             self._renames = None
 
-    def look(self, paths: Iterable[str], seen: Mapping[str, FileState]) -> set[str]:
-        """Look at these changed files, as a scan has just ``seen`` them. Returns those that are
-        open for writing."""
+    def look(self, paths: Iterable[str], states: Mapping[str, FileState]) -> set[str]:
+        """Look at these changed files, whose ``states`` a scan has just read. Returns those
+        that are open for writing."""
         now = time.monotonic()
         self._open = {path for path in paths if self._tree.is_open(path)}
         # Later than both: whoever has written to one since the scan has closed it, or has it open.
-        self._renamed = self._look_at_renames(seen)
+        self._renamed = self._look_at_renames(states)
         self._open_since = {path: self._open_since.get(path, now) for path in self._open}
         return self._open
 
@@ -59,33 +59,33 @@ class Writers:
         """Whether an open file may be part of a checkpoint: a log grows for long."""
         return time.monotonic() - self._open_since[path] < _REST_SECONDS
 
-    def is_complete(self, path: str, seen: FileState, unchanged: bool) -> bool:
+    def is_complete(self, path: str, state: FileState, unchanged: bool) -> bool:
         """Whether a file is complete, which is ``unchanged`` since the look before the last."""
-        if seen.fingerprint is None:
+        if state.fingerprint is None:
             return True
         if path in self._open:
-            return unchanged and time.time() - seen.mtime_ns / 1e9 > _REST_SECONDS
+            return unchanged and time.time() - state.mtime_ns / 1e9 > _REST_SECONDS
         if path in self._renamed:
             return True
         # A dead process has no file open, whether it had written all of it or not.
-        return unchanged and not (self.deaths.begun and seen.what == "file")
+        return unchanged and not (self.deaths.begun and state.what == "file")
 
-    def suspects(self, seen: Mapping[str, FileState]) -> list[str]:
-        """After all ranks have ended: the files of those ``seen`` that a killed rank may have been
+    def suspects(self, states: Mapping[str, FileState]) -> list[str]:
+        """After all ranks have ended: the files of ``states`` that a killed rank may have been
         writing."""
         if self.deaths.killed is None:
             return []
         # What is newer was written by a rank that had time to end.
-        latest, renamed = self.deaths.killed + _TICK, self._look_at_renames(seen)
+        latest, renamed = self.deaths.killed + _TICK, self._look_at_renames(states)
         return [
             path
-            for path, each in seen.items()
-            if each.what == "file" and path not in renamed and each.mtime_ns / 1e9 <= latest
+            for path, file in states.items()
+            if file.what == "file" and path not in renamed and file.mtime_ns / 1e9 <= latest
         ]
 
-    def _look_at_renames(self, seen: Mapping[str, FileState]) -> Set[str]:
+    def _look_at_renames(self, states: Mapping[str, FileState]) -> Set[str]:
         if self._renames is None:
             return frozenset()
         renamed = self._renames.look()
-        self._renames.watch([*self._tree.parts, *(p for p in seen if seen[p].what == "folder")])
+        self._renames.watch([*self._tree.parts, *(p for p in states if states[p].what == "folder")])
         return renamed
