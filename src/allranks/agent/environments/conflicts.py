@@ -45,9 +45,9 @@ def command(conflicts: Sequence[Conflict]) -> str:
     """The command that applies all replacements."""
     pairs = [
         word
-        for each in conflicts
-        if each.replacement
-        for word in (each.requested, each.replacement)
+        for conflict in conflicts
+        if conflict.replacement
+        for word in (conflict.requested, conflict.replacement)
     ]
     return shlex.join(["allranks", "environment", "map", *pairs])
 
@@ -65,7 +65,7 @@ def collect(
         _add(conflicts, error.conflict)
         if not error.conflict.replacement:
             break
-        pairs = ((requirement(each.requested), each.replacement) for each in conflicts)
+        pairs = ((requirement(conflict.requested), conflict.replacement) for conflict in conflicts)
         table = {
             normal(requested): replacement
             for requested, replacement in pairs
@@ -84,9 +84,9 @@ def collect(
 
 def _add(conflicts: list[Conflict], conflict: Conflict) -> None:
     """Add a conflict, or the new replacement for a requirement whose replacement conflicted."""
-    for number, each in enumerate(conflicts):
-        if each.requested and each.requested == conflict.requested:
-            conflicts[number] = each._replace(replacement=conflict.replacement)
+    for number, other in enumerate(conflicts):
+        if other.requested and other.requested == conflict.requested:
+            conflicts[number] = other._replace(replacement=conflict.replacement)
             return
     conflicts.append(conflict)
 
@@ -95,16 +95,16 @@ def _combined_error(
     conflicts: Sequence[Conflict], remaining: AllranksError | None
 ) -> AllranksError:
     """``remaining``: the error that the replacements do not resolve."""
-    reasons = [each.reason for each in conflicts]
+    reasons = [conflict.reason for conflict in conflicts]
     if remaining is not None and not isinstance(remaining, Conflicting):
         reasons.append(f"and after these, {remaining.message.removeprefix(f'{CANNOT}: ')}")
-    solvable = [each for each in conflicts if each.replacement]
+    solvable = [conflict for conflict in conflicts if conflict.replacement]
     which = "all of them" if remaining is None else "most of them"
-    dropped = [each.requested for each in solvable if each.replacement == NONE]
+    dropped = [conflict.requested for conflict in solvable if conflict.replacement == NONE]
     hint = f"one command resolves {which}: {command(solvable)}"
     if dropped:
         hint += f" (it leaves {', '.join(dropped)} out)"
-    if others := [each.advice for each in conflicts if not each.replacement]:
+    if others := [conflict.advice for conflict in conflicts if not conflict.replacement]:
         hint += f"; {'; '.join(others)}"
     return AllranksError(f"{CANNOT}: {'; '.join(reasons)}", hint=hint)
 

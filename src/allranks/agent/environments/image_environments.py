@@ -74,23 +74,23 @@ class ImageEnvironmentCache(EnvironmentCache):
         return f"image {self._identity}", ""
 
     def _build_locked(
-        self, recipe: Recipe, goal: Path, lock: int, wait: Wait, say: Say
+        self, recipe: Recipe, path: Path, lock: int, wait: Wait, say: Say
     ) -> Environment:
         began = time.time()
-        log = goal.with_suffix(".log")
+        log = path.with_suffix(".log")
         log.unlink(missing_ok=True)
         say("installs packages on top of the image")
-        if goal.exists():
+        if path.exists():
             # It was built with a Python that this node does not have; another node may use it.
-            goal = goal.with_name(f"{goal.name}-{secrets.token_hex(4)}")
+            path = path.with_name(f"{path.name}-{secrets.token_hex(4)}")
         variables = self._variables(recipe)
         node = _node_uv(self._uv, variables)
-        temporary = self._temporary_folder(goal)
+        temporary = self._temporary_folder(path)
         environment = temporary / "environment"
         writable = (self._own, temporary, node.cache, node.pythons)
-        mounts = [Mount(str(each), True) for each in writable]
+        mounts = [Mount(str(folder), True) for folder in writable]
         mounts += [Mount(node.uv), Mount(_OURS)]
-        mounts += [Mount(each) for each in _referenced_paths(recipe, self._pip.lines, variables)]
+        mounts += [Mount(file) for file in _referenced_paths(recipe, self._pip.lines, variables)]
         try:
             room = node_container.start_container(
                 self._container, self._name, self._own, _unique_mounts(mounts), wait
@@ -108,7 +108,7 @@ class ImageEnvironmentCache(EnvironmentCache):
             if Path(configuration(environment)["home"]).is_relative_to(node.pythons):
                 more["python_folder"] = str(node.pythons)
                 say(f"uses Python {recipe.python} of the node, without the image's packages")
-            return self._finish(recipe, environment, goal, began, **more)
+            return self._finish(recipe, environment, path, began, **more)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
 
@@ -138,7 +138,7 @@ def open_container(
             environment = environments.provide(task.recipe, wait, say)
         layer(environment.folder, folder / "environment")
         pythons.extend(_python_folder(environment))
-        return [Mount(each) for each in pythons]
+        return [Mount(python) for python in pythons]
 
     more = (packages,) if task.recipe is not None else ()
     # MPI identifies nodes by their host names.
@@ -157,14 +157,14 @@ def _prepared(
     """``own_python``: the environment uses the image's Python."""
     base, variables = task.base, task.variables
     if task.recipe is not None:
-        goal = str(folder / "environment")
+        environment = str(folder / "environment")
         # The image's BASH_ENV may print lines before it.
         path = room.ask('printf "\\n%s" "$PATH"', {}, wait).rpartition("\n")[2]
-        base = activated({**base, "PATH": path}, goal, task.recipe.variables)
+        base = activated({**base, "PATH": path}, environment, task.recipe.variables)
         if not own_python:
             # The image's PYTHONPATH is for the image's Python.
             base = {"PYTHONPATH": "", **base}
-        variables = kept(variables, goal)
+        variables = kept(variables, environment)
     tensorflow = None
     if task.distribution == "tensorflow":
         output = room.ask(installed_frameworks.ASK_TENSORFLOW, {**base, **variables}, wait)
@@ -220,7 +220,7 @@ def _referenced_paths(
     for text in texts:
         for match in _PATH.finditer(text):
             rest = text[match.end() :]
-            ends = [len(rest), *(each.start() for each in re.finditer(r"[\s,;#]", rest))]
+            ends = [len(rest), *(separator.start() for separator in re.finditer(r"[\s,;#]", rest))]
             # The longest existing path, because paths may contain the separators.
             paths = (unquote(rest[:end]) for end in sorted(ends, reverse=True))
             if path := next((each for each in paths if os.path.exists(each)), None):
@@ -230,6 +230,6 @@ def _referenced_paths(
 def _unique_mounts(mounts: Sequence[Mount]) -> list[Mount]:
     """One mount for each path."""
     writable: dict[str, bool] = {}
-    for each in mounts:
-        writable[each.path] = writable.get(each.path, False) or each.writable
+    for mount in mounts:
+        writable[mount.path] = writable.get(mount.path, False) or mount.writable
     return [Mount(path, value) for path, value in sorted(writable.items())]

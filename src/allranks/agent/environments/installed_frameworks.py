@@ -25,10 +25,10 @@ def tensorflow(env: Mapping[str, str]) -> tuple[int, int] | None:
     python = shutil.which("python", path=env.get("PATH"))
     if python is None:
         return None
-    for each in (Path(python).parent.parent / "lib").glob(
+    for dist_info in (Path(python).parent.parent / "lib").glob(
         "python3*/site-packages/tensorflow*.dist-info"
     ):
-        if match := _TENSORFLOW.match(each.name):
+        if match := _TENSORFLOW.match(dist_info.name):
             return int(match[1]), int(match[2])
     return None
 

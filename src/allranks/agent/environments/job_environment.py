@@ -30,24 +30,24 @@ class Prepared(NamedTuple):
 def prepare(task: Task, node: int, folder: Path, wait: Wait, say: Say) -> Prepared:
     """Provide the environment, with a layer in the attempt's ``folder``, and activate it. The build
     log goes to the job's record. Raises as ``EnvironmentCache.provide``."""
-    base, variables, goal = task.base, task.variables, folder / "environment"
+    base, variables, venv = task.base, task.variables, folder / "environment"
     if task.recipe is None:
-        layer_of_current(base, goal)
-        found = installed_frameworks.tensorflow(base)
+        layer_of_current(base, venv)
+        version = installed_frameworks.tensorflow(base)
         # Packages that variables lead to stay visible: only the layer is put in front.
-        path = f"{goal}/bin:{base.get('PATH', '')}"
+        path = f"{venv}/bin:{base.get('PATH', '')}"
         return Prepared(
-            {**base, "VIRTUAL_ENV": str(goal), "PATH": path}, kept(variables, str(goal)), found
+            {**base, "VIRTUAL_ENV": str(venv), "PATH": path}, kept(variables, str(venv)), version
         )
     environments = EnvironmentCache(
         Path(task.environments), program(task.uv, base.get("PATH")), {**base, **task.tools}
     )
     with copy_log(task, node, environments.log(task.recipe)):
         environment = environments.provide(task.recipe, wait, say)
-    layer(environment.folder, goal)
+    layer(environment.folder, venv)
     return Prepared(
-        activated(_without_virtual_environments(base), str(goal), task.recipe.variables),
-        kept(variables, str(goal)),
+        activated(_without_virtual_environments(base), str(venv), task.recipe.variables),
+        kept(variables, str(venv)),
         installed_frameworks.tensorflow_in(environment.packages),
     )
 
@@ -69,5 +69,5 @@ def copy_log(task: Task, node: int, log: Path) -> Iterator[None]:
 def _without_virtual_environments(base: Mapping[str, str]) -> dict[str, str]:
     """Remove the folders of virtual environments from PATH."""
     folders = base.get("PATH", "").split(":")
-    outside = [each for each in folders if each and not Path(each, "..", "pyvenv.cfg").exists()]
+    outside = [path for path in folders if path and not Path(path, "..", "pyvenv.cfg").exists()]
     return {**base, "PATH": ":".join(outside)}

@@ -18,27 +18,27 @@ exit 1
 """
 
 
-def layer(environment: Path, goal: Path) -> None:
-    """Create a layer at ``goal`` in front of ``environment``, which is relocatable."""
+def layer(environment: Path, target: Path) -> None:
+    """Create a layer at ``target`` in front of ``environment``, which is relocatable."""
     libraries = packages_of(environment).parent
-    packages = goal / "lib" / libraries.name / "site-packages"
+    packages = target / "lib" / libraries.name / "site-packages"
     packages.mkdir(parents=True)
-    (goal / "bin").mkdir()
-    _link_tree(environment, goal, {"bin", "lib", "lib64", "pyvenv.cfg"})
-    _link_tree(environment / "lib", goal / "lib", {libraries.name})
-    (goal / "lib64").symlink_to("lib")
-    shutil.copyfile(environment / "pyvenv.cfg", goal / "pyvenv.cfg")
+    (target / "bin").mkdir()
+    _link_tree(environment, target, {"bin", "lib", "lib64", "pyvenv.cfg"})
+    _link_tree(environment / "lib", target / "lib", {libraries.name})
+    (target / "lib64").symlink_to("lib")
+    shutil.copyfile(environment / "pyvenv.cfg", target / "pyvenv.cfg")
     add_packages_of([str(libraries / "site-packages")], packages)
-    for each in (environment / "bin").iterdir():
-        program = goal / "bin" / each.name
-        if _is_script(each):
+    for file in (environment / "bin").iterdir():
+        program = target / "bin" / file.name
+        if _is_script(file):
             # Scripts run the Python beside them: a link would lead to the shared one.
-            shutil.copy(each, program)
+            shutil.copy(file, program)
         else:
             # Binaries find their libraries relative to their real path.
-            program.symlink_to(os.readlink(each) if each.is_symlink() else each)
-    if not (goal / "bin" / "pip").exists():
-        refuse_pip(goal / "bin" / "pip")
+            program.symlink_to(os.readlink(file) if file.is_symlink() else file)
+    if not (target / "bin" / "pip").exists():
+        refuse_pip(target / "bin" / "pip")
 
 
 def add_packages_of(folders: Sequence[str], packages: Path) -> None:
@@ -46,8 +46,8 @@ def add_packages_of(folders: Sequence[str], packages: Path) -> None:
     # addsitedir also applies the .pth files there. Paths are in bytes, because Python reads the
     # file in the encoding of the rank's locale.
     lines = (
-        f"import os, site; site.addsitedir(os.fsdecode({os.fsencode(each)!r}))\n"
-        for each in folders
+        f"import os, site; site.addsitedir(os.fsdecode({os.fsencode(folder)!r}))\n"
+        for folder in folders
     )
     (packages / "_allranks.pth").write_text("".join(lines), encoding="ascii")
 
@@ -63,15 +63,15 @@ def packages_of(environment: Path) -> Path:
     return next((environment / "lib").glob("*/site-packages"))
 
 
-def _link_tree(source: Path, goal: Path, but: set[str]) -> None:
-    for each in source.iterdir():
-        if each.name in but:
+def _link_tree(source: Path, target: Path, but: set[str]) -> None:
+    for file in source.iterdir():
+        if file.name in but:
             continue
-        if each.is_dir() and not each.is_symlink():
-            (goal / each.name).mkdir()
-            _link_tree(each, goal / each.name, set())
+        if file.is_dir() and not file.is_symlink():
+            (target / file.name).mkdir()
+            _link_tree(file, target / file.name, set())
         else:
-            (goal / each.name).symlink_to(each)
+            (target / file.name).symlink_to(file)
 
 
 def _is_script(path: Path) -> bool:

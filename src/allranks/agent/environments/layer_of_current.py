@@ -36,54 +36,54 @@ sys.exit(main())
 """
 
 
-def layer_of_current(base: Mapping[str, str], goal: Path) -> None:
-    """Create the layer at ``goal`` in front of the `python` of the PATH in ``base``. Without one
+def layer_of_current(base: Mapping[str, str], target: Path) -> None:
+    """Create the layer at ``target`` in front of the `python` of the PATH in ``base``. Without one
     the folder has no Python, and the next of PATH is used."""
     python = shutil.which("python", path=base.get("PATH")) or shutil.which(
         "python3", path=base.get("PATH")
     )
-    (goal / "bin").mkdir(parents=True)
+    (target / "bin").mkdir(parents=True)
     if python is None:
         return
-    told = _facts(python, base)
-    packages = goal / "lib" / f"python{told['version']}" / "site-packages"
+    facts = _facts(python, base)
+    packages = target / "lib" / f"python{facts['version']}" / "site-packages"
     packages.mkdir(parents=True)
     # Packages of the system are found by themselves, those of a virtual environment are not.
-    system = "false" if told["own"] else "true"
-    (goal / "pyvenv.cfg").write_text(
-        f"home = {os.path.dirname(told['base'])}\n"
+    system = "false" if facts["own"] else "true"
+    (target / "pyvenv.cfg").write_text(
+        f"home = {os.path.dirname(facts['base'])}\n"
         f"include-system-site-packages = {system}\n"
-        f"version = {told['version']}\n"
+        f"version = {facts['version']}\n"
     )
-    if told["own"]:
-        add_packages_of([*dict.fromkeys(told["packages"])], packages)
-    for name in ("python", "python3", f"python{told['version']}"):
-        (goal / "bin" / name).symlink_to(told["base"])
-    if told["own"]:
-        _copy_programs(Path(told["programs"]), python, goal / "bin")
-    if told["pip"]:
+    if facts["own"]:
+        add_packages_of([*dict.fromkeys(facts["packages"])], packages)
+    for name in ("python", "python3", f"python{facts['version']}"):
+        (target / "bin" / name).symlink_to(facts["base"])
+    if facts["own"]:
+        _copy_programs(Path(facts["programs"]), python, target / "bin")
+    if facts["pip"]:
         for name in ("pip", "pip3"):
-            _write(goal / "bin" / name, _PIP)
+            _write(target / "bin" / name, _PIP)
     else:
-        refuse_pip(goal / "bin" / "pip")
+        refuse_pip(target / "bin" / "pip")
 
 
 def _facts(python: str, base: Mapping[str, str]) -> dict[str, Any]:
     argv = [python, "-I", "-c", _ASK]
-    told = subprocess.run(argv, env=dict(base), capture_output=True, text=True, check=True).stdout
-    found: dict[str, Any] = json.loads(told)
-    return found
+    output = subprocess.run(argv, env=dict(base), capture_output=True, text=True, check=True).stdout
+    facts: dict[str, Any] = json.loads(output)
+    return facts
 
 
-def _copy_programs(folder: Path, python: str, goal: Path) -> None:
+def _copy_programs(folder: Path, python: str, target: Path) -> None:
     """The programs that run the environment's Python, to run that of the layer."""
     own = {os.fsencode(folder / name) for name in ("python", "python3")} | {os.fsencode(python)}
-    for each in folder.iterdir():
-        if not each.is_file() or (goal / each.name).exists():
+    for file in folder.iterdir():
+        if not file.is_file() or (target / file.name).exists():
             continue
-        script = _script(each, own)
+        script = _script(file, own)
         if script is not None:
-            _write(goal / each.name, script)
+            _write(target / file.name, script)
 
 
 def _script(program: Path, pythons: Collection[bytes]) -> bytes | None:
@@ -94,7 +94,7 @@ def _script(program: Path, pythons: Collection[bytes]) -> bytes | None:
             return file.read()
         # How pip starts a Python whose path has blanks or is long.
         second = file.readline(4096) if first == b"#!/bin/sh" else b""
-        if not second.startswith(b"'''exec'") or not any(each in second for each in pythons):
+        if not second.startswith(b"'''exec'") or not any(python in second for python in pythons):
             return None
         file.readline()
         return file.read()

@@ -226,9 +226,9 @@ class Contained(Running):
             if number in self._inside
         ]
         if self._room.over:
-            ended += [Ended.of(each, -signal.SIGKILL) for each in self._inside.values()]
+            ended += [Ended.of(process, -signal.SIGKILL) for process in self._inside.values()]
             self._inside.clear()
-        return super().reap() + sorted(ended, key=lambda each: each.signal is None)
+        return super().reap() + sorted(ended, key=lambda end: end.signal is None)
 
     def send(self, number: signal.Signals) -> None:
         super().send(number)
@@ -266,13 +266,13 @@ def open_container(
     own.mkdir()
     log = Path(task.record, "build-logs", f"{name}.log")
     container = images.ensure(container, own, log, wait, say)
-    given = [*mounts(task, str(folder), str(_OURS)), Mount(str(folder.parent / "state"), True)]
+    mounted = [*mounts(task, str(folder), str(_OURS)), Mount(str(folder.parent / "state"), True)]
     if not task.in_place:
-        given.append(Mount(str(folder.parent / "working"), True))
-    given += more(container)
+        mounted.append(Mount(str(folder.parent / "working"), True))
+    mounted += more(container)
     cleanup = _start_cleanup(container)
     return start_container(
-        container, name, own, given, wait, cleanup, gpus=task.gpus > 0, host=host
+        container, name, own, mounted, wait, cleanup, gpus=task.gpus > 0, host=host
     )
 
 
@@ -280,7 +280,7 @@ def start_container(
     container: Container,
     name: str,
     own: Path,
-    given: Sequence[Mount],
+    mounted: Sequence[Mount],
     wait: Wait,
     cleanup: subprocess.Popen[bytes] | None = None,
     *,
@@ -288,12 +288,12 @@ def start_container(
     host: str = "",
 ) -> NodeContainer:
     """Start a container of an image that the node has. ``own``: an empty folder for room.sh, which
-    is among the mounts ``given``, as is the code of allranks. Raises as ``NodeContainer``."""
+    is among ``mounted``, as is the code of allranks. Raises as ``NodeContainer``."""
     root = os.geteuid() == 0 or container.engine != "docker"
     argv = words(
         container,
         re.sub(r"[^A-Za-z0-9_.-]", "-", name),
-        given,
+        mounted,
         [str(_PROGRAM), str(own)],
         user="0:0" if root else f"{os.geteuid()}:{os.getegid()}",
         env={} if root else _user_variables(own),

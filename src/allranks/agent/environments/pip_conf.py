@@ -52,7 +52,7 @@ def for_uv(environ: Mapping[str, str]) -> PipConfiguration:
     # pip takes the best version of all indexes; uv's default takes the first index with any.
     variables = {"UV_INDEX_STRATEGY": "unsafe-best-match"}
     for option, (name, separator, overrides) in _OPTIONS.items():
-        if option in options and not any(each in environ for each in overrides):
+        if option in options and not any(variable in environ for variable in overrides):
             value = options[option]
             variables[name] = separator.join(value.split()) if separator else value
     for option, (name, value) in _SWITCHES.items():
@@ -63,13 +63,13 @@ def for_uv(environ: Mapping[str, str]) -> PipConfiguration:
             with contextlib.suppress(ValueError):  # pip itself reports it
                 variables["UV_HTTP_TIMEOUT"] = str(math.ceil(float(options[option])))
     lines = ["--no-index"] if _is_true(options.get("no-index")) else []
-    own_index = bool(lines) or any(each in options for each in _INDEXES)
+    own_index = bool(lines) or any(index in options for index in _INDEXES)
     for option, flag in _LINE_OPTIONS.items():
         words = options.get(option, "").split()
         values = words if option == "constraint" else [",".join(words)]
         lines += [f"{flag} {value}" for value in values if value]
     overrides = tuple(name for option in _INDEXES for name in _OPTIONS[option][2])
-    own_index = own_index or any(each in environ for each in overrides)
+    own_index = own_index or any(variable in environ for variable in overrides)
     return PipConfiguration(variables, tuple(lines), own_index)
 
 
@@ -90,7 +90,7 @@ def _pip_options(environ: Mapping[str, str]) -> dict[str, str]:
     }
     levels = (*sections.values(), variables)
     return {
-        name: value for each in levels for name, value in each.items() if value and value.strip()
+        name: value for level in levels for name, value in level.items() if value and value.strip()
     }
 
 
@@ -98,9 +98,9 @@ def _files(environ: Mapping[str, str]) -> Iterator[Path]:
     named = environ.get("PIP_CONFIG_FILE")
     if named == os.devnull:
         return
-    for each in (environ.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":"):
-        if each:
-            yield Path(each, "pip/pip.conf")
+    for folder in (environ.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":"):
+        if folder:
+            yield Path(folder, "pip/pip.conf")
     yield Path("/etc/pip.conf")
     # PIP_CONFIG_FILE replaces the user's file.
     if not (named and Path(named).exists()):

@@ -54,9 +54,9 @@ class Uv:
         self._path, self._env, self._folder, self._log = path, env, folder, log
         self._lock, self._wait, self._say = lock, wait, say
 
-    def venv(self, goal: Path, python: str) -> None:
+    def venv(self, path: Path, python: str) -> None:
         """Create an empty environment."""
-        done = self._run(*self.empty, "--python", python, str(goal))
+        done = self._run(*self.empty, "--python", python, str(path))
         if done.code == 0:
             return
         if uv_messages.lacks_python(done.output):
@@ -70,20 +70,20 @@ class Uv:
             raise Conflicting(uv_messages.no_python(python, self._installed()))
         return next((line for line in reversed(done.output) if line.startswith("/")), python)
 
-    def install(self, goal: Path, requirements: Path, backend: str) -> None:
+    def install(self, path: Path, requirements: Path, backend: str) -> None:
         """Install a requirements file; ``backend``: uv's torch backend, or ''."""
-        words = ["pip", "install", "--python", str(goal), "--requirements", str(requirements)]
+        words = ["pip", "install", "--python", str(path), "--requirements", str(requirements)]
         done = self._run(*words, *([f"--torch-backend={backend}"] if backend else []))
         rows = requirements.read_text().splitlines()
-        self._raise_for(done, goal, rows, rows)
+        self._raise_for(done, path, rows, rows)
 
-    def check(self, goal: Path, rows: Sequence[str], written: Sequence[str], backend: str) -> None:
+    def check(self, path: Path, rows: Sequence[str], written: Sequence[str], backend: str) -> None:
         """Raise the error of the first of ``rows`` that cannot be installed: resolve all, and build
         those without a wheel. ``written``: the lines they replace."""
-        words = ["pip", "compile", "--quiet", "--python", str(goal)]
+        words = ["pip", "compile", "--quiet", "--python", str(path)]
         words += ["--no-header", "--no-annotate"]
         more = [f"--torch-backend={backend}"] if backend else []
-        self._raise_for(self._run(*words, *more, "-", asks="\n".join(rows)), goal, rows, written)
+        self._raise_for(self._run(*words, *more, "-", asks="\n".join(rows)), path, rows, written)
         options = [row for row in rows if row.startswith("-")]
         pins = [row for row in rows if "==" in row and row not in options]
         sources: list[str] = []
@@ -100,11 +100,11 @@ class Uv:
             pins = [row for row in pins if row not in without_wheel]
         if sources:
             asks = "\n".join([*options, *sources])
-            install = ["pip", "install", "--python", str(goal), "--no-deps", "--requirements", "-"]
-            self._raise_for(self._run(*install, asks=asks), goal, rows, written)
+            install = ["pip", "install", "--python", str(path), "--no-deps", "--requirements", "-"]
+            self._raise_for(self._run(*install, asks=asks), path, rows, written)
 
     def _raise_for(
-        self, done: Done, goal: Path, rows: Sequence[str], written: Sequence[str]
+        self, done: Done, path: Path, rows: Sequence[str], written: Sequence[str]
     ) -> None:
         """Raise the error of a failed run for ``rows``, in terms of the lines ``written``."""
         if done.code == 0:
@@ -112,9 +112,9 @@ class Uv:
         lacking = uv_messages.missing(done.output)
         if lacking is None:
             raise uv_messages.failure(done.output, str(self._log))
-        nearest = self._nearest(goal, lacking, rows)
+        nearest = self._nearest(path, lacking, rows)
         parent = parent_of(lacking.name, "\n".join(done.output))
-        python = configuration(goal)["version_info"]
+        python = configuration(path)["version_info"]
         raise Conflicting(uv_messages.not_installable(lacking, written, python, nearest, parent))
 
     def _run(self, *words: str, asks: str = "") -> Done:
@@ -173,14 +173,14 @@ class Uv:
         words = ("python", "list", "--only-installed", "--output-format", "json")
         answer = next((line for line in self._run(*words).output if line.startswith("[")), "[]")
         try:
-            return [each["version"] for each in json.loads(answer)]
+            return [python["version"] for python in json.loads(answer)]
         except (ValueError, KeyError, TypeError):
             return []
 
-    def _nearest(self, goal: Path, lacking: uv_messages.Missing, rows: Sequence[str]) -> str:
+    def _nearest(self, path: Path, lacking: uv_messages.Missing, rows: Sequence[str]) -> str:
         """The lowest newer version with a wheel, or else the highest older one; '' if none."""
         options = [row for row in rows if row.startswith("-")]
-        words = ["pip", "compile", "--quiet", "--python", str(goal), "--no-deps"]
+        words = ["pip", "compile", "--quiet", "--python", str(path), "--no-deps"]
         words += ["--only-binary", ":all:", "--no-header", "--no-annotate"]
         name = f"{lacking.name}=="
         for sign, lowest in ((">", ["--resolution", "lowest-direct"]), ("<", [])):
@@ -210,4 +210,4 @@ def program(preferred: str, path: str | None) -> str:
 def configuration(environment: Path) -> dict[str, str]:
     """The keys of an environment's ``pyvenv.cfg``."""
     lines = (environment / "pyvenv.cfg").read_text().splitlines()
-    return {key.strip(): value.strip() for key, _, value in (each.partition("=") for each in lines)}
+    return {key.strip(): value.strip() for key, _, value in (line.partition("=") for line in lines)}

@@ -54,30 +54,30 @@ class UvInContainer(Uv):
         output = self._run_in_container(["/bin/bash", "-c", _WHICH]).output
         return output[-1] if output and output[-1].startswith("/") else ""
 
-    def venv(self, goal: Path, python: str) -> None:
+    def venv(self, path: Path, python: str) -> None:
         """Create an environment that also finds the packages of its Python."""
         try:
-            super().venv(goal, python)
+            super().venv(path, python)
         except Conflicting as error:
             raise Conflicting(self._no_python(error, python)) from None
-        packages = packages_of(goal)
-        self._add_venv_of_image(goal, packages)
-        python = str(goal / "bin" / "python")
+        packages = packages_of(path)
+        self._add_venv_of_image(path, packages)
+        python = str(path / "bin" / "python")
         self.bundled_pip = self._run_program(python, str(packages), _MARKER)["pip"]
 
-    def forget_image(self, goal: Path) -> None:
+    def forget_image(self, path: Path) -> None:
         """Remove the copied metadata of the image's packages; Python finds the originals."""
-        for marker in packages_of(goal).glob(f"*.dist-info/{_MARKER}"):
+        for marker in packages_of(path).glob(f"*.dist-info/{_MARKER}"):
             shutil.rmtree(marker.parent)
 
-    def _add_venv_of_image(self, goal: Path, packages: Path) -> None:
+    def _add_venv_of_image(self, path: Path, packages: Path) -> None:
         """Add the packages of a virtual environment that is active in the image; an environment
         created from its Python finds only those of the base Python."""
         python = self.image_python()
         about = self._run_program(python) if python else {}
-        if not about or _minor(about["version"]) != _minor(configuration(goal)["version_info"]):
+        if not about or _minor(about["version"]) != _minor(configuration(path)["version_info"]):
             return
-        lines = [f"import site; site.addsitedir({each!a})\n" for each in about["packages"]]
+        lines = [f"import site; site.addsitedir({folder!a})\n" for folder in about["packages"]]
         if lines:
             (packages / "_image.pth").write_text("".join(lines), encoding="ascii")
 
@@ -154,8 +154,8 @@ def _minor(version: str) -> str:
     return ".".join(version.split(".")[:2])
 
 
-def _new_lines(printed: Path, seen: int, ended: bool) -> Iterator[str]:
-    """The complete lines after the first ``seen``."""
+def _new_lines(printed: Path, count: int, ended: bool) -> Iterator[str]:
+    """The complete lines after the first ``count``."""
     try:
         text = printed.read_text(errors="replace")
     except FileNotFoundError:
@@ -163,4 +163,4 @@ def _new_lines(printed: Path, seen: int, ended: bool) -> Iterator[str]:
     *lines, rest = text.split("\n")
     if ended and rest:
         lines.append(rest)
-    yield from map(without_credentials, lines[seen:])
+    yield from map(without_credentials, lines[count:])

@@ -75,11 +75,11 @@ def lines(recipe: Recipe, site: Sequence[str], bundled_pip: str | None, hashed: 
     sources = [*site, *([f"--find-links {bundled_pip}"] if bundled_pip else [])]
     rows = [*sources, *recipe.requirements]
     has_pip = any(match[0].lower() == "pip" for match in map(_NAME.match, rows) if match)
-    no_index = any(each.startswith("--no-index") for each in rows)
+    no_index = any(row.startswith("--no-index") for row in rows)
     if has_pip or (no_index and not bundled_pip):
         return Lines(tuple(rows))
-    if hashed or any(" --hash" in each or each == "--require-hashes" for each in rows):
-        options = [each for each in rows if each.startswith("-") and each != "--require-hashes"]
+    if hashed or any(" --hash" in row or row == "--require-hashes" for row in rows):
+        options = [row for row in rows if row.startswith("-") and row != "--require-hashes"]
         return Lines(tuple(rows), (*options, "pip"))
     return Lines((*rows, "pip"))
 
@@ -92,7 +92,7 @@ def without_cuda(recipe: Recipe) -> Recipe:
 
 def names_index(recipe: Recipe) -> bool:
     """Whether the recipe sets its own index URL."""
-    return any(re.match(r"(-i|--index-url)\b", each) for each in recipe.requirements)
+    return any(re.match(r"(-i|--index-url)\b", line) for line in recipe.requirements)
 
 
 def progress(line: str) -> str:
@@ -131,13 +131,13 @@ def missing(output: Sequence[str]) -> Missing | None:
 
 
 def not_installable(
-    found: Missing, lines: Sequence[str], python: str, nearest: str, parent: str
+    lacking: Missing, lines: Sequence[str], python: str, nearest: str, parent: str
 ) -> Conflict:
     """``lines``: the requirements as the user wrote them. ``nearest``: the nearest version that can
     be installed, or ''. ``parent``: the package that requires it, or ''."""
-    name, requested = found.name, pinned(found.name, lines)
-    version = f"{name}=={found.version}"
-    tail = f"cannot be installed for Python {python}: it {found.why}"
+    name, requested = lacking.name, pinned(lacking.name, lines)
+    version = f"{name}=={lacking.version}"
+    tail = f"cannot be installed for Python {python}: it {lacking.why}"
     if not requested and parent:
         of_parent = pinned(parent, lines)
         advice = f"another version of {parent} may require one that can be installed"
@@ -148,8 +148,8 @@ def not_installable(
             canonicalize_name(parent) if of_parent else "",
         )
     why = f"{version} {tail}"
-    if "+" in found.version:
-        build = found.version.partition("+")[2]
+    if "+" in lacking.version:
+        build = lacking.version.partition("+")[2]
         return Conflict(
             why,
             f"such builds have their own index; for PyTorch: "
@@ -209,7 +209,7 @@ def _nearest(requested: str, installed: Sequence[str]) -> str:
         major, minor = [*(int(n) for n in re.findall(r"\d+", version)), 0, 0][:2]
         return major * 1000 + minor
 
-    nearest = min(installed, key=lambda each: abs(number(each) - number(requested)))
+    nearest = min(installed, key=lambda version: abs(number(version) - number(requested)))
     return ".".join(nearest.split(".")[:2])
 
 

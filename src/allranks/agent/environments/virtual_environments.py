@@ -85,7 +85,7 @@ class EnvironmentCache:
             ),
         ]
         if recipe.torch_backend == "auto":
-            parts += [each.read_text() for each in _DRIVERS if each.exists()]
+            parts += [driver.read_text() for driver in _DRIVERS if driver.exists()]
         return self._folder / hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:24]
 
     def _platform(self, recipe: Recipe) -> tuple[str, str]:
@@ -106,18 +106,18 @@ class EnvironmentCache:
 
         Raises AllranksError with the reason if it cannot be built, and what ``wait`` raises.
         """
-        goal, others = self.path(recipe), None
-        while (environment := _find(goal)) is None:
+        path, others = self.path(recipe), None
+        while (environment := _find(path)) is None:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            lock = file_locks.take(goal.with_suffix(".lock"))
+            lock = file_locks.take(path.with_suffix(".lock"))
             if lock is None:
-                others = others or _OtherBuild(goal.with_suffix(".log"), say)
+                others = others or _OtherBuild(path.with_suffix(".log"), say)
                 others.forward()
                 wait(seconds=_LOCK_POLL_SECONDS)
                 continue
             try:
                 # Another process may have built it meanwhile.
-                environment = _find(goal) or self._build_locked(recipe, goal, lock, wait, say)
+                environment = _find(path) or self._build_locked(recipe, path, lock, wait, say)
             finally:
                 os.close(lock)
             break
@@ -126,29 +126,29 @@ class EnvironmentCache:
         return environment
 
     def _build_locked(
-        self, recipe: Recipe, goal: Path, lock: int, wait: Wait, say: Say
+        self, recipe: Recipe, path: Path, lock: int, wait: Wait, say: Say
     ) -> Environment:
         began = time.time()
-        log = goal.with_suffix(".log")
+        log = path.with_suffix(".log")
         log.unlink(missing_ok=True)
         uv = Uv(self._uv, self._variables(recipe), self._folder, log, lock, wait, say)
         python = recipe.python or self._python()
-        if goal.exists():
+        if path.exists():
             # It was built with a Python that this node does not have; another node may use it.
             python = uv.find(python)
-            goal = goal.with_name(f"{goal.name}-{hashlib.sha256(python.encode()).hexdigest()[:8]}")
-        temporary = self._temporary_folder(goal)
+            path = path.with_name(f"{path.name}-{hashlib.sha256(python.encode()).hexdigest()[:8]}")
+        temporary = self._temporary_folder(path)
         folder = temporary / "environment"
         try:
             self._build(recipe, uv, folder, python)
-            return self._finish(recipe, folder, goal, began)
+            return self._finish(recipe, folder, path, began)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
 
     def _finish(
-        self, recipe: Recipe, folder: Path, goal: Path, began: float, **more: str
+        self, recipe: Recipe, folder: Path, path: Path, began: float, **more: str
     ) -> Environment:
-        """Mark the environment as complete, and rename it to ``goal``."""
+        """Mark the environment as complete, and rename it to ``path``."""
         about = {
             "recipe": recipe_hash(recipe),
             "python": configuration(folder)["version_info"],
@@ -159,11 +159,11 @@ class EnvironmentCache:
         (folder / READY).write_text(json.dumps(about))
         # On file systems without shared locks, another node may have built it first.
         with contextlib.suppress(OSError):
-            folder.rename(goal)
-        if (environment := _read_environment(goal)) is None:
+            folder.rename(path)
+        if (environment := _read_environment(path)) is None:
             raise AllranksError(
                 "the environment was built, but is not in its folder",
-                where=str(goal),
+                where=str(path),
                 hint="check that the disk of ALLRANKS_HOME is available",
             )
         return environment
@@ -192,11 +192,11 @@ class EnvironmentCache:
             check = functools.partial(uv.check, folder, written=lines, backend=backend)
             raise collect(first, lines, check) from None
 
-    def _temporary_folder(self, goal: Path) -> Path:
+    def _temporary_folder(self, path: Path) -> Path:
         """A new folder to build in. Deletes what killed builds of this host left."""
-        prefix = f"{goal.name}.{os.uname().nodename}."
-        for each in self._folder.glob(f"{glob.escape(prefix)}*"):
-            shutil.rmtree(each, ignore_errors=True)
+        prefix = f"{path.name}.{os.uname().nodename}."
+        for folder in self._folder.glob(f"{glob.escape(prefix)}*"):
+            shutil.rmtree(folder, ignore_errors=True)
         return Path(tempfile.mkdtemp(dir=self._folder, prefix=prefix))
 
     def _lines(self, recipe: Recipe, environment: Path) -> list[tuple[str, ...]]:
@@ -229,7 +229,7 @@ class EnvironmentCache:
             # Ignore settings of a project, since the environment is shared between projects.
             home = Path(own.get("HOME", "/nonexistent"))
             own_file = Path(own.get("XDG_CONFIG_HOME") or home / ".config", "uv/uv.toml")
-            files = [each for each in (own_file, Path("/etc/uv/uv.toml")) if each.exists()]
+            files = [file for file in (own_file, Path("/etc/uv/uv.toml")) if file.exists()]
             variables |= {"UV_CONFIG_FILE": str(files[0])} if files else {"UV_NO_CONFIG": "1"}
         return variables
 
@@ -294,6 +294,6 @@ def _find(path: Path) -> Environment | None:
 
 def _packages(environment: Path) -> dict[str, str]:
     """The version of each installed distribution, read from file names."""
-    names = (each.stem for each in packages_of(environment).glob("*.dist-info"))
+    names = (path.stem for path in packages_of(environment).glob("*.dist-info"))
     parts = (name.rpartition("-") for name in names)
     return dict(sorted((name, version) for name, _, version in parts))
