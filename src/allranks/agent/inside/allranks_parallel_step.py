@@ -114,14 +114,14 @@ def serve(board, job, port, others):  # type: (Board, str, int, int) -> List[thr
                     return
                 if not isinstance(message, dict) or message.get("job") != job:
                     return  # a stranger
-                told = {}
+                reply = {}
                 if message["do"] == "take":
-                    told["batch"] = board.take()
-                    if told["batch"] is None:
+                    reply["batch"] = board.take()
+                    if reply["batch"] is None:
                         left.release()
                 else:
                     board.finish(message["number"], message["rows"], message["error"])
-                connection.sendall((json.dumps(told) + "\n").encode())
+                connection.sendall((json.dumps(reply) + "\n").encode())
 
     def accept():  # type: () -> None
         while True:
@@ -143,18 +143,18 @@ def files_of(path):  # type: (str) -> List[str]
     """The files of the input, sorted."""
     if os.path.isfile(path):
         return [path]
-    found = []
+    files = []
     for folder, folders, names in os.walk(path):
         folders.sort()
-        found += [os.path.join(folder, name) for name in sorted(names)]
-    return found
+        files += [os.path.join(folder, name) for name in sorted(names)]
+    return files
 
 
 def rows_of(result):  # type: (Any) -> List[str]
     """What ``run`` returned, as lines: a data frame's rows with blanks between the values."""
     if hasattr(result, "to_csv"):
         return str(result.to_csv(sep=" ", header=False, index=False)).splitlines()
-    return [str(each) for each in result or ()]
+    return [str(row) for row in result or ()]
 
 
 def load(script):  # type: (str) -> Any

@@ -32,7 +32,7 @@ _HINT = (
 def find_spec(name):  # type: (str) -> Optional[ModuleSpec]
     """The module that answers ``name``, or None. Libraries that only look whether Azure ML is
     there, as transformers does, are told the truth."""
-    if _asked_by_library():
+    if _imported_by_library():
         return None
     if os.environ.get("ALLRANKS_SERVER") or os.environ.get("ALLRANKS_HOME"):
         try:
@@ -46,7 +46,7 @@ def find_spec(name):  # type: (str) -> Optional[ModuleSpec]
     return None
 
 
-def _asked_by_library():  # type: () -> bool
+def _imported_by_library():  # type: () -> bool
     frame = sys._getframe(1)  # type: Any
     while frame is not None:
         file = frame.f_code.co_filename

@@ -98,19 +98,19 @@ class Run(object):
 
     def log_list(self, name, value, description=""):  # type: (str, Iterable[Any], str) -> None
         """Record values, each a point."""
-        found = [_plain(each) for each in value]
-        self._values.setdefault(name, []).extend(found)
+        values = [_plain(item) for item in value]
+        self._values.setdefault(name, []).extend(values)
         if self.is_offline:
-            print("Attempted to log list metric %s:\n%s" % (name, found))
+            print("Attempted to log list metric %s:\n%s" % (name, values))
             return
-        self._points([(name, each, None) for each in found if isinstance(each, _NUMBERS)])
-        if not all(isinstance(each, _NUMBERS) for each in found):
-            self._keep({"name": name, "list": found})
+        self._points([(name, item, None) for item in values if isinstance(item, _NUMBERS)])
+        if not all(isinstance(item, _NUMBERS) for item in values):
+            self._keep({"name": name, "list": values})
 
     def log_row(self, name, description=None, **columns):  # type: (str, Optional[str], Any) -> None
         """Record a row of a table. Its numbers are points of ``NAME/COLUMN``."""
-        row = {key: _plain(each) for key, each in columns.items()}
-        self._table("row", name, row, {key: [each] for key, each in row.items()})
+        row = {key: _plain(value) for key, value in columns.items()}
+        self._table("row", name, row, {key: [value] for key, value in row.items()})
 
     def log_table(self, name, value, description=""):
         # type: (str, Mapping[str, Any], str) -> None
@@ -131,13 +131,13 @@ class Run(object):
             print("Attempted to log image metric %s:\n%s" % (name, path or plot))
             return
         kind = os.path.splitext(path)[1] if path else ".png"
-        safe = "".join(each if each.isalnum() or each in "-_. " else "_" for each in name)
+        safe = "".join(char if char.isalnum() or char in "-_. " else "_" for char in name)
         file = "logs/azureml/%s_%d%s" % (safe, time.time() * 1000, kind)
-        goal = self._made(file)
+        target = self._made(file)
         if path:
-            shutil.copyfile(path, goal)
+            shutil.copyfile(path, target)
         else:
-            plot.savefig(goal, format="png")
+            plot.savefig(target, format="png")
         self._values.setdefault(name, []).append(file)
         self._keep({"name": name, "image": file})
 
@@ -155,21 +155,21 @@ class Run(object):
 
     def get_metrics(self, name=None, **_):  # type: (Optional[str], Any) -> Dict[str, Any]
         """What this process has logged: the value, or a list of several."""
-        found = {key: each[0] if len(each) == 1 else each for key, each in self._values.items()}
-        return found if name is None else {key: found[key] for key in found if key == name}
+        metrics = {key: each[0] if len(each) == 1 else each for key, each in self._values.items()}
+        return metrics if name is None else {key: metrics[key] for key in metrics if key == name}
 
     # ------------------------------------------------------------ files
 
     def upload_file(self, name, path_or_stream, datastore_name=None):
         # type: (str, Any, Optional[str]) -> None
         """Copy a file, or what an open one holds, to ``name`` among the job's files."""
-        goal = self._made(name)
+        target = self._made(name)
         if hasattr(path_or_stream, "read"):
             content = path_or_stream.read()
-            with open(goal, "wb") as file:
+            with open(target, "wb") as file:
                 file.write(content.encode() if isinstance(content, str) else content)
-        elif not (os.path.exists(goal) and os.path.samefile(goal, path_or_stream)):
-            shutil.copyfile(path_or_stream, goal)
+        elif not (os.path.exists(target) and os.path.samefile(target, path_or_stream)):
+            shutil.copyfile(path_or_stream, target)
 
     def upload_files(self, names, paths, return_artifacts=False, timeout_seconds=None, **_):
         # type: (List[str], List[str], bool, Optional[int], Any) -> None
@@ -187,19 +187,19 @@ class Run(object):
 
     def get_file_names(self):  # type: () -> List[str]
         """The files in `outputs` and `logs`."""
-        found = []
+        paths = []
         for top in ("outputs", "logs"):
             for folder, folders, files in os.walk(os.path.join(self._root, top)):
-                folders[:] = [each for each in folders if each not in _LEFT_OUT]
-                found += [os.path.relpath(os.path.join(folder, f), self._root) for f in files]
-        return sorted(found)
+                folders[:] = [name for name in folders if name not in _LEFT_OUT]
+                paths += [os.path.relpath(os.path.join(folder, f), self._root) for f in files]
+        return sorted(paths)
 
     def download_file(self, name, output_file_path=None, **_):
         # type: (str, Optional[str], Any) -> None
-        goal = output_file_path or os.path.basename(name)
-        if os.path.isdir(goal):
-            goal = os.path.join(goal, os.path.basename(name))
-        shutil.copyfile(os.path.join(self._root, name), goal)
+        target = output_file_path or os.path.basename(name)
+        if os.path.isdir(target):
+            target = os.path.join(target, os.path.basename(name))
+        shutil.copyfile(os.path.join(self._root, name), target)
 
     # ------------------------------------------------------------ the run itself
 
@@ -230,15 +230,15 @@ class Run(object):
 
     def set_tags(self, tags):  # type: (Mapping[str, Any]) -> None
         """Tag the job."""
-        self.tags.update({key: str(each) for key, each in tags.items()})
-        self._append({"tags": {str(key): str(each) for key, each in tags.items()}})
+        self.tags.update({key: str(value) for key, value in tags.items()})
+        self._append({"tags": {str(key): str(value) for key, value in tags.items()}})
 
     def get_tags(self):  # type: () -> Dict[str, str]
         return dict(self.tags)
 
     def add_properties(self, properties):  # type: (Mapping[str, Any]) -> None
         """Kept as tags: the properties of a job do not change."""
-        self.properties.update({key: str(each) for key, each in properties.items()})
+        self.properties.update({key: str(value) for key, value in properties.items()})
         self.set_tags(properties)
 
     def get_properties(self):  # type: () -> Dict[str, str]
@@ -311,8 +311,8 @@ class Run(object):
             return
         self._keep({"name": name, kind: value})
         for key, several in columns.items():
-            numbers = [each for each in several if isinstance(each, _NUMBERS)]
-            self._points([("%s/%s" % (name, key), each, None) for each in numbers])
+            numbers = [number for number in several if isinstance(number, _NUMBERS)]
+            self._points([("%s/%s" % (name, key), number, None) for number in numbers])
 
     def _json(self, kind, name, value):  # type: (str, str, Any) -> None
         if self.is_offline:
@@ -322,11 +322,11 @@ class Run(object):
 
     def _made(self, name):  # type: (str) -> str
         """The path of a file of the run, in a folder that exists."""
-        goal = os.path.normpath(os.path.join(self._root, name))
-        if not goal.startswith(os.path.join(os.path.normpath(self._root), "")):
+        path = os.path.normpath(os.path.join(self._root, name))
+        if not path.startswith(os.path.join(os.path.normpath(self._root), "")):
             raise ValueError("%r is not below the run's folder" % name)
-        os.makedirs(os.path.dirname(goal), exist_ok=True)
-        return goal
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        return path
 
 
 class OfflineRun(Run):
@@ -376,9 +376,9 @@ def _plain(value):  # type: (Any) -> Any
 
 
 def _first(*names):  # type: (str) -> str
-    return next((os.environ[each] for each in names if os.environ.get(each)), "")
+    return next((os.environ[name] for name in names if os.environ.get(name)), "")
 
 
 def _named(prefix):  # type: (str) -> Dict[str, str]
     size = len(prefix)
-    return {key[size:]: each for key, each in os.environ.items() if key.startswith(prefix)}
+    return {key[size:]: value for key, value in os.environ.items() if key.startswith(prefix)}

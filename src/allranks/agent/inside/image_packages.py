@@ -21,18 +21,18 @@ _FILES = ("METADATA", "WHEEL", "direct_url.json")
 
 def mark(packages: str, marker: str) -> None:
     """Write the metadata of each package of the image to the folder ``packages``."""
-    found: dict[str, tuple[str, Distribution]] = {}
-    for each in distributions():
-        name = (each.metadata["Name"] or "").replace("-", "_")
+    by_name: dict[str, tuple[str, Distribution]] = {}
+    for package in distributions():
+        name = (package.metadata["Name"] or "").replace("-", "_")
         if name and name.lower() != "pip":  # the environment gets a pip of its own
-            found.setdefault(name.lower(), (name, each))
-    for name, each in found.values():
-        folder = os.path.join(packages, f"{name}-{each.version}.dist-info")
+            by_name.setdefault(name.lower(), (name, package))
+    for name, package in by_name.values():
+        folder = os.path.join(packages, f"{name}-{package.version}.dist-info")
         if os.path.exists(folder):
             continue
         os.mkdir(folder)
-        read = {file: each.read_text(file) for file in _FILES}
-        read["METADATA"] = read["METADATA"] or each.read_text("PKG-INFO")
+        read = {file: package.read_text(file) for file in _FILES}
+        read["METADATA"] = read["METADATA"] or package.read_text("PKG-INFO")
         texts = {file: text for file, text in read.items() if text}
         # uv removes by it what another version replaces.
         texts["RECORD"] = "".join(
@@ -40,8 +40,8 @@ def mark(packages: str, marker: str) -> None:
         )
         texts[marker] = ""
         for file, text in texts.items():
-            with open(os.path.join(folder, file), "w", encoding="utf-8") as goal:
-                goal.write(text)
+            with open(os.path.join(folder, file), "w", encoding="utf-8") as out:
+                out.write(text)
 
 
 def bundled_pip() -> str:

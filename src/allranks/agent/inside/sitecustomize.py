@@ -71,15 +71,15 @@ def _answer(number, frame):  # type: (int, Optional[FrameType]) -> None
         for ident, top in sys._current_frames().items():
             if top.f_code is _answer.__code__:
                 continue
-            each = top  # type: Optional[FrameType]
+            current = top  # type: Optional[FrameType]
             name = getattr(active.get(ident), "name", "")
             lines.append('Thread "%s" (most recent call first):\n' % str(name).replace('"', "'"))
-            told = 0
-            while each is not None and told < 100:
-                code = each.f_code
-                where = (code.co_filename, each.f_lineno or 0, code.co_name)
+            count = 0
+            while current is not None and count < 100:
+                code = current.f_code
+                where = (code.co_filename, current.f_lineno or 0, code.co_name)
                 lines.append('  File "%s", line %d in %s\n' % where)
-                each, told = each.f_back, told + 1
+                current, count = current.f_back, count + 1
         lines.append("whole\n")
         os.write(_file, "".join(lines).encode("utf-8", "backslashreplace"))
     except Exception:
@@ -96,7 +96,7 @@ def _next():  # type: () -> None
     except ImportError:
         return
     here = os.path.dirname(os.path.abspath(__file__))
-    paths = [os.path.abspath(each) for each in sys.path]
+    paths = [os.path.abspath(path) for path in sys.path]
     rest = sys.path[paths.index(here) + 1 :] if here in paths else []
     spec = _frozen_importlib_external.PathFinder.find_spec("sitecustomize", rest)
     if spec is not None and spec.loader is not None:

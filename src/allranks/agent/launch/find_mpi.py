@@ -111,7 +111,7 @@ def find_inside(
     )
     until = time.monotonic() + VERSION_TIMEOUT
     output = room.ask(line, env, partial(_wait, until))
-    programs = [each.partition("\n") for each in output.split("\0")[1:]]
+    programs = [answer.partition("\n") for answer in output.split("\0")[1:]]
     if not any(path == "python3" for path, _, _ in programs):
         raise NotFound(
             "the image has no python3, which MPI jobs need to start ranks",

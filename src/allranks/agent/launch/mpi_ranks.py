@@ -72,19 +72,19 @@ class MpiRanks:
             with contextlib.suppress(OSError, ValueError):
                 result = json.loads((self.folder / f"{process.rank}.ended").read_text())
                 ended.append(Ended.of(process, result["code"], result["at"]))
-        return sorted(ended, key=lambda each: each.at)
+        return sorted(ended, key=lambda end: end.at)
 
     def failure(self) -> Ended | None:
         """The first that failed by itself. One ended by SIGTERM was told to: mpirun's own way of
         ending the others."""
-        failed = (each for each in self.ended() if each.code and each.signal != "SIGTERM")
+        failed = (end for end in self.ended() if end.code and end.signal != "SIGTERM")
         return next(failed, None)
 
     def cut_short(self) -> Ended | None:
         """A rank that ended without failing itself, most likely killed by mpirun."""
         gone = [each for each in self._expected if self._pid(each) and not self._lives(each)]
         # Read last, because a shim records the exit code before it ends.
-        ended = {each.process.rank: each for each in self.ended()}
+        ended = {end.process.rank: end for end in self.ended()}
         for process in gone:
             result = ended.get(process.rank)
             if result is None or result.signal == "SIGTERM":
@@ -94,16 +94,16 @@ class MpiRanks:
     def done(self) -> bool:
         """Whether all have ended with success."""
         ended = self.ended()
-        return len(ended) == len(self._expected) and not any(each.code for each in ended)
+        return len(ended) == len(self._expected) and not any(end.code for end in ended)
 
     def alive(self) -> dict[int, int]:
         """The process id of each running rank's shim, as the shim sees it."""
-        over = {each.process.rank for each in self.ended()}
+        over = {end.process.rank for end in self.ended()}
         return {
-            each.rank: pid
-            for each in self._expected
-            if each.rank is not None and each.rank not in over
-            if (pid := self._pid(each)) and self._lives(each)
+            process.rank: pid
+            for process in self._expected
+            if process.rank is not None and process.rank not in over
+            if (pid := self._pid(process)) and self._lives(process)
         }
 
     def pids(self) -> dict[int, int]:

@@ -41,7 +41,7 @@ class JobServer:
     def settle(self) -> None:
         """Have it take on what ranks would inherit from this agent, and hold the engine's lock."""
         kinds = [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")]
-        limits = [(each, resource.getrlimit(each)) for each in kinds]
+        limits = [(kind, resource.getrlimit(kind)) for kind in kinds]
         cpus = sorted(os.sched_getaffinity(0))
         lock = os.environ.get("ALLRANKS_AGENT_LOCK")
         fds = [int(lock)] if lock else []

@@ -107,8 +107,8 @@ class WarmRanks(NamedTuple):
         if call.kind == "file" and not _is_source(script):
             raise Cold(f"{call.target} is no script")
         folder = Path(os.path.realpath(script)).parent if call.kind == "file" else cwd
-        for each in (folder, *_imported_from(env)):
-            if (name := warm_start.own_module(os.listdir(each), self.loaded)) is not None:
+        for path in (folder, *_imported_from(env)):
+            if (name := warm_start.own_module(os.listdir(path), self.loaded)) is not None:
                 raise Cold(f"the job's {name} has the name of a module that is imported already")
         first = {"file": call.target, "module": "-m", "code": "-c"}[call.kind]
         return {"kind": call.kind, "target": call.target, "argv": [first, *call.arguments]}
@@ -319,5 +319,5 @@ def _interpreter(python: str, options: tuple[str, ...], env: Mapping[str, str]) 
     done = subprocess.run([python, *options, "-c", _ASK], env=dict(env), capture_output=True)
     if done.returncode:
         raise Cold(f"{python} does not start")
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    about: dict[str, Any] = json.loads(done.stdout)
+    return about

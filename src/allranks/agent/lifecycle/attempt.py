@@ -145,7 +145,7 @@ class Attempt:
         node."""
         worked, running, hosted = False, self._running, self._launch.hosted
         while running.processes:
-            if not worked and all(each.service for each in running.processes):
+            if not worked and all(process.service for process in running.processes):
                 worked = hosted is None or hosted.done()
                 if worked:
                     self._say(Kind.WORKED)
@@ -159,8 +159,8 @@ class Attempt:
                 self._stop(Reason.PEER_FAILED)
                 return Reason.RANK_EXITED, first
             ended = running.reap()
-            for each in ended:
-                self._rank_ended(each)
+            for end in ended:
+                self._rank_ended(end)
             # A helper that ends while ranks run has failed, whatever its exit code.
             failed = [e for e in ended if e.code or (e.process.rank is None and e.process.service)]
             if failed and (why := self._node_taken(failed[0])):
@@ -247,7 +247,7 @@ class Attempt:
         wait_while(hosted.alive)
         if self._stage.node == 0:
             others = self._stage.places[1:]
-            wait_while(lambda: any(is_listening(each.address, each.ports[0]) for each in others))
+            wait_while(lambda: any(is_listening(place.address, place.ports[0]) for place in others))
         else:
             self._running.send(signal.SIGHUP)
             others_left = has_others if self._stage.room is None else bool
@@ -275,8 +275,8 @@ class Attempt:
         """How this node ended. Exit codes of mpirun's ranks take precedence over mpirun's own,
         which they cause; the server takes the earliest failure of all nodes."""
         if self._launch.hosted is not None:
-            for each in self._launch.hosted.ended():
-                self._rank_ended(each)
+            for end in self._launch.hosted.ended():
+                self._rank_ended(end)
             if first is not None or reason is Reason.PEER_FAILED:
                 first = self._launch.hosted.failure() or first
         if self._forced is not None and reason is self._forced[0]:

@@ -64,7 +64,7 @@ class _Changes(NamedTuple):
 
 def listing(folder: Path) -> Listing:
     """List all files below a folder, to find those that change later."""
-    found: dict[str, tuple[int, int, int]] = {}
+    files: dict[str, tuple[int, int, int]] = {}
     folders = [""]
     while folders:
         above = folders.pop()
@@ -74,8 +74,8 @@ def listing(folder: Path) -> Listing:
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(f"{path}/")
                 else:
-                    found[path] = _identity(entry.stat(follow_symlinks=False))
-    return found
+                    files[path] = _identity(entry.stat(follow_symlinks=False))
+    return files
 
 
 class Deadline:
@@ -100,17 +100,18 @@ def set_aside(task: Task, node: int, attempt: int) -> None:
     """``artifacts/work`` is for the latest attempt: list the names and sizes of what this node kept
     in the previous one in ``attempts/N/work``, for the working folder has the files. With fresh
     working folders nothing else has them: move them there. Raises OSError."""
-    kept, goal = (_goal(task, node, each) for each in ("artifacts", f"attempts/{attempt - 1}"))
-    if attempt == 1 or not os.path.lexists(kept) or os.path.lexists(goal):
+    kept = _kept_folder(task, node, "artifacts")
+    target = _kept_folder(task, node, f"attempts/{attempt - 1}")
+    if attempt == 1 or not os.path.lexists(kept) or os.path.lexists(target):
         return
     if task.fresh_work:
-        goal.parent.mkdir(parents=True, exist_ok=True)
-        kept.rename(goal)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        kept.rename(target)
         return
     listed = Path(task.record, "attempts", str(attempt - 1), "work", f"node-{node}.txt")
     listed.parent.mkdir(parents=True, exist_ok=True)
-    found = sorted(_walk(kept, []))
-    lines = (f"{status.st_size:>15,}  {printable(path)}\n" for path, status in found)
+    files = sorted(_walk(kept, []))
+    lines = (f"{status.st_size:>15,}  {printable(path)}\n" for path, status in files)
     listed.write_text("".join(lines))
     if kept.is_symlink():
         kept.unlink()
@@ -129,8 +130,8 @@ def keep_and_describe(
 
 def disk_error(note: Mapping[str, Any]) -> str:
     """The error of a disk that kept files from being moved, by ``keep_and_describe``'s note."""
-    errors = {os.strerror(each).lower() for each in _FATAL}
-    return next((each["said"] for each in note["left_out"] if each["said"] in errors), "")
+    errors = {os.strerror(code).lower() for code in _FATAL}
+    return next((file["said"] for file in note["left_out"] if file["said"] in errors), "")
 
 
 def keep(
@@ -154,7 +155,7 @@ def keep(
         return Summary()
     changes = _find_changes(work, before, ignoring=limit is not None)
     chosen, above = choose(changes.files, limit)
-    mover = _Mover(work, _goal(task, node, "artifacts"), tick, stay)
+    mover = _Mover(work, _kept_folder(task, node, "artifacts"), tick, stay)
     moved, missed = _move_all(mover, chosen, changes.links)
     return Summary(
         len(moved),
@@ -169,7 +170,7 @@ def keep(
     )
 
 
-def _goal(task: Task, node: int, within: str) -> Path:
+def _kept_folder(task: Task, node: int, within: str) -> Path:
     """The folder for a node's files; the node has its own only if there are several."""
     own = [f"node-{node}"] if task.nodes > 1 else []
     return Path(task.record, within, "work", *own)
@@ -269,8 +270,8 @@ class _Mover:
     """Moves files to the same paths below ``goal``, which is created with the first of them; files
     that ``stay`` are linked, or copied."""
 
-    def __init__(self, work: Path, goal: Path, tick: Callable[[], None], stay: bool) -> None:
-        self._work, self._goal, self._tick, self._stay = work, goal, tick, stay
+    def __init__(self, work: Path, target: Path, tick: Callable[[], None], stay: bool) -> None:
+        self._work, self._target, self._tick, self._stay = work, target, tick, stay
         self._made: set[str] = set()
 
     def move(self, path: str) -> None:
@@ -278,33 +279,33 @@ class _Mover:
         folder = os.path.dirname(path)
         if folder not in self._made:
             self._make(folder)
-        source, goal = self._work / path, self._goal / path
+        source, target = self._work / path, self._target / path
         if not self._stay:
             with contextlib.suppress(OSError):
-                os.rename(source, goal)
+                os.rename(source, target)
                 return
         try:  # files of a read-only folder can still be linked
-            os.link(source, goal, follow_symlinks=False)
+            os.link(source, target, follow_symlinks=False)
         except OSError:
-            if not (goal.exists() and goal.samefile(source)):
-                self._copy(source, goal)
+            if not (target.exists() and target.samefile(source)):
+                self._copy(source, target)
 
     def _make(self, folder: str) -> None:
         if not self._made:
-            for each in (self._goal.parent, self._goal):
+            for path in (self._target.parent, self._target):
                 # Ranks know the record's path and could have put a link there.
-                if each.is_symlink():
-                    each.unlink()
-                each.mkdir(parents=True, exist_ok=True)
-        folder_trees.make(self._goal / folder)
+                if path.is_symlink():
+                    path.unlink()
+                path.mkdir(parents=True, exist_ok=True)
+        folder_trees.make(self._target / folder)
         self._made.add(folder)
 
-    def _copy(self, source: Path, goal: Path) -> None:
+    def _copy(self, source: Path, target: Path) -> None:
         """Copy atomically; sparse files stay sparse."""
         if source.is_symlink():
-            goal.symlink_to(os.readlink(source))
+            target.symlink_to(os.readlink(source))
             return
-        temporary = self._goal / f".{os.getpid()}.part"
+        temporary = self._target / f".{os.getpid()}.part"
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         try:
             with open(os.open(source, flags), "rb") as file, temporary.open("wb") as copy:
@@ -312,11 +313,11 @@ class _Mover:
                 status = os.fstat(file.fileno())
                 os.fchmod(copy.fileno(), stat.S_IMODE(status.st_mode) & 0o777)
                 os.utime(copy.fileno(), ns=(status.st_atime_ns, status.st_mtime_ns))
-            temporary.replace(goal)
+            temporary.replace(target)
         finally:
             temporary.unlink(missing_ok=True)
 
-    def _copy_data(self, source: int, goal: int) -> None:
+    def _copy_data(self, source: int, target: int) -> None:
         size, at = os.fstat(source).st_size, 0
         while at < size:
             try:
@@ -330,6 +331,6 @@ class _Mover:
                 self._tick()
                 written = 0
                 while written < len(piece):
-                    written += os.pwrite(goal, piece[written:], at + written)
+                    written += os.pwrite(target, piece[written:], at + written)
                 at += len(piece)
-        os.ftruncate(goal, size)
+        os.ftruncate(target, size)

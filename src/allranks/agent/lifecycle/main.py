@@ -201,9 +201,9 @@ class Agent:
         finally:
             ports.release(held)
             ports.release(self._claimed)
-            for each in (room, data, warm):
-                if each is not None:
-                    each.close()
+            for resource in (room, data, warm):
+                if resource is not None:
+                    resource.close()
         self._working.drop_copies()
         self._say(Kind.DRAINED)
         if done and self._task.nodes == 1:
@@ -307,9 +307,9 @@ class Agent:
         folder.mkdir(parents=True)
         if self._task.code is None or self._working.stays:
             return None
-        goal = folder / "code.tar"
-        self._link.fetch_code(self._task.code, goal, self._patience)
-        return goal
+        archive = folder / "code.tar"
+        self._link.fetch_code(self._task.code, archive, self._patience)
+        return archive
 
     def _wait_for_go(self) -> Order:
         """Wait at the gate for the `go` or `stop` of this attempt."""
@@ -352,7 +352,7 @@ class Agent:
         warm: WarmRanks | None,
     ) -> bool:
         """Run the ranks to their end. Return whether all have done their work."""
-        places = tuple(Place.load(each) for each in go["places"])
+        places = tuple(Place.load(fields) for fields in go["places"])
         self._network = networks(self._where.address, places)
         self._network |= mlflow_variables.variables(self._where, self._mlflow)
         attempt = Attempt(
@@ -461,7 +461,7 @@ class Agent:
         self, rank: Rank, work: Work, folder: Path, places: Sequence[Place], go: Order
     ) -> dict[str, str]:
         task = self._task
-        gpus = [each for each in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if each]
+        gpus = [gpu for gpu in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
         of_node = variables.of_node(task, rank.node, self._where.cpus, gpus) | self._network
         end, grace = self._where.end, self._clocks.grace
         of_node |= variables.of_attempt(task, self._attempt, go, end, grace, str(folder))

@@ -44,13 +44,13 @@ def on_node(task: Task, where: AgentIdentity) -> Task:
         return task
     record = str(job_files(where).root / own(where.node))
     outputs = tuple(
-        each._replace(path=output_places.on_node(task, each, record)) for each in task.outputs
+        output._replace(path=output_places.on_node(task, output, record)) for output in task.outputs
     )
     inputs = tuple(
-        each._replace(source=str(_input(where, each)))
-        if each.source and not os.path.exists(each.source)
-        else each
-        for each in task.inputs
+        item._replace(source=str(_input(where, item)))
+        if item.source and not os.path.exists(item.source)
+        else item
+        for item in task.inputs
     )
     return task._replace(
         record=record,
@@ -90,8 +90,8 @@ def _uv(where: AgentIdentity) -> Path:
     return where.folder / "uv"
 
 
-def _input(where: AgentIdentity, each: InputTask) -> Path:
-    return where.folder / "inputs" / each.name / posixpath.basename((each.source or "").rstrip("/"))
+def _input(where: AgentIdentity, item: InputTask) -> Path:
+    return where.folder / "inputs" / item.name / posixpath.basename((item.source or "").rstrip("/"))
 
 
 class OwnDisk:
@@ -111,9 +111,9 @@ class OwnDisk:
         self._uv = _uv(where) if task.uv == str(_uv(where)) else None
         self._where, self._door, self._calls = where, door, calls
         self._inputs = {
-            each.name: _input(where, each)
-            for each in task.inputs
-            if task.sends_files and each.source == str(_input(where, each))
+            item.name: _input(where, item)
+            for item in task.inputs
+            if task.sends_files and item.source == str(_input(where, item))
         }
         if task.sends_files:
             self._state = State(job_files(where), where, door, True, pace, known, self._note)
@@ -126,7 +126,7 @@ class OwnDisk:
         if self._uv is not None and not self._uv.exists():
             doing("fetches uv")
             self._fetch_uv(self._uv, wait)
-        if missing := {name: goal for name, goal in self._inputs.items() if not goal.exists()}:
+        if missing := {name: path for name, path in self._inputs.items() if not path.exists()}:
             self._download(missing, wait, doing)
         if self._state is not None:
             self._state.begin(attempt, wait, doing)
@@ -141,13 +141,13 @@ class OwnDisk:
 
         download = Download(self._door, self._where.node, wait, doing)
         try:
-            for name, goal in inputs.items():
-                self._calls.note(download.fetch(name, goal), {"about": "files"})
+            for name, path in inputs.items():
+                self._calls.note(download.fetch(name, path), {"about": "files"})
         finally:
             download.close()
 
-    def _fetch_uv(self, goal: Path, wait: Callable[[float], None]) -> None:
-        beside = goal.with_suffix(".part")
+    def _fetch_uv(self, target: Path, wait: Callable[[float], None]) -> None:
+        beside = target.with_suffix(".part")
         machine = os.uname().machine
         path = f"/agent/v1/{self._where.node}/uv/{machine}"
         while True:
@@ -157,7 +157,7 @@ class OwnDisk:
                         file.write(piece)
                         wait(0.0)
                 beside.chmod(0o755)
-                beside.rename(goal)
+                beside.rename(target)
                 return
             except NotFound:
                 return  # building says that there is no uv

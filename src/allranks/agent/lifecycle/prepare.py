@@ -56,9 +56,9 @@ def prepare(
     _make_collected(task, laid_out.folder)
     parameters = {f"search_space.{name}": text for name, text in task.parameters.items()}
     paths = {"name": task.job, **parameters, **_folders(task), **elsewhere}
-    for each in task.inputs:
-        key = f"inputs.{each.name}"
-        paths[key] = elsewhere.get(key) or _input(each, folder)
+    for item in task.inputs:
+        key = f"inputs.{item.name}"
+        paths[key] = elsewhere.get(key) or _input(item, folder)
     for output in task.outputs:
         key = f"outputs.{output.name}"
         paths[key] = elsewhere.get(key) or _output(output)
@@ -67,8 +67,8 @@ def prepare(
 
 def command_of(task: Task, work: Work) -> str:
     """The command of the ranks, with the paths on this node."""
-    paths = {f"inputs.{each.name}" for each in task.inputs if each.text is None}
-    paths |= {f"outputs.{each.name}" for each in task.outputs}
+    paths = {f"inputs.{item.name}" for item in task.inputs if item.text is None}
+    paths |= {f"outputs.{output.name}" for output in task.outputs}
     return fill_shell(task.command, work.paths, paths)
 
 
@@ -82,9 +82,9 @@ def collect(task: Task, node: int, work: Work) -> str:
             for path in map(Path, folder_trees.files(work.folder / name)):
                 if path.is_file() and path.stat().st_mtime >= work.began:
                     within = path.relative_to(work.folder / name)
-                    goal = Path(task.record, "artifacts", name, within)
-                    folder_trees.make(goal.parent)
-                    shutil.copy2(path, goal)
+                    target = Path(task.record, "artifacts", name, within)
+                    folder_trees.make(target.parent)
+                    shutil.copy2(path, target)
     except OSError as error:
         return f"some outputs could not be collected: {sentence(error)}"
     return ""
@@ -165,15 +165,15 @@ def _move_code(local: Path, recorded: Path) -> None:
     """Move code that lies in ``local`` to the record, to which the link in its place leads. Files
     that are there stay: another node put them there, or the ranks of an earlier attempt."""
     for folder, folders, names in folder_trees.walk(local):
-        goal = recorded / os.path.relpath(folder, local)
-        goal.mkdir(exist_ok=True)
+        target = recorded / os.path.relpath(folder, local)
+        target.mkdir(exist_ok=True)
         links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
         for name in (*names, *links):
-            if not os.path.lexists(goal / name):
+            if not os.path.lexists(target / name):
                 # Beside first: another node may do the same.
-                beside = goal / f".{secrets.token_hex(8)}.part"
+                beside = target / f".{secrets.token_hex(8)}.part"
                 shutil.copy2(os.path.join(folder, name), beside, follow_symlinks=False)
-                beside.rename(goal / name)
+                beside.rename(target / name)
     folder_trees.remove(local)
 
 
@@ -187,25 +187,25 @@ def _folders(task: Task) -> dict[str, str]:
     return folders
 
 
-def _input(each: InputTask, folder: Path) -> str:
-    if each.text is not None:
-        return each.text
-    if each.uri:
-        return each.uri
-    source = Path(each.source or "")
+def _input(item: InputTask, folder: Path) -> str:
+    if item.text is not None:
+        return item.text
+    if item.uri:
+        return item.uri
+    source = Path(item.source or "")
     if not os.access(source, os.R_OK):
         problem = "cannot be read" if source.exists() else "was not found"
-        raise NotFound(f"the input {each.name} {problem} on this node", where=str(source))
-    if each.mode != "download":
+        raise NotFound(f"the input {item.name} {problem} on this node", where=str(source))
+    if item.mode != "download":
         return str(source)
-    copy = folder / "inputs" / each.name / source.name
+    copy = folder / "inputs" / item.name / source.name
     if source.is_dir():
         try:
             shutil.copytree(source, copy)
         except shutil.Error as error:
             path, _, why = error.args[0][0]
             raise AllranksError(
-                f"cannot copy {len(error.args[0])} files of the input {each.name}: {why}",
+                f"cannot copy {len(error.args[0])} files of the input {item.name}: {why}",
                 where=str(path),
                 hint="mode `download` copies regular files only; use `ro_mount` to read the folder "
                 "where it is",

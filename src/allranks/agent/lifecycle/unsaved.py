@@ -65,18 +65,18 @@ def keep(folder: Path, task: Task, node: int) -> str:
     disk. Return where it is, as an addition to a message; '' if its disk goes with the agent."""
     if task.sends_files:
         return ""
-    goal = Path(task.record, "unsaved", f"node-{node}", folder.name)
+    target = Path(task.record, "unsaved", f"node-{node}", folder.name)
     try:
-        goal.parent.mkdir(parents=True, exist_ok=True)
-        folder_trees.remove(goal, ignore_errors=True)  # of an earlier attempt
-        folder.rename(goal)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        folder_trees.remove(target, ignore_errors=True)  # of an earlier attempt
+        folder.rename(target)
     except OSError:
-        goal = folder.with_name(f"{KEPT}{folder.name}")
+        target = folder.with_name(f"{KEPT}{folder.name}")
         try:
-            folder.rename(goal)  # a full disk allows this
+            folder.rename(target)  # a full disk allows this
         except OSError as error:
             return f"; its files are lost: {error.strerror}"
-    return f"; its files are kept on {os.uname().nodename} in {goal}"
+    return f"; its files are kept on {os.uname().nodename} in {target}"
 
 
 def is_kept(folder: Path) -> bool:

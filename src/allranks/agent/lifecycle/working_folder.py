@@ -132,8 +132,8 @@ class WorkingFolder:
         doing: Callable[[str], None],
     ) -> None:
         beside = self._own / f"{FILES}.new"
-        for each in (beside, self.folder):
-            folder_trees.remove(each, ignore_errors=True)
+        for folder in (beside, self.folder):
+            folder_trees.remove(folder, ignore_errors=True)
         beside.mkdir(parents=True)
         if code is not None:
             unpack(code, beside)
@@ -197,9 +197,9 @@ class WorkingFolder:
             folder_trees.remove(folder, ignore_errors=True)
             return
         with contextlib.suppress(OSError):  # the server removes the rest
-            for each in folder.iterdir():
-                if each != self._root:
-                    _remove(each)
+            for path in folder.iterdir():
+                if path != self._root:
+                    _remove(path)
 
     # ------------------------------------------------------------ while ranks run
 
@@ -243,43 +243,43 @@ class WorkingFolder:
         self._calls.note(message, {"about": "working folder"})
 
 
-def lay_over(source: Path, goal: Path, place: Path) -> list[str]:
-    """Change the folder ``goal`` with the code as the working set of ``source`` says. Files are
-    linked, or copied from another disk. ``goal`` will be renamed to ``place``. Returns what
+def lay_over(source: Path, target: Path, place: Path) -> list[str]:
+    """Change the folder ``target`` with the code as the working set of ``source`` says. Files are
+    linked, or copied from another disk. ``target`` will be renamed to ``place``. Returns what
     is left out, because its path is too long. Raises OSError."""
     left_out: list[str] = []
     about = _about(source)
     for path in about.removed:
-        _remove(goal / path)
+        _remove(target / path)
     for folder, folders, files in _walk(source / FILES):
         names = {*folders, *files}
-        too_long = {n for n in names if folder_trees.is_too_long(str(goal / folder / n))}
+        too_long = {n for n in names if folder_trees.is_too_long(str(target / folder / n))}
         left_out += (os.path.join(folder, name) for name in sorted(too_long))
         for name in folders:
             if name in too_long:
                 continue
-            if (goal / folder / name).is_symlink() or not (goal / folder / name).is_dir():
-                _remove(goal / folder / name)
-                (goal / folder / name).mkdir()
+            if (target / folder / name).is_symlink() or not (target / folder / name).is_dir():
+                _remove(target / folder / name)
+                (target / folder / name).mkdir()
         for name in files:
             if name in too_long:
                 continue
             path = os.path.join(folder, name)
-            _remove(goal / path)
-            _put(source / FILES / path, goal / path, about.folder, place)
+            _remove(target / path)
+            _put(source / FILES / path, target / path, about.folder, place)
     return left_out
 
 
-def _put(source: Path, goal: Path, before: str, place: Path) -> None:
+def _put(source: Path, destination: Path, before: str, place: Path) -> None:
     if source.is_symlink():
         target = os.readlink(source)
         within = target.removeprefix(f"{before}/")
-        goal.symlink_to(target if within == target or not before else f"{place}/{within}")
+        destination.symlink_to(target if within == target or not before else f"{place}/{within}")
         return
     try:
-        os.link(source, goal)
+        os.link(source, destination)
     except OSError:  # another disk, or a file system without links
-        shutil.copy2(source, goal)
+        shutil.copy2(source, destination)
 
 
 def _walk(root: Path) -> Iterator[tuple[str, list[str], list[str]]]:

@@ -107,8 +107,8 @@ class AttemptReports:
     def finish(self) -> list[dict[str, Any]]:
         """Read the rest of the metrics. Return notes for the record, each with a ``message``."""
         self._logged.look(last=True)
-        found = [] if self._metrics is None else self._metrics.finish()
-        return [*found, *self._logged.notes()]
+        notes = [] if self._metrics is None else self._metrics.finish()
+        return [*notes, *self._logged.notes()]
 
 
 class _Inside:

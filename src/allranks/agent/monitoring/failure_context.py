@@ -73,7 +73,7 @@ def counter(proc: Path = _PROC, mount: Path = _MOUNT) -> Path:
             elif "memory" in kinds.split(","):
                 root = mount / "memory"
                 files += [root / own / "memory.oom_control", root / "memory.oom_control"]
-    return next((each for each in files if count(each, -1) >= 0), files[0])
+    return next((file for file in files if count(file, -1) >= 0), files[0])
 
 
 def count(file: Path, default: int = 0) -> int:

@@ -29,7 +29,7 @@ class Gpus:
             count = pynvml.nvmlDeviceGetCount()
             self._nvml = pynvml
             every = [(index, pynvml.nvmlDeviceGetHandleByIndex(index)) for index in range(count)]
-            self._devices = [each for each in every if visible is None or each[0] in visible]
+            self._devices = [device for device in every if visible is None or device[0] in visible]
         except Exception:  # no driver, a broken one, or no package
             self._devices = []
 

@@ -94,7 +94,7 @@ class IdleRanks:
             self._gpu_at = now
         self._outputs(now)
         # If a rank seems idle, list processes more often: it may have started a compiler.
-        idle = any(now - each.computed > self._half / 2 for each in self._ranks.values())
+        idle = any(now - state.computed > self._half / 2 for state in self._ranks.values())
         age = min(2.0, self._half / 2) if idle else math.inf
         members = self._family.members(self._roots() or self._inside(now), age)
         cpus: dict[int, float] = {}
@@ -161,32 +161,32 @@ class IdleRanks:
         expensive."""
         idle = [
             rank
-            for rank, each in self._ranks.items()
-            if rank in members and now - max(each.printed, each.computed) > self._half / 2
+            for rank, state in self._ranks.items()
+            if rank in members and now - max(state.printed, state.computed) > self._half / 2
         ]
         if not idle:
             self._carried = {}
             return
         carried = tcp_counters.carried()
         for rank in idle:
-            each = self._ranks[rank]
+            state = self._ranks[rank]
             new = sum(
                 max(0, carried[inode] - self._carried.get(inode, carried[inode]))
                 for inode in tcp_counters.of_processes(members[rank])
                 if inode in carried
             )
-            each.carried += new
-            if each.net.works(each.carried, seconds):
-                each.moved = now
+            state.carried += new
+            if state.net.works(state.carried, seconds):
+                state.moved = now
         self._carried = carried
 
     def _report_quiet(self, now: float) -> None:
         quiet = {
-            rank: each
-            for rank, each in self._ranks.items()
-            if now - max(each.printed, each.moved) >= self._half
+            rank: state
+            for rank, state in self._ranks.items()
+            if now - max(state.printed, state.moved) >= self._half
         }
-        idle = [rank for rank, each in quiet.items() if now - each.computed >= self._half]
+        idle = [rank for rank, state in quiet.items() if now - state.computed >= self._half]
         kinds = (list(quiet), idle, bool(quiet) and now - self._gpu_at >= self._half)
         if kinds == self._reported and (
             not quiet or now - self._reported_at < min(AGAIN, 2 * self._half * _AGAIN)
@@ -196,8 +196,8 @@ class IdleRanks:
         gpu = now - self._gpu_at if self._gpu_at > 0 else None
         self._report(
             {
-                str(rank): [now - each.printed, now - each.computed, now - each.moved, gpu]
-                for rank, each in quiet.items()
+                str(rank): [now - state.printed, now - state.computed, now - state.moved, gpu]
+                for rank, state in quiet.items()
             }
         )
 

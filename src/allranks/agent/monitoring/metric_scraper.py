@@ -42,7 +42,7 @@ class Scraper:
     """``request``: the ``metrics``, the ``logs`` by rank, and the file to write ``into``."""
 
     def __init__(self, request: dict[str, Any]) -> None:
-        self._metrics = [MetricTask(**each) for each in request["metrics"]]
+        self._metrics = [MetricTask(**fields) for fields in request["metrics"]]
         self._logs = {int(rank): Path(path) for rank, path in request["logs"].items()}
         self._into = os.open(request["into"], os.O_RDWR | os.O_CREAT, 0o600)
         state = _resumed(self._into)
@@ -60,8 +60,8 @@ class Scraper:
         self._memory: dict[str, dict[str, Any]] = state.get("memory", {})
         self._readers = {
             rank: [
-                Reader(each, self._memory.setdefault(f"{each.name}/{rank}", {}))
-                for each in of_rank(self._metrics, rank)
+                Reader(metric, self._memory.setdefault(f"{metric.name}/{rank}", {}))
+                for metric in of_rank(self._metrics, rank)
             ]
             for rank in self._logs
         }
@@ -93,9 +93,9 @@ class Scraper:
         """Write the summary of every metric as the last line."""
         for rank, readers in self._readers.items():
             for reader in readers:
-                for each in reader.rest():
-                    self._keep(reader.metric.name, rank, each, time.time())
-        names = {each.name for each in self._metrics}
+                for point in reader.rest():
+                    self._keep(reader.metric.name, rank, point, time.time())
+        names = {metric.name for metric in self._metrics}
         off = sorted(name for name in names if self._is_off(name))
         missed = sorted(names - set(self._hit) - set(self._strikes) - set(self._odd))
         slow = {name: count for name, count in self._strikes.items() if name not in off}
@@ -132,7 +132,7 @@ class Scraper:
                 continue
             try:
                 self._searching = name
-                found = reader.find(line)
+                points = reader.find(line)
                 self._searching = ""
             except NotANumber as error:
                 self._searching = ""
@@ -143,26 +143,26 @@ class Scraper:
                 self._durations[name] = 0.0
                 self._changed = True
             else:
-                for each in found:
-                    self._keep(name, rank, each, at)
+                for point in points:
+                    self._keep(name, rank, point, at)
 
-    def _keep(self, metric: str, rank: int, found: MetricPoint, at: float) -> None:
+    def _keep(self, metric: str, rank: int, point: MetricPoint, at: float) -> None:
         self._hit[metric] = True
-        key = f"{found.name}/{rank}"
+        key = f"{point.name}/{rank}"
         count = self._count.get(key, 0)
         if not count:
-            if found.name != metric and self._names[str(rank)] >= NAMES:
+            if point.name != metric and self._names[str(rank)] >= NAMES:
                 self._many[metric] = True
                 return
             self._names[str(rank)] += 1
         self._count[key] = count + 1
-        step = count if found.step is None else found.step
-        self._points.append((found.name, rank, step, at, found.value))
+        step = count if point.step is None else point.step
+        self._points.append((point.name, rank, step, at, point.value))
         self._changed = True
 
     def _odd_steps(self) -> dict[str, str]:
         """Text found where the step of a metric should be."""
-        readers = [each for several in self._readers.values() for each in several]
+        readers = [reader for several in self._readers.values() for reader in several]
         return {e.metric.name: e.memory["step"][:80] for e in readers if "step" in e.memory}
 
     def _is_off(self, name: str) -> bool:

@@ -33,7 +33,7 @@ class Metrics:
 
     def __init__(self, task: Task, logs: Mapping[int, Path], into: Path) -> None:
         self._metrics = [
-            each for each in task.metrics if any(of_rank([each], rank) for rank in logs)
+            metric for metric in task.metrics if any(of_rank([metric], rank) for rank in logs)
         ]
         self._logs, self.into = logs, into
         self._child = self._start() if self._metrics else None

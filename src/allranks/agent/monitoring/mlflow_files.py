@@ -51,7 +51,7 @@ class MlflowFiles:
     def __init__(self, folder: Path, into: Path) -> None:
         self._sources = (_Database(folder / "mlflow.db"), _Folder(folder / "mlruns"))
         self._into, self._due = into, 0.0
-        self._old = {run.id for each in self._sources for run in each.read()[0]}
+        self._old = {run.id for source in self._sources for run in source.read()[0]}
         self._first: _Run | None = None
         self._prefixes: dict[str, str] = {}
 
@@ -61,7 +61,7 @@ class MlflowFiles:
             return
         for source in self._sources:
             runs, points = source.read()
-            for run in sorted(runs, key=lambda each: each.began):
+            for run in sorted(runs, key=lambda run: run.began):
                 if run.id not in self._old:
                     self._name(run)
             rows = [
@@ -98,7 +98,7 @@ class _Database:
         FROM metrics WHERE rowid > ? ORDER BY rowid"""
 
     def __init__(self, path: Path) -> None:
-        self._path, self._last, self._seen = path, 0, (0, 0)
+        self._path, self._last, self._stamp = path, 0, (0, 0)
 
     def read(self) -> _Found:
         """All runs, and the points since the call before; nothing if the file is as it was."""
@@ -106,7 +106,7 @@ class _Database:
             stat = self._path.stat()
         except OSError:
             return [], []
-        if self._seen == (seen := (stat.st_mtime_ns, stat.st_size)):
+        if self._stamp == (stamp := (stat.st_mtime_ns, stat.st_size)):
             return [], []
         try:
             import sqlite3  # lazy: few jobs have such a file
@@ -120,7 +120,7 @@ class _Database:
                 rows = database.execute(self._POINTS, [self._last]).fetchall()
         except sqlite3.Error:
             return [], []  # it is being made, or is locked
-        self._seen, self._last = seen, max((row[0] for row in rows), default=self._last)
+        self._stamp, self._last = stamp, max((row[0] for row in rows), default=self._last)
         return (
             [_Run(id, name or id, at or 0, to or 0, bool(sub)) for id, name, at, to, sub in runs],
             [

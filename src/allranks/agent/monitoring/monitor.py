@@ -131,10 +131,10 @@ class _Sampler:
         if not used:
             return {}  # all have ended; keep their last values
         ranks = {rank: process_usage.total(pids, used) for rank, pids in self.members.ranks.items()}
-        for rank, each in ranks.items():
-            sample["memory", None, rank] = float(each.memory)
+        for rank, usage in ranks.items():
+            sample["memory", None, rank] = float(usage.memory)
             # It decreases when a process ends that its parent has not waited for.
-            busy = max(0.0, each.busy - self.ranks.get(rank, _NEW).busy)
+            busy = max(0.0, usage.busy - self.ranks.get(rank, _NEW).busy)
             sample["cpu", None, rank] = 100 * busy / passed
         job, before = (
             process_usage.Job(*process_usage.total(used, used), *process_usage.moved(used)),

@@ -70,7 +70,7 @@ def listening(tail: Sequence[str]) -> OtherJob | None:
         return None
     several = tcp_counters.connections()
     processes = _Processes(several)
-    listeners = (each for each in several if each.remote[1] == 0 and each.local[1] in ports)
+    listeners = (sock for sock in several if sock.remote[1] == 0 and sock.local[1] in ports)
     return next(filter(None, map(processes.other_job, listeners)), None)
 
 
@@ -101,13 +101,13 @@ class StoreWatch:
 
     def _meeting(self, members: Members) -> tuple[OtherJob, int | None] | None:
         pairs = dict(_within_host(tcp_counters.connections()))
-        looks = {each.inode: self._looks.get(each.inode, 0) + 1 for each in pairs}
-        new, self._looks = [each for each in pairs if looks[each.inode] <= _LOOKS], looks
+        looks = {sock.inode: self._looks.get(sock.inode, 0) + 1 for sock in pairs}
+        new, self._looks = [sock for sock in pairs if looks[sock.inode] <= _LOOKS], looks
         if not new:
             return None
         own = {pid: tcp_counters.of_processes([pid]) for pid in members.job}
         ours = set().union(*own.values())
-        leaving = [each for each in new if each.inode in ours and pairs[each].inode not in ours]
+        leaving = [sock for sock in new if sock.inode in ours and pairs[sock].inode not in ours]
         if not leaving:
             return None
         processes = _Processes([*pairs, *pairs.values()])
@@ -116,7 +116,7 @@ class StoreWatch:
             if other is None or not other.is_store:
                 continue
             pid = next(pid for pid, inodes in own.items() if client.inode in inodes)
-            mine = [pairs[each] for each in pairs if each.inode in own[pid]]
+            mine = [pairs[sock] for sock in pairs if sock.inode in own[pid]]
             if processes.lacks_store(pid, mine):
                 ranks = (rank for rank, pids in members.ranks.items() if pid in pids)
                 return other, next(ranks, None)
@@ -125,19 +125,19 @@ class StoreWatch:
 
 def _within_host(several: Sequence[Connection]) -> Iterator[tuple[Connection, Connection]]:
     """The connections to listening sockets of this host, each with its accepted other end."""
-    ports = {each.local[1] for each in several if each.remote[1] == 0}
-    accepted = {(each.remote, each.local): each for each in several if each.local[1] in ports}
-    for each in several:
-        end = accepted.get((each.local, each.remote))
-        if end is not None and end.inode and each.local[1] not in ports:
-            yield each, end
+    ports = {sock.local[1] for sock in several if sock.remote[1] == 0}
+    accepted = {(sock.remote, sock.local): sock for sock in several if sock.local[1] in ports}
+    for sock in several:
+        end = accepted.get((sock.local, sock.remote))
+        if end is not None and end.inode and sock.local[1] not in ports:
+            yield sock, end
 
 
 class _Processes:
     """The processes of all jobs on this host, with what they hold of these sockets."""
 
     def __init__(self, several: Sequence[Connection]) -> None:
-        self._of = {each.inode: each for each in several}
+        self._of = {sock.inode: sock for sock in several}
         self._own = os.environ.get("ALLRANKS_GANG", "")
         self._environs: dict[int, dict[str, str]] = {}
         self._sockets: dict[int, set[int]] = {}
@@ -166,18 +166,18 @@ class _Processes:
         if not any(size.isdecimal() and int(size) > 1 for size in sizes) or _has_store(pid):
             return False
         others = {holder for end in servers for holder in self._holders(end)}
-        own = (each for each in others if self._environs[each]["ALLRANKS_GANG"] == self._own)
+        own = (holder for holder in others if self._environs[holder]["ALLRANKS_GANG"] == self._own)
         return not any(map(_has_store, own))
 
     def _serves_store(self, pid: int, port: int) -> bool:
         """Whether it has a store on that port, not only on another: it is its own client there."""
         mine = (self._of[inode] for inode in self._sockets[pid] if inode in self._of)
-        return _has_store(pid) and any(each.remote[1] == port for each in mine)
+        return _has_store(pid) and any(sock.remote[1] == port for sock in mine)
 
     def _folders(self, gang: str) -> tuple[str, ...]:
-        of_gang = (each for each in self._environs.values() if each["ALLRANKS_GANG"] == gang)
-        files = {each.get("ALLRANKS_DEADLINE_FILE", "") for each in of_gang}
-        return tuple(sorted(each.removesuffix(f"/{DEADLINE}") for each in files if each))
+        of_gang = (env for env in self._environs.values() if env["ALLRANKS_GANG"] == gang)
+        files = {env.get("ALLRANKS_DEADLINE_FILE", "") for env in of_gang}
+        return tuple(sorted(file.removesuffix(f"/{DEADLINE}") for file in files if file))
 
     def _holders(self, end: Connection) -> list[int]:
         return [pid for pid, sockets in self._sockets.items() if end.inode in sockets]
@@ -185,7 +185,7 @@ class _Processes:
 
 def _environ(pid: int) -> dict[str, str]:
     text = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
-    return {name: value for name, _, value in (each.partition("=") for each in text.split("\0"))}
+    return {name: value for name, _, value in (entry.partition("=") for entry in text.split("\0"))}
 
 
 def _has_store(pid: int) -> bool:

@@ -83,7 +83,7 @@ def of_processes(pids: Iterable[int]) -> dict[int, Rank]:
 def total(pids: Iterable[int], used: Mapping[int, Rank]) -> Rank:
     """Return the sum over these processes."""
     several = [used[pid] for pid in pids if pid in used]
-    return Rank(sum(each.busy for each in several), sum(each.memory for each in several))
+    return Rank(sum(usage.busy for usage in several), sum(usage.memory for usage in several))
 
 
 def moved(pids: Iterable[int]) -> tuple[int, int]:

@@ -48,7 +48,7 @@ def take(
     ``busy`` is each process's share of a CPU. Thread-safe."""
     with _LOCK:
         processes = _collect(node, roots, busy or {})
-    return [pack(each) for each in processes]
+    return [pack(process) for process in processes]
 
 
 def _collect(node: int, roots: Mapping[int, int], busy: Mapping[int, float]) -> list[Process]:
@@ -136,7 +136,7 @@ def _wait(requests: Iterable[_Request]) -> None:
     until = time.monotonic() + PATIENCE
     pending = list(requests)
     while pending and time.monotonic() < until:
-        pending = [each for each in pending if not each.done()]
+        pending = [request for request in pending if not request.done()]
         if pending:
             time.sleep(0.005)
 
@@ -156,7 +156,7 @@ def _process(rank: int, node: int, pid: int, request: _Request | None, busy: flo
         why = _why_without_stack(pid, now, request is not None)
     # Only the innermost frame gets its source line, which shows the C code that is called.
     frames = tuple(map(short, (*map(_with_text, frames[:1]), *frames[1:])))
-    threads = tuple(Thread(each.name, tuple(map(short, each.frames))) for each in threads)
+    threads = tuple(Thread(thread.name, tuple(map(short, thread.frames))) for thread in threads)
     silent = request.silent if request is not None else 0.0
     return Process(rank, node, pid, name, now, frames, threads, None, silent, busy, why)
 
@@ -173,14 +173,14 @@ def _relevant(of_rank: list[Process], tree: list[int]) -> list[Process]:
     """Processes with a stack, each with its nearest ancestor that has one, and processes without a
     stack that have no children: a shell that waits for its command is not interesting."""
     parents = {pid: status(pid, "PPid", 10) for pid in tree if _exists(pid)}
-    with_stack = {each.pid for each in of_rank if each.frames}
+    with_stack = {process.pid for process in of_rank if process.frames}
     relevant = []
-    for each in of_rank:
-        above = parents.get(each.pid, 0)
+    for process in of_rank:
+        above = parents.get(process.pid, 0)
         while above and above not in with_stack:
             above = parents.get(above, 0)
-        if each.frames or each.pid not in parents.values():
-            relevant.append(each._replace(parent=above or None))
+        if process.frames or process.pid not in parents.values():
+            relevant.append(process._replace(parent=above or None))
     # A rank's own Python comes first.
     return sorted(relevant, key=lambda each: (each.parent is not None, not each.frames))[:_MOST]
 
@@ -208,10 +208,10 @@ def _py_spy(pid: int) -> tuple[tuple[Frame, ...], tuple[Thread, ...]]:
         dump = json.loads(done.stdout) if done.returncode == 0 else []
         several = [
             Thread(
-                each.get("thread_name") or "",
-                tuple(Frame(f["filename"], f["line"], f["name"]) for f in each["frames"]),
+                thread.get("thread_name") or "",
+                tuple(Frame(f["filename"], f["line"], f["name"]) for f in thread["frames"]),
             )
-            for each in sorted(dump, key=lambda each: each.get("os_thread_id") != pid)
+            for thread in sorted(dump, key=lambda thread: thread.get("os_thread_id") != pid)
         ]
     except (OSError, ValueError, KeyError, TypeError, subprocess.TimeoutExpired):
         return (), ()
@@ -260,7 +260,7 @@ def inside(node: int) -> tuple[dict[int, list[int]], dict[int, int]]:
     for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdigit()):
         with contextlib.suppress(OSError, ValueError):
             entries = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-            env = dict(each.split(b"=", 1) for each in entries if b"=" in each)
+            env = dict(entry.split(b"=", 1) for entry in entries if b"=" in entry)
             if gang in entries and env.get(b"ALLRANKS_NODE_RANK") == str(node).encode():
                 name = env.get(b"AZUREML_PROCESS_NAME", b"").decode()
                 ranks.setdefault(0 if name == "main" else int(name.removeprefix("rank_")), pid)

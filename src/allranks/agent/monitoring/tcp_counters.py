@@ -49,7 +49,7 @@ def carried() -> dict[int, int]:
 
 def connections() -> list[Connection]:
     """Return all sockets of this node that are connected or listen; empty if the kernel refuses."""
-    found = []
+    sockets = []
     for message in _dump(0, _ESTABLISHED | _LISTENS):
         ports = struct.unpack_from(">HH", message, 4)
         local, remote = (
@@ -59,8 +59,8 @@ def connections() -> list[Connection]:
             for i in range(2)
         )
         (inode,) = struct.unpack_from("=I", message, 68)
-        found.append(Connection((local, ports[0]), (remote, ports[1]), inode))
-    return found
+        sockets.append(Connection((local, ports[0]), (remote, ports[1]), inode))
+    return sockets
 
 
 def _dump(extensions: int, states: int) -> Iterator[bytes]:
@@ -84,9 +84,9 @@ def of_processes(pids: Iterable[int]) -> set[int]:
         with contextlib.suppress(OSError):
             for name in os.listdir(f"/proc/{pid}/fd"):
                 with contextlib.suppress(OSError):
-                    goal = os.readlink(f"/proc/{pid}/fd/{name}")
-                    if goal.startswith("socket:["):
-                        inodes.add(int(goal[8:-1]))
+                    target = os.readlink(f"/proc/{pid}/fd/{name}")
+                    if target.startswith("socket:["):
+                        inodes.add(int(target[8:-1]))
     return inodes
 
 
