@@ -137,8 +137,8 @@ def _fork(request: dict[str, Any], fds: list[int], ours: list[int]) -> int:
         os.setpgid(0, 0)  # all agents share one session: see agent/processes/ranks.py
         _, log = fds
         null = os.open(os.devnull, os.O_RDONLY)
-        for source, goal in ((null, 0), (log, 1), (log, 2)):
-            os.dup2(source, goal)
+        for source, target in ((null, 0), (log, 1), (log, 2)):
+            os.dup2(source, target)
         os.environ.clear()
         os.environ.update(request["env"])
         # The first one, the lock, stays open until the node's last process has ended.

@@ -106,16 +106,16 @@ def interface(
     """
     others = [peer for peer in dict.fromkeys(peers) if peer != own_address] or [own_address]
     try:
-        known = list(_addresses())
+        addresses = list(_addresses())
         names = dict(socket.if_nameindex())
         sources = [source(peer) for peer in others]
     except (OSError, ValueError):
         return None
-    of_address = {address: (index, prefix) for index, address, prefix in known}
-    found = {of_address[each][0] for each in sources if each in of_address}
-    if len(found) != 1 or any(each not in of_address for each in sources):
+    of_address = {address: (index, prefix) for index, address, prefix in addresses}
+    indexes = {of_address[each][0] for each in sources if each in of_address}
+    if len(indexes) != 1 or any(each not in of_address for each in sources):
         return None
-    index = found.pop()
+    index = indexes.pop()
     name = names.get(index)
     if name is None:
         return None
@@ -164,16 +164,16 @@ def source(peer: str) -> str:
     """The source address for packets to ``peer``. Connecting a datagram socket looks up the route
     and sends nothing."""
     numeric = socket.AI_NUMERICHOST
-    family, kind, proto, _, goal = socket.getaddrinfo(peer, 9, 0, socket.SOCK_DGRAM, 0, numeric)[0]
+    family, kind, proto, _, addr = socket.getaddrinfo(peer, 9, 0, socket.SOCK_DGRAM, 0, numeric)[0]
     with socket.socket(family, kind, proto) as asking:
-        asking.connect(goal)
+        asking.connect(addr)
         return str(asking.getsockname()[0]).partition("%")[0]
 
 
 def any_address() -> str:
     """An IPv4 address of this node that is not the loopback, if there is one."""
-    found = [address for _, address, _ in _addresses() if ":" not in address]
-    return next((each for each in found if not each.startswith("127.")), found[0])
+    addresses = [address for _, address, _ in _addresses() if ":" not in address]
+    return next((address for address in addresses if not address.startswith("127.")), addresses[0])
 
 
 def _addresses() -> Iterator[tuple[int, str, int]]:
@@ -201,14 +201,14 @@ def _address(message: bytes) -> Iterator[tuple[int, str, int]]:
     family, prefix, _, _, index = struct.unpack_from("=BBBBI", message)
     if family not in (socket.AF_INET, socket.AF_INET6):
         return
-    found: dict[int, bytes] = {}
+    attributes: dict[int, bytes] = {}
     rest = message[8:]
     while len(rest) >= 4:
         size, kind = struct.unpack_from("=HH", rest)
-        found[kind] = rest[4:size]
+        attributes[kind] = rest[4:size]
         rest = rest[(max(size, 4) + 3) & ~3 :]
     # On a point-to-point link, ADDRESS is that of the other end.
-    raw = found.get(_LOCAL) or found.get(_ADDRESS)
+    raw = attributes.get(_LOCAL) or attributes.get(_ADDRESS)
     if raw:
         yield index, socket.inet_ntop(family, raw), prefix
 
@@ -262,24 +262,24 @@ def variables(
 ) -> dict[str, str]:
     """The variables for the ranks of a node; the user's own override them. ``same_names``: the
     interface has the same name on every node."""
-    return {each.name: each.value for each in explained(interface, fabric, same_names)}
+    return {variable.name: variable.value for variable in explained(interface, fabric, same_names)}
 
 
 def explained(
     interface: Interface | None, fabric: Fabric | None, same_names: bool = True
 ) -> tuple[Variable, ...]:
     """The variables with their reasons. Pure."""
-    found: list[Variable] = []
+    variables: list[Variable] = []
     if interface is not None:
-        found += _of_interface(interface)
+        variables += _of_interface(interface)
         if not interface.loopback:
-            found += _of_mpi(interface, same_names)
+            variables += _of_mpi(interface, same_names)
     if fabric is not None and fabric.ports:
-        found += _of_fabric(interface, fabric)
+        variables += _of_fabric(interface, fabric)
     elif interface is not None and not interface.loopback:
         why = "UCX tries every interface it finds"
-        found.append(Variable("UCX_NET_DEVICES", interface.name, why))
-    return tuple(found)
+        variables.append(Variable("UCX_NET_DEVICES", interface.name, why))
+    return tuple(variables)
 
 
 def _of_interface(interface: Interface) -> list[Variable]:
@@ -304,21 +304,21 @@ def _of_mpi(interface: Interface, same_names: bool) -> list[Variable]:
 
     None for the loopback: MPIs exclude it on purpose, and detect ranks on the same machine.
     """
-    name, found = interface.name, []
+    name, variables = interface.name, []
     # Open MPI's mpirun passes its own values to every node, so they must suit all nodes: the
     # network if all are in it (IPv4 only), else the name.
     by_network = interface.together and ":" not in interface.address
     if by_network or same_names:
         network = interface.cidr if by_network else name
         why = "Open MPI's messages: by default it tries bridges of containers too"
-        found.append(Variable("OMPI_MCA_btl_tcp_if_include", network, why))
+        variables.append(Variable("OMPI_MCA_btl_tcp_if_include", network, why))
     if same_names:
         # By name: the daemons also accept a network, but print a wrong warning if its interface is
         # the last one of the machine.
-        found.append(Variable("OMPI_MCA_oob_tcp_if_include", name, "Open MPI 4's daemons"))
-        found.append(Variable("PRTE_MCA_prte_if_include", name, "Open MPI 5's daemons"))
+        variables.append(Variable("OMPI_MCA_oob_tcp_if_include", name, "Open MPI 4's daemons"))
+        variables.append(Variable("PRTE_MCA_prte_if_include", name, "Open MPI 5's daemons"))
     return [
-        *found,
+        *variables,
         Variable("HYDRA_IFACE", name, "MPICH's mpirun: an address, because names may not resolve"),
         Variable("I_MPI_HYDRA_IFACE", name, "Intel MPI's mpirun, like MPICH's"),
         Variable("FI_TCP_IFACE", name, "libfabric's TCP, under MPICH and Intel MPI"),
@@ -333,7 +333,7 @@ def _of_fabric(interface: Interface | None, fabric: Fabric) -> list[Variable]:
     down = f"; down: {', '.join(fabric.down)}" if fabric.down else ""
     # Also the interface, for a UCX that is built without verbs.
     devices = names + ([interface.name] if interface is not None else [])
-    found = [
+    variables = [
         # `=`, because mlx5_1 would also match mlx5_10.
         Variable("NCCL_IB_HCA", "=" + ",".join(names), f"the active {kind} ports{but}{down}"),
         Variable("UCX_NET_DEVICES", ",".join(devices), f"UCX: the {kind} ports, else TCP"),
@@ -341,5 +341,5 @@ def _of_fabric(interface: Interface | None, fabric: Fabric) -> list[Variable]:
     if interface is None or not interface.loopback:
         # For nodes on one machine, the launcher chooses Open MPI's transports.
         why = "Open MPI 4's old verbs layer: UCX drives these ports"
-        found.append(Variable("OMPI_MCA_btl", "^openib", why))
-    return found
+        variables.append(Variable("OMPI_MCA_btl", "^openib", why))
+    return variables

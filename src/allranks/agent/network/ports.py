@@ -20,11 +20,11 @@ def hold(count: int, address: str = "") -> list[socket.socket]:
     The ports are outside the range of outgoing connections, so none of those can take a port
     between our release and its use by a rank (importing torch takes seconds). Raises EngineError.
     """
-    found: list[socket.socket] = []
+    sockets: list[socket.socket] = []
     low, high = _range()
     # This is not the user's process, so its random seeds have no effect here.
     tries = _TRIES if low < high else 0
-    while len(found) < count and tries > 0:
+    while len(sockets) < count and tries > 0:
         tries -= 1
         port = random.randrange(low, high)
         if port in _OTHERS:
@@ -32,12 +32,12 @@ def hold(count: int, address: str = "") -> list[socket.socket]:
         held = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
             held.bind((address, port))
-            found.append(held)
+            sockets.append(held)
         except OSError:
             held.close()
-    if len(found) == count:
-        return found
-    release(found)
+    if len(sockets) == count:
+        return sockets
+    release(sockets)
     raise EngineError(
         f"no {count} free ports between {low} and {high} on this node",
         hint="see which ports are in use: ss -ltn",
@@ -45,12 +45,12 @@ def hold(count: int, address: str = "") -> list[socket.socket]:
 
 
 def numbers(held: list[socket.socket]) -> tuple[int, ...]:
-    return tuple(each.getsockname()[1] for each in held)
+    return tuple(sock.getsockname()[1] for sock in held)
 
 
 def release(held: list[socket.socket]) -> None:
-    for each in held:
-        each.close()
+    for sock in held:
+        sock.close()
     held.clear()
 
 
@@ -84,8 +84,8 @@ def claim(fixed: Sequence[int], job: str) -> list[socket.socket]:
 
 def _claimant(port: int) -> str:
     with open("/proc/net/unix", errors="replace") as file:
-        found = re.search(rf"@allranks-port-{port} (.+)$", file.read(), re.MULTILINE)
-    return found[1] if found else "of somebody else"
+        match = re.search(rf"@allranks-port-{port} (.+)$", file.read(), re.MULTILINE)
+    return match[1] if match else "of somebody else"
 
 
 def _range() -> tuple[int, int]:

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from allranks.agent.network import interfaces
-from allranks.agent.probes.wire import said
+from allranks.agent.probes.wire import error_text
 
 
-def facts(asked: dict[str, Any], address: str, addresses: list[str]) -> dict[str, Any]:
+def facts(options: dict[str, Any], address: str, addresses: list[str]) -> dict[str, Any]:
     """What can be said at once."""
-    place = Path(asked.get("sys_class") or interfaces.SYS_CLASS)
+    place = Path(options.get("sys_class") or interfaces.SYS_CLASS)
     interface = interfaces.interface(address, addresses, place)
     fabric = interfaces.fabric(place)
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
@@ -29,7 +29,7 @@ def facts(asked: dict[str, Any], address: str, addresses: list[str]) -> dict[str
         "python": sys.version.split()[0],
         "executable": sys.executable,
         "cpus": len(os.sched_getaffinity(0)),
-        "gpus": len([each for each in visible.split(",") if each]),
+        "gpus": len([gpu for gpu in visible.split(",") if gpu]),
         "gpus_there": sum(n.startswith("nvidia") and n[6:].isdigit() for n in os.listdir("/dev")),
         "shm": _size("/dev/shm"),
         "files": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
@@ -37,7 +37,7 @@ def facts(asked: dict[str, Any], address: str, addresses: list[str]) -> dict[str
         "interface": interface and {**interface._asdict(), "cidr": interface.cidr},
         "ports": [[p.name, p.link_layer, p.rate] for p in (fabric.ports if fabric else ())],
         "down": fabric.down if fabric else (),
-        "variables": [each._asdict() for each in interfaces.explained(interface, fabric)],
+        "variables": [variable._asdict() for variable in interfaces.explained(interface, fabric)],
         "set": {
             name: os.environ[name]
             for name in sorted(interfaces.variables(interface, fabric))
@@ -46,12 +46,12 @@ def facts(asked: dict[str, Any], address: str, addresses: list[str]) -> dict[str
     }
 
 
-def looked(asked: dict[str, Any]) -> dict[str, Any]:
+def looked(options: dict[str, Any]) -> dict[str, Any]:
     """What has to be looked for on disks: inputs, programs, modules, packages."""
     return {
-        "paths": {name: _readable(path) for name, path in asked["paths"].items()},
-        "programs": [name for name in asked["programs"] if _program(name)],
-        "missing": [name for name in asked["modules"] if not _there(name)],
+        "paths": {name: _readable(path) for name, path in options["paths"].items()},
+        "programs": [name for name in options["programs"] if _program(name)],
+        "missing": [name for name in options["modules"] if not _there(name)],
         "packages": _packages(),
     }
 
@@ -60,10 +60,10 @@ def _size(path: str) -> int:
     """Bytes of a file system, 0 when it is not there. (Not by shutil, which brings compressors
     along: on a small machine with many nodes every import counts.)"""
     try:
-        found = os.statvfs(path)
+        status = os.statvfs(path)
     except OSError:
         return 0
-    return found.f_blocks * found.f_frsize
+    return status.f_blocks * status.f_frsize
 
 
 def _program(name: str) -> bool:
@@ -81,7 +81,7 @@ def _readable(path: str) -> str:
             with open(path, "rb") as file:
                 file.read(1)
     except OSError as error:
-        return said(error)
+        return error_text(error)
     return ""
 
 
@@ -101,13 +101,13 @@ def _packages() -> dict[str, Any]:
         from importlib import metadata  # lazy: 30 ms; Python 3.7 has none
     except ImportError:
         return {}
-    found: dict[str, Any] = {}
-    for each in metadata.distributions():
+    versions: dict[str, Any] = {}
+    for package in metadata.distributions():
         # A half-removed package has no name.
-        name = each.metadata["Name"]
+        name = package.metadata["Name"]
         if name:
-            found.setdefault(name.lower().replace("_", "-").replace(".", "-"), each.version)
-    return found
+            versions.setdefault(name.lower().replace("_", "-").replace(".", "-"), package.version)
+    return versions
 
 
 def _text(path: str) -> str:

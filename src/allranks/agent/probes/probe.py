@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from allranks.agent.probes.facts import facts, looked
-from allranks.agent.probes.wire import Way, ask, dial, listen, requests, said, send
+from allranks.agent.probes.wire import Way, ask, dial, error_text, listen, requests, send
 
 # A firewall that drops says nothing: so long is "no answer". Machines of a cluster are under 1 ms.
 PATIENCE = 1.5
@@ -36,26 +36,26 @@ PIECE = b"\0" * (1 << 16)
 class Probe:
     """One node's part. ``asked`` is what doctor wants to know."""
 
-    def __init__(self, asked: dict[str, Any], environ: Any, out: Callable[[str], None]) -> None:
-        self.asked, self._out = asked, out
+    def __init__(self, options: dict[str, Any], environ: Any, out: Callable[[str], None]) -> None:
+        self.options, self._out = options, out
         self.job = environ["ALLRANKS_JOB"]
         self.node = int(environ["ALLRANKS_NODE_RANK"])
-        self.addresses = [each["address"] for each in json.loads(environ["ALLRANKS_NODES"])]
+        self.addresses = [node["address"] for node in json.loads(environ["ALLRANKS_NODES"])]
         self.master = environ["AZ_BATCH_MASTER_NODE"]
         self.began = time.monotonic()
         self.table: dict[int, tuple[str, int]] = {}
         self.sums: dict[str, list[int]] = {}
         self.changed = threading.Condition()
 
-    def tell(self, kind: str, **found: Any) -> None:
-        self._out(json.dumps({"preflight": kind, "node": self.node, **found}))
+    def report(self, kind: str, **fields: Any) -> None:
+        self._out(json.dumps({"preflight": kind, "node": self.node, **fields}))
 
     def left(self, name: str) -> float:
         """Seconds until the end of ``meet`` or of ``total``."""
-        return max(0.0, self.began + float(self.asked[name]) - time.monotonic())
+        return max(0.0, self.began + float(self.options[name]) - time.monotonic())
 
     def run(self) -> None:
-        self.tell("facts", **facts(self.asked, self.addresses[self.node], self.addresses))
+        self.report("facts", **facts(self.options, self.addresses[self.node], self.addresses))
         looking = threading.Thread(target=self._look, daemon=True)
         looking.start()
         listener = listen(self.addresses[self.node], 0, self._serve)
@@ -64,7 +64,7 @@ class Probe:
             try:
                 Meeting(self, address, int(port))
             except OSError as error:
-                self.tell("met", why=f"cannot listen at {self.master}: {said(error)}")
+                self.report("met", why=f"cannot listen at {self.master}: {error_text(error)}")
         control = self._join(listener.getsockname()[1])
         looking.join(self.left("total") / 2)
         if control is not None:
@@ -76,7 +76,7 @@ class Probe:
 
     def _look(self) -> None:
         # A dead network disk does not answer: the node itself still does.
-        self.tell("looked", **looked(self.asked))
+        self.report("looked", **looked(self.options))
 
     def _join(self, port: int) -> Way | None:
         """Meet the others; None, told, when node 0 cannot be reached."""
@@ -93,13 +93,13 @@ class Probe:
                 if "table" not in met:
                     raise ValueError(met.get("why", "it was refused"))
             except (OSError, ValueError) as error:
-                why = said(error)
+                why = error_text(error)
                 time.sleep(0.05)
                 continue
             self.table = {int(node): (where[0], where[1]) for node, where in met["table"].items()}
-            self.tell("met", why="", present=sorted(self.table), of=len(self.addresses))
+            self.report("met", why="", present=sorted(self.table), of=len(self.addresses))
             return control
-        self.tell("met", why=f"cannot reach node 0 at {self.master}: {why}")
+        self.report("met", why=f"cannot reach node 0 at {self.master}: {why}")
         return None
 
     def _clock(self, control: Way) -> None:
@@ -110,7 +110,7 @@ class Probe:
             theirs = ask(control, {"do": "clock", "job": self.job})["now"]
             after = time.time()
             best = min(best, (after - before, theirs - (before + after) / 2))
-        self.tell("clock", ahead=best[1], within=best[0] / 2)
+        self.report("clock", ahead=best[1], within=best[0] / 2)
 
     # ------------------------------------------------------------ links
 
@@ -118,7 +118,7 @@ class Probe:
         """Try the way to each of the others: first all at once, then one after another for speed,
         each node sending to one and receiving from one at a time."""
         others = [node for node in sorted(self.table) if node != self.node]
-        found: dict[int, dict[str, Any]] = {
+        links: dict[int, dict[str, Any]] = {
             node: {"why": "not tried: too little time"} for node in others
         }
         waiting = list(others)
@@ -127,20 +127,20 @@ class Probe:
             while waiting and self.left("total") > PATIENCE:
                 with contextlib.suppress(IndexError):
                     node = waiting.pop()
-                    found[node] = self._echo(node)
+                    links[node] = self._echo(node)
 
         workers = [threading.Thread(target=work, daemon=True) for _ in others[:32]]
-        for each in workers:
-            each.start()
-        for each in workers:
-            each.join(self.left("total"))
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join(self.left("total"))
         place = sorted(self.table).index(self.node)
         for node in others[place:] + others[:place]:
-            if found[node]["why"] == "" and self.left("total") > 2 * SPAN:
+            if links[node]["why"] == "" and self.left("total") > 2 * SPAN:
                 with contextlib.suppress(OSError, ValueError):
                     # The better of two: the first one also pays for everything that is cold.
-                    found[node]["mb_s"] = max(self._speed(node), self._speed(node))
-        self.tell("links", links={str(node): link for node, link in found.items()})
+                    links[node]["mb_s"] = max(self._speed(node), self._speed(node))
+        self.report("links", links={str(node): link for node, link in links.items()})
 
     def _echo(self, node: int) -> dict[str, Any]:
         try:
@@ -155,7 +155,7 @@ class Probe:
                     return {"why": "another program listens there"}
                 return {"why": "", "ms": min(times) * 1000}
         except (OSError, ValueError) as error:
-            return {"why": said(error)}
+            return {"why": error_text(error)}
 
     def _speed(self, node: int) -> float:
         """MB/s to a node: sent for a short while, then told how much has arrived."""
@@ -189,9 +189,9 @@ class Probe:
             if len(ring) > 1 and place != len(ring) - 2:
                 self._pass(ring[(place + 1) % len(ring)], "whole", whole)
             right = [sum(n + 1 for n in ring) * (k + 1) for k in range(NUMBERS)]
-            self.tell("sum", right=whole == right, why="" if whole == right else "a wrong sum")
+            self.report("sum", right=whole == right, why="" if whole == right else "a wrong sum")
         except (OSError, ValueError) as error:
-            self.tell("sum", right=False, why=said(error))
+            self.report("sum", right=False, why=error_text(error))
 
     def _pass(self, node: int, name: str, numbers: list[int]) -> None:
         way = dial(*self.table[node], timeout=PATIENCE)
@@ -272,7 +272,7 @@ def main() -> None:
             sys.stdout.write(line + "\n")
             sys.stdout.flush()
 
-    asked = json.loads(Path(sys.argv[0], "asked.json").read_text())
-    Probe(asked, os.environ, out).run()
+    options = json.loads(Path(sys.argv[0], "asked.json").read_text())
+    Probe(options, os.environ, out).run()
     # Threads that still wait for a dead disk or a silent peer are not waited for.
     os._exit(0)

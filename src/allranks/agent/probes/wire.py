@@ -80,6 +80,6 @@ def requests(way: Way, job: str) -> Iterator[dict[str, Any]]:
         yield request
 
 
-def said(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """The message of an error, in lower case."""
     return (getattr(error, "strerror", None) or str(error) or type(error).__name__).lower()

@@ -44,8 +44,8 @@ def keep() -> int | None:
             os._exit(1)  # the keeper died before the line above took effect
         return None
     # An engine signals the process that it started. Pass it on.
-    for each in NOTICES:
-        signal.signal(each, lambda number, _: _send(agent, number))
+    for notice in NOTICES:
+        signal.signal(notice, lambda number, _: _send(agent, number))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     while True:
         pid, status = os.wait()
@@ -107,10 +107,10 @@ def has_children() -> bool:
     """Whether this process has descendants that are not spared. Reaps those that have ended."""
     with contextlib.suppress(ChildProcessError):
         while True:
-            found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG)
-            if found is None:
+            ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG)
+            if ended is None:
                 return not SPARED or any(below(os.getpid(), SPARED))
-            SPARED.discard(found.si_pid)
+            SPARED.discard(ended.si_pid)
     return False
 
 

@@ -56,7 +56,7 @@ def _members(roots: Mapping[int, int]) -> Members:
     me = os.getpid()
     firsts = {*roots.values()}
     others = [pid for pid in tree.children.get(me, ()) if pid not in firsts and not _is_ours(pid)]
-    several = (pid for each in (*ranks.values(), tree.below(others)) for pid in each)
+    several = (pid for pids in (*ranks.values(), tree.below(others)) for pid in pids)
     return Members(ranks, list(dict.fromkeys(several)))
 
 
@@ -76,10 +76,10 @@ class Tree:
 
     def below(self, roots: Iterable[int]) -> list[int]:
         """The roots and all their descendants."""
-        found = list(roots)
-        for pid in found:  # it grows meanwhile
-            found += self.children.get(pid, [])
-        return found
+        pids = list(roots)
+        for pid in pids:  # it grows meanwhile
+            pids += self.children.get(pid, [])
+        return pids
 
     def family(self, root: int) -> list[int]:
         """The process, its descendants, and orphans of its group with their descendants."""

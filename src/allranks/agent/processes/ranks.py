@@ -53,8 +53,8 @@ class Ended(NamedTuple):
     def of(process: Process, returncode: int, at: float | None = None) -> Ended:
         """From a return code: negative after a signal, or a shell's code for one."""
         number = -returncode if returncode < 0 else returncode - 128
-        known = returncode < 0 or number in _FATAL
-        name = signal.Signals(number).name if known else None
+        is_signal = returncode < 0 or number in _FATAL
+        name = signal.Signals(number).name if is_signal else None
         code = returncode if returncode >= 0 else 128 - returncode
         return Ended(process, code, at or clock.now(), name)
 
@@ -126,15 +126,15 @@ class Running:
     def reap(self) -> list[Ended]:
         """The processes that ended since the last call, those ended by a signal first: their peers
         fail as a consequence, with an exit code."""
-        found = []
+        exited = []
         for process, proc, fd in list(self._procs.values()):
             code = proc.poll()
             if code is None:
                 continue
             os.close(fd)
             del self._procs[process.name]
-            found.append(Ended.of(process, code))
-        return sorted(found, key=lambda ended: ended.signal is None)
+            exited.append(Ended.of(process, code))
+        return sorted(exited, key=lambda ended: ended.signal is None)
 
     def send(self, number: signal.Signals) -> None:
         """Signal every process of each one's group: a shell alone would not hand it on."""

@@ -25,8 +25,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         with self.lock:
-            found = self.kept.get(self.path)
-        self._answer(404 if found is None else 200, found or b"")
+            value = self.kept.get(self.path)
+        self._answer(404 if value is None else 200, value or b"")
 
     def do_PUT(self) -> None:
         size = self.headers.get("Content-Length", "")

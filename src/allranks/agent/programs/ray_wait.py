@@ -23,8 +23,8 @@ def main(nodes: int) -> int:
     joined = 0
     while time.monotonic() < until:
         try:
-            told = GcsClient(address=os.environ["RAY_ADDRESS"]).get_all_node_info()
-            joined = sum(each.state == 0 for each in told.values())
+            infos = GcsClient(address=os.environ["RAY_ADDRESS"]).get_all_node_info()
+            joined = sum(node.state == 0 for node in infos.values())
         except Exception:
             # Not up yet: which of Ray's errors says so differs from version to version.
             joined = 0

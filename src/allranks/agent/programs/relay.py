@@ -21,7 +21,7 @@ _PIECE = 1 << 18
 
 
 async def _to(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str, port: int, known: str
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str, port: int, pin: str
 ) -> None:
     """Forward one connection. It is closed if the server cannot be reached; its client retries."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -32,12 +32,12 @@ async def _to(
     try:
         back, there = await asyncio.open_connection(host, port, ssl=context)
         shown = there.get_extra_info("ssl_object").getpeercert(binary_form=True) or b""
-        if hashlib.sha256(shown).hexdigest() == known:
+        if hashlib.sha256(shown).hexdigest() == pin:
             ways = [asyncio.create_task(_carry(*way)) for way in ((reader, there), (back, writer))]
             # With HTTP, both directions end together.
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-            for each in ways:
-                each.cancel()
+            for task in ways:
+                task.cancel()
     except OSError:
         pass
     finally:
@@ -53,9 +53,9 @@ async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
             await writer.drain()
 
 
-async def _relay(fd: int, host: str, port: int, known: str) -> None:
+async def _relay(fd: int, host: str, port: int, pin: str) -> None:
     server = await asyncio.start_server(
-        lambda reader, writer: _to(reader, writer, host, port, known), sock=socket.socket(fileno=fd)
+        lambda reader, writer: _to(reader, writer, host, port, pin), sock=socket.socket(fileno=fd)
     )
     async with server:
         # The process ends at the end of its input.

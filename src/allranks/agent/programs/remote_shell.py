@@ -68,10 +68,10 @@ def serve(listener: socket.socket, key: bytes) -> None:
 
 
 def _bound(address: str, port: int) -> socket.socket:
-    found = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    found.bind((address, port))
-    return found
+    listener = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind((address, port))
+    return listener
 
 
 def _admit(listener: socket.socket, key: bytes) -> None:
@@ -157,10 +157,10 @@ class Table:
 
     def __init__(self, path: str) -> None:
         with open(path) as file:
-            told = json.load(file)
-        self.nodes: dict[str, tuple[str, int]] = told["nodes"]
-        self._key: bytes = told["secret"].encode()
-        self._work: str = told.get("work", "")
+            fields = json.load(file)
+        self.nodes: dict[str, tuple[str, int]] = fields["nodes"]
+        self._key: bytes = fields["secret"].encode()
+        self._work: str = fields.get("work", "")
 
     def call(self, name: str, line: str, write: Callable[[int, bytes], object]) -> int:
         """Run ``line`` on the node. ``write`` gets a descriptor, 1 or 2, and a piece of output."""
@@ -192,15 +192,15 @@ def _connected(address: str, port: int) -> socket.socket:
     until = time.monotonic() + PATIENCE
     while True:
         try:
-            found = socket.create_connection((address, port), timeout=HANDSHAKE)
+            connection = socket.create_connection((address, port), timeout=HANDSHAKE)
         except OSError:
             if time.monotonic() > until:
                 raise
             time.sleep(0.05)
         else:
-            found.settimeout(None)
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            return found
+            connection.settimeout(None)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            return connection
 
 
 def ssh(table: Table, words: list[str]) -> int:
@@ -221,10 +221,10 @@ def pdsh(table: Table, words: list[str]) -> int:
     import getopt  # lazy: only here, and it brings gettext
 
     try:
-        found, line = getopt.getopt(words, "SNbqw:x:f:l:R:t:u:")
+        flags, line = getopt.getopt(words, "SNbqw:x:f:l:R:t:u:")
     except getopt.GetoptError as error:
         return _fail(f"pdsh: {error}; the job's own pdsh knows only -w, -x, -S and -N")
-    options = dict(found)
+    options = dict(flags)
     left_out = options.get("-x", "").split(",")
     names = [name for name in options.get("-w", "").split(",") if name not in left_out]
     strangers = [name for name in names if name not in table.nodes]
@@ -234,12 +234,12 @@ def pdsh(table: Table, words: list[str]) -> int:
     codes = [0] * len(names)
 
     def on(number: int, name: str) -> None:
-        said = _Lines("" if "-N" in options else f"{name}: ")
+        output = _Lines("" if "-N" in options else f"{name}: ")
         filled = " ".join(line).replace("%n", str(number)).replace("%h", name)
-        codes[number] = table.call(name, filled, said.write)
-        said.close()
+        codes[number] = table.call(name, filled, output.write)
+        output.close()
 
-    callers = [threading.Thread(target=on, args=each, daemon=True) for each in enumerate(names)]
+    callers = [threading.Thread(target=on, args=args, daemon=True) for args in enumerate(names)]
     for caller in callers:
         caller.start()
     for caller in callers:
@@ -300,27 +300,27 @@ def _send(to: socket.socket, kind: bytes, content: bytes) -> None:
 
 
 def _number(packed: bytes) -> int:
-    found: int = struct.unpack("!I", packed)[0]
-    return found
+    number: int = struct.unpack("!I", packed)[0]
+    return number
 
 
 def _exactly(source: socket.socket, size: int) -> bytes:
-    found = b""
-    while len(found) < size:
-        piece = source.recv(size - len(found))
+    data = b""
+    while len(data) < size:
+        piece = source.recv(size - len(data))
         if not piece:
             raise ConnectionError("the connection was closed; the secret may differ")
-        found += piece
-    return found
+        data += piece
+    return data
 
 
 def main() -> int:
-    program, told, *words = sys.argv[1:]
+    program, argument, *words = sys.argv[1:]
     if program in ("serve", "listen"):
-        bound = _bound(told, int(words[0])) if words else socket.socket(fileno=int(told))
+        bound = _bound(argument, int(words[0])) if words else socket.socket(fileno=int(argument))
         serve(bound, os.environ.pop(SECRET).encode())
         return 0
-    return (pdsh if program == "pdsh" else ssh)(Table(told), words)
+    return (pdsh if program == "pdsh" else ssh)(Table(argument), words)
 
 
 if __name__ == "__main__":

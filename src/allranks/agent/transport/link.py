@@ -125,8 +125,8 @@ class Link:
 
     def start(self) -> None:
         self._last_answer = time.monotonic()
-        for each in (self._listen, self._ship):
-            threading.Thread(target=each, daemon=True).start()
+        for target in (self._listen, self._ship):
+            threading.Thread(target=target, daemon=True).start()
 
     def silent_for(self) -> float:
         """Seconds since the server last answered."""
@@ -166,14 +166,14 @@ class Link:
         for file in (*self._tails, *self._feeds):
             file.due = 0.0
 
-    def fetch_code(self, digest: str, goal: Path, patience: float) -> None:
+    def fetch_code(self, digest: str, path: Path, patience: float) -> None:
         """Download the snapshot, retrying while the server does not answer.
 
         Raises AllranksError if the server has no such snapshot, or after ``patience`` seconds.
         """
         while True:
             try:
-                with self.door.client(_TIMEOUT) as client, goal.open("wb") as file:
+                with self.door.client(_TIMEOUT) as client, path.open("wb") as file:
                     for piece in client.download(f"{self._base}/code/{digest}"):
                         file.write(piece)
                 return
@@ -201,15 +201,15 @@ class Link:
                 time.sleep(AGAIN)
 
     def _listen(self) -> None:
-        client, known = self.door.client(self._timeout), self._known
+        client, last_id = self.door.client(self._timeout), self._known
         while True:
             try:
-                query = f"attempt={self.attempt}&known={known}&stacks={self._stacks_request}"
+                query = f"attempt={self.attempt}&known={last_id}&stacks={self._stacks_request}"
                 order = client.json("GET", f"{self._base}/orders?{query}")
             except (Unauthorized, NotFound):
                 order = {"do": "leave", "id": "refused"}
             except (AllranksError, ValueError, KeyError):
-                known = ""
+                last_id = ""
                 client.close()
                 time.sleep(AGAIN)
                 continue
@@ -220,9 +220,9 @@ class Link:
                 threading.Thread(target=self._send_stacks, args=(number,), daemon=True).start()
             if order.get("server", self._server) != self._server:
                 self._resend(order)
-            if order["id"] == known:
+            if order["id"] == last_id:
                 continue
-            known = order["id"]
+            last_id = order["id"]
             if order["do"] == "prepare":
                 # Set here, because the next request must already be about the new attempt.
                 self.attempt = order["attempt"]

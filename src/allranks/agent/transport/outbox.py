@@ -54,7 +54,7 @@ class Outbox:
         if self._file is None:
             self._file, new = self._path.open("a"), self._events
         # The line break comes first, so that a torn line does not corrupt the next.
-        self._file.write("".join("\n" + json.dumps(each._asdict()) for each in new))
+        self._file.write("".join("\n" + json.dumps(event._asdict()) for event in new))
         self._file.flush()
 
     def reduce(self, seq: int, why: str) -> None:
@@ -62,7 +62,7 @@ class Outbox:
         replace it with a note, so that the events after it can be sent."""
         with self._lock:
             event = self._events[seq - 1]
-            data = {key: each for key, each in event.data.items() if key in _NEEDED}
+            data = {key: value for key, value in event.data.items() if key in _NEEDED}
             if data == event.data:
                 event, data = event._replace(kind=Kind.NOTE, rank=None), {}
             message = f"the server refused a part of this event: {why}"

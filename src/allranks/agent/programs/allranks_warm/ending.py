@@ -49,7 +49,7 @@ class Ending:
 
     def __init__(self) -> None:
         self._modules = sys.modules
-        self._before = {id(each) for each in gc.get_objects() if _has_finalizer(type(each))}
+        self._before = {id(obj) for obj in gc.get_objects() if _has_finalizer(type(obj))}
         self._warm: dict[str, types.ModuleType] = {}
         self._libraries = set[str]()
         self._finalizers = False
@@ -63,9 +63,9 @@ class Ending:
 
     def freeze(self) -> None:
         """Take on all modules imported so far, and let no collection write to their memory."""
-        found = (each for each in gc.get_objects() if id(each) not in self._before)
+        new = (obj for obj in gc.get_objects() if id(obj) not in self._before)
         # A file of their own, for example: what the script writes there has to arrive.
-        self._finalizers = self._finalizers or any(map(_has_finalizer, map(type, found)))
+        self._finalizers = self._finalizers or any(map(_has_finalizer, map(type, new)))
         self._libraries = _libraries()
         self._modules.pop(self._last.__name__, None)
         self._warm.clear()
@@ -121,8 +121,8 @@ class Ending:
         for name in [*self._warm]:
             del self._warm[name]
         gc.collect()
-        for each in reversed(left):
-            if (module := each()) is not None:
+        for reference in reversed(left):
+            if (module := reference()) is not None:
                 _clear(module.__dict__)
 
     def _leave_out_exit_handlers(self) -> None:
@@ -151,7 +151,7 @@ def _has_finalizer(kind: type) -> bool:
     `__del__`."""
     if kind is _WhenDropped:
         return False
-    names = [_NAMES(each) for each in _MRO(kind)]
+    names = [_NAMES(base) for base in _MRO(kind)]
     return any("__del__" in each or type(each.get("close")) not in _FUNCTIONS for each in names)
 
 

@@ -68,11 +68,11 @@ def _mapped_files() -> set[str]:
 
 
 def _open_files() -> set[str]:
-    found = set()
+    files = set()
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):  # that of the folder itself is closed by now
-            found.add(os.readlink(f"/proc/self/fd/{name}"))
-    return found
+            files.add(os.readlink(f"/proc/self/fd/{name}"))
+    return files
 
 
 def _pool(path: str) -> int:

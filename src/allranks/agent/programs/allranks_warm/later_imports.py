@@ -16,7 +16,7 @@ _TALKATIVE = {"antigravity", "idlelib", "readline", "rlcompleter", "this", "turt
 def related(names: Iterable[str], modules: Iterable[str]) -> list[str]:
     """Those of the ``names`` that belong to the distributions of the ``modules``, to what these
     require, or to Python. Others are a script's own choice, and may depend on what it did."""
-    allowed = _required_by({each.partition(".")[0] for each in modules})
+    allowed = _required_by({module.partition(".")[0] for module in modules})
     allowed |= {*getattr(sys, "stdlib_module_names", ())} - _TALKATIVE
     return [name for name in names if name.partition(".")[0] in allowed]
 
@@ -30,20 +30,20 @@ def _required_by(packages: set[str]) -> set[str]:
 
     of_package: Mapping[str, list[str]] = getattr(metadata, "packages_distributions", dict)()
     look = [normal(each) for package in packages for each in of_package.get(package, [package])]
-    known: set[str] = set()
+    visited: set[str] = set()
     while look:
         name = look.pop()
-        if name not in known:
-            known.add(name)
+        if name not in visited:
+            visited.add(name)
             try:
                 required = metadata.requires(name) or []
             except metadata.PackageNotFoundError:
                 continue
-            for each in required:
-                found = re.match(r"[\w.-]+", each)
-                if found and "extra ==" not in each:
-                    look.append(normal(found[0]))
-    own = {package for package, of in of_package.items() if known & {*map(normal, of)}}
+            for requirement in required:
+                match = re.match(r"[\w.-]+", requirement)
+                if match and "extra ==" not in requirement:
+                    look.append(normal(match[0]))
+    own = {package for package, of in of_package.items() if visited & {*map(normal, of)}}
     return packages | own
 
 

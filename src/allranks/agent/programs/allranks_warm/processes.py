@@ -37,15 +37,15 @@ class Wakeup:
         """The children that ended, with their wait status."""
         with contextlib.suppress(BlockingIOError):
             os.read(self.fd, 4096)
-        found: list[tuple[int, int]] = []
+        children: list[tuple[int, int]] = []
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
-                return found
+                return children
             if pid == 0:
-                return found
-            found.append((pid, status))
+                return children
+            children.append((pid, status))
 
     def close(self) -> None:
         signal.set_wakeup_fd(-1)
@@ -93,13 +93,13 @@ def _by_parent() -> dict[int, list[int]]:
 
 def _children(pid: int) -> list[int]:
     """The children of a process, as its kernel lists them: each belongs to a thread."""
-    found: list[int] = []
+    children: list[int] = []
     with contextlib.suppress(OSError):  # it has ended
         for thread in os.listdir(f"/proc/{pid}/task"):
             path = f"/proc/{pid}/task/{thread}/children"
             with contextlib.suppress(OSError), open(path, "rb") as file:
-                found += map(int, file.read().split())
-    return found
+                children += map(int, file.read().split())
+    return children
 
 
 def show_words(words: list[str]) -> None:
@@ -115,8 +115,8 @@ def show_words(words: list[str]) -> None:
     text = b"".join(os.fsencode(word) + b"\0" for word in words)
     if len(text) >= end - start:
         return
-    goal = ctypes.c_ulong(start + len(text))
-    if LIBC.prctl(_SET_MM, _SET_MM_ARG_END, goal, 0, 0) == 0:
+    arg_end = ctypes.c_ulong(start + len(text))
+    if LIBC.prctl(_SET_MM, _SET_MM_ARG_END, arg_end, 0, 0) == 0:
         ctypes.memmove(start, text, len(text))
     else:
         ctypes.memset(start, 1, end - start)

@@ -210,11 +210,11 @@ class Server:
         try:
             os.rename(f"{self.base}.new", f"{self.base}.read")
             with open(f"{self.base}.read", encoding="utf-8") as file:
-                found = [name for line in file for name in json.loads(line)]
+                names = [name for line in file for name in json.loads(line)]
             os.unlink(f"{self.base}.read")
         except (OSError, ValueError):
             return []
-        return [name for name in dict.fromkeys(found) if name not in sys.modules]
+        return [name for name in dict.fromkeys(names) if name not in sys.modules]
 
     def _succeed(self, names: list[str], write: int, before: int) -> None:
         LIBC.prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # a fork is none
