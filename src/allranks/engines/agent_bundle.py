@@ -63,20 +63,20 @@ def digest() -> str:
 
 def keep(folder: Path) -> None:
     """Keep the zip for nodes that fetch it, also from a later version of this server."""
-    goal = folder / f"agent-{digest()}.zip"
-    if not goal.exists():
-        beside = goal.with_name(f"{goal.name}.{secrets.token_hex(4)}")
+    path = folder / f"agent-{digest()}.zip"
+    if not path.exists():
+        beside = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
         beside.write_bytes(zipped())
-        beside.replace(goal)
+        beside.replace(path)
 
 
-def archive(goal: Path) -> None:
-    """Write a reproducible tar of ``files`` to ``goal``, atomically."""
-    goal.parent.mkdir(parents=True, exist_ok=True)
-    temporary = goal.with_suffix(".new")
+def archive(path: Path) -> None:
+    """Write a reproducible tar of ``files`` to ``path``, atomically."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(".new")
     with tarfile.open(temporary, "w") as tar:
         for name, content in files():
             entry = tarfile.TarInfo(name)
             entry.size = len(content)
             tar.addfile(entry, io.BytesIO(content))
-    temporary.replace(goal)
+    temporary.replace(path)

@@ -71,21 +71,21 @@ class Server:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
         context.minimum_version = ssl.TLSVersion.TLSv1_3
-        found: Any = http.client.HTTPSConnection(self.name, timeout=TIMEOUT, context=context)
-        found.connect()
-        certificate = found.sock.getpeercert(True)
+        connection: Any = http.client.HTTPSConnection(self.name, timeout=TIMEOUT, context=context)
+        connection.connect()
+        certificate = connection.sock.getpeercert(True)
         if hashlib.sha256(certificate).hexdigest() != self.fingerprint:
-            found.close()
+            connection.close()
             raise OSError("its certificate does not match the fingerprint")
-        return found
+        return connection
 
 
-def fetch(server: Server, digest: str, goal: str) -> None:
-    """Unpack the agent's code to the folder ``goal``."""
+def fetch(server: Server, digest: str, folder: str) -> None:
+    """Unpack the agent's code to ``folder``."""
     content = server.get("/bundle/" + digest)
     if hashlib.sha256(content).hexdigest() != digest:
         sys.exit(f"allranks: the agent's code from {server.name} is damaged")
-    zipfile.ZipFile(io.BytesIO(content)).extractall(goal)
+    zipfile.ZipFile(io.BytesIO(content)).extractall(folder)
 
 
 def main(arguments: list[str]) -> None:
@@ -100,7 +100,7 @@ def main(arguments: list[str]) -> None:
     # What ranks have of the image: all variables that there are.
     for name, variables in (("before", {}), ("after", os.environb)):
         with open(os.path.join(folder, name), "wb") as file:
-            file.write(b"".join(b"%s=%s\0" % each for each in variables.items()))
+            file.write(b"".join(b"%s=%s\0" % item for item in variables.items()))
     server = Server(env, float(env.get(PREFIX + "PATIENCE", "120")))
     code = os.path.join(os.path.dirname(folder), "code")
     try:

@@ -62,27 +62,27 @@ COMMON = (
 
 def check(
     declared: Sequence[Option],
-    given: Mapping[str, Any],
+    options: Mapping[str, Any],
     where: str,
     *,
     of_job: bool = False,
     elsewhere: Mapping[str, Sequence[str]] = {},
 ) -> dict[str, Any]:
-    """Return ``given`` converted to the declared types. Raises SpecError with all problems.
+    """Return ``options`` converted to the declared types. Raises SpecError with all problems.
 
     ``where`` is the key that contains them. ``of_job``: refuse options that select the cluster.
     ``elsewhere``: names of engines by the options that they have.
     """
-    known = {option.name: option for option in declared if not (of_job and option.connects)}
+    by_name = {option.name: option for option in declared if not (of_job and option.connects)}
     values: dict[str, Any] = {}
     problems = []
-    for name, value in given.items():
+    for name, value in options.items():
         place = f"{where}.{name}" if where else name
-        option = known.get(name.replace("-", "_"))
+        option = by_name.get(name.replace("-", "_"))
         if option is None:
             own = {option.name for option in declared}
             others = () if name in own else elsewhere.get(name.replace("-", "_"), ())
-            problems.append(_unknown(name, place, known, others))
+            problems.append(_unknown(name, place, by_name, others))
             continue
         try:
             values[option.name] = _READ[option.type](value)
@@ -105,9 +105,11 @@ def connection(declared: Sequence[Option], values: Mapping[str, Any]) -> dict[st
     return {name: value for name, value in values.items() if name in names}
 
 
-def _unknown(name: str, place: str, known: Mapping[str, Option], others: Sequence[str]) -> Problem:
-    near = difflib.get_close_matches(name, known, 1, 0.6)
-    options = f"options: {', '.join(known)}" if known else "this engine has no options"
+def _unknown(
+    name: str, place: str, by_name: Mapping[str, Option], others: Sequence[str]
+) -> Problem:
+    near = difflib.get_close_matches(name, by_name, 1, 0.6)
+    options = f"options: {', '.join(by_name)}" if by_name else "this engine has no options"
     hint = f"did you mean `{near[0]}`?" if near else options
     if others:
         hint = f"it is an option of {' or '.join(others)}; {options}"
@@ -164,7 +166,7 @@ def _switch(value: Any) -> bool:
 
 def _lines(value: Any) -> list[str]:
     values = value if isinstance(value, list | tuple) else [value]
-    return [_text(each) for each in values]
+    return [_text(item) for item in values]
 
 
 def _mapping(value: Any) -> dict[str, Any]:
@@ -172,12 +174,12 @@ def _mapping(value: Any) -> dict[str, Any]:
 
     try:
         # Options travel as JSON.
-        found = json.loads(json.dumps(read(value)[0] if isinstance(value, str) else value))
+        mapping = json.loads(json.dumps(read(value)[0] if isinstance(value, str) else value))
     except (SpecError, TypeError, ValueError):
-        found = None
-    if not isinstance(found, dict):
+        mapping = None
+    if not isinstance(mapping, dict):
         raise ValueError("a mapping, such as {key: value}")
-    return found
+    return mapping
 
 
 _READ = {

@@ -97,7 +97,7 @@ def test_a_rank_in_the_store_of_another_job(rank, tmp_path: Path):
     ((other, number),) = meetings(rank("plain", "home.b.1", "B"), ours)
     assert (other.port, other.job, other.is_store, number) == (store.ports[0], "A; x", True, 2)
     assert other_jobs.joined_by(tmp_path, time.time()) is None
-    other.tell("B")
+    other.leave_note("B")
     assert other_jobs.joined_by(tmp_path, time.time() + 9) == ("B", store.ports[0])
     assert other_jobs.joined_by(tmp_path, time.time() + 11) is None, "too long ago"
 

@@ -16,7 +16,7 @@ import yaml
 from allranks.engines import agent_bundle
 from allranks.engines.kubernetes.engine import KubernetesEngine
 from allranks.engines.kubernetes.manifest import Names, job
-from allranks.engines.kubernetes.server_manifest import Wanted, server
+from allranks.engines.kubernetes.server_manifest import ServerOptions, server
 from allranks.engines.kubernetes.start import Fetched, Shared
 from allranks.engines.kubernetes.strategic_merge import merged
 from allranks.engines.kubernetes.yaml_text import documents
@@ -123,8 +123,8 @@ def test_three_versions_of_kubernetes_accept_it(name: str, version: str, tmp_pat
 
 
 SERVERS = {
-    "server": Wanted("registry.example.com/allranks:1"),
-    "server-postgresql": Wanted(
+    "server": ServerOptions("registry.example.com/allranks:1"),
+    "server-postgresql": ServerOptions(
         "registry.example.com/allranks:1",
         "1Ti",
         "nfs",

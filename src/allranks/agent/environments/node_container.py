@@ -62,7 +62,7 @@ class NodeContainer:
         self._count, self._rest, self._until = 0, b"", float("inf")
         # Whether the container has ended; ``lost``: without our ending it.
         self.over = self.lost = False
-        self._asked, self._unanswered = time.monotonic(), 0
+        self._pinged_at, self._unanswered = time.monotonic(), 0
         self._closed = False
         log_path = folder / "container.log"
         with log_path.open("ab") as log:
@@ -125,8 +125,8 @@ class NodeContainer:
         lines = [line.split() for line in complete.splitlines()]
         if lines:
             self._unanswered = 0
-        elif time.monotonic() - self._asked > _PING_SECONDS:
-            self._asked, self._unanswered = time.monotonic(), self._unanswered + 1
+        elif time.monotonic() - self._pinged_at > _PING_SECONDS:
+            self._pinged_at, self._unanswered = time.monotonic(), self._unanswered + 1
             self._write("beat")
         return [(int(line[1]), int(line[2])) for line in lines if line[:1] == [b"ended"]]
 

@@ -34,7 +34,7 @@ class Board(object):
         self.rows = {}  # type: Dict[int, List[str]]
         self.broken = ""
         self._lock = threading.Lock()
-        self._said = time.time()
+        self._reported_at = time.time()
 
     def take(self):  # type: () -> Optional[Dict[str, Any]]
         """The next mini-batch; None if there is none left, or too many have failed."""
@@ -56,8 +56,8 @@ class Board(object):
                 if 0 <= self._threshold < self._failed:
                     limit = self._threshold
                     self.broken = "%d mini-batches failed; the limit is %d" % (self._failed, limit)
-            if time.time() - self._said > _BEAT:
-                self._said = time.time()
+            if time.time() - self._reported_at > _BEAT:
+                self._reported_at = time.time()
                 print("%d of %d mini-batches" % (self._done, len(self._batches)), flush=True)
 
     def summary(self):  # type: () -> str

@@ -307,7 +307,7 @@ class Attempt:
         return _End(Reason.OUT_OF_MEMORY, message, rank, {**data, "tail": tail})
 
     def _joined(self, other: OtherJob, rank: int | None) -> _End:
-        other.tell(self._stage.task.job)
+        other.leave_note(self._stage.task.job)
         who = "a rank" if rank is None else f"rank {rank}"
         message = f"{who} on node {self._stage.node} joined the store of the job {other.job}"
         return _port_conflict(message, other.port, rank, clock.now())
@@ -325,7 +325,7 @@ class Attempt:
         other = None if first is None else other_jobs.listening(last_lines(first.process.log))
         if first is None or other is None or not (other.is_store or together(self._stage.task)):
             return None
-        other.tell(self._stage.task.job)
+        other.leave_note(self._stage.task.job)
         message = f"{first.process.name} on node {self._stage.node} could not listen beside the job"
         return _port_conflict(f"{message} {other.job}", other.port, rank, at)
 

@@ -267,7 +267,7 @@ def _move_all(
 
 
 class _Mover:
-    """Moves files to the same paths below ``goal``, which is created with the first of them; files
+    """Moves files to the same paths below ``target``, created with the first of them; files
     that ``stay`` are linked, or copied."""
 
     def __init__(self, work: Path, target: Path, tick: Callable[[], None], stay: bool) -> None:

@@ -34,14 +34,14 @@ class Bucket:
 
     def __init__(self, rate: float, burst: float) -> None:
         self._rate, self._burst = rate, burst
-        self._seen: float | None = None
+        self._total: float | None = None
         self._level = 0.0
 
     def works(self, total: float, seconds: float) -> bool:
         """Whether usage is work. ``total`` is the usage since the start, ``seconds`` the time since
         the last call."""
-        new = 0.0 if self._seen is None else max(0.0, total - self._seen)
-        self._seen = total
+        new = 0.0 if self._total is None else max(0.0, total - self._total)
+        self._total = total
         self._level = max(0.0, self._level + new - self._rate * seconds)
         if self._level <= self._burst:
             return False

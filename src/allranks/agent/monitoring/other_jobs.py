@@ -44,7 +44,7 @@ class OtherJob(NamedTuple):
     is_store: bool
     folders: tuple[str, ...] = ()
 
-    def tell(self, job: str) -> None:
+    def leave_note(self, job: str) -> None:
         """Leave a note for its agents that a rank of ``job`` joined its store."""
         note = json.dumps({"port": self.port, "job": job, "at": time.time()})
         for folder in self.folders if self.is_store else ():

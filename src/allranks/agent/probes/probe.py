@@ -34,7 +34,7 @@ PIECE = b"\0" * (1 << 16)
 
 
 class Probe:
-    """One node's part. ``asked`` is what doctor wants to know."""
+    """One node's part. ``options`` say what doctor wants to know."""
 
     def __init__(self, options: dict[str, Any], environ: Any, out: Callable[[str], None]) -> None:
         self.options, self._out = options, out

@@ -30,7 +30,7 @@ class RankProcesses:
     cheap."""
 
     def __init__(self) -> None:
-        self._found = Members({}, [])
+        self._latest = Members({}, [])
         self._roots: dict[int, int] = {}
         self._again = self._at = 0.0
 
@@ -45,9 +45,9 @@ class RankProcesses:
         if now >= min(self._again, self._at + age) or roots != self._roots:
             self._at = now
             self._roots = dict(roots)
-            self._found = _members(roots)
+            self._latest = _members(roots)
             self._again = now + (time.monotonic() - now) / _SHARE
-        return self._found
+        return self._latest
 
 
 def _members(roots: Mapping[int, int]) -> Members:

@@ -23,11 +23,11 @@ if __name__ == "__main__":
     from allranks_warm.server import Server as _Server  # type: ignore[import-not-found]
 
     del sys.path[0]
-    _found = _Server(**json.loads(sys.argv[1])).serve()
-    if _found is None:
+    _rank_script = _Server(**json.loads(sys.argv[1])).serve()
+    if _rank_script is None:
         os._exit(0)
     try:
-        _run = _script.prepare_script(_found, _NAMES)
+        _run = _script.prepare_script(_rank_script, _NAMES)
         if callable(_run):
             _run()
         else:

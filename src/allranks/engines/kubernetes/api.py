@@ -105,10 +105,10 @@ class Api:
         finally:
             reply.response.release_conn()
         try:
-            found = json.loads(text) if text else {}
+            body = json.loads(text) if text else {}
         except ValueError:
-            found = {"message": text.decode(errors="replace").strip()[:300]}
-        return Answer(reply.status, found if isinstance(found, dict) else {})
+            body = {"message": text.decode(errors="replace").strip()[:300]}
+        return Answer(reply.status, body if isinstance(body, dict) else {})
 
     def watch(self, path: str, seconds: int, **parameters: str) -> Iterator[Object]:
         """Open a watch, and return its events until the server ends it, after ``seconds``. The

@@ -114,21 +114,21 @@ class Cache(Generic[View]):
         path = self._api.path(self._kind)
         token = ""
         began = time.monotonic()
-        found: dict[str, View] = {}
+        views: dict[str, View] = {}
         while True:
             more = {"continue": token} if token else {}
             page = self._api.get(path, labelSelector=self._selector, limit="500", **more)
-            found |= {each["metadata"]["name"]: self._view(each) for each in page["items"]}
+            views |= {item["metadata"]["name"]: self._view(item) for item in page["items"]}
             token = page["metadata"].get("continue") or ""
             if not token:
                 break
         with self._lock:
-            self._objects, self._version = found, page["metadata"]["resourceVersion"]
+            self._objects, self._version = views, page["metadata"]["resourceVersion"]
             # Whatever was created before and is not listed no longer exists.
             self._created = {
                 name: (at, view)
                 for name, (at, view) in self._created.items()
-                if at > began and name not in found
+                if at > began and name not in views
             }
         self.trouble = ""
         self._synced.set()
@@ -147,14 +147,14 @@ class Cache(Generic[View]):
             time.sleep(_BACKOFF[0])  # a server that ends each watch at once
 
     def _take(self, event: Mapping[str, Any]) -> None:
-        each = event["object"]
-        name = each["metadata"].get("name", "")
+        item = event["object"]
+        name = item["metadata"].get("name", "")
         with self._lock:
-            self._version = each["metadata"]["resourceVersion"]
+            self._version = item["metadata"]["resourceVersion"]
             if event["type"] == "BOOKMARK":
                 return
             self._created.pop(name, None)
             if event["type"] == "DELETED":
                 self._objects.pop(name, None)
             else:
-                self._objects[name] = self._view(each)
+                self._objects[name] = self._view(item)

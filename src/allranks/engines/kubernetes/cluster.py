@@ -54,7 +54,7 @@ def quantity(text: str) -> float:
 def check_version(api: Api) -> None:
     """Raise Refused if the cluster is too old."""
     version = api.get("/version")
-    numbers = [re.sub(r"\D", "", str(version.get(each) or "")) for each in ("major", "minor")]
+    numbers = [re.sub(r"\D", "", str(version.get(name) or "")) for name in ("major", "minor")]
     if not all(numbers):
         raise Refused("the server is not a Kubernetes API server", hint="check the kubeconfig")
     if tuple(map(int, numbers)) < OLDEST:
@@ -92,7 +92,7 @@ def warnings(api: Api) -> dict[str, str]:
     """The newest warning about each Job, such as a quota in the way; and what an autoscaler said
     last about each pod. By the object's name."""
     selector = ",".join(f"{field}!={value}" for field, value in _UNWANTED)
-    found: dict[str, tuple[str, str]] = {}
+    newest: dict[str, tuple[str, str]] = {}
     for event in api.get(api.path("events"), fieldSelector=selector)["items"]:
         about = event["involvedObject"]
         name = about["name"]
@@ -102,20 +102,20 @@ def warnings(api: Api) -> dict[str, str]:
         ):
             continue
         at = str(event.get("lastTimestamp") or event.get("eventTime") or "")
-        if at >= found.get(name, ("",))[0]:
-            found[name] = (at, str(event.get("message") or ""))
-    return {name: message for name, (_, message) in found.items()}
+        if at >= newest.get(name, ("",))[0]:
+            newest[name] = (at, str(event.get("message") or ""))
+    return {name: message for name, (_, message) in newest.items()}
 
 
-def hosts(api: Api, given: Mapping[str, Any]) -> list[Host]:
+def hosts(api: Api, settings: Mapping[str, Any]) -> list[Host]:
     """The nodes that the options select; what is free is unknown unless all pods may be listed.
     Empty without the right to list nodes: a user of one namespace often has not."""
     answer = api.request("GET", "/api/v1/nodes")
     if answer.status == 403:
         return []
     nodes = api.good(answer, "list the nodes").body["items"]
-    selector = options.pairs("node_selector", given.get("node_selector"))
-    gpus = str(given.get("gpu_resource") or options.GPUS)
+    selector = options.pairs("node_selector", settings.get("node_selector"))
+    gpus = str(settings.get("gpu_resource") or options.GPUS)
     used = _used(api, gpus)
     return [_host(node, gpus, used) for node in nodes if _selects(selector, node)]
 
@@ -134,7 +134,7 @@ def down(api: Api, names: Set[str]) -> frozenset[str]:
 
 def _ready(node: Object) -> str:
     conditions = (node.get("status") or {}).get("conditions") or ()
-    return next((str(each["status"]) for each in conditions if each["type"] == "Ready"), "")
+    return next((str(c["status"]) for c in conditions if c["type"] == "Ready"), "")
 
 
 def shortage(api: Api, gang: Gang) -> Problem | None:
@@ -146,19 +146,19 @@ def shortage(api: Api, gang: Gang) -> Problem | None:
         return None
     nodes = api.good(answer, "list the nodes").body["items"]
     selector = options.pairs("node_selector", gang.options.get("node_selector"))
-    wanted = {name: quantity(amount) for name, amount in manifest.requests(gang).items()}
+    needed = {name: quantity(amount) for name, amount in manifest.requests(gang).items()}
     selected = [node for node in nodes if _selects(selector, node)]
-    room = sum(_room(node, wanted) for node in selected)
+    room = sum(_room(node, needed) for node in selected)
     if room >= gang.nodes or _may_grow(api):
         return None
     grows = "if the cluster adds nodes on demand: allranks compute update NAME --autoscaling"
     if selector and not selected:
         hint = f"choose labels that `kubectl get nodes --show-labels` shows; {grows}"
         return Problem(f"no node of it has {_labels(selector)}", "node_selector", hint=hint)
-    each = _listed([*_amounts(gang), *([_labels(selector)] if selector else [])])
-    said = f"it needs {counted(gang.nodes, 'node')} with {each}"
+    amounts = _listed([*_amounts(gang), *([_labels(selector)] if selector else [])])
+    message = f"it needs {counted(gang.nodes, 'node')} with {amounts}"
     return Problem(
-        f"{said}{' each' if gang.nodes > 1 else ''}, {room} available",
+        f"{message}{' each' if gang.nodes > 1 else ''}, {room} available",
         "resources",
         hint="request fewer nodes, or less per node; `cpus` defaults to the number of processes "
         f"per node; {grows}",
@@ -167,11 +167,11 @@ def shortage(api: Api, gang: Gang) -> Problem | None:
 
 def _amounts(gang: Gang) -> list[str]:
     """What each pod requests, as people write it."""
-    found = [counted(manifest.cpus(gang), "CPU")]
+    amounts = [counted(manifest.cpus(gang), "CPU")]
     if gang.memory:
-        found.append(f"{round(gang.memory / (1 << 30), 2):.12g} GiB of memory")
-    asked = manifest.requests(gang).items()
-    return [*found, *(f"{amount} {name}" for name, amount in asked if name not in _OWN)]
+        amounts.append(f"{round(gang.memory / (1 << 30), 2):.12g} GiB of memory")
+    requested = manifest.requests(gang).items()
+    return [*amounts, *(f"{amount} {name}" for name, amount in requested if name not in _OWN)]
 
 
 def _labels(selector: Mapping[str, str]) -> str:
@@ -183,11 +183,11 @@ def _listed(parts: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
 
 
-def _room(node: Object, wanted: Mapping[str, float]) -> int:
+def _room(node: Object, needed: Mapping[str, float]) -> int:
     """How many pods an empty node has room for."""
     has = node.get("status", {}).get("allocatable") or {}
     return min(
-        (int(quantity(has.get(name, "0")) / amount) for name, amount in wanted.items() if amount),
+        (int(quantity(has.get(name, "0")) / amount) for name, amount in needed.items() if amount),
         default=0,
     )
 
@@ -195,7 +195,7 @@ def _room(node: Object, wanted: Mapping[str, float]) -> int:
 def _may_grow(api: Api) -> bool:
     """Whether an autoscaler may add nodes: False only if the cluster says that it has none."""
     groups = api.get("/apis").get("groups") or ()
-    if any(each["name"] == "karpenter.sh" for each in groups):
+    if any(group["name"] == "karpenter.sh" for group in groups):
         return True
     path = "/api/v1/namespaces/kube-system/configmaps/cluster-autoscaler-status"
     return api.request("GET", path).status != 404
@@ -212,16 +212,16 @@ def _used(api: Api, gpus: str) -> dict[str, tuple[float, float]] | None:
     answer = api.request("GET", "/api/v1/pods", fieldSelector=selector)
     if answer.status >= 400:
         return None
-    found: dict[str, tuple[float, float]] = {}
+    used: dict[str, tuple[float, float]] = {}
     for pod in answer.body["items"]:
         name = pod["spec"]["nodeName"]
-        had = found.get(name, (0.0, 0.0))
+        had = used.get(name, (0.0, 0.0))
         wants = [
             (c.get("resources") or {}).get("requests") or {} for c in pod["spec"]["containers"]
         ]
-        cpus = sum(quantity(each.get("cpu", "0")) for each in wants)
-        found[name] = (had[0] + cpus, had[1] + sum(quantity(each.get(gpus, "0")) for each in wants))
-    return found
+        cpus = sum(quantity(want.get("cpu", "0")) for want in wants)
+        used[name] = (had[0] + cpus, had[1] + sum(quantity(want.get(gpus, "0")) for want in wants))
+    return used
 
 
 def _host(node: Object, gpus: str, used: Mapping[str, tuple[float, float]] | None) -> Host:
@@ -237,7 +237,7 @@ def _host(node: Object, gpus: str, used: Mapping[str, tuple[float, float]] | Non
     if used is not None and up and not cordoned:
         taken = used.get(node["metadata"]["name"], (0.0, 0.0))
         free = max(0.0, cpus - taken[0]), max(0, int(own - taken[1]))
-    addresses = {each["type"]: each["address"] for each in status.get("addresses") or ()}
+    addresses = {address["type"]: address["address"] for address in status.get("addresses") or ()}
     return Host(
         node["metadata"]["name"],
         str(addresses.get("InternalIP") or ""),

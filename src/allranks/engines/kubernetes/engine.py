@@ -79,8 +79,8 @@ class KubernetesEngine:
         except EngineError:
             return  # it does not answer now, or denies it: the job waits in the queue
         if shortage:
-            said = f"the job can never run on this cluster: {shortage.message}"
-            raise Refused(said, where=shortage.where, hint=shortage.hint)
+            message = f"the job can never run on this cluster: {shortage.message}"
+            raise Refused(message, where=shortage.where, hint=shortage.hint)
 
     def render(self, gang: Gang) -> str:
         from allranks.engines.kubernetes.yaml_text import documents  # lazy: YAML takes 60 ms
@@ -107,14 +107,14 @@ class KubernetesEngine:
         be repeated."""
         names = self._names(gang.key)
         path = self._api.path("jobs", names.name)
-        found = self._api.request("GET", path)
-        if found.status == 404:
+        answer = self._api.request("GET", path)
+        if answer.status == 404:
             self.admit(gang)
             self._lay_out(gang)
             made = manifest.job(gang, names, self._start(gang))
             job = self._api.create("jobs", made, fieldValidation="Strict")
         else:
-            job = self._api.good(found, "read the job").body
+            job = self._api.good(answer, "read the job").body
         job = job or self._api.get(path)
         self._api.create("secrets", manifest.secret(names, gang.env, job))
         self._api.create("services", manifest.service(names, job))
@@ -130,11 +130,11 @@ class KubernetesEngine:
         pods = self._read_pods(_FIRST)
         trouble = self._jobs.trouble or self._pods.trouble
         if trouble:
-            return {each.key: GangStatus(GangState.UNKNOWN, trouble) for each in handles}
+            return {handle.key: GangStatus(GangState.UNKNOWN, trouble) for handle in handles}
         by_gang: dict[str, list[PodView]] = {}
         for pod in pods:
             by_gang.setdefault(pod.gang, []).append(pod)
-        found = {}
+        statuses = {}
         for handle in handles:
             name = self._names(handle.key).name
             job = jobs.get(name)
@@ -144,8 +144,8 @@ class KubernetesEngine:
                 self._release(handle.key, job, own)
             event = self._warning(job, own)
             removed = [*self._removed.get(name, {}).values()]
-            found[handle.key] = status(job, own, handle.key in self._seen, event, removed)
-        return found
+            statuses[handle.key] = status(job, own, handle.key in self._seen, event, removed)
+        return statuses
 
     def stop(self, handle: Handle) -> None:
         """Delete the Job; its pods, Secret and Service go with it. The gang is GONE when the last
@@ -159,8 +159,8 @@ class KubernetesEngine:
             self._jobs.discard(names.name)
         # Their agents have been told to leave.
         self._delete_silent([pod for pod in self._read_pods(0.0) if pod.gang == names.name])
-        for known in (self._held, self._again):
-            known.pop(handle.key, None)
+        for table in (self._held, self._again):
+            table.pop(handle.key, None)
         self._removed.pop(names.name, None)
 
     # ------------------------------------------------------------ the cluster
@@ -235,8 +235,8 @@ class KubernetesEngine:
         return view
 
     def _clear(self, key: str) -> None:
-        for each in (self._nodes / key).glob(f"{PLACED}*"):
-            each.unlink(missing_ok=True)
+        for file in (self._nodes / key).glob(f"{PLACED}*"):
+            file.unlink(missing_ok=True)
 
     def _suspend(self, name: str, value: bool) -> dict[str, Any] | None:
         path = self._api.path("jobs", name)
@@ -262,15 +262,15 @@ class KubernetesEngine:
         names = [job.name] if missing else [p.name for p in pods if not p.host and not p.over]
         if not names:
             return ""
-        at, found = self._warnings
-        pace = _NEW_WARNINGS if missing and job.name not in found else _WARNINGS
+        at, warnings = self._warnings
+        pace = _NEW_WARNINGS if missing and job.name not in warnings else _WARNINGS
         if time.monotonic() - at > pace:
             try:
-                found = cluster.warnings(self._api)
+                warnings = cluster.warnings(self._api)
             except AllranksError:
-                found = {}
-            self._warnings = (time.monotonic(), found)
-        return next((found[name] for name in names if name in found), "")
+                warnings = {}
+            self._warnings = (time.monotonic(), warnings)
+        return next((warnings[name] for name in names if name in warnings), "")
 
     # ------------------------------------------------------------ names and files
 
@@ -296,19 +296,19 @@ class KubernetesEngine:
             return
         for node in range(gang.nodes):
             (self._nodes / gang.key / str(node)).mkdir(parents=True, exist_ok=True, mode=0o700)
-        goal = self._folder / _bundle()
-        if goal.exists():
+        bundle = self._folder / _bundle()
+        if bundle.exists():
             return
-        beside = goal.with_name(f"{goal.name}.{secrets.token_hex(4)}")
+        beside = bundle.with_name(f"{bundle.name}.{secrets.token_hex(4)}")
         for name, content in agent_bundle.files():
             file = beside / name
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(content)
         try:
-            beside.rename(goal)
+            beside.rename(bundle)
         except OSError:
             shutil.rmtree(beside)
-            if not goal.exists():
+            if not bundle.exists():
                 raise
 
     @functools.cached_property
@@ -332,10 +332,10 @@ def _pause(key: str) -> float:
 
 def _newest(pods: Sequence[PodView]) -> list[PodView]:
     """One pod per index: a living one if there is one. A resumed Job leaves none of its first."""
-    found: dict[int, PodView] = {}
+    by_node: dict[int, PodView] = {}
     for pod in sorted(pods, key=lambda pod: not pod.over):
-        found[pod.node] = pod
-    return sorted(found.values(), key=lambda pod: pod.node)
+        by_node[pod.node] = pod
+    return sorted(by_node.values(), key=lambda pod: pod.node)
 
 
 @functools.cache
@@ -372,8 +372,8 @@ def _make(home: Home, options: Mapping[str, Any]) -> KubernetesEngine:
     return KubernetesEngine(home.root, home.engines / KubernetesEngine.name, home.nodes, options)
 
 
-def _server(namespace: str, wanted: Mapping[str, str]) -> str:
-    return server_manifest.server(namespace, server_manifest.Wanted(**wanted))
+def _server(namespace: str, fields: Mapping[str, str]) -> str:
+    return server_manifest.server(namespace, server_manifest.ServerOptions(**fields))
 
 
 KIND = Kind(

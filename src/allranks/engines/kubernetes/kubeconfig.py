@@ -90,16 +90,16 @@ def _hide_values(record: logging.LogRecord) -> bool:
 def _read(merger: Any, place: str) -> _Parts:
     """The parts of the files at ``place``, a list with colons as in KUBECONFIG."""
     try:
-        found = merger(place).config
-        if found is None:
+        config = merger(place).config
+        if config is None:
             raise FileNotFoundError(2, "no such file")
         contexts, clusters, users = (
-            {each.value["name"]: each.value[kind] or {} for each in found[f"{kind}s"].value}
+            {item.value["name"]: item.value[kind] or {} for item in config[f"{kind}s"].value}
             for kind in ("context", "cluster", "user")
         )
-        files = {each.value["name"]: each.path for each in found["clusters"].value}
+        files = {item.value["name"]: item.path for item in config["clusters"].value}
         folders = {name: os.path.dirname(file) for name, file in files.items()}
-        current = str(found.safe_get("current-context") or "")
+        current = str(config.safe_get("current-context") or "")
         return _Parts(contexts, clusters, users, folders, current)
     except OSError as error:
         message = f"the kubeconfig cannot be read: {(error.strerror or str(error)).lower()}"
@@ -122,9 +122,9 @@ def _chosen(parts: _Parts, context: str | None, place: str) -> tuple[str, Mappin
     if name not in parts.contexts:
         raise Refused(f"the kubeconfig has no context {name!r}", where=place, hint=names)
     chosen: Mapping[str, Any] = parts.contexts[name]
-    for kind, known in (("cluster", parts.clusters), ("user", parts.users)):
-        if (wanted := chosen.get(kind)) not in known and (wanted or kind == "cluster"):
-            message = f"the context {name!r} names a {kind} that is not there: {wanted!r}"
+    for kind, entries in (("cluster", parts.clusters), ("user", parts.users)):
+        if (named := chosen.get(kind)) not in entries and (named or kind == "cluster"):
+            message = f"the context {name!r} names a {kind} that is not there: {named!r}"
             raise Refused(message, where=place, hint=f"correct it there, or use another; {names}")
     return name, chosen
 

@@ -90,9 +90,9 @@ def job(gang: Gang, names: Names, start: Start) -> dict[str, Any]:
             },
         },
     }
-    found: dict[str, Any] = merged(made, options.get("patch") or {})
-    _check_identity(made, found)
-    return found
+    patched: dict[str, Any] = merged(made, options.get("patch") or {})
+    _check_identity(made, patched)
+    return patched
 
 
 def service(names: Names, owner: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -130,24 +130,24 @@ def cpus(gang: Gang) -> float:
 
 def requests(gang: Gang) -> dict[str, str]:
     """What each pod requests, by resource name."""
-    found = {"cpu": f"{math.ceil(cpus(gang) * 1000)}m"}
+    requested = {"cpu": f"{math.ceil(cpus(gang) * 1000)}m"}
     if gang.memory is not None:
-        found["memory"] = str(gang.memory)
-    return {**found, **_devices(gang)}
+        requested["memory"] = str(gang.memory)
+    return {**requested, **_devices(gang)}
 
 
 def _devices(gang: Gang) -> dict[str, str]:
     gpus = str(gang.options.get("gpu_resource") or option.GPUS)
-    found = {gpus: str(gang.gpus)} if gang.gpus else {}
-    return {**found, **option.amounts(gang.options.get("resources"))}
+    devices = {gpus: str(gang.gpus)} if gang.gpus else {}
+    return {**devices, **option.amounts(gang.options.get("resources"))}
 
 
 def _owned(names: Names, owner: Mapping[str, Any] | None) -> dict[str, Any]:
-    found: dict[str, Any] = {"name": names.name, "labels": names.labels}
+    metadata: dict[str, Any] = {"name": names.name, "labels": names.labels}
     if owner is not None:
         reference = {"apiVersion": "batch/v1", "kind": "Job", "name": names.name}
-        found["ownerReferences"] = [{**reference, "uid": owner["metadata"]["uid"]}]
-    return found
+        metadata["ownerReferences"] = [{**reference, "uid": owner["metadata"]["uid"]}]
+    return metadata
 
 
 def _pod(gang: Gang, names: Names, start: Start) -> dict[str, Any]:
@@ -199,12 +199,12 @@ def _container(
     python: str,
     volumes: Mapping[str, option.Volume],
 ) -> dict[str, Any]:
-    wanted = requests(gang)
+    requested = requests(gang)
     devices = _devices(gang)
-    limits = {**({"memory": wanted["memory"]} if "memory" in wanted else {}), **devices}
+    limits = {**({"memory": requested["memory"]} if "memory" in requested else {}), **devices}
     mounts = [
-        {"name": name, "mountPath": each.path, **({"readOnly": True} if each.read_only else {})}
-        for name, each in volumes.items()
+        {"name": name, "mountPath": volume.path, **({"readOnly": True} if volume.read_only else {})}
+        for name, volume in volumes.items()
     ]
     return {
         "name": CONTAINER,
@@ -224,7 +224,7 @@ def _container(
             *start.variables(gang, python),
         ],
         "envFrom": [{"secretRef": {"name": names.name}}],
-        "resources": {"requests": wanted, "limits": limits},
+        "resources": {"requests": requested, "limits": limits},
         "volumeMounts": mounts,
         **_LAST_WORDS,
     }
@@ -237,17 +237,17 @@ def _field(path: str) -> dict[str, Any]:
 def _volumes(gang: Gang, start: Start) -> dict[str, option.Volume]:
     """All volumes by name, those that the agent starts from first."""
     options = gang.options
-    found = start.volumes(options)
-    given = [option.volume(each) for each in options.get("volumes") or ()]
-    found |= {f"volume-{n}": each for n, each in enumerate(given)}
+    volumes = start.volumes(options)
+    own = [option.volume(spec) for spec in options.get("volumes") or ()]
+    volumes |= {f"volume-{n}": volume for n, volume in enumerate(own)}
     if options.get("shm_size"):
         size = str(amounts.memory(options["shm_size"]))
-        found["shm"] = option.Volume(
+        volumes["shm"] = option.Volume(
             {"emptyDir": {"medium": "Memory", "sizeLimit": size}}, "/dev/shm"
         )
     if options.get("agent_image"):
-        found["python"] = option.Volume({"emptyDir": {}}, _PYTHON)
-    return found
+        volumes["python"] = option.Volume({"emptyDir": {}}, _PYTHON)
+    return volumes
 
 
 def _placement(gang: Gang, names: Names) -> dict[str, Any]:
@@ -257,7 +257,7 @@ def _placement(gang: Gang, names: Names) -> dict[str, Any]:
     if gang.spot:
         selector |= option.pairs("spot_node_selector", options.get("spot_node_selector"))
         tolerated += options.get("spot_tolerations") or ()
-    secrets = [{"name": each} for each in options.get("image_pull_secrets") or ()]
+    secrets = [{"name": name} for name in options.get("image_pull_secrets") or ()]
     spread = [
         {
             "maxSkew": 1,
@@ -267,9 +267,9 @@ def _placement(gang: Gang, names: Names) -> dict[str, Any]:
         }
         for key in options.get("topology_spread") or ()
     ]
-    found = {
+    fields = {
         "nodeSelector": selector,
-        "tolerations": [option.toleration(each) for each in tolerated],
+        "tolerations": [option.toleration(text) for text in tolerated],
         "affinity": options.get("affinity"),
         "priorityClassName": options.get("priority_class"),
         "serviceAccountName": options.get("service_account"),
@@ -278,18 +278,18 @@ def _placement(gang: Gang, names: Names) -> dict[str, Any]:
         "hostNetwork": options.get("host_network"),
         "dnsPolicy": "ClusterFirstWithHostNet" if options.get("host_network") else None,
     }
-    return {key: value for key, value in found.items() if value}
+    return {key: value for key, value in fields.items() if value}
 
 
-def _check_identity(made: Mapping[str, Any], found: Mapping[str, Any]) -> None:
+def _check_identity(made: Mapping[str, Any], patched: Mapping[str, Any]) -> None:
     """Raise Refused if the patch changed what a gang is recognised by, or all-or-none."""
 
-    def ours(each: Mapping[str, Any]) -> Any:
-        spec, metadata = each["spec"], each["metadata"]
+    def ours(manifest: Mapping[str, Any]) -> Any:
+        spec, metadata = manifest["spec"], manifest["metadata"]
         pod = spec["template"]
         return [
-            each["apiVersion"],
-            each["kind"],
+            manifest["apiVersion"],
+            manifest["kind"],
             metadata["name"],
             *(spec[key] for key in ("completionMode", "completions", "parallelism", "suspend")),
             *(spec[key] for key in ("backoffLimitPerIndex", "podReplacementPolicy")),
@@ -300,7 +300,7 @@ def _check_identity(made: Mapping[str, Any], found: Mapping[str, Any]) -> None:
         ]
 
     try:
-        same = ours(made) == ours(found)
+        same = ours(made) == ours(patched)
     except (KeyError, TypeError, AttributeError):
         same = False
     if not same:

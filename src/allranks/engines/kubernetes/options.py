@@ -95,8 +95,8 @@ def volume(text: str) -> Volume:
 
 def mounts(options: Mapping[str, Any]) -> Sequence[str]:
     """Where volumes are mounted that outlast a pod; everywhere, if a patch mounts some."""
-    volumes = [volume(each) for each in options.get("volumes") or ()]
-    mounted = [each.path for each in volumes if "emptyDir" not in each.source]
+    volumes = [volume(spec) for spec in options.get("volumes") or ()]
+    mounted = [volume.path for volume in volumes if "emptyDir" not in volume.source]
     return ["/"] if "mountPath" in str(options.get("patch")) else mounted
 
 
@@ -110,30 +110,30 @@ def source(option: str, spec: str) -> Mapping[str, Any]:
         return {"hostPath": {"path": rest}}
     if kind == "empty" and not rest:
         return {"emptyDir": {}}
-    server, found, export = rest.partition(":/")
-    if kind == "nfs" and server and found:
+    server, separator, export = rest.partition(":/")
+    if kind == "nfs" and server and separator:
         return {"nfs": {"server": server, "path": f"/{export}"}}
     raise _invalid(option, spec, "pvc:CLAIM, nfs:SERVER:/EXPORT, or a folder of each host")
 
 
 def pairs(option: str, lines: Sequence[str] | None) -> dict[str, str]:
     """Parse KEY=VALUE lines. Raises Refused."""
-    found = {}
+    values = {}
     for line in lines or ():
         key, equals, value = line.partition("=")
         if not key or not equals:
             raise _invalid(option, line, "KEY=VALUE")
-        found[key] = value
-    return found
+        values[key] = value
+    return values
 
 
 def amounts(lines: Sequence[str] | None) -> dict[str, str]:
     """Parse the additional resources, such as ``rdma/hca=1``. Raises Refused."""
-    found = pairs("resources", lines)
-    for name, amount in found.items():
+    resources = pairs("resources", lines)
+    for name, amount in resources.items():
         if not re.fullmatch(r"\d+(\.\d+)?([kMGTPE]i?|m)?", amount):
             raise _invalid("resources", f"{name}={amount}", "NAME=AMOUNT, such as rdma/hca=1")
-    return found
+    return resources
 
 
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -147,13 +147,13 @@ def toleration(text: str) -> dict[str, str]:
     key, equals, value = rest.partition("=")
     if not key or (colon and effect not in _EFFECTS):
         raise _invalid("tolerations", text, f"KEY[=VALUE][:EFFECT], EFFECT {_either(_EFFECTS)}")
-    found: dict[str, str] = {} if key == "*" else {"key": key}
-    found["operator"] = "Equal" if equals else "Exists"
+    fields: dict[str, str] = {} if key == "*" else {"key": key}
+    fields["operator"] = "Equal" if equals else "Exists"
     if equals:
-        found["value"] = value
+        fields["value"] = value
     if effect:
-        found["effect"] = effect
-    return found
+        fields["effect"] = effect
+    return fields
 
 
 def _either(words: Sequence[str]) -> str:

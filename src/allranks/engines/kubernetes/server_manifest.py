@@ -13,7 +13,7 @@ PORT = 7443
 _NEEDS = {"cpu": "500m", "memory": "512Mi"}
 
 
-class Wanted(NamedTuple):
+class ServerOptions(NamedTuple):
     """``image`` has `allranks[kubernetes]`. ``storage``: the size of the volume, in
     ``storage_class`` or the cluster's default one. ``access_mode``: ReadWriteMany if the pods of
     jobs mount it, too. ``database``: the name of a Secret with the URL
@@ -28,27 +28,27 @@ class Wanted(NamedTuple):
     host: str = ""
 
 
-def server(namespace: str, wanted: Wanted) -> str:
+def server(namespace: str, options: ServerOptions) -> str:
     """Return the manifest of the namespace, the server's rights and the server, as YAML."""
     from allranks.engines.kubernetes.yaml_text import documents  # lazy: YAML takes 60 ms
 
-    return documents(objects(namespace, wanted))
+    return documents(objects(namespace, options))
 
 
-def objects(namespace: str, wanted: Wanted) -> list[dict[str, Any]]:
+def objects(namespace: str, options: ServerOptions) -> list[dict[str, Any]]:
     metadata = {"name": ACCOUNT, "namespace": namespace, "labels": _LABELS}
     claim: dict[str, Any] = {
-        "accessModes": [wanted.access_mode],
-        "resources": {"requests": {"storage": wanted.storage}},
+        "accessModes": [options.access_mode],
+        "resources": {"requests": {"storage": options.storage}},
     }
-    if wanted.storage_class:
-        claim["storageClassName"] = wanted.storage_class
+    if options.storage_class:
+        claim["storageClassName"] = options.storage_class
     deployment = {
         # Two servers of one home are refused: the old one ends before the new one starts.
         "replicas": 1,
         "strategy": {"type": "Recreate"},
         "selector": {"matchLabels": _LABELS},
-        "template": {"metadata": {"labels": _LABELS}, "spec": _pod(namespace, wanted)},
+        "template": {"metadata": {"labels": _LABELS}, "spec": _pod(namespace, options)},
     }
     service = {
         # Its name leads to the one pod; agents come by the same name to another port.
@@ -71,22 +71,22 @@ def _object(version: str, kind: str, metadata: dict[str, Any], spec: Any) -> dic
     return {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
 
 
-def _pod(namespace: str, wanted: Wanted) -> dict[str, Any]:
+def _pod(namespace: str, options: ServerOptions) -> dict[str, Any]:
     name = f"{ACCOUNT}.{namespace}.svc"
-    names = [ACCOUNT, f"{ACCOUNT}.{namespace}", name, *filter(None, [wanted.host])]
+    names = [ACCOUNT, f"{ACCOUNT}.{namespace}", name, *filter(None, [options.host])]
     env: list[dict[str, Any]] = [
         {"name": "ALLRANKS_HOME", "value": HOME},
         {"name": "ALLRANKS_HOST_NAMES", "value": ",".join(names)},
         # A pod that starts again has another address.
         {"name": "ALLRANKS_SERVER_ADDRESS", "value": f"dns:{name}"},
     ]
-    if wanted.database:
-        secret = {"secretKeyRef": {"name": wanted.database, "key": "url"}}
+    if options.database:
+        secret = {"secretKeyRef": {"name": options.database, "key": "url"}}
         env.append({"name": "ALLRANKS_DATABASE", "valueFrom": secret})
     probe = {"httpGet": {"path": "/healthz", "port": "https", "scheme": "HTTPS"}}
     container = {
         "name": "server",
-        "image": wanted.image,
+        "image": options.image,
         "command": ["allranks", "server", "run", "--host", "0.0.0.0", "--host-port", str(PORT)],
         "env": env,
         "ports": [{"name": "https", "containerPort": PORT}],

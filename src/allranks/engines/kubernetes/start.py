@@ -43,7 +43,7 @@ class Shared(NamedTuple):
     code: str
 
     def command(self, gang: Gang, python: str) -> list[str]:
-        quoted = " ".join("'" + each.replace("'", "'\\''") + "'" for each in gang.argv[1:])
+        quoted = " ".join("'" + word.replace("'", "'\\''") + "'" for word in gang.argv[1:])
         return ["/bin/bash", "-c", _SHELL.replace("ARGUMENTS", literal(quoted))]
 
     def variables(self, gang: Gang, python: str) -> list[dict[str, Any]]:
@@ -82,11 +82,11 @@ class Fetched(NamedTuple):
         ]
 
     def volumes(self, options: Mapping[str, Any]) -> dict[str, option.Volume]:
-        found = {"allranks": option.Volume({"emptyDir": {}}, OWN)}
+        volumes = {"allranks": option.Volume({"emptyDir": {}}, OWN)}
         if options.get("cache_volume"):
             source = option.source("cache_volume", str(options["cache_volume"]))
-            found["cache"] = option.Volume(source, f"{OWN}/cache")
-        return found
+            volumes["cache"] = option.Volume(source, f"{OWN}/cache")
+        return volumes
 
 
 Start = Shared | Fetched

@@ -137,21 +137,21 @@ def _why(pods: Sequence[PodView], removed: Sequence[PodView] = ()) -> tuple[Reas
     for pod in (*pods, *removed):
         if pod.silent:
             return Reason.NODE_LOST, f"the node {pod.host} does not answer"
-        if found := DISRUPTIONS.get(pod.disruption):
-            return found[0], _of(pod, found[1])
-        if pod.phase == "Failed" and (found := ENDS.get(pod.reason)):
-            return found[0], _of(pod, found[1])
+        if cause := DISRUPTIONS.get(pod.disruption):
+            return cause[0], _of(pod, cause[1])
+        if pod.phase == "Failed" and (cause := ENDS.get(pod.reason)):
+            return cause[0], _of(pod, cause[1])
     if removed:
         # Their agents ended by themselves, so they have said why; else these nodes are lost.
-        told = any(pod.phase == "Succeeded" for pod in removed)
-        said = f"its pod {removed[0].name} was deleted, by somebody or by the cluster"
-        return Reason.PREEMPTED if told else None, _of(removed[0], said)
+        explained = any(pod.phase == "Succeeded" for pod in removed)
+        message = f"its pod {removed[0].name} was deleted, by somebody or by the cluster"
+        return Reason.PREEMPTED if explained else None, _of(removed[0], message)
     for pod in pods:
         reason, _, code = pod.ended
         if pod.phase == "Failed":
-            found = CONTAINERS.get(reason) or CONTAINERS["Error"]
-            text = f"{found[1]} (exit code {code})" if code else found[1]
-            return found[0], _of(pod, text)
+            cause = CONTAINERS.get(reason) or CONTAINERS["Error"]
+            text = f"{cause[1]} (exit code {code})" if code else cause[1]
+            return cause[0], _of(pod, text)
     return None, ""
 
 

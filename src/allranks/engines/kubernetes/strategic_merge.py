@@ -37,25 +37,25 @@ def _mapping(base: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any
     rest = {key: value for key, value in patch.items() if key != _DIRECTIVE}
     if patch.get(_DIRECTIVE) == "replace":
         return rest
-    found = dict(base)
+    result = dict(base)
     for key, value in rest.items():
         if value is None:
-            found.pop(key, None)
+            result.pop(key, None)
         else:
-            found[key] = merged(found[key], value, key) if key in found else value
-    return found
+            result[key] = merged(result[key], value, key) if key in result else value
+    return result
 
 
 def _list(base: list[Any], patch: list[Any], key: str) -> list[Any]:
-    found = list(base)
+    result = list(base)
     if any(isinstance(item, Mapping) and item == {_DIRECTIVE: "replace"} for item in patch):
         return [item for item in patch if item != {_DIRECTIVE: "replace"}]
     for item in patch:
-        same = [n for n, old in enumerate(found) if old.get(key) == item.get(key)]
+        same = [n for n, old in enumerate(result) if old.get(key) == item.get(key)]
         if item.get(_DIRECTIVE) == "delete":
-            found = [old for n, old in enumerate(found) if n not in same]
+            result = [old for n, old in enumerate(result) if n not in same]
         elif same:
-            found[same[0]] = _mapping(found[same[0]], item)
+            result[same[0]] = _mapping(result[same[0]], item)
         else:
-            found.append({name: value for name, value in item.items() if name != _DIRECTIVE})
-    return found
+            result.append({name: value for name, value in item.items() if name != _DIRECTIVE})
+    return result

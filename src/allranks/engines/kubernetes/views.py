@@ -82,7 +82,7 @@ def pod_view(pod: Object) -> PodView:
         *(status.get("initContainerStatuses") or ()),
         *(status.get("containerStatuses") or ()),
     ]
-    states = [each.get("state") or {} for each in containers]
+    states = [container.get("state") or {} for container in containers]
     waiting: Object = next((s["waiting"] for s in states if _stuck(s)), {})
     failed = (s["terminated"] for s in states if s.get("terminated", {}).get("exitCode"))
     ended: Object = next(failed, {})
@@ -110,9 +110,7 @@ def pod_view(pod: Object) -> PodView:
         str(conditions.get("DisruptionTarget", {}).get("reason") or ""),
         "deletionTimestamp" in metadata,
         silent and status.get("phase") == "Running",
-        any(
-            "running" in (each.get("state") or {}) for each in status.get("containerStatuses") or ()
-        ),
+        any("running" in (c.get("state") or {}) for c in status.get("containerStatuses") or ()),
     )
 
 
@@ -121,12 +119,12 @@ def _stuck(state: Object) -> bool:
     return bool(reason) and reason not in ("ContainerCreating", "PodInitializing")
 
 
-def _conditions(each: Object) -> dict[str, Object]:
+def _conditions(resource: Object) -> dict[str, Object]:
     """The true conditions by type."""
-    found = (each.get("status") or {}).get("conditions") or ()
-    return {str(c["type"]): c for c in found if c.get("status") == "True"}
+    conditions = (resource.get("status") or {}).get("conditions") or ()
+    return {str(c["type"]): c for c in conditions if c.get("status") == "True"}
 
 
-def _condition(each: Object, kind: str) -> Object:
-    found = (each.get("status") or {}).get("conditions") or ()
-    return next((c for c in found if c["type"] == kind), {})
+def _condition(resource: Object, kind: str) -> Object:
+    conditions = (resource.get("status") or {}).get("conditions") or ()
+    return next((c for c in conditions if c["type"] == kind), {})

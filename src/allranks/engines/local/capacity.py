@@ -27,9 +27,9 @@ class Capacity(NamedTuple):
     def missing(self, need: Capacity) -> list[str]:
         """Describe each amount of ``need`` that exceeds this; empty if it fits."""
         return [
-            f"{wanted:.15g} {names[wanted != 1]} ({available:.15g} available)"
-            for names, available, wanted in zip(_NAMES, self, need, strict=True)
-            if wanted > available
+            f"{needed:.15g} {names[needed != 1]} ({available:.15g} available)"
+            for names, available, needed in zip(_NAMES, self, need, strict=True)
+            if needed > available
         ]
 
 

@@ -93,8 +93,8 @@ class LocalEngine:
         """The gangs of this home, read on first use: an engine made only to plan reads nothing."""
         if self._known is None:
             self._known = {}
-            for each in sorted(self._folder.iterdir()) if self._folder.is_dir() else ():
-                self._load(each)
+            for folder in sorted(self._folder.iterdir()) if self._folder.is_dir() else ():
+                self._load(folder)
         return self._known
 
     def prepare(self) -> None:
@@ -116,7 +116,7 @@ class LocalEngine:
             )
 
     def render(self, gang: Gang) -> str:
-        arguments = [json.dumps(each) if " " in each else each for each in gang.argv]
+        arguments = [json.dumps(word) if " " in word else word for word in gang.argv]
         return f"{gang.nodes} × {' '.join(arguments)}"
 
     def submit(self, gang: Gang) -> Handle:
@@ -165,7 +165,7 @@ class LocalEngine:
         total, free = self._capacity, self._free()
         # A rank needs a CPU, whether or not its job names one.
         entries = [self._entry(gang) for gang in self._gangs.values() if self._lives(gang)]
-        busy = sum(max(each.need.cpus, each.ranks) for each in entries)
+        busy = sum(max(entry.need.cpus, entry.ranks) for entry in entries)
         return [
             Host(
                 os.uname().nodename,
@@ -245,10 +245,10 @@ class LocalEngine:
         return entry._replace(spot=plan.spot, preempted=preempted)
 
     def _start(self, gang: _Gang) -> None:
-        each = gang.gang.gpus
+        count = gang.gang.gpus
         taken = {g for other in self._gangs.values() if other.started for g in self._holds(other)}
         free = [gpu for gpu in range(self._capacity.gpus) if gpu not in taken]
-        gpus = free[: each * gang.gang.nodes]
+        gpus = free[: count * gang.gang.nodes]
         gang.gpus = gpus
         # Saved before the first agent runs: if the server dies here, the next one finds a started
         # gang and starts the agents that have no lock file yet.
@@ -268,13 +268,13 @@ class LocalEngine:
         self._save(gang)
 
     def _start_agents(self, gang: _Gang) -> None:
-        each = gang.gang.gpus
+        count = gang.gang.gpus
         for node in range(gang.gang.nodes):
             # An agent that has run has an outbox; one that a dying server did not start has none.
             outbox = self._nodes / gang.gang.key / str(node) / "outbox.jsonl"
             lock = gang.folder / f"node-{node}.lock"
             if not lock.exists() or not (file_locks.is_held(lock) or outbox.exists()):
-                self._start_agent(gang, node, (gang.gpus or [])[node * each : (node + 1) * each])
+                self._start_agent(gang, node, (gang.gpus or [])[node * count : (node + 1) * count])
 
     def _holds(self, gang: _Gang) -> list[int]:
         return gang.gpus or [] if self._lives(gang) else []

@@ -45,36 +45,36 @@ def turns(free: Capacity, running: Iterable[Entry], waiting: Iterable[Entry]) ->
     starve a large one. Nothing is reserved for a gang that waits for a port.
     """
     running = list(running)
-    spots = [each for each in running if each.spot]
-    ranks = sum(each.ranks for each in running)
-    users = {port: each for each in running for port in each.ports}
-    found = Turns([], {}, {})
-    for one in sorted(waiting, key=lambda each: (each.spot, each.ranks > 0, each.arrived)):
+    spots = [entry for entry in running if entry.spot]
+    ranks = sum(entry.ranks for entry in running)
+    users = {port: entry for entry in running for port in entry.ports}
+    result = Turns([], {}, {})
+    for one in sorted(waiting, key=lambda entry: (entry.spot, entry.ranks > 0, entry.arrived)):
         if why := _taken_port(one, users):
-            found.waits[one.key] = why
+            result.waits[one.key] = why
             continue
         # With no rank running, a gang starts whatever its size. The text is the same whatever runs:
         # each change is an event of every gang that waits.
         if ranks and one.ranks and 0 < one.most < ranks + one.ranks:
             why = f"waits for running ranks to end (`max_ranks` of the compute: {one.most})"
-            found.waits[one.key] = why
+            result.waits[one.key] = why
             ranks += one.ranks
             continue
         rest = free.minus(one.need)
         if missing := free.missing(one.need):
-            found.waits[one.key] = f"waits for {' and '.join(missing)}"
+            result.waits[one.key] = f"waits for {' and '.join(missing)}"
             if not one.spot:
                 victims = _preempted(one, free, spots)
-                found.preempt.update(dict.fromkeys((each.key for each in victims), one.key))
-                spots = [each for each in spots if each not in victims]
+                result.preempt.update(dict.fromkeys((victim.key for victim in victims), one.key))
+                spots = [spot for spot in spots if spot not in victims]
                 # What they release is not free yet.
                 rest = Capacity._make(map(min, free, _sum(free, victims).minus(one.need)))
         else:
-            found.start.append(one.key)
+            result.start.append(one.key)
             ranks += one.ranks
         users = dict.fromkeys(one.ports, one) | users
         free = rest
-    return found
+    return result
 
 
 def _taken_port(one: Entry, users: Mapping[int, Entry]) -> str:
@@ -86,12 +86,12 @@ def _preempted(one: Entry, free: Capacity, spots: list[Entry]) -> list[Entry]:
     """The running spot gangs that give way to this one: those already preempted first, then the
     youngest. None, if all of them together would not suffice."""
     victims = list[Entry]()
-    for each in sorted(spots, key=lambda spot: (not spot.preempted, -spot.arrived)):
+    for spot in sorted(spots, key=lambda spot: (not spot.preempted, -spot.arrived)):
         if not _sum(free, victims).missing(one.need):
             break
-        victims.append(each)
+        victims.append(spot)
     return [] if _sum(free, victims).missing(one.need) else victims
 
 
 def _sum(free: Capacity, victims: Iterable[Entry]) -> Capacity:
-    return reduce(Capacity.plus, (each.need for each in victims), free)
+    return reduce(Capacity.plus, (victim.need for victim in victims), free)

@@ -19,13 +19,13 @@ from allranks.engines.local.capacity import Capacity
 
 def pids(folder: Path) -> list[int]:
     """Return the process ids of the servers in ``folder``."""
-    found = []
+    result = []
     for lock in folder.glob("*.lock"):
         # ValueError: it has not written its process id yet.
         with contextlib.suppress(OSError, ValueError):
             if file_locks.is_held(lock):
-                found.append(int(lock.read_text()))
-    return found
+                result.append(int(lock.read_text()))
+    return result
 
 
 def memory(folder: Path) -> int:
@@ -47,9 +47,9 @@ def end(folder: Path) -> None:
 def make_room(folder: Path, free: Capacity, needs: Sequence[Capacity]) -> None:
     """End them if only the memory that they hold keeps one of ``needs`` from fitting into
     ``free``."""
-    if any(each.memory > free.memory for each in needs):
+    if any(need.memory > free.memory for need in needs):
         all_free = free.plus(Capacity(0, 0, 0.0, memory(folder), 0))
-        if any(free.missing(each) and not all_free.missing(each) for each in needs):
+        if any(free.missing(need) and not all_free.missing(need) for need in needs):
             end(folder)
 
 

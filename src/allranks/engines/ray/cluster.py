@@ -49,8 +49,8 @@ def placed(dashboard: Dashboard, jobs: Sequence[Row]) -> dict[str, GangStatus]:
     return statuses
 
 
-def shortage(dashboard: Dashboard, nodes: int, each: Mapping[str, float]) -> str:
-    """Explain why the cluster can never have that many nodes with ``each``; empty if it may.
+def shortage(dashboard: Dashboard, nodes: int, bundle: Mapping[str, float]) -> str:
+    """Explain why the cluster can never have that many nodes with ``bundle``; empty if it may.
 
     All hosts that Ray knows count, including dead ones, which may be booted again. If the cluster
     has an autoscaler, or if that is unknown, any number of nodes may appear.
@@ -59,13 +59,13 @@ def shortage(dashboard: Dashboard, nodes: int, each: Mapping[str, float]) -> str
     report = (data.get("clusterStatus") or {}).get("autoscalerReport") or {}
     types = (report.get("nodeTypeMapping") or {}).values()
     # Without an autoscaler Ray reports one made-up node type for each node.
-    if not types or not all(re.fullmatch(r"node_[0-9a-f]{56}", each) for each in types):
+    if not types or not all(re.fullmatch(r"node_[0-9a-f]{56}", name) for name in types):
         return ""
     rows = [(row["node_ip"], row["state"] == "ALIVE", row) for row in dashboard.state(_NODES)]
-    fit = len(_fitting(_one_per_host(rows), each))
+    fit = len(_fitting(_one_per_host(rows), bundle))
     if fit >= nodes:
         return ""
-    return f"it needs {counted(nodes, 'node')} with {describe(each)} each, {fit} available"
+    return f"it needs {counted(nodes, 'node')} with {describe(bundle)} each, {fit} available"
 
 
 def hosts(dashboard: Dashboard) -> list[Host]:
@@ -84,10 +84,10 @@ def _one_per_host(rows: Sequence[tuple[str, bool, T]]) -> list[T]:
     return [node for _, alive, node in rows if alive] + list(dead.values())
 
 
-def describe(each: Mapping[str, float]) -> str:
+def describe(bundle: Mapping[str, float]) -> str:
     """Describe a bundle for people: ``2 CPUs and 1 GPU``."""
     parts = []
-    for name, amount in each.items():
+    for name, amount in bundle.items():
         if name in ("CPU", "GPU"):
             parts.append(counted(amount, name))
         elif name == "memory":
@@ -110,10 +110,10 @@ def _waits_for(gang: Row, nodes: Sequence[Row]) -> str:
     return f"waits for {needed} to be free, and to start"
 
 
-def _fitting(rows: Iterable[Row], each: Mapping[str, float]) -> list[Row]:
+def _fitting(rows: Iterable[Row], bundle: Mapping[str, float]) -> list[Row]:
     def fits(row: Row) -> bool:
         has = row.get("resources_total") or {}
-        return all(has.get(name, 0) >= amount for name, amount in each.items())
+        return all(has.get(name, 0) >= amount for name, amount in bundle.items())
 
     return [row for row in rows if fits(row)]
 

@@ -93,7 +93,7 @@ class AllranksNode:
 
     def environment(self, folder: str, unpacked: str) -> dict[str, str]:
         util: Any = importlib.import_module("ray.util")
-        each = self.gang["each"]
+        bundle = self.gang["each"]
         env = {name: os.environ[name] for name in _HANDED_ON if name in os.environ}
         env.update(self.secrets)
         env.update(
@@ -102,9 +102,9 @@ class AllranksNode:
             ALLRANKS_AGENT_NODE=str(self.node),
             ALLRANKS_AGENT_DIR=folder,
             ALLRANKS_AGENT_ADDRESS=util.get_node_ip_address(),
-            ALLRANKS_AGENT_CPUS=str(max(1, int(each["CPU"]))),
+            ALLRANKS_AGENT_CPUS=str(max(1, int(bundle["CPU"]))),
             CUDA_VISIBLE_DEVICES=os.environ.get("CUDA_VISIBLE_DEVICES", "")
-            if "GPU" in each
+            if "GPU" in bundle
             else "",
         )
         return env
@@ -125,21 +125,21 @@ class Driver:
     def start(self) -> None:
         """Create the placement group and all actors at once: Ray starts the actors when the group
         is placed. A task that waits for the group would take a worker and a second of its own."""
-        each, name = self.gang["each"], self.gang["name"]
+        bundle, name = self.gang["each"], self.gang["name"]
         groups: Any = importlib.import_module("ray.util.placement_group")
         strategies: Any = importlib.import_module("ray.util.scheduling_strategies")
         with open(CODE, "rb") as file:
             code = self.ray.put(file.read())
         secrets = json.loads(os.environ[SECRETS])
-        bundles = [each] * self.gang["nodes"]
+        bundles = [bundle] * self.gang["nodes"]
         group = groups.placement_group(bundles, strategy="STRICT_SPREAD", name=name)
         for node in range(self.gang["nodes"]):
             actor = self.ray.remote(AllranksNode).options(
                 name=f"{name}.{node}",
-                num_cpus=each["CPU"],
-                num_gpus=each.get("GPU", 0),
-                memory=each.get("memory"),
-                resources={key: each[key] for key in each if key not in _BUILT_IN},
+                num_cpus=bundle["CPU"],
+                num_gpus=bundle.get("GPU", 0),
+                memory=bundle.get("memory"),
+                resources={key: bundle[key] for key in bundle if key not in _BUILT_IN},
                 max_restarts=0,
                 max_concurrency=2,
                 scheduling_strategy=strategies.PlacementGroupSchedulingStrategy(group, node),
@@ -152,8 +152,8 @@ class Driver:
         try:
             while self.running:
                 ended, _ = self.ray.wait(list(self.running))
-                for each in ended:
-                    self.handle_end(self.running.pop(each), each)
+                for reference in ended:
+                    self.handle_end(self.running.pop(reference), reference)
         finally:
             self.done.set()
 

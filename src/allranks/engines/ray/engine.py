@@ -73,9 +73,9 @@ class RayEngine:
         self._dashboard = dashboard(options)
 
     def admit(self, gang: Gang) -> None:
-        each = bundle(gang)
+        resources = bundle(gang)
         try:
-            shortage = cluster.shortage(self._dashboard, gang.nodes, each)
+            shortage = cluster.shortage(self._dashboard, gang.nodes, resources)
         except Refused:
             raise
         except EngineError:
@@ -113,11 +113,11 @@ class RayEngine:
             return {}
         try:
             jobs = {job["submission_id"]: job for job in self._dashboard.json("/api/jobs/")}
-            ours = {each.key: jobs.get(self.id(each.key)) for each in handles}
+            ours = {handle.key: jobs.get(self.id(handle.key)) for handle in handles}
             running = [job for job in ours.values() if job and job["status"] == "RUNNING"]
             placed = cluster.placed(self._dashboard, running) if running else {}
         except EngineError as error:
-            return {each.key: GangStatus(GangState.UNKNOWN, error.message) for each in handles}
+            return {handle.key: GangStatus(GangState.UNKNOWN, error.message) for handle in handles}
         return {key: _status(job, placed) for key, job in ours.items()}
 
     def stop(self, handle: Handle) -> None:
@@ -167,12 +167,12 @@ class RayEngine:
     def _body(self, gang: Gang, env: Mapping[str, str], mark: str) -> dict[str, Any]:
         """The body of the request. ``env`` is the gang's, or placeholders for display."""
         first, *arguments = gang.argv
-        each = bundle(gang)
+        resources = bundle(gang)
         driver_gang = {
             "name": _id(mark, gang.key),
             "mark": f"{mark}.{gang.key}",
             "nodes": gang.nodes,
-            "each": each,
+            "each": resources,
             "argv": ["python" if first == sys.executable else first, *arguments],
             "folder": str(self._nodes / gang.key),
         }
@@ -182,7 +182,7 @@ class RayEngine:
             # A driver that requests no resources runs on the head.
             "entrypoint_num_cpus": 0,
             "metadata": {
-                "allranks": json.dumps({"key": gang.key, "nodes": gang.nodes, "each": each})
+                "allranks": json.dumps({"key": gang.key, "nodes": gang.nodes, "each": resources})
             },
             "runtime_env": {
                 "working_dir": f"gcs://{package()[0]}",
@@ -219,11 +219,11 @@ class RayEngine:
 def bundle(gang: Gang) -> dict[str, float]:
     """Return the resources of each node under Ray's names. Without CPUs Ray would never consider a
     node full: a gang that requests none gets one per process. Raises Refused."""
-    each: dict[str, float] = {"CPU": gang.cpus or max(1, gang.processes)}
+    resources: dict[str, float] = {"CPU": gang.cpus or max(1, gang.processes)}
     if gang.gpus:
-        each["GPU"] = gang.gpus
+        resources["GPU"] = gang.gpus
     if gang.memory:
-        each["memory"] = gang.memory
+        resources["memory"] = gang.memory
     for line in gang.options.get("resources") or ():
         name, _, amount = line.rpartition("=")
         if not name or not re.fullmatch(r"\d+(\.\d+)?", amount) or not float(amount):
@@ -232,8 +232,8 @@ def bundle(gang: Gang) -> dict[str, float]:
                 where="resources",
                 hint="write NAME=AMOUNT, such as TPU=4 or accelerator_type:A100=0.1",
             )
-        each[name] = float(amount)
-    return each
+        resources[name] = float(amount)
+    return resources
 
 
 @functools.cache

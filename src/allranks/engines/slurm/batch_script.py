@@ -152,9 +152,9 @@ def cpus(gang: Gang) -> int:
 
 def _warning(gang: Gang) -> int:
     """Seconds, enough for the ranks' grace, but at most a quarter of the time limit."""
-    wanted: int = math.ceil(max(gang.options.get("warning", 60), (gang.grace or 0) + _TO_END))
+    seconds: int = math.ceil(max(gang.options.get("warning", 60), (gang.grace or 0) + _TO_END))
     limit = _seconds(str(gang.options.get("time") or ""))
-    return wanted if limit is None else max(1, min(wanted, limit // 4))
+    return seconds if limit is None else max(1, min(seconds, limit // 4))
 
 
 def _seconds(limit: str) -> int | None:
@@ -188,15 +188,15 @@ def _directives(gang: Gang, mark: str, folder: str) -> Iterator[str]:
     # Slurm expands `%` in file names.
     yield f"--output={_quoted(f'{folder}/{LOG}'.replace('%', '%%'))}"
     yield "--open-mode=append"
-    for each in options.get("extra", ()):
-        if _OURS.match(each) or not each.startswith("-"):
+    for argument in options.get("extra", ()):
+        if _OURS.match(argument) or not argument.startswith("-"):
             raise Refused(
-                f"sbatch option {each!r} is not allowed in `extra`",
+                f"sbatch option {argument!r} is not allowed in `extra`",
                 where="extra",
                 hint="write one option per item, such as --mail-type=END; options that identify or "
                 "place a job are set by allranks or by other options of the compute",
             )
-        yield each
+        yield argument
 
 
 def _quoted(text: str) -> str:
@@ -205,21 +205,21 @@ def _quoted(text: str) -> str:
 
 
 def _gres(gang: Gang) -> str:
-    given = [each for each in (gang.options.get("gres") or "").split(",") if each]
-    counted = any(each.removeprefix("gres/").startswith("gpu") for each in given)
+    requested = [gres for gres in (gang.options.get("gres") or "").split(",") if gres]
+    counted = any(gres.removeprefix("gres/").startswith("gpu") for gres in requested)
     ours = [f"gpu:{gang.gpus}"] if gang.gpus and not counted else []
-    return ",".join([*ours, *given])
+    return ",".join([*ours, *requested])
 
 
 def gpus_of(options: Mapping[str, Any]) -> int | None:
     """Return the GPUs per node that the options alone request, None if they request none. GPUs
     requested in `extra` are not counted (0): Slurm allocates them, and nothing is added."""
-    gres = [each.removeprefix("gres/") for each in (options.get("gres") or "").split(",")]
-    ours = [each for each in gres if re.match(r"gpu(:|$)", each)]
+    gres = [word.removeprefix("gres/") for word in (options.get("gres") or "").split(",")]
+    ours = [word for word in gres if re.match(r"gpu(:|$)", word)]
     if ours:
-        return sum(int(each) if each.isdigit() else 1 for each in (g.split(":")[-1] for g in ours))
+        return sum(int(word) if word.isdigit() else 1 for word in (g.split(":")[-1] for g in ours))
     extra = options.get("extra") or ()
-    return 0 if any(re.match(r"--(gpus|gres|tres-per)|-G", each) for each in extra) else None
+    return 0 if any(re.match(r"--(gpus|gres|tres-per)|-G", word) for word in extra) else None
 
 
 def _site(options: Mapping[str, Any]) -> list[str]:

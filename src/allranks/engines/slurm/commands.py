@@ -113,7 +113,7 @@ def number(text: str) -> float:
 def gpus(gres: str) -> int:
     """How many in `gpu:a100:4(S:0-1),shard:8`."""
     counted = re.findall(r"(?:^|,)gpu(?::[^:,(]+)*:(\d+)", gres)
-    return sum(int(each) for each in counted)
+    return sum(int(count) for count in counted)
 
 
 def _host(row: Sequence[str]) -> Host:

@@ -283,7 +283,7 @@ def _ended_agents(folder: Path) -> tuple[int, ...]:
     except OSError:
         return ()
     numbers = [name.removeprefix(ENDED) for name in names if name.startswith(ENDED)]
-    return tuple(sorted(int(each) for each in numbers if each.isdigit()))
+    return tuple(sorted(int(number) for number in numbers if number.isdigit()))
 
 
 def _last_line(log: Path) -> str:

@@ -93,11 +93,11 @@ class JobServer:
         self._ranks.add(pid)
         # With a descriptor, because the rank may be gone before the agent could open one.
         pidfd = pidfd_open(pid)
-        self._tell({"pid": pid}, [pidfd])
+        self._send({"pid": pid}, [pidfd])
         os.close(pidfd)
         return None
 
-    def _tell(self, message: dict[str, Any], fds: list[int]) -> None:
+    def _send(self, message: dict[str, Any], fds: list[int]) -> None:
         with contextlib.suppress(OSError):  # the agent has gone: the connection says so
             send(self._connection, message, fds)
 
@@ -105,7 +105,7 @@ class JobServer:
         for pid, status in self._wakeup.ended():
             if pid in self._ranks:
                 self._ranks.discard(pid)
-                self._tell({"ended": pid, "status": status}, [])
+                self._send({"ended": pid, "status": status}, [])
 
     def _end(self) -> None:
         """SIGKILL all descendants, and exit."""
