@@ -37,7 +37,9 @@ class Keeping(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.over.wait(PACE)
         self.requests.append("orders")
-        self.answer({"do": "wait", "attempt": 1, "id": "wait"} | self.order)
+        self.answer(
+            {"do": "wait", "attempt": 1, "id": "wait", "server": "", "heard": 0} | self.order
+        )
 
     def do_POST(self) -> None:
         events = json.loads(self.body())

@@ -32,7 +32,7 @@ class Refusing(BaseHTTPRequestHandler):
     def do_GET(self):
         if self.over.wait(0.2):
             return self.answer({"error": "unauthorized"}, 401)
-        return self.answer({"do": "wait", "attempt": 1, "id": "wait"})
+        return self.answer({"do": "wait", "attempt": 1, "id": "wait", "server": "", "heard": 0})
 
     def do_POST(self):
         said = json.loads(self.body())

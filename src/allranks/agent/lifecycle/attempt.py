@@ -34,6 +34,7 @@ from allranks.statuses import Reason
 
 if TYPE_CHECKING:
     from allranks.agent.monitoring.other_jobs import OtherJob
+    from allranks.api.agents import Assignment
 
 # With these reasons ranks get the full grace, because they may save something.
 _GENTLE = (Reason.CANCELED, Reason.TIME_LIMIT, Reason.PREEMPTED)
@@ -59,7 +60,7 @@ class Attempt:
         stage: Stage,
         inbox: Inbox,
         clocks: Clocks,
-        order: Callable[[], dict[str, Any]],
+        order: Callable[[], Assignment],
         say: Say,
     ) -> None:
         self._stage, self._inbox, self._clocks = stage, inbox, clocks

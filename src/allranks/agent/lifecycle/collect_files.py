@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from allranks import folder_trees
 from allranks.plan.data.kept_files import (
@@ -32,6 +32,9 @@ from allranks.plan.plan import Task
 from allranks.plan.text import printable
 from allranks.snapshot.ignore import NEVER, ignore_rules
 from allranks.statuses import Reason
+
+if TYPE_CHECKING:
+    from allranks.api.agents import Assignment
 
 _PIECE = 4 << 20
 # A folder with one of these is a virtual environment, or a cache (https://bford.info/cachedir).
@@ -82,7 +85,7 @@ class Deadline:
     """The time limit for copying files: ``grace`` seconds from the moment that ``order`` stops the
     job for a reason that limits it; none before."""
 
-    def __init__(self, order: Callable[[], Mapping[str, Any]], grace: float) -> None:
+    def __init__(self, order: Callable[[], Assignment], grace: float) -> None:
         self._order, self._grace = order, grace
         self._until: float | None = None
 

@@ -55,9 +55,8 @@ if TYPE_CHECKING:
     from allranks.agent.environments.job_environment import Prepared
     from allranks.agent.environments.node_container import NodeContainer
     from allranks.agent.launch.warm_ranks import WarmRanks
+    from allranks.api.agents import Assignment, HelloAnswer
     from allranks.plan.data.addresses import Account
-
-Order = dict[str, Any]
 
 
 class Agent:
@@ -73,7 +72,7 @@ class Agent:
         link: Link,
         outbox: Outbox,
         inbox: Inbox,
-        answer: Mapping[str, Any],
+        answer: HelloAnswer,
     ) -> None:
         self._where = where
         self._link = link
@@ -87,8 +86,8 @@ class Agent:
         self._original_task = self._task
         self._clocks = Clocks(**answer["clocks"])
         self._patience = self._clocks.patience
-        self._mlflow: dict[str, str] | None = answer.get("mlflow")
-        self._home: str | None = answer.get("home")
+        self._mlflow = answer["mlflow"]
+        self._home = answer["home"]
         self._network: dict[str, str] = {}
         # Names of the ports that the user fixes, held so that no other job of the host uses them.
         self._claimed: list[socket.socket] = []
@@ -275,7 +274,9 @@ class Agent:
         ports = (0,) * max(topology.ports_needed(self._task, node) for node in every)
         places = (own_place.place(self._where, held)._replace(ports=ports),) * len(every)
         rank = Rank(0, self._where.node, 0)
-        env = with_sitecustomize(self._env(rank, work, folder, places, {"started": 0.0}))
+        env = with_sitecustomize(
+            self._env(rank, work, folder, places, {"do": "go", "started": 0.0})
+        )
         try:
             where = warm_ranks.Where(self._where.folder, folder, work.folder)
             return warm_ranks.prepare(
@@ -289,7 +290,7 @@ class Agent:
         self,
         fd: int | None = None,
         seconds: float | None = None,
-        heeds: Callable[[Order], bool] = lambda order: True,
+        heeds: Callable[[Assignment], bool] = lambda order: True,
     ) -> None:
         """Wait until ``fd`` is readable, for ``seconds`` at most. Raises Stopped if the server
         stops the attempt with an order that ``heeds`` accepts, Leave if it is unreachable for too
@@ -311,7 +312,7 @@ class Agent:
         self._link.fetch_code(self._task.code, archive, self._patience)
         return archive
 
-    def _wait_for_go(self) -> Order:
+    def _wait_for_go(self) -> Assignment:
         """Wait at the gate for the `go` or `stop` of this attempt."""
         while (order := self._order())["do"] not in ("go", "stop"):
             self._wait_a_while()
@@ -332,7 +333,7 @@ class Agent:
         if self._link.silent_for() > self._patience:
             raise Leave
 
-    def _order(self) -> Order:
+    def _order(self) -> Assignment:
         """The current order for this attempt. Raises Leave if the server dismisses the agent."""
         if self._inbox.taken:
             return {"do": "stop", "why": self._inbox.taken}
@@ -346,7 +347,7 @@ class Agent:
         work: Work,
         folder: Path,
         held: list[socket.socket],
-        go: Order,
+        go: Assignment,
         room: NodeContainer | None,
         data: Transfers | None,
         warm: WarmRanks | None,
@@ -458,7 +459,7 @@ class Agent:
             )
 
     def _env(
-        self, rank: Rank, work: Work, folder: Path, places: Sequence[Place], go: Order
+        self, rank: Rank, work: Work, folder: Path, places: Sequence[Place], go: Assignment
     ) -> dict[str, str]:
         task = self._task
         gpus = [gpu for gpu in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]

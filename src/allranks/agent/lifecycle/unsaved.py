@@ -15,6 +15,9 @@ from allranks.plan.lifecycle.pending_reason import WAITS
 from allranks.plan.plan import Task
 from allranks.statuses import Reason
 
+if TYPE_CHECKING:
+    from allranks.api.agents import Assignment
+
 if TYPE_CHECKING:  # the server asks for kept folders, and needs nothing of an attempt for that
     from allranks.agent.lifecycle.attempt import Attempt
 
@@ -29,7 +32,7 @@ class AgentCalls(NamedTuple):
     saving waits for, and ``note`` records a message with its facts."""
 
     grace: float
-    order: Callable[[], Mapping[str, Any]]
+    order: Callable[[], Assignment]
     wait: Callable[[float], None]
     unsent: float
     waits: Callable[[str], None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from allranks.agent.lifecycle.attempt import Attempt, sentence
 from allranks.agent.lifecycle.stop import Stopped
@@ -13,8 +13,7 @@ from allranks.statuses import Reason
 
 if TYPE_CHECKING:
     from allranks.agent.data.transfers import Transfers
-
-Order = dict[str, Any]
+    from allranks.api.agents import Assignment
 
 
 class OrStop(Protocol):
@@ -24,7 +23,7 @@ class OrStop(Protocol):
         self,
         fd: int | None = None,
         seconds: float | None = None,
-        heeds: Callable[[Order], bool] = ...,
+        heeds: Callable[[Assignment], bool] = ...,
     ) -> None: ...
 
 
@@ -40,7 +39,7 @@ def upload(
     data.report_streams(note)
     done, previous = attempt.reason is Reason.DONE, calls.order()
 
-    def heeds(order: Order) -> bool:
+    def heeds(order: Assignment) -> bool:
         return done and order != previous and order["why"] != Reason.DONE
 
     def wait(fd: int | None = None, seconds: float | None = None) -> None:

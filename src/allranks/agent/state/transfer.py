@@ -7,12 +7,15 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from allranks.agent.state.tree import ChangedMeanwhile, FileState, Tree
 from allranks.agent.transport.link import ServerAddress
 from allranks.errors import UsageError
 from allranks.plan.data.state_manifest import Entry
+
+if TYPE_CHECKING:
+    from allranks.api.agents import SyncAnswer
 
 # Files up to SMALL bytes share requests of about PIECE bytes; larger ones are sent in such pieces.
 SMALL, PIECE = 1 << 20, 4 << 20
@@ -55,8 +58,8 @@ class StateClient:
     def close(self) -> None:
         self._client.close()
 
-    def sync(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        answer: dict[str, Any] = self._client.json("POST", f"{self._base}/sync", request)
+    def sync(self, request: Mapping[str, Any]) -> SyncAnswer:
+        answer: SyncAnswer = self._client.json("POST", f"{self._base}/sync", request)
         return answer
 
     def report_damaged(self, sha256: str) -> int:

@@ -9,9 +9,12 @@ import contextlib
 import os
 import select
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from allranks.statuses import Reason
+
+if TYPE_CHECKING:
+    from allranks.api.agents import Order
 
 
 class Inbox:
@@ -20,10 +23,10 @@ class Inbox:
 
     def __init__(self) -> None:
         self._read, self._write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self.order: dict[str, Any] = {"do": "wait", "attempt": 0}
+        self.order: Order = {"do": "wait", "attempt": 0, "id": "", "server": "", "heard": 0}
         self.taken: Reason | None = None
 
-    def put(self, order: dict[str, Any]) -> None:
+    def put(self, order: Order) -> None:
         self.order = order
         self.wake()
 

@@ -23,6 +23,7 @@ from allranks.events import Event, Kind
 from allranks.http_client import MAILBOX, Client
 
 if TYPE_CHECKING:
+    from allranks.api.agents import HelloAnswer, Order
     from allranks.plan.data.addresses import Account
 
 # Seconds between checks of the logs for new output; more if the server takes long to answer: so
@@ -94,13 +95,13 @@ class Link:
         self._pause = LOOK
         self._empty = threading.Condition()
 
-    def hello(self, patience: float) -> dict[str, Any] | None:
+    def hello(self, patience: float) -> HelloAnswer | None:
         """Return the task and the clocks; None if the server dismisses this agent, or does not
         answer for ``patience`` seconds."""
         while self.silent_for() < patience:
             began = time.monotonic()
             try:
-                answer: dict[str, Any] = self._client.json("POST", f"{self._base}/hello", {})
+                answer: HelloAnswer = self._client.json("POST", f"{self._base}/hello", {})
             except (Unauthorized, NotFound):
                 self.trouble = ""
                 return None
@@ -205,9 +206,15 @@ class Link:
         while True:
             try:
                 query = f"attempt={self.attempt}&known={last_id}&stacks={self._stacks_request}"
-                order = client.json("GET", f"{self._base}/orders?{query}")
+                order: Order = client.json("GET", f"{self._base}/orders?{query}")
             except (Unauthorized, NotFound):
-                order = {"do": "leave", "id": "refused"}
+                order = {
+                    "do": "leave",
+                    "attempt": self.attempt,
+                    "id": "refused",
+                    "server": self._server,
+                    "heard": 0,
+                }
             except (AllranksError, ValueError, KeyError):
                 last_id = ""
                 client.close()
@@ -218,7 +225,7 @@ class Link:
             if (number := order.pop("stacks", 0)) > self._stacks_request:
                 self._stacks_request = number
                 threading.Thread(target=self._send_stacks, args=(number,), daemon=True).start()
-            if order.get("server", self._server) != self._server:
+            if order["server"] != self._server:
                 self._resend(order)
             if order["id"] == last_id:
                 continue
@@ -237,7 +244,7 @@ class Link:
         with contextlib.suppress(AllranksError, OSError), self.door.client(_TIMEOUT) as client:
             client.json("PUT", path, data)
 
-    def _resend(self, order: dict[str, Any]) -> None:
+    def _resend(self, order: Order) -> None:
         """Send what a restarted server lacks: its record may have been restored from a backup."""
         self._server = order["server"]
         self._outbox.acknowledged(order["heard"])

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from allranks.events import Event
 from allranks.plan.lifecycle.decide import Job, is_gone
 from allranks.plan.plan import Place
 from allranks.statuses import TERMINAL, JobStatus, NodeState, Reason
 
+if TYPE_CHECKING:
+    from allranks.api.agents import AttemptAssignment
 
-def order(job: Job, node: int, launch: int, attempt: int) -> dict[str, Any]:
+
+def order(job: Job, node: int, launch: int, attempt: int) -> Mapping[str, Any]:
     """What the agent of ``node`` has to do now, given its launch and attempt."""
     data = brief(job, node, launch, attempt)
     return {**data, "places": places(job)} if data["do"] == "go" else data
@@ -23,7 +26,7 @@ def places(job: Job) -> tuple[Place | None, ...]:
     return tuple(node.place for node in job.nodes)
 
 
-def brief(job: Job, node: int, launch: int, attempt: int) -> dict[str, Any]:
+def brief(job: Job, node: int, launch: int, attempt: int) -> AttemptAssignment:
     """The order without `places`, in a time that does not depend on the number of nodes."""
     state = job.nodes[node].state
     if launch != job.launch or job.status in TERMINAL or is_gone(job.nodes[node]):
@@ -41,8 +44,14 @@ def brief(job: Job, node: int, launch: int, attempt: int) -> dict[str, Any]:
     if attempt < job.attempt:
         return {"do": "prepare", "attempt": job.attempt}
     if job.status is JobStatus.RUNNING and state in (NodeState.READY, NodeState.RUNNING):
-        go = {"do": "go", "started": job.started_at, "previous": job.previous}
-        return go if job.doomed is None else {**go, "kill": job.doomed}
+        go: AttemptAssignment = {
+            "do": "go",
+            "started": job.started_at,
+            "previous": job.previous,
+        }
+        if job.doomed is not None:
+            go["kill"] = job.doomed
+        return go
     return {"do": "wait"}
 
 

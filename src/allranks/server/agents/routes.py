@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -38,6 +38,9 @@ from allranks.statuses import TERMINAL, NodeState
 from allranks.store.files.logs import Logs
 from allranks.store.jobs.job_rows import JobRow
 from allranks.store.metric_points import FEEDS, Source
+
+if TYPE_CHECKING:
+    from allranks.api.agents import Acknowledgement, HelloAnswer, Order, ReceivedAnswer
 
 PREFIX = "/agent/v1"
 _HINT = "agents of this version send no such request"
@@ -86,7 +89,7 @@ async def hello(request: Request) -> Response:
     # would be ignored as duplicates.
     if over or job.nodes[agent.node].state is not NodeState.ABSENT:
         raise Unauthorized("this launch has ended for this node", hint="leave")
-    answer = {
+    answer: HelloAnswer = {
         "attempt": job.attempt,
         "order": _order(services, row, agent, job.attempt, 0),
         "task": pack(row.plan.task),
@@ -119,8 +122,11 @@ async def events(request: Request) -> Response:
     if accepted:
         row = await services.event_batches.append(agent.job, accepted)
     if len(accepted) == len(received):
-        return JSONResponse({"acknowledged": max((event.seq for event in received), default=0)})
-    return JSONResponse({"acknowledged": row.record.nodes[agent.node].seq})
+        last = max((event.seq for event in received), default=0)
+    else:
+        last = row.record.nodes[agent.node].seq
+    answer: Acknowledgement = {"acknowledged": last}
+    return JSONResponse(answer)
 
 
 async def orders(request: Request) -> Response:
@@ -176,16 +182,21 @@ def _stacks_for(services: Services, row: JobRow, attempt: int, answered: int) ->
     return number if number > answered and attempt == row.record.attempt else 0
 
 
-def _order(
-    services: Services, row: JobRow, agent: Agent, attempt: int, asked: int
-) -> dict[str, Any]:
-    order = {"attempt": attempt, "id": _order_id(services, row, agent, attempt)}
-    order |= orders_of.brief(row.record, agent.node, agent.launch, attempt)
-    # After a restart of the server, the agent resends what this server lacks.
-    order |= {"server": services.heartbeats.name, "heard": row.record.nodes[agent.node].seq}
+def _order(services: Services, row: JobRow, agent: Agent, attempt: int, asked: int) -> Order:
+    order: Order = {
+        "attempt": attempt,
+        "id": _order_id(services, row, agent, attempt),
+        **orders_of.brief(row.record, agent.node, agent.launch, attempt),
+        # After a restart of the server, the agent resends what this server lacks.
+        "server": services.heartbeats.name,
+        "heard": row.record.nodes[agent.node].seq,
+    }
     # To be no order of its own, it is not in the id: agents see it with their next request.
-    order |= {"watched": True} if services.live_views.are_open(agent.job) else {}
-    packed: dict[str, Any] = pack(order | ({"stacks": asked} if asked else {}))
+    if services.live_views.are_open(agent.job):
+        order["watched"] = True
+    if asked:
+        order["stacks"] = asked
+    packed: Order = pack(order)
     return packed
 
 
@@ -239,7 +250,8 @@ async def logs(request: Request) -> Response:
     data = await request.body()
     size = await run_in_threadpool(_append, services, agent.job, attempt, rank, offset, data)
     services.wakeups.notify(agent.job, output=True)
-    return JSONResponse({"size": size})
+    answer: ReceivedAnswer = {"size": size}
+    return JSONResponse(answer)
 
 
 async def points(request: Request) -> Response:
@@ -261,7 +273,8 @@ async def points(request: Request) -> Response:
     if tags:
         await run_in_threadpool(services.annotations.tag, job.id, tags)
     services.wakeups.notify(agent.job, output=True)
-    return JSONResponse({"size": size})
+    answer: ReceivedAnswer = {"size": size}
+    return JSONResponse(answer)
 
 
 async def code(request: Request) -> Response:

@@ -17,7 +17,7 @@ import stat
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks import folder_trees
 from allranks.agent.state.tree import open_parent
@@ -33,6 +33,9 @@ from allranks.statuses import TERMINAL
 from allranks.store.files.state_folders import HEAD, Put, State
 from allranks.store.jobs.job_rows import JobRow
 from allranks.store.jobs.records import Records
+
+if TYPE_CHECKING:
+    from allranks.api.agents import SyncAnswer
 
 log = logging.getLogger("allranks.files")
 
@@ -85,9 +88,7 @@ class NodeFiles:
         """Whether there are files of an earlier launch, or of the job that this one continues."""
         return row.plan.task.sends_files and any(self._folder(row).glob(f"*/{HEAD}"))
 
-    def sync(
-        self, row: JobRow, state: State, node: int, report: Mapping[str, Any]
-    ) -> dict[str, Any]:
+    def sync(self, row: JobRow, state: State, node: int, report: Mapping[str, Any]) -> SyncAnswer:
         """Place a node's changes in the record, then commit them: a server that is killed in
         between gets them again. Those that another node's file prevents are left out."""
         if int(report["attempt"]) != row.record.attempt:
@@ -103,7 +104,12 @@ class NodeFiles:
             if (was.seq if was else 0) == put.base and self._place(row, state, put, was):
                 placed.append(put)
         made = state.commit(placed)
-        answer = {"revision": made.after, "done": made.done, "entries": None, "due": False}
+        answer: SyncAnswer = {
+            "revision": made.after,
+            "done": made.done,
+            "entries": None,
+            "due": False,
+        }
         if made.before != report["after"]:
             answer["entries"] = state_manifest.pack(made.entries)
         return answer

@@ -32,6 +32,7 @@ from allranks.store.jobs.job_rows import JobRow
 from allranks.store.jobs.records import Records
 
 if TYPE_CHECKING:
+    from allranks.api.agents import SyncAnswer
     from allranks.api.jobs import StateOfJob
 
 # How many idle states are kept in memory, the most recently used ones.
@@ -137,9 +138,7 @@ class States:
         require_live(row, launch, node)
         return self.of(row)
 
-    def sync(
-        self, row: JobRow, state: State, node: int, report: Mapping[str, Any]
-    ) -> dict[str, Any]:
+    def sync(self, row: JobRow, state: State, node: int, report: Mapping[str, Any]) -> SyncAnswer:
         """Commit a node's changes; the answer has the current entries if others changed them."""
         attempt = int(report["attempt"])
         if attempt != row.record.attempt:
@@ -147,7 +146,12 @@ class States:
         self._begin(row, state, attempt)
         made = state.commit([put_of(each, node) for each in report["puts"]])
         due = self._note(row, state, node, bool(report["same"]), bool(report["over"]))
-        answer = {"revision": made.after, "done": made.done, "entries": None, "due": due}
+        answer: SyncAnswer = {
+            "revision": made.after,
+            "done": made.done,
+            "entries": None,
+            "due": due,
+        }
         if made.before != report["after"]:
             answer["entries"] = state_manifest.pack(made.entries)
         return answer

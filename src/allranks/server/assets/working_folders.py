@@ -27,7 +27,7 @@ from allranks.errors import Conflict, NotFound, UsageError
 from allranks.plan import amounts
 from allranks.plan.data import state_manifest, working_set
 from allranks.plan.data.state_manifest import Entry, own, stays_inside
-from allranks.plan.data.working_set import ABOUT, FILES, About, Held, folders_above, is_carried
+from allranks.plan.data.working_set import ABOUT, FILES, About, folders_above, is_carried
 from allranks.plan.job import code_packages
 from allranks.plan.job.continuation import File
 from allranks.plan.plan import Task
@@ -40,6 +40,7 @@ from allranks.store.files.state_folders import CONTENT, HEAD, INCOMING, VERSIONS
 from allranks.store.jobs.job_rows import JobRow
 
 if TYPE_CHECKING:
+    from allranks.api.agents import HeldSet, SyncAnswer
     from allranks.api.jobs import WorkingFolderAnswer
 
 _UNFINISHED = "unfinished.json"
@@ -86,7 +87,7 @@ class WorkingFolders:
 
     # ------------------------------------------------------------ agents
 
-    def held(self, row: JobRow, node: int) -> dict[str, Any]:
+    def held(self, row: JobRow, node: int) -> HeldSet:
         """What the node's agent has to know when it begins."""
         folder = self._folder(row.name) / str(node)
         form, unfinished = "", tuple[str, ...]()
@@ -94,7 +95,12 @@ class WorkingFolders:
             is_state = (folder / HEAD).exists()
             form = "folder" if (folder / ABOUT).exists() else "state" if is_state else ""
             unfinished = _unfinished(folder) if form == "state" else ()
-        return Held(form, unfinished, _may_restart(row), self._limit)._asdict()
+        return {
+            "form": form,
+            "unfinished": [*unfinished],
+            "sends": _may_restart(row),
+            "limit": self._limit,
+        }
 
     def allowed(self, row: JobRow, launch: int, node: int) -> State:
         """The set that a node of the job may write. Raises Unauthorized for lost nodes and ended
@@ -102,14 +108,17 @@ class WorkingFolders:
         require_live(row, launch, node)
         return self._state(row.name, node)
 
-    def sync(
-        self, row: JobRow, state: State, node: int, report: Mapping[str, Any]
-    ) -> dict[str, Any]:
+    def sync(self, row: JobRow, state: State, node: int, report: Mapping[str, Any]) -> SyncAnswer:
         """Commit a node's changes."""
         if int(report["attempt"]) != row.record.attempt:
             raise Conflict("another attempt has the working folder", hint="leave")
         made = state.commit([_put(each, node) for each in report["puts"]])
-        answer = {"revision": made.after, "done": made.done, "entries": None, "due": False}
+        answer: SyncAnswer = {
+            "revision": made.after,
+            "done": made.done,
+            "entries": None,
+            "due": False,
+        }
         if made.before != report["after"]:
             answer["entries"] = state_manifest.pack(made.entries)
         return answer

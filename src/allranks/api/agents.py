@@ -1,0 +1,89 @@
+"""What the server answers agents: the task, orders, and what it has of a node's files."""
+
+from __future__ import annotations
+
+from typing import Literal, NotRequired
+
+from typing_extensions import TypedDict
+
+from allranks.api.common import Packed
+
+
+class Assignment(TypedDict):
+    """What an agent has to do now. ``why`` is the reason to `stop`; the keys after it are of `go`:
+    when the ranks of the job first started, why its previous attempt ended, the rank that the node
+    has to kill, and where all nodes are, each a `plan.plan.Place`."""
+
+    do: Literal["wait", "prepare", "go", "stop", "leave"]
+    why: NotRequired[str]
+    started: NotRequired[float | None]
+    previous: NotRequired[str | None]
+    kill: NotRequired[int]
+    places: NotRequired[list[Packed]]
+
+
+class AttemptAssignment(Assignment):
+    """``attempt``: the one to `prepare`."""
+
+    attempt: NotRequired[int]
+
+
+class Order(Assignment):
+    """An assignment on its way. ``id`` differs where the assignment does; ``server`` names the
+    process that sent it, ``heard`` is the number of the last event that it has of the node.
+    ``watched``: somebody looks at the job; ``stacks``: the number of an open request for stacks."""
+
+    attempt: int
+    id: str
+    server: str
+    heard: int
+    watched: NotRequired[bool]
+    stacks: NotRequired[int]
+
+
+class HeldSet(TypedDict):
+    """What the server has of a node's working set: see `plan.data.working_set.Held`."""
+
+    form: str
+    unfinished: list[str]
+    sends: bool
+    limit: int
+
+
+class HelloAnswer(TypedDict):
+    """What an agent needs to begin. ``task`` is a `plan.plan.Task`. ``state`` and ``files``: there
+    are some of earlier launches; ``home``: the file by which a node knows that it sees the server's
+    home; ``clocks``: see `settings.Clocks`; ``mlflow``: variables for the ranks."""
+
+    attempt: int
+    order: Order
+    task: Packed
+    state: bool
+    files: bool
+    home: str | None
+    work: HeldSet
+    clocks: dict[str, float]
+    mlflow: dict[str, str] | None
+
+
+class SyncAnswer(TypedDict):
+    """``done``: the numbers of the changes that were made, by path. ``entries``: all that there is
+    now, if others have changed something; see `plan.data.state_manifest`. ``due``: keep a version
+    once nothing changes."""
+
+    revision: int
+    done: dict[str, int]
+    entries: Packed | None
+    due: bool
+
+
+class Acknowledgement(TypedDict):
+    """The number of the last event that the record has."""
+
+    acknowledged: int
+
+
+class ReceivedAnswer(TypedDict):
+    """The bytes that the server has of a log or a file of points."""
+
+    size: int
