@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 from starlette.requests import Request
@@ -13,6 +13,9 @@ from starlette.responses import Response
 from allranks.errors import AllranksError
 from allranks.ui import render
 from allranks.ui.api import Session, job_path
+
+if TYPE_CHECKING:
+    from allranks.api.jobs import ComparisonAnswer
 
 # Files of a list, bytes of a file and lines of a difference that are shown.
 _MOST, _SHOWN, _LINES = 2000, 256 << 10, 2000
@@ -54,9 +57,9 @@ async def page(request: Request) -> Response:
     )
 
 
-async def _changed(session: Session, name: str, against: str) -> list[dict[str, Any]]:
+async def _changed(session: Session, name: str, against: str) -> list[dict[str, object]]:
     """The files that differ, as `job compare` finds them."""
-    found = await session.get("compare", job=[against, name])
+    found: ComparisonAnswer = await session.get("compare", job=[against, name])
     return [
         {"path": each["name"].removeprefix("file "), "what": each["values"][-1]}
         for each in found["differences"]

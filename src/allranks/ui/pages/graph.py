@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from allranks.api.jobs import StepAnswer
 
 _WIDTH, _HEIGHT, _ACROSS, _DOWN = 190, 52, 60, 18
-
-Told = Mapping[str, Any]
 
 
 class Box(NamedTuple):
     name: str
-    step: Told
+    step: StepAnswer
     x: int
     y: int
 
@@ -28,7 +29,7 @@ class Graph(NamedTuple):
     box_height: int = _HEIGHT
 
 
-def graph(steps: Mapping[str, Told]) -> Graph:
+def graph(steps: Mapping[str, StepAnswer]) -> Graph:
     """Place the steps. A step needs those in its ``after``."""
     columns: dict[int, list[str]] = {}
     depth: dict[str, int] = {}
@@ -48,7 +49,7 @@ def graph(steps: Mapping[str, Told]) -> Graph:
     return Graph([*boxes.values()], curves, width, height)
 
 
-def _sorted(steps: Mapping[str, Told]) -> list[str]:
+def _sorted(steps: Mapping[str, StepAnswer]) -> list[str]:
     """The steps, each after those that it needs; the server accepts no cycles."""
     done: dict[str, None] = {}
     left = list(steps)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 from starlette.concurrency import run_in_threadpool
@@ -19,7 +19,12 @@ from allranks.ui import render
 from allranks.ui.api import Session, job_path
 from allranks.ui.pages.graph import graph
 
-Told = Mapping[str, Any]
+if TYPE_CHECKING:
+    from allranks.api.assets import ShownState
+    from allranks.api.common import Document
+    from allranks.api.jobs import EventAnswer, FailureExplanation, PlanAnswer, StepExplanation
+    from allranks.api.metrics import MetricsSummary, MetricSummary, NodeLoad, ShownJob
+
 # Cells of ranks that a page shows; and children of a sweep.
 _RANKS, _TRIALS = 4096, 500
 # Ranks whose variables a page shows.
@@ -42,14 +47,14 @@ class Node(NamedTuple):
     state: str
     host: str
     address: str
-    load: Told
+    load: NodeLoad | None
     ranks: list[Cell]
 
 
 async def overview(request: Request) -> Response:
     session: Session = request.state.session
     name = request.path_params["name"]
-    job = await session.get(job_path(name))
+    job: ShownJob = await session.get(job_path(name))
     explained, metrics, timeline, children = await asyncio.gather(
         _explanation(session, job), _metrics(session, job), _timeline(session, job), _below(job)
     )
@@ -70,9 +75,9 @@ async def overview(request: Request) -> Response:
 async def details(request: Request) -> Response:
     """The job file, parameters, environment, what it came from, and what each rank gets."""
     session: Session = request.state.session
-    job = await session.get(job_path(request.path_params["name"]))
-    events = await session.get(job_path(job["name"], "events"))
-    plan = None
+    job: ShownJob = await session.get(job_path(request.path_params["name"]))
+    events: list[EventAnswer] = await session.get(job_path(job["name"], "events"))
+    plan: PlanAnswer | None = None
     if job["type"] == "command":
         plan = await session.get(job_path(job["name"], "plan"))
     return render.page(
@@ -88,7 +93,7 @@ async def details(request: Request) -> Response:
     )
 
 
-def _inputs(spec: Told) -> dict[str, tuple[str, str]]:
+def _inputs(spec: Document) -> dict[str, tuple[str, str]]:
     """What the job reads, by name: as written, and its page if it is an asset or another job's."""
     found = {}
     for name, each in (spec.get("inputs") or {}).items():
@@ -106,7 +111,7 @@ async def stacks(request: Request) -> Response:
     """The stacks of all ranks, taken when the button is pressed."""
     session: Session = request.state.session
     name = request.path_params["name"]
-    job = await session.get(job_path(name))
+    job: ShownJob = await session.get(job_path(name))
     found, why = None, ""
     if request.method == "POST" or job["ended_at"] is not None:
         try:
@@ -116,25 +121,28 @@ async def stacks(request: Request) -> Response:
     return render.page(request, "stacks.html", tab="stacks", job=job, found=found, why=why)
 
 
-async def _explanation(session: Session, job: Told) -> Told | None:
+async def _explanation(
+    session: Session, job: ShownJob
+) -> FailureExplanation | StepExplanation | None:
     """Why it failed, with evidence; None if it has not."""
     if job["status"] != "Failed" or job["type"] == "pipeline":
         return None
     try:
-        found: Told = await session.get(job_path(job["name"], "explanation"))
+        found: FailureExplanation | StepExplanation
+        found = await session.get(job_path(job["name"], "explanation"))
         return found
     except AllranksError:
         return None
 
 
-async def _metrics(session: Session, job: Told) -> list[Told]:
+async def _metrics(session: Session, job: ShownJob) -> list[MetricSummary]:
     if not job.get("metrics"):
         return []
-    found: list[Told] = (await session.get(job_path(job["name"], "metrics/summary")))["series"]
-    return found
+    answer: MetricsSummary = await session.get(job_path(job["name"], "metrics/summary"))
+    return answer["series"]
 
 
-async def _timeline(session: Session, job: Told) -> dict[str, Any] | None:
+async def _timeline(session: Session, job: ShownJob) -> dict[str, Any] | None:
     """Where the time went: activities with their place and width in percent of the whole, and when
     versions of its state, which are its checkpoints, were written."""
     if job["type"] != "command":
@@ -166,11 +174,11 @@ async def _timeline(session: Session, job: Told) -> dict[str, Any] | None:
     return {"activities": activities, "checkpoints": marks}
 
 
-async def _checkpoints(session: Session, job: Told) -> list[tuple[int, float]]:
+async def _checkpoints(session: Session, job: ShownJob) -> list[tuple[int, float]]:
     """The versions of its state that the job wrote, and when."""
     if job["state"]["version"] is None:
         return []
-    state = await session.get(f"states/{quote(job['state']['name'], safe='')}")
+    state: ShownState = await session.get(f"states/{quote(job['state']['name'], safe='')}")
     return [
         (each["version"], datetime.fromisoformat(each["written_at"]).timestamp())
         for each in state["versions"]
@@ -183,7 +191,7 @@ def _job_times(session: Session, name: str) -> Any:
         return job_times(client, name)
 
 
-async def _below(job: Told) -> dict[str, Any]:
+async def _below(job: ShownJob) -> dict[str, Any]:
     """The trials of a sweep or the graph of a pipeline."""
     trials = job.get("trials", ())
     parameters = list(dict.fromkeys(key for each in trials for key in each["parameters"]))
@@ -195,11 +203,11 @@ async def _below(job: Told) -> dict[str, Any]:
     }
 
 
-def _nodes(job: Told) -> list[Node]:
+def _nodes(job: ShownJob) -> list[Node]:
     """The grid of nodes and ranks. Ranks have the state of their node; the one that failed first
     is marked."""
     loads = {each["node"]: each for each in job.get("load", ())}
-    error = job["error"] or {}
+    failed = None if job["error"] is None else job["error"]["rank"]
     ranks: dict[int, list[int]] = {}
     for each in job["ranks"][:_RANKS]:
         ranks.setdefault(each["node"], []).append(each["rank"])
@@ -209,13 +217,13 @@ def _nodes(job: Told) -> list[Node]:
             each["state"],
             each["host"] or "",
             each["address"] or "",
-            loads.get(each["node"], {}),
+            loads.get(each["node"]),
             [
                 Cell(
                     rank,
                     each["state"],
                     _load(loads.get(each["node"]), rank, ranks[each["node"]]),
-                    error.get("rank") == rank,
+                    failed == rank,
                 )
                 for rank in ranks.get(each["node"], ())
             ],
@@ -224,9 +232,9 @@ def _nodes(job: Told) -> list[Node]:
     ]
 
 
-def _load(node: Told | None, rank: int, ranks: list[int]) -> float | None:
+def _load(node: NodeLoad | None, rank: int, ranks: list[int]) -> float | None:
     """The load of a rank's GPU, if each rank has one; else of its processes in CPUs."""
-    if node is None or not node.get("now"):
+    if node is None or not node["now"]:
         return None
     gpus = node["gpus"]
     if gpus and len(gpus) == len(ranks):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -13,6 +13,9 @@ from starlette.responses import JSONResponse, Response
 from allranks.errors import NotFound, UsageError
 from allranks.ui import live, render
 from allranks.ui.api import Session, file_path, job_path
+
+if TYPE_CHECKING:
+    from allranks.api.jobs import FileAnswer
 
 # Bytes of a piece, of a search at once, and of a line that is shown.
 _PIECE, _BLOCK, _LINE = 128 << 10, 1 << 20, 4 << 10
@@ -29,8 +32,6 @@ _LEVELS = {
         rb"\b(WARN(ING)?|ERROR|CRITICAL|FATAL|Traceback|\w+(?:Warning|Error|Exception)\b)", re.I
     ),
 }
-
-Told = Mapping[str, Any]
 
 
 async def page(request: Request) -> Response:
@@ -192,7 +193,7 @@ def _may(lines: bytes, text: bytes, level: re.Pattern[bytes] | None) -> bool:
     return text in lines.lower() and (level is None or level.search(lines) is not None)
 
 
-def _logs(files: list[Told]) -> dict[tuple[int, int], str]:
+def _logs(files: list[FileAnswer]) -> dict[tuple[int, int], str]:
     """The paths of the logs by attempt and rank."""
     found = {}
     for each in files:
