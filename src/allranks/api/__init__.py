@@ -2,5 +2,5 @@
 
 The server's routes are annotated with them, `openapi.json` is made from these annotations, and
 clients read answers as them. They are types only: whoever must start fast imports them below
-`if TYPE_CHECKING`. Imports nothing of allranks.
+`if TYPE_CHECKING`. Imports nothing of allranks but enums.
 """

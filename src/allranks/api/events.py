@@ -1,23 +1,70 @@
-"""The data of a job's events, by their kind; see `allranks.events`."""
+"""The data of a job's events, by their kind. Notes are free of form but for their message."""
 
 from __future__ import annotations
 
-from typing import NotRequired
+from collections.abc import Mapping
+from typing import Any, NotRequired
 
 from typing_extensions import TypedDict
 
+from allranks.api.common import Document, Packed
 from allranks.api.jobs import JobError
+from allranks.events import Kind
 
 
-class FinishedData(TypedDict):
-    """Of `finished`: how the job ended."""
+class NoData(TypedDict):
+    pass
 
-    status: str
-    exit_code: int | None
-    error: JobError | None
-    # Of the outputs that became data assets.
-    assets: NotRequired[dict[str, str]]
-    notes: NotRequired[list[str]]
+
+class CreatedData(TypedDict):
+    """``digest``: of the plan; ``restarts`` and ``continues``: the job that it was made from."""
+
+    digest: str
+    restarts: NotRequired[str]
+    continues: NotRequired[str]
+
+
+class SubmittedData(TypedDict):
+    """The gang's key, and what the engine calls it."""
+
+    key: str
+    ref: str
+
+
+class RefusedData(TypedDict):
+    message: str
+    hint: str | None
+
+
+class SeenData(TypedDict):
+    """The gang as the engine reports it, and why it is so, in the engine's words."""
+
+    state: str
+    why: str
+    reason: str | None
+
+
+class ClosingData(TypedDict):
+    """``purpose``: what follows, `finish`, `regroup`, `relaunch` or `resubmit`; ``hung``: the
+    failure of a job that hangs."""
+
+    purpose: str
+    reason: str
+    hung: NotRequired[Packed]
+
+
+class RequestedData(TypedDict):
+    """Who requested a preemption or a kill."""
+
+    by: str
+    message: str
+
+
+class LostData(TypedDict):
+    """``heard``: when the node's agent last called, in seconds since the epoch."""
+
+    why: str
+    heard: NotRequired[float]
 
 
 class OutputAssets(TypedDict, total=False):
@@ -25,3 +72,79 @@ class OutputAssets(TypedDict, total=False):
 
     assets: dict[str, str]
     notes: list[str]
+
+
+class FinishedData(OutputAssets):
+    """How the job ended."""
+
+    status: str
+    exit_code: int | None
+    error: JobError | None
+
+
+class HelloData(TypedDict):
+    pid: int
+
+
+class ReadyData(TypedDict):
+    """Where a node is: see `plan.plan.Place`."""
+
+    address: str
+    host: str
+    ports: list[int]
+    interface: NotRequired[str]
+    cpus: NotRequired[int | None]
+
+
+class StartedData(TypedDict):
+    ranks: list[int]
+
+
+class RankEndedData(TypedDict):
+    code: int
+    signal: str | None
+    ended_at: float
+
+
+class EndedData(TypedDict):
+    """Why the attempt ended on a node. Of a rank that failed: its exit code, the end of its output
+    and facts about the node. ``passing``: it may not happen again."""
+
+    reason: str
+    message: str
+    hint: NotRequired[str]
+    passing: NotRequired[bool]
+    code: NotRequired[int | None]
+    signal: NotRequired[str | None]
+    failed_at: NotRequired[float]
+    tail: NotRequired[list[str]]
+    facts: NotRequired[Document]
+
+
+DATA: Mapping[Kind, Any] = {
+    Kind.CREATED: CreatedData,
+    Kind.SUBMITTED: SubmittedData,
+    Kind.REFUSED: RefusedData,
+    Kind.SEEN: SeenData,
+    Kind.GO: NoData,
+    Kind.CLOSING: ClosingData,
+    Kind.STOPPING: Document,
+    Kind.REGROUPED: NoData,
+    Kind.RELAUNCHED: Document,
+    Kind.FINISHED: FinishedData,
+    Kind.CANCEL_ASKED: Document,
+    Kind.LOST: LostData,
+    Kind.PREEMPT_ASKED: RequestedData,
+    Kind.KILL_ASKED: RequestedData,
+    Kind.RESUMED: NoData,
+    Kind.HELLO: HelloData,
+    Kind.READY: ReadyData,
+    Kind.STARTED: StartedData,
+    Kind.RANK_ENDED: RankEndedData,
+    Kind.TAKEN: Document,
+    Kind.WORKED: NoData,
+    Kind.ENDED: EndedData,
+    Kind.DRAINED: NoData,
+    Kind.BYE: NoData,
+    Kind.NOTE: Document,
+}

@@ -12,9 +12,12 @@ from typing import Any
 import httpx
 import jsonschema
 import pytest
+from pydantic import TypeAdapter
 from starlette.routing import compile_path
 
 import allranks.server.people.endpoint  # noqa: F401  (it registers a converter of paths)
+from allranks.api.events import DATA
+from allranks.events import Kind
 from allranks.server.people.table import PREFIX, ROUTES, Row
 from tests.support import command_line, leave_nothing, until
 
@@ -128,7 +131,7 @@ class Server:
         return each
 
     def check(self, value: Any, schema: Any, where: str) -> None:
-        whole = {**schema, "components": self.schema["components"]}
+        whole = {"components": self.schema["components"], **schema}
         found = jsonschema.Draft202012Validator(whole)
         wrong = jsonschema.exceptions.best_match(found.iter_errors(value))
         if wrong is not None:
@@ -229,7 +232,10 @@ def made(server: Server) -> None:
 
 def shown(server: Server, name: str) -> None:
     """Everything about one job."""
-    ways = ["", "/events", "/metrics", "/metrics/summary", "/resources", "/code"]
+    ways = ["", "/metrics", "/metrics/summary", "/resources", "/code"]
+    for event in server("GET", f"/jobs/{name}/events"):
+        data = strict(TypeAdapter(DATA[Kind(event["kind"])]).json_schema())
+        server.check(event["data"], data, event["kind"])
     for way in [*ways, "/files", "/files?too_long=true", "/links", "/wait?timeout=0"]:
         server("GET", f"/jobs/{name}{way}")
     server("POST", f"/jobs/{name}/metrics/follow", {"wait": 0})
@@ -311,3 +317,7 @@ def test_a_key_that_no_type_has_fails(server: Server, key: str) -> None:
     for wrong in (changed, {k: v for k, v in value.items() if k != key}):
         with pytest.raises(AssertionError, match=key):
             server.check(wrong, schema, "a compute")
+
+
+def test_each_kind_of_event_has_a_type_of_its_data() -> None:
+    assert DATA.keys() == {*Kind}
