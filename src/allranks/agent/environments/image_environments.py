@@ -92,12 +92,12 @@ class ImageEnvironmentCache(EnvironmentCache):
         mounts += [Mount(node.uv), Mount(_OURS)]
         mounts += [Mount(file) for file in _referenced_paths(recipe, self._pip.lines, variables)]
         try:
-            room = node_container.start_container(
+            started = node_container.start_container(
                 self._container, self._name, self._own, _unique_mounts(mounts), wait
             )
-            with contextlib.closing(room):
+            with contextlib.closing(started):
                 env = _uv_variables(variables, node, self._own)
-                uv = self._running = UvInContainer(room, node.uv, env, temporary, log, wait, say)
+                uv = self._running = UvInContainer(started, node.uv, env, temporary, log, wait, say)
                 python = recipe.python or uv.image_python()
                 if not python:
                     hint = "set a version, such as `python: '3.11'`: uv downloads it if missing"
@@ -143,23 +143,23 @@ def open_container(
     more = (packages,) if task.recipe is not None else ()
     # MPI identifies nodes by their host names.
     host = hostname(node) if task.distribution == "mpi" and task.nodes > 1 else ""
-    room = node_container.open_container(task, name, folder, wait, say, *more, host=host)
+    started = node_container.open_container(task, name, folder, wait, say, *more, host=host)
     try:
-        return room, _prepared(task, folder, room, wait, own_python=not pythons)
+        return started, _prepared(task, folder, started, wait, own_python=not pythons)
     except BaseException:
-        room.close()
+        started.close()
         raise
 
 
 def _prepared(
-    task: Task, folder: Path, room: NodeContainer, wait: Wait, *, own_python: bool
+    task: Task, folder: Path, started: NodeContainer, wait: Wait, *, own_python: bool
 ) -> Prepared:
     """``own_python``: the environment uses the image's Python."""
     base, variables = task.base, task.variables
     if task.recipe is not None:
         environment = str(folder / "environment")
         # The image's BASH_ENV may print lines before it.
-        path = room.ask('printf "\\n%s" "$PATH"', {}, wait).rpartition("\n")[2]
+        path = started.ask('printf "\\n%s" "$PATH"', {}, wait).rpartition("\n")[2]
         base = activated({**base, "PATH": path}, environment, task.recipe.variables)
         if not own_python:
             # The image's PYTHONPATH is for the image's Python.
@@ -167,7 +167,7 @@ def _prepared(
         variables = kept(variables, environment)
     tensorflow = None
     if task.distribution == "tensorflow":
-        output = room.ask(installed_frameworks.ASK_TENSORFLOW, {**base, **variables}, wait)
+        output = started.ask(installed_frameworks.ASK_TENSORFLOW, {**base, **variables}, wait)
         tensorflow = installed_frameworks.parse_version(output)
     return Prepared(dict(base), dict(variables), tensorflow)
 

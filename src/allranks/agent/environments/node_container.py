@@ -192,9 +192,9 @@ class Contained(Running):
 
     pace = _PING_SECONDS
 
-    def __init__(self, room: NodeContainer) -> None:
+    def __init__(self, container: NodeContainer) -> None:
         super().__init__()
-        self._room = room
+        self._container = container
         self._inside: dict[int, Process] = {}
 
     def start(
@@ -209,11 +209,11 @@ class Contained(Running):
             super().start(process, argv, cwd, env, fds)
         else:
             process.log.touch(0o600)
-            self._inside[self._room.start(process.log, argv, cwd, env)] = process
+            self._inside[self._container.start(process.log, argv, cwd, env)] = process
 
     @property
     def fds(self) -> list[int]:
-        return super().fds + ([self._room.fd] if self._inside else [])
+        return super().fds + ([self._container.fd] if self._inside else [])
 
     @property
     def processes(self) -> list[Process]:
@@ -222,26 +222,26 @@ class Contained(Running):
     def reap(self) -> list[Ended]:
         ended = [
             Ended.of(self._inside.pop(number), code)
-            for number, code in self._room.ended()
+            for number, code in self._container.ended()
             if number in self._inside
         ]
-        if self._room.over:
+        if self._container.over:
             ended += [Ended.of(process, -signal.SIGKILL) for process in self._inside.values()]
             self._inside.clear()
         return super().reap() + sorted(ended, key=lambda end: end.signal is None)
 
     def send(self, number: signal.Signals) -> None:
         super().send(number)
-        self._room.send(number)
+        self._container.send(number)
 
     def kill(self, rank: int) -> None:
         super().kill(rank)
         for number, process in self._inside.items():
             if process.rank == rank:
-                self._room.kill(number)
+                self._container.kill(number)
 
     def close(self) -> None:
-        self._room.close()
+        self._container.close()
 
 
 def open_container(

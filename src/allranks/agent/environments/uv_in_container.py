@@ -29,14 +29,14 @@ _WHICH = "command -v python || command -v python3"
 
 
 class UvInContainer(Uv):
-    """Runs uv at ``path`` in the container ``room``, in ``folder``, which is mounted, with ``env``
-    added to the image's variables."""
+    """Runs uv at ``path`` in ``container``, in ``folder``, which is mounted, with ``env`` added to
+    the image's variables."""
 
     empty = ("venv", "--relocatable", "--system-site-packages")
 
     def __init__(
         self,
-        room: NodeContainer,
+        container: NodeContainer,
         path: str,
         env: Mapping[str, str],
         folder: Path,
@@ -45,7 +45,7 @@ class UvInContainer(Uv):
         say: Say,
     ) -> None:
         super().__init__(path, env, folder, log, -1, wait, say)
-        self._room, self._count = room, 0
+        self._container, self._count = container, 0
         # The folder with the pip bundled with the environment's Python, inside the container.
         self.bundled_pip = ""
 
@@ -128,17 +128,17 @@ class UvInContainer(Uv):
         """Run a program in the container, logging and reporting its lines."""
         self._count += 1
         printed = self._folder / f"printed-{self._count}.txt"
-        number = self._room.start(printed, argv, self._folder, self._env)
+        number = self._container.start(printed, argv, self._folder, self._env)
         code: int | None = None
         lines: list[str] = []
         with self._log.open("a", errors="replace") as log:
             while code is None:
-                self._wait(self._room.fd, _POLL_SECONDS)
-                code = next((code for n, code in self._room.ended() if n == number), None)
-                if code is None and self._room.over:
+                self._wait(self._container.fd, _POLL_SECONDS)
+                code = next((code for n, code in self._container.ended() if n == number), None)
+                if code is None and self._container.over:
                     raise AllranksError(
                         "the container that installs packages ended unexpectedly",
-                        hint=f"see the log of {self._room.engine}, or `dmesg` on the node",
+                        hint=f"see the log of {self._container.engine}, or `dmesg` on the node",
                     )
                 for line in _new_lines(printed, len(lines), code is not None):
                     lines.append(line)

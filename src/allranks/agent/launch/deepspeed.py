@@ -25,7 +25,7 @@ def start(stage: Stage, running: Running) -> dict[str, str]:
     for name in ("ssh", "pdsh"):
         remote_start.write_program(stage, folder / name, [name, str(table)])
     more = {remote_start.STAND_INS: str(folder)}
-    if stage.room is None:
+    if stage.container is None:
         more["PATH"] = f"{folder}:{env.get('PATH', os.defpath)}"
     remote_start.serve(stage, running, env | more)
     return more

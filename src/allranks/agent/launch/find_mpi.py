@@ -91,7 +91,7 @@ def _version(path: str, env: Mapping[str, str]) -> str:
 
 
 def find_inside(
-    room: NodeContainer,
+    container: NodeContainer,
     folder: Path,
     node: int,
     places: Sequence[Place],
@@ -110,7 +110,7 @@ def find_inside(
         names=" ".join(mpi.PROGRAMS) if node == 0 else "",
     )
     until = time.monotonic() + VERSION_TIMEOUT
-    output = room.ask(line, env, partial(_wait, until))
+    output = container.ask(line, env, partial(_wait, until))
     programs = [answer.partition("\n") for answer in output.split("\0")[1:]]
     if not any(path == "python3" for path, _, _ in programs):
         raise NotFound(

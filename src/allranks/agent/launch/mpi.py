@@ -24,19 +24,21 @@ def start(stage: Stage, running: Running) -> Launch:
     task, own_ranks = stage.task, ranks_of(stage.task, stage.node)
     env = stage.env(own_ranks[0])
     requested = str(task.options.get("implementation") or "")
-    if stage.room is not None:
+    if stage.container is not None:
         folder = _folder(stage)
-        launcher = find_inside(stage.room, folder, stage.node, stage.places, env, requested)
+        launcher = find_inside(stage.container, folder, stage.node, stage.places, env, requested)
     else:
         launcher = find_mpi(env, requested) if stage.node == 0 else None
-    hosted = MpiRanks(_folder(stage), stage.node, stage.room)
+    hosted = MpiRanks(_folder(stage), stage.node, stage.container)
     for rank in own_ranks:
         local = mpi.local_variables(rank.local, task.procs)
         # With ALLRANKS_LEAVING a failed Python exits instead of waiting in MPI_Finalize.
         rank_env = {**stage.env(rank), "ALLRANKS_LEAVING": programs.path_of("mpi_exit.py")}
         hosted.expect(stage.rank(rank), stage.command, stage.cwd, rank_env, local)
     env["ALLRANKS_RANKS"] = str(hosted.folder)
-    if stage.room is None:  # temporary files of mpirun and its daemons are removed with the rest
+    if (
+        stage.container is None
+    ):  # temporary files of mpirun and its daemons are removed with the rest
         env["TMPDIR"] = str(hosted.scratch)
     elif all(place.address.startswith("127.") for place in stage.places[1:]):
         env = {**mpi.LOOPBACK, **env}
@@ -46,11 +48,11 @@ def start(stage: Stage, running: Running) -> Launch:
     ports.release(stage.held)
     # Each container has its own host name, so MPI treats it as a host.
     names = [place.host for place in stage.places]
-    if stage.room is not None and len(names) > 1:
+    if stage.container is not None and len(names) > 1:
         names = [hostname(n) for n in range(len(names))]
     hosts = mpi.hosts(names)
     env |= mpi.variables(launcher, str(_remote_program(stage, hosted.scratch, hosts)))
-    root = os.geteuid() == 0 or stage.room is not None
+    root = os.geteuid() == 0 or stage.container is not None
     if root:
         env |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     argv = mpi.words(launcher, hosts, task.procs, hosted.program, root)
@@ -68,9 +70,9 @@ def _remote_program(stage: Stage, folder: Path, hosts: Sequence[mpi.Host]) -> Pa
         stage, folder / "nodes.json", {host.name: host.node for host in hosts[1:]}
     )
     program = remote_start.write_program(stage, folder / "remote", ["ssh", str(table)])
-    return program if stage.room is None else Path(WITHOUT_BLANKS, folder.name, "remote")
+    return program if stage.container is None else Path(WITHOUT_BLANKS, folder.name, "remote")
 
 
 def _folder(stage: Stage) -> Path:
     """The folder with the descriptions of mpirun's ranks; in a container, one per node."""
-    return stage.scratch if stage.room is None else stage.folder / "mpi"
+    return stage.scratch if stage.container is None else stage.folder / "mpi"

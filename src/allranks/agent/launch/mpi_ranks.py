@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 class MpiRanks:
     """The ranks of one node in one attempt. Without containers, all nodes of a host share
     ``folder``, because mpirun sees one host. Its path has no blanks, where mpirun would split it.
-    ``room`` is the node's container, if any: its process ids mean nothing outside, so signals are
-    sent from inside."""
+    ``container`` is the node's, if any: its process ids mean nothing outside, so signals are sent
+    from inside."""
 
-    def __init__(self, folder: Path, node: int, room: NodeContainer | None = None) -> None:
-        self.folder, self.scratch, self._room = folder, folder / f"node-{node}", room
+    def __init__(self, folder: Path, node: int, container: NodeContainer | None = None) -> None:
+        self.folder, self.scratch, self._container = folder, folder / f"node-{node}", container
         self._expected: list[Process] = []
         folder.mkdir(mode=0o700, exist_ok=True)
         if folder.stat().st_uid != os.geteuid():
@@ -43,7 +43,7 @@ class MpiRanks:
     @property
     def program(self) -> list[str]:
         """The command of each rank for mpirun, which needs ``ALLRANKS_RANKS=folder``."""
-        python = sys.executable if self._room is None else "python3"
+        python = sys.executable if self._container is None else "python3"
         return [python, "-I", "-S", programs.path_of("mpi_shim.py")]
 
     def expect(
@@ -108,7 +108,7 @@ class MpiRanks:
 
     def pids(self) -> dict[int, int]:
         """As ``alive``, but empty if they run in a container, where process ids differ."""
-        return self.alive() if self._room is None else {}
+        return self.alive() if self._container is None else {}
 
     def _file(self, process: Process) -> Path:
         return self.folder / f"{process.rank}.pid"
@@ -125,7 +125,7 @@ class MpiRanks:
     def send(self, number: signal.Signals) -> None:
         """Signal every process of each living rank's group."""
         alive = self.alive().values()
-        if self._room is not None and alive:
+        if self._container is not None and alive:
             groups = " ".join(f"-{pid}" for pid in alive)
             self._inside(["/bin/bash", "-c", f"kill -s {number.name[3:]} -- {groups}"])
             return
@@ -138,7 +138,7 @@ class MpiRanks:
         shim = self.alive().get(rank)
         if shim is None:
             return
-        if self._room is not None:
+        if self._container is not None:
             self._inside([*self.program, str(shim)])
             return
         for pid in below(shim):
@@ -146,8 +146,8 @@ class MpiRanks:
                 os.kill(pid, signal.SIGKILL)
 
     def _inside(self, argv: Sequence[str]) -> None:
-        assert self._room is not None
-        self._room.start(self.folder / "signals.log", argv, self.folder, {})
+        assert self._container is not None
+        self._container.start(self.folder / "signals.log", argv, self.folder, {})
 
     @staticmethod
     def clean(folder: Path, node: int) -> None:

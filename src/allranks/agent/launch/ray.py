@@ -20,7 +20,7 @@ def start(stage: Stage, running: Running) -> Launch:
     """Start the head or a worker; on node 0 also the rank, which waits for the others."""
     rank = Rank(0, stage.node, 0)
     env = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": stage.secret(), **stage.env(rank)}
-    program = shutil.which("ray", path=env.get("PATH")) if stage.room is None else "ray"
+    program = shutil.which("ray", path=env.get("PATH")) if stage.container is None else "ray"
     if program is None:
         raise NotFound(
             "`ray` not found on the PATH of the job's environment",

@@ -23,7 +23,7 @@ def serve(stage: Stage, running: Running, env: Mapping[str, str]) -> None:
     """Start the helper through which launchers of other nodes start programs here, with ``env``."""
     env = {**env, "ALLRANKS_REMOTE_SECRET": stage.secret()}
     helper = stage.helper("remote start")
-    if stage.room is not None:
+    if stage.container is not None:
         # File descriptors cannot be passed into a container, so the helper binds the port itself.
         held = stage.held.pop()
         address, port = held.getsockname()[:2]
@@ -60,12 +60,12 @@ def write_program(stage: Stage, path: Path, arguments: Sequence[str]) -> Path:
 
 def _python(stage: Stage) -> tuple[str, ...]:
     """The Python that runs the remote shell: in a container, the image's."""
-    return PYTHON if stage.room is None else ("python3", "-I", "-S")
+    return PYTHON if stage.container is None else ("python3", "-I", "-S")
 
 
 def with_stand_ins(stage: Stage, command: str) -> str:
     """The command for bash. In a container it prepends our ssh and pdsh to PATH itself, because the
     image sets PATH."""
-    if stage.room is None:
+    if stage.container is None:
         return command
     return f'export PATH={shlex.quote(str(stage.folder / "bin"))}:"$PATH"\n{command}'

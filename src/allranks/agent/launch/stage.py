@@ -22,8 +22,8 @@ class Stage(NamedTuple):
     """What starting a node's part of an attempt needs.
 
     ``env`` returns a rank's whole environment. ``held`` are the sockets that reserve this node's
-    ports. ``secret`` returns the secret that the attempt's nodes share. ``room`` is the container
-    in which the ranks run, if any. ``warm`` starts ranks that find their modules imported; ``note``
+    ports. ``secret`` returns the secret that the attempt's nodes share. ``container`` is that in
+    which the ranks run, if any. ``warm`` starts ranks that find their modules imported; ``note``
     records why a rank cannot start like that.
     """
 
@@ -36,7 +36,7 @@ class Stage(NamedTuple):
     held: list[socket.socket]
     secret: Callable[[], str]
     env: Callable[[Rank], dict[str, str]]
-    room: NodeContainer | None = None
+    container: NodeContainer | None = None
     warm: WarmRanks | None = None
     note: Callable[[str], None] = lambda why: None
 

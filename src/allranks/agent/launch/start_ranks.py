@@ -41,7 +41,7 @@ def start(stage: Stage, running: Running) -> Launch:
     stage = stage._replace(
         env=lambda rank: {"AZUREML_CR_EXECUTION_WORKING_DIR_PATH": str(stage.cwd), **env(rank)}
     )
-    if stage.room is None:  # a container sets it inside, where the image may have a PYTHONPATH
+    if stage.container is None:  # a container sets it inside, where the image may have a PYTHONPATH
         bare = stage.env
         stage = stage._replace(env=lambda rank: with_sitecustomize(bare(rank)))
     distribution = stage.task.distribution

@@ -65,7 +65,7 @@ class Attempt:
     ) -> None:
         self._stage, self._inbox, self._clocks = stage, inbox, clocks
         self._order, self._say = order, say
-        self._running = Running() if stage.room is None else stage.room.running()
+        self._running = Running() if stage.container is None else stage.container.running()
         self._launch = Launch(self._running, {})
         self._end = _End(Reason.DONE)
         self._cut_at: float | None = None
@@ -251,12 +251,12 @@ class Attempt:
             wait_while(lambda: any(is_listening(place.address, place.ports[0]) for place in others))
         else:
             self._running.send(signal.SIGHUP)
-            others_left = has_others if self._stage.room is None else bool
+            others_left = has_others if self._stage.container is None else bool
             wait_while(lambda: self._running.reap() or self._running.processes or others_left())
 
     def _end_rest(self) -> None:
         # Processes in a container end with it; our own children then supervise the container.
-        if self._stage.room is None:
+        if self._stage.container is None:
             self._end_descendants()
 
     def _end_descendants(self) -> None:
@@ -351,10 +351,10 @@ class Attempt:
             message = f"{name} could not listen on port {taken}, which was free before"
         data: dict[str, Any] = {"code": first.code, "signal": first.signal, "failed_at": first.at}
         data |= {"tail": tail, "hint": "", "facts": dict(self._facts)}
-        room = self._stage.room
-        if room is not None and room.lost:
+        container = self._stage.container
+        if container is not None and container.lost:
             message = f"the container of node {node} ended, with all processes in it"
-            data["hint"] = f"look for the cause in {room.engine}'s log and `dmesg` of the node"
+            data["hint"] = f"look for the cause in {container.engine}'s log and `dmesg` of the node"
         return _End(reason, message, process.rank, data)
 
 

@@ -160,7 +160,7 @@ class Agent:
         done = False
         folder = self._where.folder / f"attempt-{self._attempt}"
         held: list[socket.socket] = []
-        room = data = warm = None
+        container = data = warm = None
         try:
             if self._home is not None:
                 require_home(self._home, self._where.node)
@@ -176,7 +176,7 @@ class Agent:
             self._in(Phase.STATE, self._working.begin, self._attempt, code, wait, self._in.doing)
             work = prepare(self._task, folder, self._working.laid_out, time.time(), elsewhere)
             self._in(Phase.ENVIRONMENT, self._environment, folder)
-            room = self._in(Phase.IMAGE, self._room, folder)
+            container = self._in(Phase.IMAGE, self._container, folder)
             held = own_place.reserve_ports(self._task, self._where)
             self._claimed = own_place.claim_fixed_ports(self._task, self._where.node)
             warm = self._in(Phase.ENVIRONMENT, self._warm, work, folder, held)
@@ -194,13 +194,13 @@ class Agent:
             order = self._wait_for_go()
             if order["do"] == "go":
                 self._patience = own_disk.patience(self._task, self._clocks)
-                done = self._run_ranks(work, folder, held, order, room, data, warm)
+                done = self._run_ranks(work, folder, held, order, container, data, warm)
             else:
                 self._ended(Reason(order["why"]), "")
         finally:
             ports.release(held)
             ports.release(self._claimed)
-            for resource in (room, data, warm):
+            for resource in (container, data, warm):
                 if resource is not None:
                     resource.close()
         self._working.drop_copies()
@@ -249,7 +249,7 @@ class Agent:
         self._task = self._original_task._replace(base=prepared.base, variables=prepared.variables)
         self._tensorflow = prepared.tensorflow
 
-    def _room(self, folder: Path) -> NodeContainer | None:
+    def _container(self, folder: Path) -> NodeContainer | None:
         """Start the container in which the ranks run, if the job has one."""
         if self._task.container is None:
             return None
@@ -257,11 +257,11 @@ class Agent:
 
         node, gang = self._where.node, os.environ.get("ALLRANKS_GANG", self._task.job)
         name = f"allranks-{gang}-{node}-{self._attempt}"
-        room, prepared = image_environments.open_container(
+        container, prepared = image_environments.open_container(
             self._original_task, node, name, folder, self._or_stop, self._in.doing
         )
         self._use(prepared)
-        return room
+        return container
 
     def _warm(self, work: Work, folder: Path, held: list[socket.socket]) -> WarmRanks | None:
         """Connect to a server that has imported the modules of ``warm``, if the job names any."""
@@ -348,7 +348,7 @@ class Agent:
         folder: Path,
         held: list[socket.socket],
         go: Assignment,
-        room: NodeContainer | None,
+        container: NodeContainer | None,
         data: Transfers | None,
         warm: WarmRanks | None,
     ) -> bool:
@@ -367,7 +367,7 @@ class Agent:
                 held=held,
                 secret=self._secret,
                 env=lambda rank: self._env(rank, work, folder, places, go),
-                room=room,
+                container=container,
                 warm=warm,
                 note=self._cold,
             ),
