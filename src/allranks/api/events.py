@@ -16,7 +16,7 @@ class NoData(TypedDict):
     pass
 
 
-class CreatedData(TypedDict):
+class CreationData(TypedDict):
     """``digest``: of the plan; ``restarts`` and ``continues``: the job that it was made from."""
 
     digest: str
@@ -122,7 +122,7 @@ class EndedData(TypedDict):
 
 
 DATA: Mapping[Kind, Any] = {
-    Kind.CREATED: CreatedData,
+    Kind.CREATED: CreationData,
     Kind.SUBMITTED: SubmittedData,
     Kind.REFUSED: RefusedData,
     Kind.SEEN: SeenData,

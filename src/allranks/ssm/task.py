@@ -22,6 +22,7 @@ from allranks.spec.job import CommandJob
 
 if TYPE_CHECKING:
     from allranks.api.common import Document
+    from allranks.api.computes import ComputesAnswer
 
 _INSIDE = Path(__file__).parent / "inside"
 PROGRAM, CONFIG = "allranks_ssm_task.py", "allranks_ssm_task.json"
@@ -206,7 +207,7 @@ class Task:
 
 def computes() -> set[str]:
     """The names that mean a compute, also by `allranks compute map`."""
-    told = find_server.ask("GET", "/api/v1/computes")
+    told: ComputesAnswer = find_server.ask("GET", "/api/v1/computes")
     return {each["name"] for each in told["computes"]} | {*told["stands_for"]}
 
 

@@ -23,7 +23,7 @@ from allranks.events import Event, Kind
 from allranks.http_client import MAILBOX, Client
 
 if TYPE_CHECKING:
-    from allranks.api.agents import HelloAnswer, Order
+    from allranks.api.agents import Acknowledgement, HelloAnswer, Order
     from allranks.plan.data.addresses import Account
 
 # Seconds between checks of the logs for new output; more if the server takes long to answer: so
@@ -309,7 +309,7 @@ class Link:
     def _send(self, client: Client, events: Sequence[Event]) -> None:
         path = f"{self._base}/events?now={clock.now()}"
         began = time.monotonic()
-        answer = client.json("POST", path, [event._asdict() for event in events])
+        answer: Acknowledgement = client.json("POST", path, [event._asdict() for event in events])
         self._answered(began)
         self._outbox.acknowledged(answer["acknowledged"])
 

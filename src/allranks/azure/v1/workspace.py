@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks.azure.absent import Absent
 from allranks.azure.v1 import compute, environment, experiment, model
@@ -14,6 +14,9 @@ from allranks.azure.v1.data import datastore
 from allranks.azure.v1.exceptions import UserErrorException
 from allranks.sdk import Client
 from allranks.sdk.connection import find_server
+
+if TYPE_CHECKING:
+    from allranks.api.computes import ComputesAnswer
 
 _CONFIG = ("config.json", ".azureml/config.json", "aml_config/config.json")
 
@@ -82,7 +85,7 @@ class Workspace(Absent):
     @property
     def compute_targets(self) -> dict[str, compute.ComputeTarget]:
         """The computes, and the names that stand for one."""
-        told = find_server.ask("GET", "/api/v1/computes")
+        told: ComputesAnswer = find_server.ask("GET", "/api/v1/computes")
         names = [*(each["name"] for each in told["computes"]), *told["stands_for"]]
         return {name: compute.ComputeTarget(self, name) for name in names}
 

@@ -21,6 +21,7 @@ from allranks.sdk.connection.urls import asset_path
 
 if TYPE_CHECKING:
     from allranks.api.common import Document
+    from allranks.api.computes import ChangedCompute, ComputesAnswer, DeletedCompute, ShownCompute
 
 _COMPUTES = "/api/v1/computes"
 _POLL_SECONDS = 1.0
@@ -49,7 +50,7 @@ def create(options: argparse.Namespace) -> int:
             hint = "allranks compute create NAME --type …"
             raise UsageError("a compute needs a name", hint=hint)
         client = find_server.connect()
-        compute = client.json("POST", _COMPUTES, data)
+        compute: ChangedCompute = client.json("POST", _COMPUTES, data)
     if options.default:
         client.json("PUT", f"{_COMPUTES}/default", {"name": compute["name"]})
         compute["is_default"] = True
@@ -118,7 +119,7 @@ def update(options: argparse.Namespace) -> int:
     changes = _unset(changes) | ({"options": _unset(own)} if own else {})
     if not changes:
         raise UsageError("nothing to change", hint="add the flags to change")
-    compute = find_server.ask("PATCH", _path(options.name), changes)
+    compute: ChangedCompute = find_server.ask("PATCH", _path(options.name), changes)
     return _print_changed(options, compute, "updated")
 
 
@@ -127,7 +128,7 @@ def list_computes_options(parser: argparse.ArgumentParser) -> None:
 
 
 def list_computes(options: argparse.Namespace) -> int:
-    listing = find_server.ask("GET", _COMPUTES)
+    listing: ComputesAnswer = find_server.ask("GET", _COMPUTES)
     if options.json:
         show.as_json(listing)
         return 0
@@ -155,7 +156,7 @@ show_compute_options = _name_option
 
 def show_compute(options: argparse.Namespace) -> int:
     """Print a compute with its hosts, their free capacity and its queued jobs."""
-    compute = find_server.ask("GET", _path(options.name))
+    compute: ShownCompute = find_server.ask("GET", _path(options.name))
     if options.json:
         show.as_json(compute)
         return 0
@@ -190,7 +191,7 @@ def wait(options: argparse.Namespace) -> int:
     line = show.StatusLine(options.quiet)
     end = float("inf") if options.timeout is None else time.monotonic() + options.timeout
     while True:
-        compute = client.json("GET", _path(options.name))
+        compute: ShownCompute = client.json("GET", _path(options.name))
         wanted = options.min_nodes or compute["min_instances"] or 1
         ready = sum(host["ready"] for host in compute["hosts"])
         remaining = end - time.monotonic()
@@ -221,7 +222,7 @@ delete_options = _name_option
 
 def delete(options: argparse.Namespace) -> int:
     """Delete a compute. Its cluster and the jobs that run there are not touched."""
-    deleted = find_server.ask("DELETE", _path(options.name))
+    deleted: DeletedCompute = find_server.ask("DELETE", _path(options.name))
     default = deleted["default"]
     if default == options.name:
         reset = f"{options.name} is reset to its defaults; a compute of that name always exists"

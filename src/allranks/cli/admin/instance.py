@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from allranks.cli.output import show
 from allranks.errors import UsageError
 from allranks.plan.amounts import counted
 from allranks.sdk.connection import find_server
+
+if TYPE_CHECKING:
+    from allranks.api.server import InstancesMap
 
 _MAP = "/api/v1/instances/map"
 
@@ -25,7 +29,7 @@ def map_size(options: argparse.Namespace) -> int:
         if options.gpus is not None or options.reset:
             hint = "allranks instance map SIZE --gpus G"
             raise UsageError("SIZE is missing", where="SIZE", hint=hint)
-        table = find_server.ask("GET", _MAP)
+        table: InstancesMap = find_server.ask("GET", _MAP)
         rows = [
             (size, str(count), "set here" if size in table["own"] else "built in")
             for size, count in table["map"].items()

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from allranks.cli.output import show
 from allranks.errors import UsageError
 from allranks.sdk.connection import find_server
+
+if TYPE_CHECKING:
+    from allranks.api.server import CreatedToken, TokenAnswer
 
 _TOKENS = "/api/v1/tokens"
 _ROLES = ("reader", "member", "admin")
@@ -38,7 +42,7 @@ def token(options: argparse.Namespace) -> int:
 def _create(options: argparse.Namespace) -> int:
     role = options.role or "member"
     request = {"name": options.name, "role": role, "expires_days": options.expires}
-    created = find_server.ask("POST", _TOKENS, request)
+    created: CreatedToken = find_server.ask("POST", _TOKENS, request)
     if options.json:
         show.as_json(created)
         return 0
@@ -49,13 +53,21 @@ def _create(options: argparse.Namespace) -> int:
 
 
 def _list(options: argparse.Namespace) -> int:
-    tokens = find_server.ask("GET", _TOKENS)
+    tokens: list[TokenAnswer] = find_server.ask("GET", _TOKENS)
     if not tokens and not options.json:
         show.talk("no tokens yet; the owner of the home needs none")
         show.talk("\nhint: allranks server token create NAME")
         return 0
-    times = ("expires_at", "created_at", "last_used_at")
-    rows = [(each["name"], each["role"], *(_time(each[t]) for t in times)) for each in tokens]
+    rows = [
+        (
+            each["name"],
+            each["role"],
+            _time(each["expires_at"]),
+            _time(each["created_at"]),
+            _time(each["last_used_at"]),
+        )
+        for each in tokens
+    ]
     head = ("NAME", "ROLE", "EXPIRES", "CREATED", "LAST USED")
     return show.listing(options, tokens, head, rows)
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks.cli.assets import versions
 from allranks.cli.output import show
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import labelled
 from allranks.sdk.submit.paths import placed_data
+
+if TYPE_CHECKING:
+    from allranks.api.assets import CreatedData
 
 _DATA = "/api/v1/data"
 _MAP = f"{_DATA}/map"
@@ -33,7 +36,7 @@ def create(options: argparse.Namespace) -> int:
     with versions.definition(options.file) as data:
         data |= versions.given(options, "name", "path", "type", "version", "description")
         base = Path(options.file or "").parent if options.path is None else Path()
-        asset = find_server.ask(
+        asset: CreatedData = find_server.ask(
             "POST", labelled(_DATA, options.label), placed_data(data, base.absolute())
         )
     usage = f"-i NAME=azureml:{versions.reference(asset)} -- COMMAND"
@@ -76,5 +79,5 @@ def map_prefix(options: argparse.Namespace) -> int:
         find_server.ask("PUT", _MAP, entry)
         means = f"maps to {options.target}" if options.target else "is no longer mapped"
         return show.result(options, entry, f"{options.prefix} {means}")
-    mappings = find_server.ask("GET", _MAP)
+    mappings: dict[str, str] = find_server.ask("GET", _MAP)
     return show.listing(options, mappings, ("PREFIX", "TARGET"), [*mappings.items()])

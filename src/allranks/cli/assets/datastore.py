@@ -6,13 +6,16 @@ import argparse
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks.cli.assets import versions
 from allranks.cli.output import show
 from allranks.errors import UsageError
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import asset_path
+
+if TYPE_CHECKING:
+    from allranks.api.assets import DatastoreAnswer
 
 _DATASTORES = "/api/v1/datastores"
 _TYPES = "file, s3, gcs, azure_blob, azure_data_lake_gen2 or https"
@@ -72,7 +75,7 @@ def create(options: argparse.Namespace) -> int:
         if options.credentials_from_env:
             data["credentials"] = _credentials_of_shell(str(data.get("type") or ""))
         query = "?replace=true" if options.replace else ""
-        store = find_server.ask("POST", _DATASTORES + query, data)
+        store: DatastoreAnswer = find_server.ask("POST", _DATASTORES + query, data)
     opened = f"{store['name']} is created: {store['uri']}, credentials: {_credentials(store)}"
     usage = f"a path in it: azureml://datastores/{store['name']}/paths/PATH"
     return show.result(options, store, opened, usage)
@@ -83,7 +86,7 @@ def list_datastores_options(parser: argparse.ArgumentParser) -> None:
 
 
 def list_datastores(options: argparse.Namespace) -> int:
-    stores = find_server.ask("GET", _DATASTORES)
+    stores: list[DatastoreAnswer] = find_server.ask("GET", _DATASTORES)
     rows = [(e["name"], e["type"], e["uri"], _credentials(e)) for e in stores]
     return show.listing(options, stores, ("NAME", "TYPE", "URI", "CREDENTIALS"), rows)
 
@@ -96,7 +99,7 @@ show_datastore_options = delete_options = _name_option
 
 
 def show_datastore(options: argparse.Namespace) -> int:
-    store = find_server.ask("GET", asset_path("datastores", options.name))
+    store: DatastoreAnswer = find_server.ask("GET", asset_path("datastores", options.name))
     if options.json:
         show.as_json(store)
     else:
@@ -106,7 +109,7 @@ def show_datastore(options: argparse.Namespace) -> int:
 
 def delete(options: argparse.Namespace) -> int:
     """Delete a datastore and its credentials, not the data in it."""
-    store = find_server.ask("DELETE", asset_path("datastores", options.name))
+    store: DatastoreAnswer = find_server.ask("DELETE", asset_path("datastores", options.name))
     deleted = f"{store['name']} is deleted; the data at {store['uri']} stays in place"
     return show.result(options, store, deleted)
 

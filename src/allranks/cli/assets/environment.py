@@ -18,6 +18,7 @@ from allranks.sdk.connection.urls import asset_path, labelled
 from allranks.sdk.submit.current_environment import current, tools
 
 if TYPE_CHECKING:
+    from allranks.api.assets import CreatedEnvironment, EnvironmentMap, RecipeAnswer
     from allranks.api.common import Document
 
 # The substitute in the map that leaves a package out.
@@ -49,7 +50,9 @@ def create(options: argparse.Namespace) -> int:
     data |= environment_files.inlined(versions.given(options, *keys), Path())
     data |= versions.given(options, "name")
     try:
-        environment = find_server.ask("POST", labelled(_ENVIRONMENTS, options.label), data)
+        environment: CreatedEnvironment = find_server.ask(
+            "POST", labelled(_ENVIRONMENTS, options.label), data
+        )
     except SpecError as error:
         raise SpecError(error.problems, file=options.file) from None
     return _print_created(options, environment)
@@ -199,7 +202,7 @@ def map_requirement(options: argparse.Namespace) -> int:
         find_server.ask("PUT", _MAP, entries)
         sentences = (f"{request} {_meaning(taken)}" for request, taken in entries.items())
         return show.result(options, entries, *sentences)
-    table = find_server.ask("GET", _MAP)
+    table: EnvironmentMap = find_server.ask("GET", _MAP)
     rows = [
         (
             request,
@@ -239,7 +242,9 @@ def _cache_and_recipe(environment: Any) -> tuple[Any, Any]:
     from allranks.agent.environments.virtual_environments import EnvironmentCache
     from allranks.plan.plan import Recipe  # lazy: as above
 
-    answer = find_server.ask("POST", f"{_ENVIRONMENTS}/recipe", {"environment": environment})
+    answer: RecipeAnswer = find_server.ask(
+        "POST", f"{_ENVIRONMENTS}/recipe", {"environment": environment}
+    )
     environ = {**current(), **tools()}
     uv = program(answer["uv"], environ.get("PATH"))
     cache = EnvironmentCache(Path(answer["environments"]), uv, environ)

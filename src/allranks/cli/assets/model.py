@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks.cli.assets import versions
 from allranks.cli.job_names import JobReference
@@ -15,6 +15,9 @@ from allranks.errors import UsageError
 from allranks.plan.amounts import counted, size_text
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import asset_path
+
+if TYPE_CHECKING:
+    from allranks.api.assets import ModelFile
 
 
 def register_options(parser: argparse.ArgumentParser) -> None:
@@ -91,7 +94,7 @@ def show_model(options: argparse.Namespace) -> int:
     """Print a model with the checksums of its files and its lineage."""
     model = versions.get("models", options.name)
     path = asset_path("models", versions.reference(model), "/manifest")
-    manifest = find_server.ask("GET", path)
+    manifest: list[ModelFile] = find_server.ask("GET", path)
     model["files"] = [{key: each[key] for key in ("path", "size", "sha256")} for each in manifest]
     show.as_json(model) if options.json else versions.print_asset(model)
     return 0

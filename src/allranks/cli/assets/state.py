@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks.cli.output import show
 from allranks.plan.amounts import counted, size_text
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import state_path
+
+if TYPE_CHECKING:
+    from allranks.api.assets import ShownState, StateAnswer, StateEntry
 
 
 def _name_option(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +25,9 @@ def list_states_options(parser: argparse.ArgumentParser) -> None:
 
 
 def list_states(options: argparse.Namespace) -> int:
-    states = find_server.ask("GET", "/api/v1/states" + ("?own=true" if options.own else ""))
+    states: list[StateAnswer] = find_server.ask(
+        "GET", "/api/v1/states" + ("?own=true" if options.own else "")
+    )
     if not states and not options.json:
         show.talk("no states yet\n\nhint: allranks run --state NAME -- COMMAND")
         return 0
@@ -49,9 +54,11 @@ def show_state_options(parser: argparse.ArgumentParser) -> None:
 
 def show_state(options: argparse.Namespace) -> int:
     """Print a state's versions, and its files with sizes and checksums."""
-    state = find_server.ask("GET", state_path(options.name))
+    state: ShownState = find_server.ask("GET", state_path(options.name))
     query = "" if options.version is None else f"?version={options.version}"
-    entries = find_server.ask("GET", state_path(options.name, f"/manifest{query}"))
+    entries: list[StateEntry] = find_server.ask(
+        "GET", state_path(options.name, f"/manifest{query}")
+    )
     if options.json:
         show.as_json({**state, "entries": entries})
         return 0
@@ -86,7 +93,7 @@ def restore_options(parser: argparse.ArgumentParser) -> None:
 def restore(options: argparse.Namespace) -> int:
     """Make a version the current one: the next job resumes from it."""
     path = state_path(options.name, "/restore")
-    state = find_server.ask("POST", path, {"version": options.version})
+    state: ShownState = find_server.ask("POST", path, {"version": options.version})
     restored = f"{state['name']} is restored to version {options.version}: {_size(state)}"
     return show.result(options, state, restored)
 
@@ -96,7 +103,7 @@ delete_options = _name_option
 
 def delete(options: argparse.Namespace) -> int:
     """Delete a state with all its versions, for good."""
-    state = find_server.ask("DELETE", state_path(options.name))
+    state: ShownState = find_server.ask("DELETE", state_path(options.name))
     return show.result(options, state, f"{state['name']} is deleted: {_size(state)}")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from allranks import folder_trees
 from allranks.cli.importing import job_files, programs
@@ -12,6 +13,9 @@ from allranks.cli.importing.finding import NO, PARTLY, YES, Finding, prefix_of
 from allranks.cli.output import show
 from allranks.errors import UsageError
 from allranks.sdk.connection import find_server
+
+if TYPE_CHECKING:
+    from allranks.api.computes import ComputesAnswer
 
 _SKIPPED = {"node_modules", "__pycache__", "site-packages"}
 _MAPS = ("/api/v1/computes/map", "/api/v1/data/map")
@@ -58,7 +62,7 @@ def _looked(root: Path) -> Iterator[Finding]:
 
 def _write(found: Sequence[Finding], data: str | None) -> dict[str, str]:
     """Map the computes that are not there and, with ``data``, the addresses. Returns the maps."""
-    told = find_server.ask("GET", "/api/v1/computes")
+    told: ComputesAnswer = find_server.ask("GET", "/api/v1/computes")
     default = next((each["name"] for each in told["computes"] if each["is_default"]), None)
     known = {each["name"] for each in told["computes"]} | set(told["stands_for"])
     missing = {name for each in found for name in each.computes} - known - _STANDING

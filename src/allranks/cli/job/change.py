@@ -16,7 +16,7 @@ from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
 
 if TYPE_CHECKING:
-    from allranks.api.jobs import DeletedJob
+    from allranks.api.jobs import DeletedJob, JobRecord
     from allranks.api.metrics import ShownJob
 
 
@@ -38,7 +38,7 @@ def tag(options: argparse.Namespace) -> int:
     if not tags and not options.remove:
         raise UsageError("no tag to set or remove was given", hint="K=V …, or --remove K")
     change = {"tags": tags, "remove_tags": options.remove}
-    job = find_server.ask("PATCH", job_path(options.name), change)
+    job: JobRecord = find_server.ask("PATCH", job_path(options.name), change)
     if options.json:
         show.as_json(job)
     elif not options.quiet:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from allranks.cli.job_names import job_argument
@@ -12,6 +12,9 @@ from allranks.errors import UsageError
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
 from allranks.sdk.jobs.metrics import by_name
+
+if TYPE_CHECKING:
+    from allranks.api.jobs import ComparisonAnswer
 
 # The length limit of a value; `--json` has the full value.
 _WIDE = 48
@@ -26,7 +29,9 @@ def compare(options: argparse.Namespace) -> int:
     if len(names) < 2:
         hint = "name two jobs or more: allranks job compare - NAME"
         raise UsageError("one job alone cannot be compared", hint=hint)
-    found = find_server.ask("GET", f"/api/v1/compare?{urlencode({'job': names}, doseq=True)}")
+    found: ComparisonAnswer = find_server.ask(
+        "GET", f"/api/v1/compare?{urlencode({'job': names}, doseq=True)}"
+    )
     if options.json:
         show.as_json(found)
         return 0

@@ -22,7 +22,8 @@ from allranks.sdk.jobs.follow import Following
 from allranks.spec.fields.patterns import KNOWN
 
 if TYPE_CHECKING:
-    from allranks.api.jobs import JobAnswer, JobProgress, StreamedJob
+    from allranks.api.jobs import EventAnswer, JobAnswer, JobProgress, StreamedJob
+    from allranks.api.metrics import MetricSummary
     from allranks.sdk.jobs.follow import Children
 
 SUCCESS = "Completed"
@@ -176,7 +177,7 @@ _WAITING = ("NotStarted", "Queued", "Provisioning", "Preparing")
 def _why_again(name: str, attempt: int) -> str:
     """Why the previous attempt ended, and where the new one runs."""
     with find_server.connect() as client:
-        events = client.json("GET", job_path(name, "/events"))
+        events: list[EventAnswer] = client.json("GET", job_path(name, "/events"))
     before = [event for event in events if event["attempt"] == attempt - 1]
     told = [e["data"]["message"] for e in before if e["kind"] == "ended" and e["data"]["message"]]
     told += [f"node {e['node']} was lost" for e in before if e["kind"] == "lost"]
@@ -219,7 +220,7 @@ def _notes(job: JobAnswer) -> list[str]:
     if not may_resume and not job["spec"].get("metrics") and not job["spec"].get("warm"):
         return []
     with find_server.connect() as client:
-        events = client.json("GET", job_path(job["name"], "/events"))
+        events: list[EventAnswer] = client.json("GET", job_path(job["name"], "/events"))
         told = [
             event["data"]
             for event in events
@@ -236,7 +237,9 @@ def _notes(job: JobAnswer) -> list[str]:
 
 def _found(job: JobAnswer, client: Client) -> set[str]:
     """The requested metrics that have points in the last attempt."""
-    series = client.json("GET", job_path(job["name"], "/metrics/summary"))["series"]
+    series: list[MetricSummary] = client.json("GET", job_path(job["name"], "/metrics/summary"))[
+        "series"
+    ]
     names = {each["name"] for each in series if each["attempt"] == job["attempts"]}
     asked = set(job["spec"].get("metrics") or ())
     # Built-in metrics have points under other names.

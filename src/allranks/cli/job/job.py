@@ -45,7 +45,7 @@ def _shape(job: Any) -> str:
 
 def show_job(options: argparse.Namespace) -> int:
     client = find_server.connect()
-    job = client.json("GET", job_path(options.name))
+    job: ShownJob = client.json("GET", job_path(options.name))
     if options.json:
         show.as_json(job)
         return 0

@@ -83,7 +83,7 @@ def list_jobs(options: argparse.Namespace) -> int:
         "metrics": "true" if options.json or any(map(_is_metric, [*columns, sort])) else None,
     }
     given = {key: value for key, value in query.items() if value is not None}
-    jobs = find_server.ask("GET", f"/api/v1/jobs?{urlencode(given, doseq=True)}")
+    jobs: list[ListedJob] = find_server.ask("GET", f"/api/v1/jobs?{urlencode(given, doseq=True)}")
     if options.json:
         show.as_json(jobs)
         return 0

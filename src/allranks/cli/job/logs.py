@@ -19,6 +19,7 @@ from allranks.sdk.jobs.follow import Following
 if TYPE_CHECKING:
     from allranks.api.common import Document
     from allranks.api.jobs import JobRecord, LogLine
+    from allranks.api.metrics import ShownJob
 
 NEWEST = -1
 _RAW = "print output as the ranks wrote it: redrawn lines, and what a terminal obeys"
@@ -35,7 +36,7 @@ def stream_options(parser: argparse.ArgumentParser) -> None:
 
 def stream(options: argparse.Namespace) -> int:
     """The output of all ranks from the start to the end; exits with the job's exit code."""
-    job = find_server.connect().json("GET", job_path(options.name))
+    job: ShownJob = find_server.connect().json("GET", job_path(options.name))
     if job["type"] == "command":
         _check_ranks(job, options.rank)
     return follow_to_end(options, job, ranks=options.rank, prefixed=options.prefix, raw=options.raw)
@@ -63,10 +64,11 @@ def logs(options: argparse.Namespace) -> int:
     """The output of one attempt, rank by rank."""
     if options.follow and (options.json or options.tail is not None):
         raise UsageError("--follow cannot be used with --json or --tail", hint="leave one out")
-    job = find_server.connect().json("GET", job_path(options.name))
+    job: ShownJob = find_server.connect().json("GET", job_path(options.name))
     if job["type"] != "command":
-        best = (job.get("best") or {}).get("job", "CHILD")
-        hint = f"allranks job logs {best}; of all its jobs: allranks job stream {job['name']}"
+        best = job.get("best")
+        child = best["job"] if best else "CHILD"
+        hint = f"allranks job logs {child}; of all its jobs: allranks job stream {job['name']}"
         message = f"{job['name']} is a {job['type']} and has no output of its own"
         raise UsageError(message, hint=hint)
     ranks = _ranks(job, options)

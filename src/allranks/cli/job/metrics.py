@@ -16,7 +16,7 @@ from allranks.sdk.jobs.metrics import by_name, news
 
 if TYPE_CHECKING:
     from allranks.api.jobs import JobRecord
-    from allranks.api.metrics import MetricSeries
+    from allranks.api.metrics import MetricPoints, MetricSeries, MetricSummary, ShownJob
 
 
 def metrics_options(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +43,9 @@ def metrics(options: argparse.Namespace) -> int:
     asked = {"metric": options.metric, "attempt": options.attempt}
     query = urlencode({key: value for key, value in asked.items() if value is not None})
     with find_server.connect() as client:
-        found = client.json("GET", job_path(options.name, f"/metrics?{query}"))["series"]
+        found: list[MetricPoints] = client.json("GET", job_path(options.name, f"/metrics?{query}"))[
+            "series"
+        ]
     if not found:
         _hold_to_attempt(options)
     if not found and options.metric is not None:
@@ -70,8 +72,10 @@ def metrics(options: argparse.Namespace) -> int:
 
 def _table(options: argparse.Namespace) -> int:
     with find_server.connect() as client:
-        found = client.json("GET", job_path(options.name, "/metrics/summary"))["series"]
-        job = client.json("GET", job_path(options.name))
+        found: list[MetricSummary] = client.json("GET", job_path(options.name, "/metrics/summary"))[
+            "series"
+        ]
+        job: ShownJob = client.json("GET", job_path(options.name))
     if options.attempt is not None:
         found = [each for each in found if each["attempt"] == options.attempt]
     if not found:
@@ -151,7 +155,9 @@ def _hold_to_attempt(options: argparse.Namespace) -> None:
 
 def _unknown(options: argparse.Namespace) -> NotFound:
     with find_server.connect() as client:
-        has = client.json("GET", job_path(options.name, "/metrics/summary"))["series"]
+        has: list[MetricSummary] = client.json("GET", job_path(options.name, "/metrics/summary"))[
+            "series"
+        ]
     words = ", ".join(dict.fromkeys(each["key"] for each in has))
     hint = f"it has {words}" if words else f"it has no metrics{_how(options)}"
     return NotFound(f"{options.name} has no metric {options.metric!r}", hint=hint)

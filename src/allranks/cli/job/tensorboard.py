@@ -28,6 +28,7 @@ from allranks.statuses import TERMINAL
 
 if TYPE_CHECKING:
     from allranks.api.jobs import JobRecord
+    from allranks.api.metrics import ShownJob
 
 _HOST, _PORT = "127.0.0.1", 6006
 _START, _LOOK, _END = 60.0, 0.1, 5.0
@@ -44,7 +45,7 @@ def tensorboard(options: argparse.Namespace) -> int:
     $SSM_TENSORBOARD_DIR; Ctrl-C stops it."""
     program = _program()
     with find_server.connect() as client:
-        job = client.json("GET", job_path(options.name))
+        job: ShownJob = client.json("GET", job_path(options.name))
     # Signals that end this command also end TensorBoard.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="allranks-tensorboard-") as made:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from allranks import settings
 from allranks.agent.network import interfaces
@@ -25,6 +26,9 @@ from allranks.sdk.connection import find_server
 from allranks.sdk.submit.current_environment import current
 from allranks.settings import Home
 from allranks.version import __version__
+
+if TYPE_CHECKING:
+    from allranks.api.server import ServerAnswer
 
 # The time limit of a job's check: default and minimum, maximum, and the part for start and end.
 _SECONDS, _LONGEST, _LEAVING = 10.0, 86_400.0, 1.0
@@ -166,7 +170,7 @@ def _server(home: Home) -> Finding:
     if not found.alive:
         return Finding("server", NOTE, "not running; starts with the next job")
     try:
-        told = find_server.connect(start=False).json("GET", "/api/v1/server")
+        told: ServerAnswer = find_server.connect(start=False).json("GET", "/api/v1/server")
     except AllranksError as error:
         return Finding("server", BAD, error.message, error.hint or "")
     return Finding("server", OK, f"{found.url}, {counted(told['live_jobs'], 'job')} live")

@@ -22,6 +22,7 @@ from allranks.sdk.jobs.report_facts import observed
 
 if TYPE_CHECKING:
     from allranks.api.jobs import JobRecord
+    from allranks.api.metrics import ShownJob
 
 
 def report_options(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +39,7 @@ def report(options: argparse.Namespace) -> int:
     """The job's bottleneck with evidence, a fix and its expected gain."""
     with find_server.connect() as client:
         job = observed(client, options.name)
-        told = client.json("GET", job_path(options.name))
+        told: ShownJob = client.json("GET", job_path(options.name))
     found = insights(job)
     if options.json:
         listed = [each._asdict() | {"kind": str(each.kind)} for each in found.insights]

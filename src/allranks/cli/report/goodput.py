@@ -6,7 +6,7 @@ import argparse
 import math
 from collections.abc import Iterator, Sequence
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from allranks.cli.job_names import job_argument
@@ -16,6 +16,9 @@ from allranks.plan.insights.checkpoint_interval import Advice, advise
 from allranks.plan.insights.goodput import Activity, Goodput
 from allranks.sdk.connection import find_server
 from allranks.sdk.jobs.goodput_facts import COSTS, JobTimes, children_of, job_times
+
+if TYPE_CHECKING:
+    from allranks.api.jobs import ListedJob
 
 # The limit of jobs of an experiment, newest first.
 _MOST = 1000
@@ -37,7 +40,7 @@ def goodput(options: argparse.Namespace) -> int:
         if options.experiment:
             wanted = {"experiment": options.experiment, "limit": _MOST, "children": "true"}
             query = urlencode(wanted)
-            listed = client.json("GET", f"/api/v1/jobs?{query}")
+            listed: list[ListedJob] = client.json("GET", f"/api/v1/jobs?{query}")
             names = [job["name"] for job in listed if job["type"] == "command"]
             if not names:
                 hint = "see allranks job list"

@@ -15,6 +15,7 @@ from allranks.sdk.connection.urls import job_path
 
 if TYPE_CHECKING:
     from allranks.api.jobs import JobAnswer, TrialAnswer
+    from allranks.api.metrics import ShownJob
 
 
 def sweep_options(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +26,7 @@ def sweep_options(parser: argparse.ArgumentParser) -> None:
 
 def sweep(options: argparse.Namespace) -> int:
     """Each improvement of the best value, and what the parameters are worth."""
-    job = find_server.connect().json("GET", job_path(options.name))
+    job: ShownJob = find_server.connect().json("GET", job_path(options.name))
     if job["type"] != "sweep":
         hint = f"its bottleneck: allranks report {job['name']}"
         raise UsageError(f"{job['name']} is not a sweep", hint=hint)

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from allranks.cli.output import show
@@ -18,6 +18,9 @@ from allranks.cli.submit.send import (
 )
 from allranks.errors import SpecError, UsageError
 from allranks.sdk.connection import find_server
+
+if TYPE_CHECKING:
+    from allranks.api.schedules import ScheduleAnswer
 
 _SCHEDULES = "/api/v1/schedules"
 
@@ -61,7 +64,7 @@ def list_schedules_options(parser: argparse.ArgumentParser) -> None:
 
 
 def list_schedules(options: argparse.Namespace) -> int:
-    rows = find_server.ask("GET", _SCHEDULES)
+    rows: list[ScheduleAnswer] = find_server.ask("GET", _SCHEDULES)
     if not rows and not options.json:
         show.talk("no schedules yet\n\nhint: allranks schedule create -f FILE")
         return 0
@@ -108,7 +111,7 @@ def show_schedule_options(parser: argparse.ArgumentParser) -> None:
 
 
 def show_schedule(options: argparse.Namespace) -> int:
-    made = find_server.ask("GET", _path(options.name))
+    made: ScheduleAnswer = find_server.ask("GET", _path(options.name))
     if options.json:
         show.as_json(made)
         return 0
@@ -136,19 +139,19 @@ pause_options = resume_options = delete_options = show_schedule_options
 
 
 def pause(options: argparse.Namespace) -> int:
-    made = find_server.ask("POST", _path(options.name, "/pause"))
+    made: ScheduleAnswer = find_server.ask("POST", _path(options.name, "/pause"))
     return show.result(options, made, f"{made['name']} is paused")
 
 
 def resume(options: argparse.Namespace) -> int:
-    made = find_server.ask("POST", _path(options.name, "/resume"))
+    made: ScheduleAnswer = find_server.ask("POST", _path(options.name, "/resume"))
     return show.result(
         options, made, f"{made['name']} is active; next job: {_when(made['next_at'])}"
     )
 
 
 def delete(options: argparse.Namespace) -> int:
-    made = find_server.ask("DELETE", _path(options.name))
+    made: ScheduleAnswer = find_server.ask("DELETE", _path(options.name))
     return show.result(options, made, f"{made['name']} is deleted; its jobs stay")
 
 

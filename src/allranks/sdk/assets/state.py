@@ -51,7 +51,9 @@ class States:
 
     def list(self, own: bool = False) -> builtins.list[StateFolder]:
         """The named states, or with ``own`` those of jobs."""
-        found = find_server.ask("GET", "/api/v1/states" + ("?own=true" if own else ""))
+        found: list[StateAnswer] = find_server.ask(
+            "GET", "/api/v1/states" + ("?own=true" if own else "")
+        )
         return [_told(each) for each in found]
 
     def get(self, name: str) -> StateFolder:

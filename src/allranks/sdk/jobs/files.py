@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks.errors import NotFound
 from allranks.http_client import Client
 from allranks.plan.job.file_addresses import JobFile, address, hint, selects, written_by
 from allranks.sdk.connection.urls import job_path
 
+if TYPE_CHECKING:
+    from allranks.api.jobs import FileAnswer
+    from allranks.api.metrics import ShownJob
+
 
 def job_files(client: Client, name: str) -> list[JobFile]:
     """All files of a job, sorted by path. Raises NotFound if the job does not exist."""
-    job = client.json("GET", job_path(name))
-    listing = client.json("GET", job_path(name, "/files"))
+    job: ShownJob = client.json("GET", job_path(name))
+    listing: list[FileAnswer] = client.json("GET", job_path(name, "/files"))
     found = ((address(each["path"], job["attempts"]), each["size"]) for each in listing)
     return sorted(JobFile(path, size, written_by(path, job["nodes"])) for path, size in found)
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from statistics import median
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from allranks.events import Event, Kind
 from allranks.http_client import Client
@@ -16,6 +16,10 @@ from allranks.plan.insights.goodput import Goodput, Trail, goodput
 from allranks.plan.insights.rehearsal import is_counted
 from allranks.sdk.connection.urls import job_path, state_path
 from allranks.statuses import JobStatus
+
+if TYPE_CHECKING:
+    from allranks.api.assets import ShownState
+    from allranks.api.metrics import ShownJob
 
 # Metrics with which scripts report the seconds that a checkpoint takes.
 COSTS = ("checkpoint_time", "checkpoint_seconds", "save_time")
@@ -35,7 +39,7 @@ class JobTimes(NamedTuple):
 
 def job_times(client: Client, name: str) -> JobTimes:
     """How the job has spent its time so far. Raises NotFound if it does not exist."""
-    job = client.json("GET", job_path(name))
+    job: ShownJob = client.json("GET", job_path(name))
     events = [event(each) for each in client.json("GET", job_path(name, "/events"))]
     series = _series(client, job)
     ways = trails(job, series)
@@ -48,7 +52,7 @@ def job_times(client: Client, name: str) -> JobTimes:
 
 def children_of(client: Client, name: str) -> list[str]:
     """The jobs of a sweep or a pipeline; any other job itself. Raises NotFound."""
-    job = client.json("GET", job_path(name))
+    job: ShownJob = client.json("GET", job_path(name))
     if job["type"] == "sweep":
         return [each["job"] for each in job["trials"]]
     if job["type"] == "pipeline":
@@ -114,7 +118,7 @@ def _seen(client: Client, job: Told, ways: Iterable[Trail]) -> float | None:
     """By the steps in which a version of its state was written."""
     if job["state"]["version"] is None:
         return None
-    state = client.json("GET", state_path(job["state"]["name"]))
+    state: ShownState = client.json("GET", state_path(job["state"]["name"]))
     written = defaultdict(list)
     for version in state["versions"]:
         if version["job"] == job["name"] and version["written_at"]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks.errors import UsageError
 from allranks.http_client import Client
@@ -13,6 +13,9 @@ from allranks.plan.distributions.topology import log_name
 from allranks.plan.insights import comparable_runs
 from allranks.plan.insights.job_facts import Facts, Point, Series
 from allranks.sdk.connection.urls import job_path
+
+if TYPE_CHECKING:
+    from allranks.api.metrics import MetricsAnswer, ResourcesAnswer, ShownJob
 
 # These roles run beside the training ranks at their own pace.
 _ASIDE = ("ps", "evaluator")
@@ -23,13 +26,14 @@ Told = Mapping[str, Any]
 def observed(client: Client, name: str) -> Facts:
     """All facts about a job. Raises NotFound if it does not exist, UsageError for a job
     with children."""
-    job = client.json("GET", job_path(name))
+    job: ShownJob = client.json("GET", job_path(name))
     if job["type"] != "command":
-        child = (job.get("best") or {}).get("job", "CHILD")
+        best = job.get("best")
+        child = best["job"] if best else "CHILD"
         hint = f"name one of its jobs: allranks report {child}"
         raise UsageError(f"{name} is a {job['type']} and trains nothing itself", hint=hint)
-    metrics = client.json("GET", job_path(name, "/metrics"))
-    resources = client.json("GET", job_path(name, "/resources"))
+    metrics: MetricsAnswer = client.json("GET", job_path(name, "/metrics"))
+    resources: ResourcesAnswer = client.json("GET", job_path(name, "/resources"))
     return facts(job, metrics, resources, client.json("GET", job_path(name, "/files")))
 
 

@@ -18,6 +18,7 @@ from allranks.sdk.submit.send import COPYING, Snapshots, send
 if TYPE_CHECKING:
     from allranks.api.common import Document
     from allranks.api.jobs import RestartedJob
+    from allranks.api.metrics import ShownJob
 
 
 def restart(
@@ -42,7 +43,8 @@ def restart(
     data: Document | None = {"limits": dict(limits)} if limits else None
     snapshots: Snapshots = ()
     if code is not None:
-        job = find_server.ask("GET", job_path(name))  # check the name before reading the code
+        # Check the name before reading the code.
+        job: ShownJob = find_server.ask("GET", job_path(name))
         environment = job["spec"].get("environment")
         # Only packages of an environment that is the submitter's own go along with the code.
         environment = None if is_current(environment) else str(environment)

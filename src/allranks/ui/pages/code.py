@@ -15,7 +15,8 @@ from allranks.ui import render
 from allranks.ui.api import Session, job_path
 
 if TYPE_CHECKING:
-    from allranks.api.jobs import ComparisonAnswer
+    from allranks.api.jobs import CodeFile, ComparisonAnswer
+    from allranks.api.metrics import ShownJob
 
 # Files of a list, bytes of a file and lines of a difference that are shown.
 _MOST, _SHOWN, _LINES = 2000, 256 << 10, 2000
@@ -31,8 +32,8 @@ class Line(NamedTuple):
 async def page(request: Request) -> Response:
     """The files of the code, one of them, or what differs from the job ``against``."""
     session: Session = request.state.session
-    job = await session.get(job_path(request.path_params["name"]))
-    listed = await session.get(job_path(job["name"], "code"))
+    job: ShownJob = await session.get(job_path(request.path_params["name"]))
+    listed: list[CodeFile] = await session.get(job_path(job["name"], "code"))
     against = request.query_params.get("against")
     chosen = request.query_params.get("path")
     text = changed = difference = None

@@ -8,7 +8,7 @@ import io
 import json
 import zipfile
 from collections.abc import AsyncIterator
-from typing import IO, Any, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
 from starlette.requests import Request
@@ -17,6 +17,10 @@ from starlette.responses import Response, StreamingResponse
 from allranks.errors import NotFound, UsageError
 from allranks.ui import render, security
 from allranks.ui.api import Session, file_path, job_path
+
+if TYPE_CHECKING:
+    from allranks.api.jobs import FileAnswer
+    from allranks.api.metrics import ShownJob
 
 # Files of a list, bytes of a preview, rows of a table.
 _MOST, _PREVIEW, _ROWS = 2000, 256 << 10, 200
@@ -27,8 +31,8 @@ _TABLES = {"csv": ",", "tsv": "\t"}
 async def page(request: Request) -> Response:
     """The files, and a preview of the one that is chosen."""
     session: Session = request.state.session
-    job = await session.get(job_path(request.path_params["name"]))
-    found = await session.get(job_path(job["name"], "files"))
+    job: ShownJob = await session.get(job_path(request.path_params["name"]))
+    found: list[FileAnswer] = await session.get(job_path(job["name"], "files"))
     shown = _searched(found, request)
     chosen = request.query_params.get("path")
     preview: dict[str, Any] | None = None

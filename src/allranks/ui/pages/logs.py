@@ -16,6 +16,7 @@ from allranks.ui.api import Session, file_path, job_path
 
 if TYPE_CHECKING:
     from allranks.api.jobs import FileAnswer
+    from allranks.api.metrics import ShownJob
 
 # Bytes of a piece, of a search at once, and of a line that is shown.
 _PIECE, _BLOCK, _LINE = 128 << 10, 1 << 20, 4 << 10
@@ -37,7 +38,7 @@ _LEVELS = {
 async def page(request: Request) -> Response:
     session: Session = request.state.session
     name, given = request.path_params["name"], request.query_params
-    job = await session.get(job_path(name))
+    job: ShownJob = await session.get(job_path(name))
     found = _logs(await session.get(job_path(name, "files")))
     attempts = sorted({attempt for attempt, _ in found}, reverse=True)
     attempt = _number(given.get("attempt"), attempts[0] if attempts else 1, "attempt")
@@ -56,7 +57,7 @@ async def page(request: Request) -> Response:
         ranks=ranks,
         rank=wanted,
         path=path,
-        failed=(job["error"] or {}).get("rank"),
+        failed=job["error"] and job["error"]["rank"],
     )
 
 
@@ -122,7 +123,7 @@ async def _tail(request: Request) -> AsyncIterator[Any]:
 
 async def _ends(session: Session, name: str, attempt: int) -> dict[int, int]:
     """Where merged output begins: a little before the end of each rank's file."""
-    files = await session.get(job_path(name, "files"))
+    files: list[FileAnswer] = await session.get(job_path(name, "files"))
     sizes = {each["path"]: each["size"] for each in files}
     logs = {rank: sizes[path] for (a, rank), path in _logs(files).items() if a == attempt}
     each = max(2 << 10, _PIECE // max(1, len(logs)))

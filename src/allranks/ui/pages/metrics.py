@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -9,14 +11,17 @@ from allranks.errors import UsageError
 from allranks.ui import render
 from allranks.ui.api import Session, job_path
 
+if TYPE_CHECKING:
+    from allranks.api.metrics import MetricsSummary, ShownJob
+
 # Points of a series that a chart draws; zooming in asks for those between.
 _POINTS = 2000
 
 
 async def page(request: Request) -> Response:
     session: Session = request.state.session
-    job = await session.get(job_path(request.path_params["name"]))
-    found = await session.get(job_path(job["name"], "metrics/summary"))
+    job: ShownJob = await session.get(job_path(request.path_params["name"]))
+    found: MetricsSummary = await session.get(job_path(job["name"], "metrics/summary"))
     names = list(dict.fromkeys(each["name"] for each in found["series"]))
     ranks = sorted({each["rank"] for each in found["series"] if each["rank"] is not None})
     return render.page(request, "metrics.html", tab="metrics", job=job, names=names, ranks=ranks)
@@ -37,7 +42,7 @@ async def resources(request: Request) -> Response:
 async def trials(request: Request) -> Response:
     """The trials of a sweep with their parameters and values, in the order of their numbers."""
     session: Session = request.state.session
-    job = await session.get(job_path(request.path_params["name"]))
+    job: ShownJob = await session.get(job_path(request.path_params["name"]))
     found = sorted(job.get("trials", ()), key=lambda each: each["number"])
     return JSONResponse({"objective": job.get("objective"), "trials": found})
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,10 +16,13 @@ from allranks.sdk.jobs.report_facts import observed
 from allranks.ui import render
 from allranks.ui.api import Session, job_path
 
+if TYPE_CHECKING:
+    from allranks.api.metrics import ShownJob
+
 
 async def page(request: Request) -> Response:
     session: Session = request.state.session
-    job = await session.get(job_path(request.path_params["name"]))
+    job: ShownJob = await session.get(job_path(request.path_params["name"]))
     found, times = await run_in_threadpool(_read, session, job["name"])
     goodput = times.goodput
     seconds = {str(each): goodput.seconds(each) for each in Activity}
