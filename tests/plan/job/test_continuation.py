@@ -55,7 +55,7 @@ def test_the_newest_files_are_named_with_size_and_age() -> None:
     assert said.startswith("continues from 3 files of a (310.0 MB); newest: ")
     order = ("state/shared/step-4 (310.0 MB, 2 minutes old)", "named-outputs/m/1 (1 byte", "logs")
     assert [said.index(each) for each in order] == sorted(said.index(each) for each in order)
-    assert found.to_dict(1020.0)["newest"][0]["age"] == 120.0
+    assert found.newest[0].modified == 900.0
 
 
 def test_names_that_are_not_utf_8_can_be_recorded() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from heapq import nlargest
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from allranks.masking import without_credentials
 from allranks.plan.amounts import counted, size_text
@@ -64,10 +64,6 @@ class Carried(NamedTuple):
         )
         summary = f"{counted(self.files, 'file')} of {self.of} ({size_text(self.size)})"
         return f"continues from {summary}; newest: {listed}"
-
-    def to_dict(self, now: float) -> dict[str, Any]:
-        newest = [{**file._asdict(), "age": max(0.0, now - file.modified)} for file in self.newest]
-        return {**self._asdict(), "newest": newest, "notes": [*self.notes]}
 
 
 def _likely(file: File) -> tuple[bool, float]:
