@@ -129,7 +129,7 @@ def test_what_a_rank_appends_harms_nothing(shared: Allranks, code: Path) -> None
     assert answer(shared, "job", "show", "wild")["tags"] == {"a\ufffd": "[1]"}
     events = answer(shared, "job", "events", "wild")
     (note,) = [text for each in events if "METRICS_FILE" in (text := json.dumps(each))]
-    assert "line 1 and 7 more of ALLRANKS_METRICS_FILE recorded nothing: 'no json'" in note
+    assert "line 1 and 8 more of ALLRANKS_METRICS_FILE recorded nothing: 'no json'" in note
 
 
 def test_offline_it_prints(tmp_path: Path) -> None:
