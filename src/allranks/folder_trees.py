@@ -10,6 +10,7 @@ import contextlib
 import os
 import stat
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 # The longest path that is kept: Linux takes 4,095 bytes, and a file may be unpacked elsewhere.
@@ -178,3 +179,21 @@ def make(path: str | os.PathLike[str]) -> None:
         missing.pop()
         if not missing:
             return
+
+
+def open_parent(root: Path, path: str, make: bool = False) -> tuple[int, str]:
+    """A descriptor of the path's parent folder below ``root``, and the name in it. No link is
+    followed; with ``make``, missing folders are created. Raises OSError."""
+    *folders, name = path.split("/")
+    assert not {"", ".", ".."}.intersection(folders, [name])
+    at = os.open(root, _FLAGS)
+    for folder in folders:
+        try:
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(folder, dir_fd=at)
+            below = os.open(folder, _FLAGS, dir_fd=at)
+        finally:
+            os.close(at)
+        at = below
+    return at, name

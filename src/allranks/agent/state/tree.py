@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from allranks import folder_trees
 from allranks.agent.data.complete_files import Fingerprint, fingerprint, is_open_for_writing
 from allranks.plan.data.state_manifest import Entry, What, is_path, stays_inside
 
-_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -117,7 +117,7 @@ class Tree:
     def reading(self, path: str, state: FileState) -> Iterator[BinaryIO]:
         """Open a file for reading. Raises ChangedMeanwhile if it differs from ``state`` at the
         start or end of the block, and OSError."""
-        above, name = open_parent(self.root, path)
+        above, name = folder_trees.open_parent(self.root, path)
         try:
             opened = os.open(name, _FILE_FLAGS, dir_fd=above)
         except FileNotFoundError:
@@ -134,7 +134,7 @@ class Tree:
     def is_open(self, path: str) -> bool:
         """Whether a process has the file open for writing; False if it cannot be opened."""
         with contextlib.suppress(OSError):
-            above, name = open_parent(self.root, path)
+            above, name = folder_trees.open_parent(self.root, path)
             try:
                 opened = os.open(name, _FILE_FLAGS, dir_fd=above)
             finally:
@@ -151,7 +151,7 @@ class Tree:
         """Create or replace a path as its entry says; a file by renaming its download, or a
         ``copy`` of it. Raises ChangedMeanwhile if the path is not as it was ``before``, and
         OSError."""
-        above, name = open_parent(self.root, path, make=True)
+        above, name = folder_trees.open_parent(self.root, path, make=True)
         try:
             self._check_unchanged(above, name, path, before)
             if before is not None and before.what != entry.what:
@@ -187,7 +187,7 @@ class Tree:
     def remove(self, path: str, before: FileState) -> None:
         """Delete a path. Raises ChangedMeanwhile if it is not as it was ``before``, and OSError."""
         try:
-            above, name = open_parent(self.root, path)
+            above, name = folder_trees.open_parent(self.root, path)
         except FileNotFoundError:
             return
         try:
@@ -200,24 +200,6 @@ class Tree:
         current = _read_path(above, name)
         if current != before or (current and current.fingerprint and self.is_open(path)):
             raise ChangedMeanwhile
-
-
-def open_parent(root: Path, path: str, make: bool = False) -> tuple[int, str]:
-    """A descriptor of the path's parent folder below ``root``, and the name in it. No link is
-    followed; with ``make``, missing folders are created. Raises OSError."""
-    *folders, name = path.split("/")
-    assert not {"", ".", ".."}.intersection(folders, [name])
-    at = os.open(root, _FOLDER_FLAGS)
-    for folder in folders:
-        try:
-            if make:
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(folder, dir_fd=at)
-            below = os.open(folder, _FOLDER_FLAGS, dir_fd=at)
-        finally:
-            os.close(at)
-        at = below
-    return at, name
 
 
 def _read_entry(entry: os.DirEntry[str]) -> FileState | None:

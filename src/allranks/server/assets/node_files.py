@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allranks import folder_trees
-from allranks.agent.state.tree import open_parent
 from allranks.errors import Conflict, MissingCode, NotFound, UsageError
 from allranks.plan.data import state_manifest
 from allranks.plan.data.node_files import may_write
@@ -142,7 +141,7 @@ class NodeFiles:
         try:
             if make:
                 root.mkdir(exist_ok=True, mode=0o700)
-            above, name = open_parent(root, place.path, make)
+            above, name = folder_trees.open_parent(root, place.path, make)
             try:
                 if put.entry is None or (was is not None and was.what != put.entry.what):
                     _remove(above, name, was, state)
