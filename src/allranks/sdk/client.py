@@ -66,49 +66,49 @@ class Job:
 
     def __init__(self, record: JobRecord | ListedJob) -> None:
         # Of a list only the main keys.
-        self._told: Mapping[str, Any] = record
+        self._record: Mapping[str, Any] = record
 
     @property
     def outputs(self) -> Outputs:
         """Its outputs by name. Each can be used as an input of another job."""
-        told = self._told if "spec" in self._told else find_server.ask("GET", job_path(self.name))
-        given = told["spec"].get("outputs") or {}
-        found = {name: Output(**(value or {})) for name, value in given.items()}
-        return Outputs(
-            {
-                name: each.model_copy(update={"path": output_uri(self.name, name)})
-                for name, each in found.items()
-            }
-        )
+        declared = self._spec().get("outputs") or {}
+        outputs = {name: Output(**(value or {})) for name, value in declared.items()}
+        for name, output in outputs.items():
+            outputs[name] = output.model_copy(update={"path": output_uri(self.name, name)})
+        return Outputs(outputs)
 
     @property
     def properties(self) -> Document:
         """As Azure's: of a sweep also ``best_child_run_id``, its best trial."""
-        return properties_of(self._told)
+        return properties_of(self._record)
 
     @property
     def studio_url(self) -> str:
         """The URL of its page; of its record as JSON where the server has no pages."""
         with find_server.connect() as client:
-            return client.url + (self._told.get("page") or job_path(self.name))
+            return client.url + (self._record.get("page") or job_path(self.name))
 
     @property
     def services(self) -> dict[str, Service]:
         """The services in its job file, and ``Studio`` with the endpoint ``studio_url``."""
-        told = self._told if "spec" in self._told else find_server.ask("GET", job_path(self.name))
-        given = told["spec"].get("services") or {}
-        found = {name: Service(each.get("type"), each.get("port")) for name, each in given.items()}
-        return {"Studio": Service("Studio", endpoint=self.studio_url), **found}
+        declared = self._spec().get("services") or {}
+        services = {name: Service(v.get("type"), v.get("port")) for name, v in declared.items()}
+        return {"Studio": Service("Studio", endpoint=self.studio_url), **services}
+
+    def _spec(self) -> Document:
+        full = "spec" in self._record
+        record = self._record if full else find_server.ask("GET", job_path(self.name))
+        return dict(record["spec"])
 
     def metrics(self) -> dict[str, list[LoggedPoint]]:
         """The metrics reported so far: ``{name: [{"step", "timestamp" (ms since the epoch),
         "value", "attempt"}, …]}``; values may be NaN or infinite."""
         answer: MetricsAnswer = find_server.ask("GET", job_path(self.name, "/metrics"))
-        found = by_name(answer["series"])
-        for points in found.values():
+        points_by_name = by_name(answer["series"])
+        for points in points_by_name.values():
             for point in points:
                 point["value"] = float(point["value"])
-        return found
+        return points_by_name
 
     def resources(self) -> list[ResourcePoints]:
         """The resource use of nodes, GPUs and ranks: series with ``points`` [seconds since the
@@ -126,7 +126,7 @@ class Job:
 
     def refresh(self) -> Job:
         """Read its current state from the server."""
-        self._told = find_server.ask("GET", job_path(self.name))
+        self._record = find_server.ask("GET", job_path(self.name))
         return self
 
     def wait(self, show_output: bool = False, *, timeout: float | None = None) -> Job:
@@ -151,13 +151,13 @@ class Job:
         return drawn(self.name)
 
     def cancel(self) -> Job:
-        self._told = find_server.ask("POST", job_path(self.name, "/cancel"))
+        self._record = find_server.ask("POST", job_path(self.name, "/cancel"))
         return self
 
     def preempt(self, node: int | None = None) -> Job:
         """Simulate a preemption of all its nodes, or of one. Raises AllranksError unless the job is
         running."""
-        self._told = interrupt.preempt(self.name, node)
+        self._record = interrupt.preempt(self.name, node)
         return self
 
     def download(
@@ -171,18 +171,18 @@ class Job:
         return Jobs().download(self.name, download_path, output_name=output_name, path=path)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # copy and pickle ask for this before `_told` exists
+        if name.startswith("_"):  # copy and pickle ask for this before `_record` exists
             raise AttributeError(name)
-        for found in (self._told, self._told.get("spec") or {}):
-            if name in found:
-                return found[name]
+        for mapping in (self._record, self._record.get("spec") or {}):
+            if name in mapping:
+                return mapping[name]
         raise AttributeError(f"a job has no attribute {name!r}")
 
     def __repr__(self) -> str:
         return f"Job(name={self.name!r}, status={self.status!r})"
 
     def to_dict(self) -> dict[str, Any]:
-        return dict(self._told)
+        return dict(self._record)
 
 
 class Client:
@@ -307,10 +307,10 @@ class Jobs:
         (stderr). The job's own state is not changed."""
         if not isinstance(job, CommandJob):
             raise no_job(job)
-        goal, folder = to or sys.stderr, Path(base or job.base or ".").absolute()
+        stream, folder = to or sys.stderr, Path(base or job.base or ".").absolute()
 
         def say(sentence: str) -> None:
-            print(sentence, file=goal, flush=True)
+            print(sentence, file=stream, flush=True)
 
         return rehearsal.rehearse(job.to_dict(), folder, tolerance=tolerance, say=say)
 
@@ -334,13 +334,13 @@ class Jobs:
         """The matching jobs, newest first. ``name`` is a part of the name or a glob, a tag value of
         None matches any, ``metrics`` are conditions such as ``"loss<0.5"``, ``sort`` is e.g.
         ``"-loss"``; ``archived`` True lists only archived jobs, None all jobs."""
-        tagged = [key if each is None else f"{key}={each}" for key, each in (tags or {}).items()]
+        tagged = [key if v is None else f"{key}={v}" for key, v in (tags or {}).items()]
         words = {"status": status, "experiment": experiment_name, "name": name}
-        given = {key: each for key, each in words.items() if each is not None}
+        filters = {key: value for key, value in words.items() if value is not None}
         hidden = "all" if archived is None else "only" if archived else "no"
         more = {"tag": tagged, "metric": [*metrics], "sort": sort, "archived": hidden}
-        query = urlencode(given | more | {"limit": limit, "metrics": True}, doseq=True)
-        return [Job(each) for each in find_server.ask("GET", f"/api/v1/jobs?{query}")]
+        query = urlencode(filters | more | {"limit": limit, "metrics": True}, doseq=True)
+        return [Job(record) for record in find_server.ask("GET", f"/api/v1/jobs?{query}")]
 
     def archive(self, name: str) -> Job:
         """Hide a job from lists."""
@@ -376,16 +376,16 @@ class Jobs:
         following = Following(
             find_server.connect, name, changed=substitute_note(sys.stderr), seconds=timeout
         )
-        goal = to or sys.stdout
+        stream = to or sys.stdout
         for piece in following.pieces():
-            goal.write(piece["log"].encode(errors="surrogateescape").decode(errors="replace"))
-            goal.flush()
+            stream.write(piece["log"].encode(errors="surrogateescape").decode(errors="replace"))
+            stream.flush()
         return Job(following.job)
 
     def wait(self, name: str, *, timeout: float | None = None) -> Job:
         """Wait until the job has ended. Raises TimedOut after ``timeout`` seconds."""
-        wanted: dict[str, object] = {"ranks": []}
-        following = Following(find_server.connect, name, wanted=wanted, seconds=timeout)
+        request: dict[str, object] = {"ranks": []}
+        following = Following(find_server.connect, name, request=request, seconds=timeout)
         for _ in following.pieces():
             pass
         return Job(following.job)

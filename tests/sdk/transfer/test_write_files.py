@@ -191,7 +191,7 @@ def test_an_output_that_the_job_has_not_got(tmp_path, output):
 
 def test_what_travels_together():
     wanted = [
-        download_module.Wanted(f"{n:03}", size, TIME, f"{n:03}", "p")
+        download_module.Entry(f"{n:03}", size, TIME, f"{n:03}", "p")
         for n, size in enumerate([0] * 300 + [1 << 20] * 5 + [(1 << 20) + 1, 1 << 30])
     ]
     units = list(download_module._units(wanted))

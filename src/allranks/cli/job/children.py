@@ -42,7 +42,7 @@ class ChildrenViewer(ABC):
         self._following = Following(
             find_server.connect,
             name,
-            wanted={"logs": logs, "ranks": ranks},
+            request={"logs": logs, "ranks": ranks},
             changed=self._changed,
         )
 

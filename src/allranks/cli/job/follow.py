@@ -98,8 +98,9 @@ class Viewer:
     def __init__(self, name: str, printer: Printer, ranks: list[int] | None, quiet: bool) -> None:
         self._name, self._printer, self._quiet = name, printer, quiet
         self._line = show.StatusLine(quiet)
-        wanted = {"ranks": ranks}
-        self._following = Following(find_server.connect, name, wanted=wanted, changed=self._changed)
+        self._following = Following(
+            find_server.connect, name, request={"ranks": ranks}, changed=self._changed
+        )
         self._attempt, self._reason = 1, ""
         self._job: StreamedJob | None = None
         self._phases = Phases()

@@ -82,7 +82,7 @@ def logs(options: argparse.Namespace) -> int:
     printer = Printer(job["nodes"], prefixed=prefixed, raw=options.raw)
     if options.follow:
         wanted = {"ranks": ranks, "attempts": attempts}
-        for piece in Following(find_server.connect, job["name"], wanted=wanted).pieces():
+        for piece in Following(find_server.connect, job["name"], request=wanted).pieces():
             printer.put(piece)
         printer.end()
         return 0
@@ -103,7 +103,7 @@ def _of_rank(name: str, rank: int, attempts: list[int], tail: int | None) -> Ite
     wanted: dict[str, Any] = {"ranks": [rank], "attempts": attempts, "follow": False}
     if tail is not None:
         wanted["tail"] = max(1, tail)
-    pieces = Following(find_server.connect, name, wanted=wanted).pieces()
+    pieces = Following(find_server.connect, name, request=wanted).pieces()
     if tail is None:
         yield from pieces
         return

@@ -47,15 +47,15 @@ class Computes:
         Cloud machines are not created: an ``AmlCompute`` is the compute that its name is mapped to
         (`allranks compute map`), from now on the default one if there is none.
         """
-        given = compute.to_dict()
+        data = compute.to_dict()
         if isinstance(compute, AmlCompute):
             with contextlib.suppress(NotFound):
                 return Poller(self.get(compute.name))
             return Poller(self._named_like_default(compute.name))
         try:
-            return Poller(_compute(find_server.ask("POST", _COMPUTES, given)))
+            return Poller(_compute(find_server.ask("POST", _COMPUTES, data)))
         except Conflict:
-            changed = {key: value for key, value in given.items() if key != "name"}
+            changed = {key: value for key, value in data.items() if key != "name"}
             path = asset_path("computes", compute.name)
             return Poller(_compute(find_server.ask("PATCH", path, changed)))
 
@@ -83,5 +83,5 @@ class Computes:
 
 
 def _compute(shown: ComputeAnswer) -> Compute:
-    known = {key: value for key, value in shown.items() if key in Compute.model_fields}
-    return Compute.model_validate(known)
+    fields = {key: value for key, value in shown.items() if key in Compute.model_fields}
+    return Compute.model_validate(fields)

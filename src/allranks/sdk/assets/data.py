@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _DATA, _DATASTORES = "/api/v1/data", "/api/v1/datastores"
 # Keys that the server adds.
-_TOLD = ("labels", "created_at", "uri", "credentials", "created")
+_SERVER_KEYS = ("labels", "created_at", "uri", "credentials", "created")
 
 
 class DataAssets:
@@ -28,9 +28,9 @@ class DataAssets:
         """Create a version; its number is the next one if not set. Creating the same version again
         changes nothing. A relative path starts at ``base`` (the current folder). The data is not
         copied."""
-        given = data.model_dump(mode="json", exclude_unset=True)
+        body = data.model_dump(mode="json", exclude_unset=True)
         return _data(
-            find_server.ask("POST", _DATA, placed_data(given, Path(base or ".").absolute()))
+            find_server.ask("POST", _DATA, placed_data(body, Path(base or ".").absolute()))
         )
 
     def get(self, name: str, version: str | None = None, label: str = "latest") -> Data:
@@ -50,8 +50,8 @@ class Datastores:
     ) -> Datastore:
         """Create or change a datastore. The server stores its credentials and never returns them;
         without credentials, nodes use their own."""
-        given = datastore.model_dump(mode="json", exclude_unset=True)
-        sent = {**given, "credentials": dict(credentials or {}) or None}
+        body = datastore.model_dump(mode="json", exclude_unset=True)
+        sent = {**body, "credentials": dict(credentials or {}) or None}
         return _datastore(find_server.ask("POST", f"{_DATASTORES}?replace=true", sent))
 
     def get(self, name: str) -> Datastore:
@@ -65,9 +65,9 @@ class Datastores:
         find_server.ask("DELETE", asset_path("datastores", name))
 
 
-def _data(told: DataAnswer) -> Data:
-    return Data.model_validate({k: v for k, v in told.items() if k not in _TOLD})
+def _data(answer: DataAnswer) -> Data:
+    return Data.model_validate({k: v for k, v in answer.items() if k not in _SERVER_KEYS})
 
 
-def _datastore(told: DataAnswer) -> Datastore:
-    return Datastore.model_validate({k: v for k, v in told.items() if k not in _TOLD})
+def _datastore(answer: DataAnswer) -> Datastore:
+    return Datastore.model_validate({k: v for k, v in answer.items() if k not in _SERVER_KEYS})

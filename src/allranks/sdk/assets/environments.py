@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 PATH = "/api/v1/environments"
 # Keys that the server adds.
-_TOLD = ("labels", "created_at", "curated", "created")
+_SERVER_KEYS = ("labels", "created_at", "curated", "created")
 
 
 class Environments:
@@ -42,5 +42,5 @@ class Environments:
         return [_made(each) for each in find_server.ask("GET", versions_path("environments", name))]
 
 
-def _made(told: EnvironmentAnswer) -> Environment:
-    return Environment.model_validate({k: v for k, v in told.items() if k not in _TOLD})
+def _made(answer: EnvironmentAnswer) -> Environment:
+    return Environment.model_validate({k: v for k, v in answer.items() if k not in _SERVER_KEYS})

@@ -36,7 +36,7 @@ class Models:
     ) -> ModelVersion:
         """Create a version from the file or folder at ``path`` of a ``job`` (`outputs/…`), or of
         this machine, which is uploaded. The server keeps its own copy."""
-        given = {
+        values = {
             "name": name,
             "path": str(path),
             "job": job,
@@ -47,7 +47,7 @@ class Models:
             "tags": tags,
             "properties": properties,
         }
-        return _sent({key: each for key, each in given.items() if each is not None}, labels)
+        return _sent({key: value for key, value in values.items() if value is not None}, labels)
 
     def create_or_update(self, model: Model, *, base: str | Path | None = None) -> ModelVersion:
         """Create a version; its number is the next one if not set. Creating the same version again
@@ -56,16 +56,16 @@ class Models:
 
     def get(self, name: str, version: str | None = None, label: str = "latest") -> ModelVersion:
         """A version, by number or label."""
-        return _told(find_server.ask("GET", version_path("models", name, version, label)))
+        return _version(find_server.ask("GET", version_path("models", name, version, label)))
 
     def list(self, name: str | None = None) -> builtins.list[ModelVersion]:
         """The newest version of every asset, or all versions of one."""
-        return [_told(each) for each in find_server.ask("GET", versions_path("models", name))]
+        return [_version(each) for each in find_server.ask("GET", versions_path("models", name))]
 
     def label(self, name: str, version: str, *labels: str) -> ModelVersion:
         """Set labels; each moves from the version that had it."""
         data = {"labels": builtins.list(labels)}
-        return _told(
+        return _version(
             find_server.ask("PUT", asset_path("models", f"{name}:{version}", "/labels"), data)
         )
 
@@ -90,11 +90,11 @@ class Models:
 
 
 def _sent(
-    given: Mapping[str, Any], labels: Sequence[str], base: str | Path | None = None
+    data: Mapping[str, Any], labels: Sequence[str], base: str | Path | None = None
 ) -> ModelVersion:
     with find_server.connect() as client:
-        return _told(register(client, given, Path(base or ".").absolute(), labels))
+        return _version(register(client, data, Path(base or ".").absolute(), labels))
 
 
-def _told(told: ModelAnswer) -> ModelVersion:
-    return ModelVersion.model_validate({k: v for k, v in told.items() if k != "created"})
+def _version(answer: ModelAnswer) -> ModelVersion:
+    return ModelVersion.model_validate({k: v for k, v in answer.items() if k != "created"})

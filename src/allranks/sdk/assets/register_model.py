@@ -26,7 +26,7 @@ _PATIENCE = 6 * 3600.0
 
 def register(
     client: Client,
-    given: Mapping[str, Any],
+    model: Mapping[str, Any],
     base: Path,
     labels: Sequence[str] = (),
     report: OnProgress = unheard,
@@ -36,10 +36,10 @@ def register(
     A relative path starts at ``base``, or in the ``job``. ``report`` receives the progress. Raises
     SpecError for missing files, UsageError for what is not a plain file, Conflict.
     """
-    path = None if given.get("job") else local(given.get("path"), base)
+    path = None if model.get("job") else local(model.get("path"), base)
     address = labelled(_MODELS, labels)
     files: dict[str, Path] = {}
-    data = dict(given)
+    data = dict(model)
     if path is not None:
         if not path.exists():
             hint = f"relative paths start at {base}; of a job: --job JOB --path outputs/…"

@@ -39,7 +39,7 @@ class JobSchedule:
         properties: dict[str, str] | None = None,
     ) -> None:
         self.name, self.create_job = name, create_job
-        given = {
+        keys = {
             "name": name,
             "trigger": trigger.model_dump(mode="json", exclude_none=True),
             "create_job": create_job.to_dict(),
@@ -48,7 +48,7 @@ class JobSchedule:
             "tags": tags,
             "properties": properties,
         }
-        self.spec: Schedule = parse_schedule({k: v for k, v in given.items() if v is not None})
+        self.spec: Schedule = parse_schedule({k: v for k, v in keys.items() if v is not None})
 
     @property
     def trigger(self) -> Trigger:
@@ -60,18 +60,18 @@ class ScheduleRecord:
     attributes."""
 
     def __init__(self, record: ScheduleAnswer, job: AnyJob | None = None) -> None:
-        self._told: Mapping[str, Any] = record
+        self._record: Mapping[str, Any] = record
         # The job that was given to create it.
         self.create_job = job
 
     @property
     def is_enabled(self) -> bool:
-        return bool(self._told["enabled"])
+        return bool(self._record["enabled"])
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name not in self._told:
+        if name.startswith("_") or name not in self._record:
             raise AttributeError(name)
-        value = self._told[name]
+        value = self._record[name]
         return Section(value) if isinstance(value, dict) else value
 
     def __repr__(self) -> str:
@@ -90,13 +90,13 @@ class Schedules:
             raise UsageError("a schedule of the server cannot be created again", hint=hint)
         submission, snapshots = prepare(job.to_dict(), Path(job.base or ".").absolute())
         submission["spec"].pop("name", None)
-        wanted = {"schedule": schedule.spec.to_dict(), "submission": submission}
+        body = {"schedule": schedule.spec.to_dict(), "submission": submission}
         with find_server.connect() as client:
             try:
-                made = send(client, wanted, snapshots, where=_SCHEDULES)
+                made = send(client, body, snapshots, where=_SCHEDULES)
             except Conflict:
                 client.json("DELETE", asset_path("schedules", schedule.name))
-                made = send(client, wanted, snapshots, where=_SCHEDULES)
+                made = send(client, body, snapshots, where=_SCHEDULES)
         return Poller(ScheduleRecord(made, job))
 
     def get(self, name: str) -> ScheduleRecord:

@@ -57,20 +57,20 @@ class States:
         return [_told(each) for each in found]
 
     def get(self, name: str) -> StateFolder:
-        return _told(find_server.ask("GET", state_path(name)))
+        return _folder(find_server.ask("GET", state_path(name)))
 
     def entries(self, name: str, version: int | None = None) -> builtins.list[StateEntry]:
         """The entries of the state or of a version, newest last: "path", "what" ("file", "folder",
         "link"), "size" and "sha256" of files, "target" of links."""
         query = "" if version is None else f"?version={version}"
-        found: builtins.list[StateEntry] = find_server.ask(
+        entries: builtins.list[StateEntry] = find_server.ask(
             "GET", state_path(name, f"/manifest{query}")
         )
-        return found
+        return entries
 
     def restore(self, name: str, version: int) -> StateFolder:
         """Restore a version; the next job continues from it."""
-        return _told(find_server.ask("POST", state_path(name, "/restore"), {"version": version}))
+        return _folder(find_server.ask("POST", state_path(name, "/restore"), {"version": version}))
 
     def download(
         self, name: str, version: int | None = None, download_path: str | Path = "."
@@ -85,7 +85,7 @@ class States:
         find_server.ask("DELETE", state_path(name))
 
 
-def _told(told: StateAnswer | ShownState) -> StateFolder:
-    keys: Mapping[str, Any] = told
+def _folder(answer: StateAnswer | ShownState) -> StateFolder:
+    keys: Mapping[str, Any] = answer
     versions = tuple(StateVersion(**each) for each in keys.get("versions", ()))
     return StateFolder(**{**keys, "versions": versions})

@@ -46,12 +46,12 @@ def connect(*, start: bool = True, any_version: bool = False) -> Client:
     named = os.environ.get("ALLRANKS_SERVER", "").strip()
     if named:
         token = os.environ.get("ALLRANKS_TOKEN", "").strip()
-        known = os.environ.get("ALLRANKS_FINGERPRINT", "").strip().lower().replace(":", "")
-        return Client(named, token or _token_if_it_is_ours(named), fingerprint=known)
+        fingerprint = os.environ.get("ALLRANKS_FINGERPRINT", "").strip().lower().replace(":", "")
+        return Client(named, token or _token_if_it_is_ours(named), fingerprint=fingerprint)
     home = settings.home()
-    found = look(home)
-    if found.alive and found.url is not None and _answers_still(found.pid, found.url):
-        return _client(home, found, any_version)
+    running = look(home)
+    if running.alive and running.url is not None and _answers_still(running.pid, running.url):
+        return _client(home, running, any_version)
     if not start:
         raise Unreachable(
             "no server is running for this home",
@@ -84,9 +84,9 @@ def start_server(home: Home, port: int | None = None) -> Running:
         # Retry: another server that was stopping or starting may have released the lock.
         if not file_locks.is_held(home.lock):
             _spawn(home, port)
-        found = look(home)
-        if found.alive and found.url is not None and _answers(found.url):
-            return found
+        running = look(home)
+        if running.alive and running.url is not None and _answers(running.url):
+            return running
         time.sleep(0.02)
     raise ServerError(
         "the server of this home runs but does not answer",
@@ -107,9 +107,9 @@ def wait_gone(home: Home, seconds: float) -> bool:
 
 def end(home: Home, number: signal.Signals) -> None:
     """Signal a server that does not answer, identified by its lock."""
-    found = look(home)
-    if found.alive and found.pid is not None:
-        os.kill(found.pid, number)
+    running = look(home)
+    if running.alive and running.pid is not None:
+        os.kill(running.pid, number)
 
 
 def _spawn(home: Home, port: int | None) -> None:
@@ -133,11 +133,11 @@ def _spawn(home: Home, port: int | None) -> None:
     finally:
         os.close(write)
     with open(read) as answer:
-        said = answer.read()
-    body = json.loads(said) if said else {}
+        text = answer.read()
+    body = json.loads(text) if text else {}
     if "error" in body and body["error"] != "conflict":
         raise from_body(body)
-    if not said:
+    if not text:
         raise ServerError(
             "the server could not be started",
             where=str(home.root),
@@ -154,16 +154,16 @@ def _open_log(home: Home) -> BinaryIO:
         raise settings.unusable(home, error) from error
 
 
-def _client(home: Home, found: Running, any_version: bool) -> Client:
-    if found.version != __version__ and not any_version:
+def _client(home: Home, running: Running, any_version: bool) -> Client:
+    if running.version != __version__ and not any_version:
         raise ServerError(
-            f"the server of this home is allranks {found.version}, this command is {__version__}",
+            f"the server of this home is allranks {running.version}, this command is {__version__}",
             where=str(home.root),
             hint="stop it (and its local jobs) with `allranks server stop`; the next command "
             "starts this version",
         )
-    assert found.url is not None
-    return Client(found.url, os.environ.get("ALLRANKS_TOKEN", "").strip() or _token(home))
+    assert running.url is not None
+    return Client(running.url, os.environ.get("ALLRANKS_TOKEN", "").strip() or _token(home))
 
 
 def _token(home: Home) -> str:

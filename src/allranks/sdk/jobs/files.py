@@ -31,16 +31,16 @@ def too_long(client: Client, name: str) -> list[str]:
 
 
 def selected(
-    job: Mapping[str, Any], listing: Sequence[Mapping[str, Any]], wanted: Sequence[str]
+    job: Mapping[str, Any], listing: Sequence[Mapping[str, Any]], patterns: Sequence[str]
 ) -> set[str]:
-    """The record's paths of the files that ``wanted`` matches. Raises NotFound for one without a
+    """The record's paths of the files that ``patterns`` matches. Raises NotFound for one without a
     match."""
-    known = {each["path"]: address(each["path"], job["attempts"]) for each in listing}
-    found = set()
-    for each in wanted:
-        meant = {recorded for recorded, path in known.items() if selects(each, path)}
+    addresses = {file["path"]: address(file["path"], job["attempts"]) for file in listing}
+    chosen = set()
+    for pattern in patterns:
+        meant = {recorded for recorded, path in addresses.items() if selects(pattern, path)}
         if not meant:
-            message = f"{job['name']} has no file {each!r}"
-            raise NotFound(message, hint=hint(job["name"], each, known.values()))
-        found |= meant
-    return found
+            message = f"{job['name']} has no file {pattern!r}"
+            raise NotFound(message, hint=hint(job["name"], pattern, addresses.values()))
+        chosen |= meant
+    return chosen

@@ -85,13 +85,13 @@ class Following:
         connect: Callable[[], Client],
         name: str,
         *,
-        wanted: Mapping[str, Any] | None = None,
+        request: Mapping[str, Any] | None = None,
         changed: Callable[[StreamedJob, Children], None] = lambda job, children: None,
         seconds: float | None = None,
     ) -> None:
         self._status = ""
         self._connect, self._name = connect, name
-        self._wanted, self._changed = dict(wanted or {}), changed
+        self._request, self._changed = dict(request or {}), changed
         self._positions: dict[str, int] = {}
         self._seconds = seconds
         self._until = float("inf") if seconds is None else time.monotonic() + seconds
@@ -119,12 +119,12 @@ class Following:
                 time.sleep(0.2)
 
     def _one_connection(self, client: Client) -> Iterator[LogLine | None]:
-        wanted = {**self._wanted, "positions": self._positions}
+        request = {**self._request, "positions": self._positions}
         ended = False
         path = job_path(self._name, "/stream")
         left = self._until - time.monotonic()
         silence = min(max(left, _LEAST), _PATIENCE)
-        for text in client.stream("POST", path, wanted, timeout=silence):
+        for text in client.stream("POST", path, request, timeout=silence):
             line: LogLine | JobLine | None = json.loads(text) if text else None
             if line is not None and "job" in line:
                 if line["last"]:

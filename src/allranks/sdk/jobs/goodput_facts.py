@@ -43,11 +43,11 @@ def job_times(client: Client, name: str) -> JobTimes:
     events = [event(each) for each in client.json("GET", job_path(name, "/events"))]
     series = _series(client, job)
     ways = trails(job, series)
-    found = goodput(events, time.time(), ways)._replace(stepless=_stepless(job))
+    result = goodput(events, time.time(), ways)._replace(stepless=_stepless(job))
     cost = _cost(series)
     if cost is None and ways:
-        cost = _seen(client, job, ways)
-    return JobTimes(name, job["status"], found, cost)
+        cost = _cost_by_state(client, job, ways)
+    return JobTimes(name, job["status"], result, cost)
 
 
 def children_of(client: Client, name: str) -> list[str]:
@@ -72,16 +72,16 @@ def _series(client: Client, job: Told) -> list[Told]:
     points by the hundred thousand."""
     if job["metrics"] and job["attempts"] > 1:
         return list(client.json("GET", job_path(job["name"], "/metrics"))["series"])
-    told = {key.partition("/rank_")[0] for key in job["metrics"]} & {*COSTS}
-    asked = (job_path(job["name"], f"/metrics?metric={each}") for each in told)
-    return [series for path in asked for series in client.json("GET", path)["series"]]
+    names = {key.partition("/rank_")[0] for key in job["metrics"]} & {*COSTS}
+    paths = (job_path(job["name"], f"/metrics?metric={name}") for name in names)
+    return [series for path in paths for series in client.json("GET", path)["series"]]
 
 
-def event(told: Told) -> Event:
+def event(answer: Told) -> Event:
     """As the record has it."""
-    at = datetime.fromisoformat(told["at"]).timestamp()
-    fields = {key: told[key] for key in ("launch", "attempt", "node", "rank", "data")}
-    return Event(Kind(told["kind"]), at, **fields)
+    at = datetime.fromisoformat(answer["at"]).timestamp()
+    fields = {key: answer[key] for key in ("launch", "attempt", "node", "rank", "data")}
+    return Event(Kind(answer["kind"]), at, **fields)
 
 
 def trails(job: Told, series: Iterable[Told]) -> list[Trail]:
@@ -93,11 +93,11 @@ def trails(job: Told, series: Iterable[Told]) -> list[Trail]:
         if steps:
             trail = Trail(each["attempt"] or 1, each["name"], each["rank"], steps)
             by_name[trail.name].append(trail)
-    asked = job["spec"].get("metrics") or {}
+    specs = job["spec"].get("metrics") or {}
     return [
         trail
         for name, several in by_name.items()
-        if not is_counted(name, asked) or not all(_from_0([n for n, _ in e.steps]) for e in several)
+        if not is_counted(name, specs) or not all(_from_0([n for n, _ in e.steps]) for e in several)
         for trail in several
     ]
 
@@ -108,13 +108,11 @@ def _from_0(steps: Sequence[int]) -> bool:
 
 def _cost(series: Iterable[Told]) -> float | None:
     """The usual one: the first is often slower, and one that meets a full disk far more."""
-    told = [
-        float(value) for each in series if each["name"] in COSTS for _, _, value in each["points"]
-    ]
-    return median(told) if told else None
+    costs = [float(value) for s in series if s["name"] in COSTS for _, _, value in s["points"]]
+    return median(costs) if costs else None
 
 
-def _seen(client: Client, job: Told, ways: Iterable[Trail]) -> float | None:
+def _cost_by_state(client: Client, job: Told, ways: Iterable[Trail]) -> float | None:
     """By the steps in which a version of its state was written."""
     if job["state"]["version"] is None:
         return None
@@ -124,8 +122,8 @@ def _seen(client: Client, job: Told, ways: Iterable[Trail]) -> float | None:
         if version["job"] == job["name"] and version["written_at"]:
             at = datetime.fromisoformat(version["written_at"]).timestamp()
             written[version["attempt"]].append(at)
-    told = []
+    delays = []
     for attempt, times in written.items():
-        mine = (each.steps for each in ways if each.attempt == attempt)
-        told += held_up(max(mine, key=len, default=()), times)
-    return median(told) if told else None
+        mine = (way.steps for way in ways if way.attempt == attempt)
+        delays += held_up(max(mine, key=len, default=()), times)
+    return median(delays) if delays else None

@@ -26,18 +26,18 @@ class LoggedPoint(TypedDict):
 def by_name(several: Iterable[MetricPoints]) -> dict[str, list[LoggedPoint]]:
     """``{metric: [{"step", "timestamp" (ms since the epoch), "value", "attempt"}, …]}`` from the
     server's series; attempts follow one another."""
-    found: dict[str, list[LoggedPoint]] = {}
-    for each in several:
-        found.setdefault(each["key"], []).extend(
+    points_by_key: dict[str, list[LoggedPoint]] = {}
+    for series in several:
+        points_by_key.setdefault(series["key"], []).extend(
             {
                 "step": step,
                 "timestamp": round(at * 1000),
                 "value": value,
-                "attempt": each["attempt"],
+                "attempt": series["attempt"],
             }
-            for step, at, value in each["points"]
+            for step, at, value in series["points"]
         )
-    return found
+    return points_by_key
 
 
 def rounds(
@@ -46,15 +46,15 @@ def rounds(
     """Series with new points, each once, until the job has ended; empty after some seconds, or
     ``wait``, without news. Waits for a server that goes away."""
     positions: dict[str, int] = {}
-    known = {"positions": positions} | ({} if wait is None else {"wait": wait})
+    request = {"positions": positions} | ({} if wait is None else {"wait": wait})
     while True:
         news: MetricsNews = answered(
             connect,
-            lambda client: client.json("POST", job_path(name, "/metrics/follow"), known),
+            lambda client: client.json("POST", job_path(name, "/metrics/follow"), request),
         )
-        for each in news["series"]:
-            key = str(each["id"])
-            positions[key] = positions.get(key, 0) + len(each["points"])
+        for series in news["series"]:
+            key = str(series["id"])
+            positions[key] = positions.get(key, 0) + len(series["points"])
         if news["ended"] and not news["series"]:
             return
         yield news["series"]

@@ -36,14 +36,14 @@ def resolved(reference: object) -> Resolved:
     text = reference.encode(errors="replace").decode()
     mine = terminal.submitted() if text in LAST else []
     query = urlencode({"job": text, "mine": mine}, doseq=True)
-    found: Resolved = find_server.ask("GET", f"/api/v1/resolve?{query}")
-    return found
+    answer: Resolved = find_server.ask("GET", f"/api/v1/resolve?{query}")
+    return answer
 
 
-def no_job(given: object) -> UsageError:
+def no_job(argument: object) -> UsageError:
     """The error of an argument that is not a job."""
-    if isinstance(given, str | PathLike):
-        hint = f"read a file with load_job({str(given)!r})"
-        return UsageError(f"{str(given)!r} is a str, not a job", hint=hint)
+    if isinstance(argument, str | PathLike):
+        hint = f"read a file with load_job({str(argument)!r})"
+        return UsageError(f"{str(argument)!r} is a str, not a job", hint=hint)
     hint = "create one with `command(...)` or read one with load_job(FILE)"
-    return UsageError(f"the argument is a {type(given).__name__}, not a job", hint=hint)
+    return UsageError(f"the argument is a {type(argument).__name__}, not a job", hint=hint)

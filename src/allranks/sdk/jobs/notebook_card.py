@@ -72,13 +72,13 @@ def _error(job: Told) -> str:
 
 def _metrics(job: Told, metrics: Iterable[Told]) -> str:
     by_name: dict[str, list[Told]] = {}
-    for each in metrics:
-        if each["points"]:
-            by_name.setdefault(each["name"], []).append(each)
+    for series in metrics:
+        if series["points"]:
+            by_name.setdefault(series["name"], []).append(series)
     drawn = [chart(_title(name, several), several) for name, several in by_name.items()]
     more = len({key.partition("/rank_")[0] for key in job.get("metrics", ())}) - len(by_name)
-    said = f"<div>and {more} metrics more</div>" if by_name and more > 0 else ""
-    return f'<div style="{_CHARTS}">{"".join(drawn)}</div>{said}' if by_name else ""
+    rest = f"<div>and {more} metrics more</div>" if by_name and more > 0 else ""
+    return f'<div style="{_CHARTS}">{"".join(drawn)}</div>{rest}' if by_name else ""
 
 
 def _title(name: str, several: Sequence[Told]) -> str:
@@ -89,20 +89,20 @@ def _title(name: str, several: Sequence[Told]) -> str:
 
 def _load(nodes: Sequence[Told]) -> str:
     rows = []
-    for each in nodes[:MOST]:
-        told = [f"cpu {each['cpu']:.0f} %"] if "cpu" in each else []
-        if "memory" in each:
-            total = each.get("memory_total")
+    for node in nodes[:MOST]:
+        parts = [f"cpu {node['cpu']:.0f} %"] if "cpu" in node else []
+        if "memory" in node:
+            total = node.get("memory_total")
             of = f" of {size_text(total)}" if total else ""
-            told.append(f"memory {size_text(each['memory'])}{of}")
-        for gpu in each["gpus"]:
+            parts.append(f"memory {size_text(node['memory'])}{of}")
+        for gpu in node["gpus"]:
             if "gpu_load" in gpu:
-                told.append(f"GPU {gpu['gpu']} {gpu['gpu_load']:.0f} %")
-        if "cpu" in (whole := each.get("node_load", {})):
-            told.append(f"all of the node: cpu {whole['cpu']:.0f} %")
-        said = escape(", ".join(told))
+                parts.append(f"GPU {gpu['gpu']} {gpu['gpu_load']:.0f} %")
+        if "cpu" in (whole := node.get("node_load", {})):
+            parts.append(f"all of the node: cpu {whole['cpu']:.0f} %")
+        text = escape(", ".join(parts))
         rows.append(
-            f'<tr><td style="{_CELL}">node {each["node"]}</td><td style="{_CELL}">{said}</td></tr>'
+            f'<tr><td style="{_CELL}">node {node["node"]}</td><td style="{_CELL}">{text}</td></tr>'
         )
     return _table(rows, len(nodes), "nodes")
 

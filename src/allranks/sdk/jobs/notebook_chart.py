@@ -52,17 +52,17 @@ def _axes(x: _Scale, y: _Scale) -> str:
         return f'<text {place} {_TEXT} opacity="0.7">{escape(f"{half * 2:.4g}")}</text>'
 
     bottom = HEIGHT - _BOTTOM
-    found = [
+    parts = [
         f'<path d="M{_LEFT} {_TOP}V{bottom}H{WIDTH - _RIGHT}" fill="none" '
         'stroke="currentColor" stroke-opacity="0.3"/>',
         text(_LEFT - 4, bottom, y.least, "end"),
         text(_LEFT, HEIGHT - 4, x.least, "start"),
     ]
     if y.most > y.least:
-        found.append(text(_LEFT - 4, _TOP + 8, y.most, "end"))
+        parts.append(text(_LEFT - 4, _TOP + 8, y.most, "end"))
     if x.most > x.least:
-        found.append(text(WIDTH - _RIGHT, HEIGHT - 4, x.most, "end"))
-    return "".join(found)
+        parts.append(text(WIDTH - _RIGHT, HEIGHT - 4, x.most, "end"))
+    return "".join(parts)
 
 
 def _line(series: Mapping[str, Any], colour: str, x: _Scale, y: _Scale) -> str:

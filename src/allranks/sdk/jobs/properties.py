@@ -9,9 +9,9 @@ if TYPE_CHECKING:
     from allranks.api.common import Document
 
 
-def properties_of(told: Mapping[str, Any]) -> Document:
+def properties_of(job: Mapping[str, Any]) -> Document:
     """The ``properties`` of its job file; of a sweep also its best trial, once it has one."""
-    spec = told.get("spec") or {}
-    best = told.get("best")
-    found = dict(spec.get("properties") or {})
-    return {**found, "best_child_run_id": best["job"]} if best else found
+    spec = job.get("spec") or {}
+    best = job.get("best")
+    properties = dict(spec.get("properties") or {})
+    return {**properties, "best_child_run_id": best["job"]} if best else properties

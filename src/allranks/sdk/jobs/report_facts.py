@@ -57,7 +57,7 @@ def facts(job: Told, metrics: Told, resources: Told, files: Iterable[Told] = ())
         started_at=_seconds(job["started_at"]),
         ranks_ended_at=_seconds(job.get("ranks_ended_at")),
         ended_at=_seconds(job["ended_at"]),
-        request=_asked(job),
+        request=_request(job),
         aside=frozenset(each["rank"] for each in job["ranks"] if each["role"] in _ASIDE),
         logged=_logged(job, files),
         metrics=tuple(_metrics(metrics, job["attempts"])),
@@ -65,7 +65,7 @@ def facts(job: Told, metrics: Told, resources: Told, files: Iterable[Told] = ())
     )
 
 
-def _asked(job: Told) -> dict[str, str | None]:
+def _request(job: Told) -> dict[str, str | None]:
     spec = job["spec"]
     return {
         "code": job.get("code"),
@@ -87,19 +87,19 @@ def _logged(job: Told, files: Iterable[Told]) -> dict[int, int]:
     return {rank: sizes.get(f"{folder}/{log_name(rank, ranks)}", 0) for rank in range(ranks)}
 
 
-def _metrics(told: Told, attempt: int) -> Iterator[Series]:
-    for each in told.get("series", ()):
-        if each.get("attempt") in (None, attempt):
-            points = tuple(Point(at, float(value), step) for step, at, value in each["points"])
-            yield Series(each["name"], points, rank=each["rank"])
+def _metrics(answer: Told, attempt: int) -> Iterator[Series]:
+    for series in answer.get("series", ()):
+        if series.get("attempt") in (None, attempt):
+            points = tuple(Point(at, float(value), step) for step, at, value in series["points"])
+            yield Series(series["name"], points, rank=series["rank"])
 
 
-def _resources(told: Told, attempt: int) -> Iterator[Series]:
-    for each in told.get("series", ()):
-        if each.get("attempt") in (None, attempt):
-            points = tuple(Point(at, float(value)) for at, value in each["points"])
-            where = {name: each.get(name) for name in ("rank", "node", "gpu")}
-            yield Series(each["name"], points, **where)
+def _resources(answer: Told, attempt: int) -> Iterator[Series]:
+    for series in answer.get("series", ()):
+        if series.get("attempt") in (None, attempt):
+            points = tuple(Point(at, float(value)) for at, value in series["points"])
+            where = {name: series.get(name) for name in ("rank", "node", "gpu")}
+            yield Series(series["name"], points, **where)
 
 
 def _seconds(text: str | None) -> float | None:

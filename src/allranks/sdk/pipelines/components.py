@@ -43,8 +43,8 @@ class Component:
 
     def __call__(self, **inputs: Any) -> Node:
         for name in inputs.keys() - self.spec.inputs.keys():
-            known = ", ".join(self.spec.inputs) or "none"
-            hint = f"its inputs: {known}"
+            names = ", ".join(self.spec.inputs) or "none"
+            hint = f"its inputs: {names}"
             raise UsageError(f"the component {self.name} has no input {name!r}", hint=hint)
         component: Any = self._data
         if self._registered:
@@ -60,8 +60,8 @@ class Component:
             return self(**inputs)
 
         add_step.__name__ = self.name or "component"
-        said = [f"{name}: {each.type}" for name, each in self.spec.inputs.items()]
-        add_step.__doc__ = "\n".join([self.spec.description or "", "", *said])
+        lines = [f"{name}: {each.type}" for name, each in self.spec.inputs.items()]
+        add_step.__doc__ = "\n".join([self.spec.description or "", "", *lines])
         return add_step
 
     def __repr__(self) -> str:
@@ -83,8 +83,8 @@ class Components:
         """Register a version of a ``Component`` or of a ``@pipeline`` function; its number is the
         next one if it has none. The same version with another content raises Conflict."""
         made_by = getattr(component, "component", None)  # a function with ``@pipeline``
-        given = component._data if made_by is None else made_by()
-        data = {**given, **({"version": version} if version else {})}
+        component_data = component._data if made_by is None else made_by()
+        data = {**component_data, **({"version": version} if version else {})}
         made, snapshots = prepare_component(data, Path.cwd())
         with find_server.connect() as client:
             return _made(send(client, made, snapshots, where=_COMPONENTS))
@@ -98,6 +98,6 @@ class Components:
         return [_made(each) for each in find_server.ask("GET", versions_path("components", name))]
 
 
-def _made(told: Mapping[str, Any]) -> Component:
+def _made(answer: Mapping[str, Any]) -> Component:
     own = ("labels", "created_at", "created")
-    return Component({key: value for key, value in told.items() if key not in own}, True)
+    return Component({key: value for key, value in answer.items() if key not in own}, True)

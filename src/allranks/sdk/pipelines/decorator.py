@@ -59,20 +59,20 @@ _SETTINGS = (
 
 def _decorated(function: Callable[..., Any], keywords: Mapping[str, Any]) -> Callable[..., Any]:
     signature = inspect.signature(function)
-    if any(each.kind in _SEVERAL for each in signature.parameters.values()):
+    if any(parameter.kind in _SEVERAL for parameter in signature.parameters.values()):
         hint = "give each input of the pipeline a parameter"
         raise UsageError(f"{function.__name__} has * or ** parameters", hint=hint)
 
     @functools.wraps(function)
-    def build(*args: Any, **given: Any) -> Any:
+    def build(*args: Any, **kwargs: Any) -> Any:
         try:
-            arguments = signature.bind(*args, **given)
+            arguments = signature.bind(*args, **kwargs)
         except TypeError as error:
             raise UsageError(f"{function.__name__}: {error}", hint=f"{signature}") from None
         arguments.apply_defaults()
         # An optional input that is not given does not exist.
         values = {k: v for k, v in arguments.arguments.items() if v is not None}
-        own = {key: each for key, each in keywords.items() if key not in _OF_COMPONENT}
+        own = {key: value for key, value in keywords.items() if key not in _OF_COMPONENT}
         return _build(function, arguments.arguments, values, own)
 
     build.component = lambda: _component(function, signature, keywords)  # type: ignore[attr-defined]
@@ -156,12 +156,12 @@ def _called(
     function: Callable[..., Any], arguments: Mapping[str, Any]
 ) -> tuple[Any, Mapping[str, Any]]:
     """What the function returns, and its variables."""
-    found: Document = {}
+    variables: Document = {}
     code = inspect.unwrap(function).__code__
 
     def look(frame: FrameType, event: str, _: Any) -> None:
         if event == "return" and frame.f_code is code:
-            found.update(frame.f_locals)
+            variables.update(frame.f_locals)
 
     before = sys.getprofile()
     sys.setprofile(look)
@@ -169,7 +169,7 @@ def _called(
         returned = function(**arguments)
     finally:
         sys.setprofile(before)
-    return returned, found
+    return returned, variables
 
 
 def _name(nodes: list[Node], variables: Mapping[str, Any]) -> None:
@@ -177,14 +177,14 @@ def _name(nodes: list[Node], variables: Mapping[str, Any]) -> None:
     for name, value in variables.items():
         if isinstance(value, Node) and value in nodes and value.name is None:
             value.name = name
-    taken = {each.name for each in nodes if each.name is not None}
-    for each in nodes:
-        if each.name is None:
-            own = each.own_name if NODE_NAME.fullmatch(each.own_name) else "step"
+    taken = {node.name for node in nodes if node.name is not None}
+    for node in nodes:
+        if node.name is None:
+            own = node.own_name if NODE_NAME.fullmatch(node.own_name) else "step"
             name, number = own, 1
             while name in taken:
                 name, number = f"{own}_{number}", number + 1
-            each.name = name
+            node.name = name
             taken.add(name)
 
 

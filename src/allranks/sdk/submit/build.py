@@ -91,18 +91,18 @@ def command(
     Keys of ``resources``, ``limits`` and ``queue_settings`` can be given directly. Relative paths
     start at the current folder at submission. Raises SpecError.
     """
-    given = {**locals(), **unknown}
-    del given["unknown"]
-    return _job({word: value for word, value in given.items() if value is not None})
+    keys = {**locals(), **unknown}
+    del keys["unknown"]
+    return _job({word: value for word, value in keys.items() if value is not None})
 
 
-def _job(given: Document) -> Command:
+def _job(keys: Document) -> Command:
     """The job of ``command``'s keywords; direct ones override those of their section."""
-    short = {word: given.pop(word) for word in _SECTIONS if word in given}
+    short = {word: keys.pop(word) for word in _SECTIONS if word in keys}
     for word, value in short.items():
         section = _SECTIONS[word]
-        given[section] = {**_plain(given.get(section, {})), word: value}
-    return Command.parse({word: as_in_a_file(word, _dicts(value)) for word, value in given.items()})
+        keys[section] = {**_plain(keys.get(section, {})), word: value}
+    return Command.parse({word: as_in_a_file(word, _dicts(value)) for word, value in keys.items()})
 
 
 def load_job(source: str | os.PathLike[str] | IO[str]) -> Any:

@@ -46,11 +46,11 @@ class Command(CommandJob):
             data = anchored(data, Path(self.base))
         left_out = ("name", "inputs", "outputs", "experiment_name", "parent_job_name")
         job = {key: value for key, value in data.items() if key not in left_out}
-        given = {**{name: plain(each) for name, each in self.inputs.items()}, **inputs}
+        values = {**{name: plain(value) for name, value in self.inputs.items()}, **inputs}
         own = re.sub(r"\W", "_", self.name or "").lower()
-        step = Node({"type": "command", **job}, given, [*self.outputs], own or "step")
-        for name, each in self.outputs.items():
-            setattr(step.outputs, name, each)
+        step = Node({"type": "command", **job}, values, [*self.outputs], own or "step")
+        for name, output in self.outputs.items():
+            setattr(step.outputs, name, output)
         return step
 
     def sweep(self, *, primary_metric: str, goal: str, **keywords: Any) -> SweepJob:

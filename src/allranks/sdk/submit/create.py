@@ -70,7 +70,7 @@ def _prepared(
 ) -> tuple[Document, Snapshots]:
     if not isinstance(job, AnyJob):
         raise no_job(job)
-    given = {name: value for name, value in words.items() if value is not None}
+    changes = {name: value for name, value in words.items() if value is not None}
     # Checked again as a whole, because values in its mappings may have changed.
-    spec = type(job).parse({**dict(job), **given}).to_dict()
+    spec = type(job).parse({**dict(job), **changes}).to_dict()
     return prepare(spec, Path(base or job.base or ".").absolute(), allow_large=allow_large)

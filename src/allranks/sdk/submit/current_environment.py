@@ -45,28 +45,28 @@ def is_current(environment: object) -> bool:
 def current(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The base environment of ranks, with the current Python's folder first on PATH."""
     passed = (*_BASE, *_ACTIVATION, _SUBMITTER)
-    found = {name: environ[name] for name in passed if environ.get(name)}
+    env = {name: environ[name] for name in passed if environ.get(name)}
     for name in environ:
         if name.lower() in _PROXIES or name.startswith("CONDA_"):
-            found[name] = environ[name]
-    folders = [each for each in found.pop("PYTHONPATH", "").split(":") if each != _ANSWERS]
+            env[name] = environ[name]
+    folders = [folder for folder in env.pop("PYTHONPATH", "").split(":") if folder != _ANSWERS]
     if any(folders):
-        found["PYTHONPATH"] = ":".join(folders)
-    path = found.get("PATH") or _SYSTEM_PATH
+        env["PYTHONPATH"] = ":".join(folders)
+    path = env.get("PATH") or _SYSTEM_PATH
     front = _bin(environ, path)
     parts = [part for part in path.split(":") if part]
     if front and parts[:1] != [front]:
         parts = [front, *(part for part in parts if part != front)]
-    found["PATH"] = ":".join(parts)
-    return found
+    env["PATH"] = ":".join(parts)
+    return env
 
 
 def tools(environ: Mapping[str, str] = os.environ, python: bool = True) -> dict[str, str]:
     """This shell's settings for pip and uv, for building the job's environment; with ``python``
     also the current Python if PATH does not show it (slow)."""
-    found = {name: value for name, value in environ.items() if _TOOLS.match(name)}
+    env = {name: value for name, value in environ.items() if _TOOLS.match(name)}
     front = python_behind_shim(environ) if python else None
-    return found if front is None else {**found, "ALLRANKS_PYTHON": front}
+    return env if front is None else {**env, "ALLRANKS_PYTHON": front}
 
 
 def python_behind_shim(environ: Mapping[str, str] = os.environ) -> str | None:
@@ -74,11 +74,11 @@ def python_behind_shim(environ: Mapping[str, str] = os.environ) -> str | None:
     shell (slow); None if it is no shim."""
     front = _bin(environ, environ.get("PATH") or _SYSTEM_PATH)
     names = [os.path.join(front or "", name) for name in ("python", "python3")]
-    found = next((each for each in names if os.path.exists(each)), None)
-    real = os.path.basename(os.path.realpath(found or ""))
-    if found is None or (real.startswith(("python", "pypy")) and not _is_script(found)):
+    exe = next((path for path in names if os.path.exists(path)), None)
+    real = os.path.basename(os.path.realpath(exe or ""))
+    if exe is None or (real.startswith(("python", "pypy")) and not _is_script(exe)):
         return None
-    ask = [found, "-I", "-c", "import sys; print(getattr(sys, '_base_executable', sys.executable))"]
+    ask = [exe, "-I", "-c", "import sys; print(getattr(sys, '_base_executable', sys.executable))"]
     try:
         done = subprocess.run(ask, env=environ, capture_output=True, text=True, timeout=20)
     except (OSError, subprocess.TimeoutExpired):
@@ -92,22 +92,22 @@ def _is_script(path: str) -> bool:
 
 
 def asked_for(
-    wanted: Sequence[str], everything: bool, environ: Mapping[str, str] = os.environ
+    assignments: Sequence[str], everything: bool, environ: Mapping[str, str] = os.environ
 ) -> dict[str, str]:
     """The variables of `--env KEY=VALUE`, `--env KEY` and `--env-all`.
 
     Raises UsageError for a KEY that is not set.
     """
-    found = {}
+    env = {}
     if everything:
-        found = {
+        env = {
             name: value
             for name, value in environ.items()
             if not looks_secret(name) and not _OURS.match(name)
         }
-    for each in wanted:
-        name, given, value = each.partition("=")
-        if not given:
+    for assignment in assignments:
+        name, equals, value = assignment.partition("=")
+        if not equals:
             if name not in environ:
                 raise UsageError(
                     f"{name} is not set in this shell",
@@ -115,8 +115,8 @@ def asked_for(
                     hint=f"set it: --env {name}=VALUE",
                 )
             value = environ[name]
-        found[name] = value
-    return found
+        env[name] = value
+    return env
 
 
 def _bin(environ: Mapping[str, str], path: str) -> str | None:
@@ -126,5 +126,5 @@ def _bin(environ: Mapping[str, str], path: str) -> str | None:
             return os.path.join(prefix, "bin")
     import shutil  # lazy: 2 ms, and most shells have an environment activated
 
-    found = shutil.which("python", path=path) or shutil.which("python3", path=path)
-    return os.path.dirname(found) if found else None
+    python = shutil.which("python", path=path) or shutil.which("python3", path=path)
+    return os.path.dirname(python) if python else None

@@ -46,9 +46,9 @@ def _pythons(bin: str) -> list[str]:
     top, name = os.path.split(bin)
     if name == "shims":
         kinds = ("versions/*", "installs/python/*")
-        found = [each for kind in kinds for each in glob(f"{escape(top)}/{kind}/bin/python")]
-        if found:
-            return sorted(found)
+        pythons = [path for kind in kinds for path in glob(f"{escape(top)}/{kind}/bin/python")]
+        if pythons:
+            return sorted(pythons)
     python = python_behind_shim() or _python(bin)
     return [python] if python else []
 

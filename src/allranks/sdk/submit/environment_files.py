@@ -41,30 +41,30 @@ def from_file(file: Path) -> Document:
 def inlined(environment: Mapping[str, Any], base: Path) -> Document:
     """The environment with the content of its files instead of their paths, relative to ``base``.
     Invalid values are left for the models to report. Raises like ``from_file``."""
-    found = {key: _written(value) for key, value in environment.items()}
+    keys = {key: _written(value) for key, value in environment.items()}
     limits: list[str] = []
-    if isinstance(found.get("conda_file"), str | os.PathLike):
-        found["conda_file"] = _conda(_path(found["conda_file"], base), limits)
-    elif isinstance(found.get("conda_file"), Mapping):
-        found["conda_file"] = _with_pip(found["conda_file"], base, limits)
+    if isinstance(keys.get("conda_file"), str | os.PathLike):
+        keys["conda_file"] = _conda(_path(keys["conda_file"], base), limits)
+    elif isinstance(keys.get("conda_file"), Mapping):
+        keys["conda_file"] = _with_pip(keys["conda_file"], base, limits)
     lines: list[str] = []
-    pip = found.get("pip") or ()
-    if isinstance(pip, list | tuple) and all(isinstance(each, str) for each in pip):
+    pip = keys.get("pip") or ()
+    if isinstance(pip, list | tuple) and all(isinstance(line, str) for line in pip):
         lines += _lines(pip, base, limits)
-        if isinstance(found.get("requirements"), str | os.PathLike):
-            lines += _read(_path(found.pop("requirements"), base), limits)
-            found["pip"] = lines
+        if isinstance(keys.get("requirements"), str | os.PathLike):
+            lines += _read(_path(keys.pop("requirements"), base), limits)
+            keys["pip"] = lines
         if lines:
-            found["pip"] = lines
-    given = found.get("constraints") or ()
-    if isinstance(given, str | os.PathLike):
-        found["constraints"] = [*_read(_path(given, base), limits), *limits]
-    elif isinstance(given, list | tuple) and all(isinstance(each, str) for each in given):
-        several = [*_lines(given, base, limits), *limits]
-        found |= {"constraints": several} if several else {}
-    if isinstance(found.get("build"), Mapping):
-        found["build"] = _context(found["build"], base)
-    return found
+            keys["pip"] = lines
+    value = keys.get("constraints") or ()
+    if isinstance(value, str | os.PathLike):
+        keys["constraints"] = [*_read(_path(value, base), limits), *limits]
+    elif isinstance(value, list | tuple) and all(isinstance(line, str) for line in value):
+        several = [*_lines(value, base, limits), *limits]
+        keys |= {"constraints": several} if several else {}
+    if isinstance(keys.get("build"), Mapping):
+        keys["build"] = _context(keys["build"], base)
+    return keys
 
 
 def _context(build: Mapping[str, Any], base: Path) -> Mapping[str, Any]:
@@ -92,13 +92,13 @@ def _without_containers(build: Mapping[str, Any], folder: Path, file: Path) -> D
     if "without_containers" in build:
         return {}
     try:
-        found = inlined(dockerfile.environment_of(file.read_text(errors="replace")), folder)
+        environment = inlined(dockerfile.environment_of(file.read_text(errors="replace")), folder)
     except SpecError as error:
-        refused = [f"{file}:{each.line}: {each.message}" for each in error.problems]
+        refused = [f"{file}:{problem.line}: {problem.message}" for problem in error.problems]
         return {"without_containers": {"refused": refused}}
     except UsageError as error:
         return {"without_containers": {"refused": [str(error)]}}
-    return {"without_containers": found}
+    return {"without_containers": environment}
 
 
 def _conda(file: Path, limits: list[str]) -> Document:
@@ -122,10 +122,10 @@ def _with_pip(data: Mapping[str, Any], folder: Path, limits: list[str]) -> Docum
             return each
         return {"pip": [*_lines(several, folder, limits)]}
 
-    wanted = data.get("dependencies")
-    if not isinstance(wanted, list):
+    dependencies = data.get("dependencies")
+    if not isinstance(dependencies, list):
         return dict(data)
-    return {**data, "dependencies": [one(each) for each in wanted]}
+    return {**data, "dependencies": [one(each) for each in dependencies]}
 
 
 def _yaml(file: Path) -> tuple[Document, dict[str, int]]:
@@ -164,12 +164,12 @@ def _read(file: Path, limits: list[str], within: tuple[Path, ...] = ()) -> list[
         ) from None
     if whole in within:
         raise UsageError("the file includes itself", where=str(file), hint="remove that `-r`")
-    found = []
+    lines = []
     for number, row in _joined(text):
         for line in _lines([row], file.parent, limits, (*within, whole)):
             _hold_to_form(line, file, number)
-            found.append(line)
-    return found
+            lines.append(line)
+    return lines
 
 
 def _text(file: Path) -> str:
@@ -188,9 +188,9 @@ def _hold_to_form(line: str, file: Path, number: int) -> None:
     try:
         Requirement(line.partition(" --")[0])
     except InvalidRequirement as error:
-        said = str(error).partition("\n")[0].lower()
+        message = str(error).partition("\n")[0].lower()
         hint = "as pip takes it: `numpy>=1.26,<2`"
-        problem = Problem(f"{line!r} is not a requirement: {said}", None, number, hint)
+        problem = Problem(f"{line!r} is not a requirement: {message}", None, number, hint)
         raise SpecError(problem, file=str(file)) from None
 
 
@@ -209,11 +209,11 @@ def _joined(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _lines(
-    given: Iterable[str], folder: Path, limits: list[str], within: tuple[Path, ...] = ()
+    rows: Iterable[str], folder: Path, limits: list[str], within: tuple[Path, ...] = ()
 ) -> Iterator[str]:
     """Lines of pip with paths made absolute and files read; constraints go to ``limits``."""
-    for each in given:
-        line = re.sub(r"(^| )#.*", "", " ".join(each.split())).strip()
+    for row in rows:
+        line = re.sub(r"(^| )#.*", "", " ".join(row.split())).strip()
         option = _OPTION.fullmatch(line)
         if not line:
             continue
@@ -223,11 +223,11 @@ def _lines(
                 hint = "download it and give the file"
                 shown = without_credentials(value)
                 raise UsageError("requirements are not downloaded", where=shown, hint=hint)
-            found = _read(_path(value, folder), limits, within)
+            lines = _read(_path(value, folder), limits, within)
             if kind == "-r":
-                yield from found
+                yield from lines
             else:
-                limits += found
+                limits += lines
         elif option and option["option"] in _FOLDERS and "://" not in option["value"]:
             yield f"--find-links {_path(option['value'].strip(), folder).absolute()}"
         elif _is_path(line):

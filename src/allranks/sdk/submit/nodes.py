@@ -53,8 +53,8 @@ class StepOutput:
         return f"${{{{parent.jobs.{self._node.name}.outputs.{self._name}}}}}"
 
     def data(self) -> Document | None:
-        found = {"type": self.type, "mode": self.mode, "path": self.path}
-        return {key: value for key, value in found.items() if value is not None} or None
+        data = {"type": self.type, "mode": self.mode, "path": self.path}
+        return {key: value for key, value in data.items() if value is not None} or None
 
 
 class Outputs:
@@ -81,9 +81,9 @@ class Outputs:
             super().__setattr__(name, value)
             return
         made = self.__getattr__(name)
-        given = plain(value) or {}
+        keys = plain(value) or {}
         for key in ("type", "mode", "path"):
-            setattr(made, key, given.get(key))
+            setattr(made, key, keys.get(key))
 
     def _data(self) -> Document:
         # Private like all else here: the outputs are attributes.
@@ -112,12 +112,12 @@ class StepInput:
         self.type: str | None = None
 
     def data(self) -> Any:
-        found = bound(self.value)
+        source = bound(self.value)
         own = {"mode": self.mode, "type": self.type}
-        given = {key: value for key, value in own.items() if value is not None}
-        if not given:
-            return found
-        return {**(found if isinstance(found, Mapping) else {"path": found}), **given}
+        keys = {key: value for key, value in own.items() if value is not None}
+        if not keys:
+            return source
+        return {**(source if isinstance(source, Mapping) else {"path": source}), **keys}
 
 
 class StepInputs:
@@ -171,8 +171,8 @@ class Node:
         """Sections, such as ``resources``, whose keys may be set: ``resources.instance_count``."""
         if name not in _SECTIONS:
             raise AttributeError(f"a step has no key {name!r}")
-        given = plain(self._set.get(name, self._job.get(name))) or {}
-        section = self._set[name] = given if isinstance(given, Section) else Section(given)
+        keys = plain(self._set.get(name, self._job.get(name))) or {}
+        section = self._set[name] = keys if isinstance(keys, Section) else Section(keys)
         return section
 
     @property
@@ -182,8 +182,8 @@ class Node:
 
     def set_limits(self, **limits: float | None) -> None:
         """Change the limits of a step that is a sweep."""
-        given = {key: value for key, value in limits.items() if value is not None}
-        self._job["limits"] = {**(self._job.get("limits") or {}), **given}
+        changes = {key: value for key, value in limits.items() if value is not None}
+        self._job["limits"] = {**(self._job.get("limits") or {}), **changes}
 
     @property
     def own_name(self) -> str:
@@ -194,16 +194,16 @@ class Node:
         """The step as a sweep over the inputs that were given as distributions; the keywords are
         those of ``Command.sweep``."""
         space = {k: v for k, v in self._inputs.items() if isinstance(v, DISTRIBUTIONS)}
-        given = {key: value for key, value in keywords.items() if value is not None}
-        limits = {key: given.pop(key) for key in _LIMITS if key in given}
-        policy = given.pop("early_termination_policy", None)
+        keys = {key: value for key, value in keywords.items() if value is not None}
+        limits = {key: keys.pop(key) for key in _LIMITS if key in keys}
+        policy = keys.pop("early_termination_policy", None)
         trial = self._job.get("component") or {
             key: value for key, value in self._job.items() if key not in ("type", "name")
         }
         if isinstance(trial, Mapping) and "component" not in self._job:
             # Its command is written for inputs; a parameter is none.
             trial = {**trial, "command": with_parameters(trial["command"], space)}
-        space |= given.pop("search_space", {})
+        space |= keys.pop("search_space", {})
         job = {
             "type": "sweep",
             "trial": trial,
@@ -211,7 +211,7 @@ class Node:
             "objective": {"goal": goal, "primary_metric": primary_metric},
             "limits": limits,
             **({"early_termination": plain(policy)} if policy is not None else {}),
-            **{key: plain(value) for key, value in given.items()},
+            **{key: plain(value) for key, value in keys.items()},
         }
         self._list.remove(self)
         rest = {name: value for name, value in self._inputs.items() if name not in space}
@@ -220,9 +220,9 @@ class Node:
     def to_dict(self) -> Document:
         """The step's data; all steps must have their names."""
         inputs = {name: bound(value) for name, value in self._inputs.items()}
-        given = {key: plain(value) for key, value in self._set.items()}
+        changes = {key: plain(value) for key, value in self._set.items()}
         outputs = {**(self._job.get("outputs") or {}), **self.outputs._data()}
-        made = {**self._job, **given}
+        made = {**self._job, **changes}
         made |= {"inputs": inputs} if inputs else {}
         return made | ({"outputs": outputs} if outputs else {})
 

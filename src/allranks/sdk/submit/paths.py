@@ -17,38 +17,38 @@ if TYPE_CHECKING:
     from allranks.api.common import Document
 
 
-def find_code(given: Any, base: Path) -> tuple[Path | None, Checkout | None]:
+def find_code(code: Any, base: Path) -> tuple[Path | None, Checkout | None]:
     """The local path of the code; a repository is fetched."""
-    if given is None:
+    if code is None:
         return None, None
-    if isinstance(given, str):
-        given = without_scheme(given)
-        if is_address(given):
-            found = checkout(given, settings.home().code)
-            return found.folder, found
-        if is_uri(given):
+    if isinstance(code, str):
+        code = without_scheme(code)
+        if is_address(code):
+            fetched = checkout(code, settings.home().code)
+            return fetched.folder, fetched
+        if is_uri(code):
             hint = "give a local folder, or a repository: git+https://HOST/PATH.git@REF#FOLDER"
-            raise SpecError(Problem(f"code cannot be read from {given!r}", "code", hint=hint))
-    return absolute(given, base), None
+            raise SpecError(Problem(f"code cannot be read from {code!r}", "code", hint=hint))
+    return absolute(code, base), None
 
 
 def moves_data(spec: Mapping[str, Any]) -> bool:
     """Whether nodes may need an environment for moving data."""
-    given = [*(spec.get("inputs") or {}).values(), *(spec.get("outputs") or {}).values()]
-    several = [each for each in given if isinstance(each, Mapping)]
+    values = [*(spec.get("inputs") or {}).values(), *(spec.get("outputs") or {}).values()]
+    several = [value for value in values if isinstance(value, Mapping)]
     return any(
-        each.get("unpack")
-        or each.get("sharded")
-        or each.get("mode") == "stream"
-        or is_uri(str(each.get("path") or ""))
-        for each in several
+        value.get("unpack")
+        or value.get("sharded")
+        or value.get("mode") == "stream"
+        or is_uri(str(value.get("path") or ""))
+        for value in several
     )
 
 
 def located_input(name: str, value: Any, base: Path) -> Any:
     if not isinstance(value, Mapping) or not isinstance(value.get("path"), str):
         return value
-    return {**value, "path": _found(value["path"], f"inputs.{name}.path", base)}
+    return {**value, "path": _existing(value["path"], f"inputs.{name}.path", base)}
 
 
 def located_output(value: Any, base: Path) -> Any:
@@ -63,12 +63,12 @@ def placed_data(value: Mapping[str, Any], base: Path) -> Document:
 
     Raises SpecError if the path does not exist.
     """
-    found = dict(value)
-    if isinstance(found.get("path"), str | os.PathLike):
-        found["path"] = _found(os.fspath(found["path"]), "path", base)
-        if "type" not in found and os.path.isfile(found["path"]):
-            found["type"] = "uri_file"
-    return found
+    data = dict(value)
+    if isinstance(data.get("path"), str | os.PathLike):
+        data["path"] = _existing(os.fspath(data["path"]), "path", base)
+        if "type" not in data and os.path.isfile(data["path"]):
+            data["type"] = "uri_file"
+    return data
 
 
 def environment_of(value: Mapping[str, Any], base: Path) -> Mapping[str, Any]:
@@ -79,17 +79,17 @@ def environment_of(value: Mapping[str, Any], base: Path) -> Mapping[str, Any]:
     return inlined(value, base)
 
 
-def _found(path: str, where: str, base: Path) -> str:
+def _existing(path: str, where: str, base: Path) -> str:
     """The absolute path; URIs are unchanged. Raises SpecError if it does not exist."""
     path = without_scheme(path)
     if is_uri(path):
         return path
-    found = absolute(path, base)
-    if not found.exists():
+    file = absolute(path, base)
+    if not file.exists():
         raise SpecError(
-            Problem(f"{str(found)!r} not found", where, hint=f"relative paths start at {base}")
+            Problem(f"{str(file)!r} not found", where, hint=f"relative paths start at {base}")
         )
-    return str(found)
+    return str(file)
 
 
 def local(path: Any, base: Path) -> Path | None:

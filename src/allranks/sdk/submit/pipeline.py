@@ -60,9 +60,9 @@ def prepare_pipeline(
     made = reader.pipeline(dict(spec), base, "")
     made.setdefault("name", generate_name())
     made.setdefault("experiment_name", base.resolve().name or "Default")
-    found = packages(shell)
-    properties = {**git.result().properties, **({PACKAGES: found} if found else {})}
-    if left := {sentence for each in reader.snapshots for sentence in each.left}:
+    text = packages(shell)
+    properties = {**git.result().properties, **({PACKAGES: text} if text else {})}
+    if left := {sentence for snapshot in reader.snapshots for sentence in snapshot.left}:
         properties[NOT_RECORDED] = "; ".join(sorted(left))
     if properties:
         made["properties"] = {**properties, **(made.get("properties") or {})}
@@ -164,15 +164,15 @@ class Reader:
             return self._with_data(node, base, at)
         return self._with_data(self._with_code(node, base, at), base, at)
 
-    def _referred(self, given: Any, base: Path, at: str) -> Any:
+    def _referred(self, component: Any, base: Path, at: str) -> Any:
         """A component: written in place, or from its file. Registered ones stay names."""
-        if isinstance(given, Mapping):
-            return self.component(given, base, at)
-        if not isinstance(given, str):
-            return given
-        path = without_scheme(given)
+        if isinstance(component, Mapping):
+            return self.component(component, base, at)
+        if not isinstance(component, str):
+            return component
+        path = without_scheme(component)
         if is_uri(path) or (path.startswith("/") and "/components/" in path):
-            return given
+            return component
         file = absolute(path, base)
         if not file.is_file():
             hint = f"relative paths start at {base}; a registered one is azureml:NAME:VERSION"
@@ -209,11 +209,11 @@ class Reader:
         """The keys of a command with the digest of its code."""
         data = self._with_environment(data, base, at)
         includes = [absolute(each, base) for each in data.pop("additional_includes", None) or ()]
-        given = data.get("code")
-        if "snapshot" in data or (given is None and not includes):
+        value = data.get("code")
+        if "snapshot" in data or (value is None and not includes):
             return data
         with _keyed(at):
-            code, fetched = find_code(given, base) if given is not None else (includes.pop(0), None)
+            code, fetched = find_code(value, base) if value is not None else (includes.pop(0), None)
         assert code is not None
         data["code"] = str(code)
         packages = self._packages if is_current(data.get("environment")) else ()
@@ -277,8 +277,8 @@ def _keyed(at: str) -> Iterator[None]:
     except SpecError as error:
         if not at:
             raise
-        found = [each._replace(where=f"{at}.{each.where}") for each in error.problems]
-        raise SpecError(found, file=error.file) from None
+        problems = [problem._replace(where=f"{at}.{problem.where}") for problem in error.problems]
+        raise SpecError(problems, file=error.file) from None
 
 
 @contextmanager

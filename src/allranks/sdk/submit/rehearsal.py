@@ -64,10 +64,10 @@ class Rehearsal(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """JSON data, with numbers that are not finite as text."""
-        told = pack(self)
-        found = told.pop("found")
-        told = {"verified": self.verified, "verdict": found["verdict"], **told, **found}
-        worded: dict[str, Any] = _worded(told)
+        data = pack(self)
+        result = data.pop("found")
+        data = {"verified": self.verified, "verdict": result["verdict"], **data, **result}
+        worded: dict[str, Any] = _worded(data)
         return worded
 
 
@@ -97,9 +97,9 @@ def rehearse(
         hint = "it is relative: 0.001 is a thousandth; 0 allows no difference"
         raise UsageError(f"{tolerance:g} is not a tolerance", where="--tolerance", hint=hint)
     stem = f"rehearsal-{generate_name()}"
-    wanted = {**spec_of(spec), "name": stem}
+    job = {**spec_of(spec), "name": stem}
     submission, snapshots = prepare(
-        wanted, base, note=lambda told: say(f"note: {told}"), allow_large=allow_large_code
+        job, base, note=lambda sentence: say(f"note: {sentence}"), allow_large=allow_large_code
     )
 
     def submit(suffix: str, **more: Any) -> Run:
@@ -118,15 +118,15 @@ def rehearse(
         verdict, more = killed.rehearse()
     before, after = killed.before, killed.after
     if verdict is not None:
-        return _told(killed, Result(verdict), tolerance, more)
+        return _summary(killed, Result(verdict), tolerance, more)
     if rehearsal.begins_anew(before, after) or rehearsal.clock(before) not in after:
-        return _told(killed, rehearsal.judge(before, after, {}), tolerance)
+        return _summary(killed, rehearsal.judge(before, after, {}), tolerance)
     with submit("uninterrupted") as other:
         whole, trouble = _whole(other, before, after)
-    found = rehearsal.judge(before, after, whole, tolerance)
+    result = rehearsal.judge(before, after, whole, tolerance)
     if trouble:
-        found = Result(Verdict.DISTURBED)
-    return _told(killed, found, tolerance, trouble, other.name)
+        result = Result(Verdict.DISTURBED)
+    return _summary(killed, result, tolerance, trouble, other.name)
 
 
 # The first job restarts once after the killed rank, and after nothing else.
@@ -151,14 +151,14 @@ def dry(spec: Mapping[str, Any]) -> dict[str, Any]:
     return {**spec_of(spec), "retry": _RETRY}
 
 
-def _told(
-    killed: _Killed, found: Result, tolerance: float, more: str = "", uninterrupted: str = ""
+def _summary(
+    killed: _Killed, result: Result, tolerance: float, more: str = "", uninterrupted: str = ""
 ) -> Rehearsal:
     return Rehearsal(
-        found,
-        rehearsal.sentence(found, tolerance, more),
-        HINTS[found.verdict],
-        tuple(rehearsal.notes(found)),
+        result,
+        rehearsal.sentence(result, tolerance, more),
+        HINTS[result.verdict],
+        tuple(rehearsal.notes(result)),
         tolerance,
         killed.run.name,
         uninterrupted,
@@ -299,8 +299,8 @@ class _Killed:
         """Seconds until the first step of the second attempt."""
         for event in ask("GET", job_path(self.run.name, "/events")):
             if event["kind"] == "kill_asked":
-                asked = datetime.fromisoformat(event["at"]).timestamp()
-                return max(0.0, self.run.began[2] - asked)
+                killed_at = datetime.fromisoformat(event["at"]).timestamp()
+                return max(0.0, self.run.began[2] - killed_at)
         return None
 
     def _ended(self) -> tuple[Verdict | None, str]:

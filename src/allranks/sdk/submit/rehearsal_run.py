@@ -96,14 +96,14 @@ class Run:
         return rehearsal.trail(self.points.get(attempt, {}))
 
     def _take(self, several: list[MetricPoints]) -> None:
-        asked = self.job["spec"].get("metrics") or {}
-        for each in several:
-            if each["rank"] is not None and rehearsal.is_counted(each["name"], asked):
+        declared = self.job["spec"].get("metrics") or {}
+        for series in several:
+            if series["rank"] is not None and rehearsal.is_counted(series["name"], declared):
                 continue
-            logged = self.points.setdefault(each["attempt"], {}).setdefault(each["key"], [])
-            logged += [(step, float(value)) for step, _, value in each["points"]]
-            first = min(at for _, at, _ in each["points"])
-            self.began[each["attempt"]] = min(first, self.began.get(each["attempt"], first))
+            logged = self.points.setdefault(series["attempt"], {}).setdefault(series["key"], [])
+            logged += [(step, float(value)) for step, _, value in series["points"]]
+            first = min(at for _, at, _ in series["points"])
+            self.began[series["attempt"]] = min(first, self.began.get(series["attempt"], first))
 
 
 def cancel(name: str) -> None:

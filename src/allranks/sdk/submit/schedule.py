@@ -30,25 +30,25 @@ def read_schedule(
     data, lines = load.read(load.content(file), file=str(file))
     data = sendable({**data, **({"name": name} if name else {})})
     schedule = parse_schedule(data, lines, str(file))
-    given, base = schedule.create_job, file.absolute().parent
-    if isinstance(given, str):
-        given = {"job": given}
-    if isinstance(given.get("job"), str):
-        job_file = absolute(without_scheme(given["job"]), base)
+    create_job, base = schedule.create_job, file.absolute().parent
+    if isinstance(create_job, str):
+        create_job = {"job": create_job}
+    if isinstance(create_job.get("job"), str):
+        job_file = absolute(without_scheme(create_job["job"]), base)
         if not job_file.is_file():
             hint = f"relative paths start at {base}"
-            found = Problem(f"job file {str(job_file)!r} not found", "create_job", hint=hint)
-            raise SpecError(placed(found, lines), file=str(file))
+            problem = Problem(f"job file {str(job_file)!r} not found", "create_job", hint=hint)
+            raise SpecError(placed(problem, lines), file=str(file))
         job, job_lines = load.read(load.content(job_file), file=str(job_file))
-        own = {key: value for key, value in given.items() if key not in ("job", "type")}
+        own = {key: value for key, value in create_job.items() if key not in ("job", "type")}
         merged = _merged(job, own)
         made = parse_any(merged, job_lines, str(job_file)).to_dict()
         return data, made, job_file.parent, lines
     try:
-        made = parse_any(given).to_dict()
+        made = parse_any(create_job).to_dict()
     except SpecError as error:
-        found_in = [e._replace(where=f"create_job.{e.where}") for e in error.problems]
-        raise SpecError([placed(each, lines) for each in found_in], file=str(file)) from None
+        problems = [e._replace(where=f"create_job.{e.where}") for e in error.problems]
+        raise SpecError([placed(each, lines) for each in problems], file=str(file)) from None
     return data, made, base, lines
 
 

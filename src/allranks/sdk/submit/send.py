@@ -53,13 +53,13 @@ def post(
                 body = json.dumps(submission).encode()
                 made = json.loads(client.call("POST", where, body, timeout=timeout).body)
                 if where.startswith(JOBS):
-                    terminal.remember(each["name"] for each in _several(made))
+                    terminal.remember(job["name"] for job in _several(made))
                 return made
             except MissingCode:
                 if not snapshots:
                     raise
-                for each in snapshots:
-                    send_code(client, each, progress, sent)
+                for snapshot in snapshots:
+                    send_code(client, snapshot, progress, sent)
     except BaseException as error:
         if isinstance(error, Unreachable) and error.sent and submission and where.startswith(JOBS):
             first = submission if isinstance(submission, Mapping) else submission[0]
@@ -84,15 +84,15 @@ def send_code(
 ) -> None:
     """Upload missing chunks, and the manifest last, so that it never refers to missing chunks.
     ``sent`` gets each digest before its upload."""
-    told = [] if sent is None else sent
+    uploaded = [] if sent is None else sent
     missing = client.json("POST", "/api/v1/blobs/missing", [*snapshot.parts])
     sizes = {digest: sum(f.status.st_size for f in snapshot.parts[digest]) for digest in missing}
     total, done = sum(sizes.values()), 0
     for digest in missing:
-        told.append(digest)
+        uploaded.append(digest)
         with snapshot.open(digest) as file:
             body = counted(file, Progress("sending the code", done, total), progress)
             client.call("PUT", f"/api/v1/blobs/{digest}", body, timeout=600.0)
         done += sizes[digest]
-    told.append(snapshot.digest)
+    uploaded.append(snapshot.digest)
     client.call("PUT", f"/api/v1/blobs/{snapshot.digest}", snapshot.manifest, timeout=600.0)

@@ -17,8 +17,8 @@ from allranks.plan.job.file_addresses import address, downloaded
 from allranks.plan.progress import OnProgress, Progress, unheard
 from allranks.sdk.connection.urls import asset_path, job_path, state_path
 from allranks.sdk.jobs.files import selected
-from allranks.sdk.transfer.fetch import Fetcher, Tally, Wanted
-from allranks.sdk.transfer.write_files import Stopped, beside, checked, is_there
+from allranks.sdk.transfer.fetch import Entry, Fetcher, Tally
+from allranks.sdk.transfer.write_files import Interrupted, beside, checked, is_there
 
 if TYPE_CHECKING:
     from allranks.api.assets import ModelAnswer, ModelFile, StateEntry
@@ -48,7 +48,7 @@ class Fetched(NamedTuple):
     too_long: tuple[str, ...] = ()
 
 
-Unit = list[Wanted]
+Unit = list[Entry]
 
 
 def download(
@@ -100,26 +100,26 @@ def download(
         hint = "; ".join(filter(None, [*not_kept, error.hint]))
         raise NotFound(error.message, where=error.where, hint=hint) from None
 
-    def goal(path: str) -> str | None:
+    def target(path: str) -> str | None:
         if paths:
             return downloaded(path, job["attempts"]) if path in chosen else None
-        return _goal(path, job["attempts"], output, everything)
+        return _target(path, job["attempts"], output, everything)
 
-    goals = {each["path"]: goal(each["path"]) for each in listing}
-    wanted = list(_wanted(listing, goals))
-    is_empty = not wanted and not any(map(goal, links))
+    targets = {file["path"]: target(file["path"]) for file in listing}
+    entries = list(_entries(listing, targets))
+    is_empty = not entries and not any(map(target, links))
     if is_empty and job["ended_at"] and (output is not None or not_kept):
         what = f"the output {output} of {name}" if output is not None else name
         hint = "; ".join([*not_kept, f"what it has: allranks job files {name}"])
         raise NotFound(f"{what} has no files", hint=hint)
-    fetched = _fetched(connect, job_path(name), folder, wanted, progress)
+    fetched = _fetched(connect, job_path(name), folder, entries, progress)
     return fetched._replace(
-        links=tuple(filter(None, map(goal, links))),
+        links=tuple(filter(None, map(target, links))),
         too_long=tuple(address(path, job["attempts"]) for path in too_long),
         left_out=tuple(
             address(path, job["attempts"])
-            for path in goals
-            if goals[path] is None and output is None and not paths
+            for path in targets
+            if targets[path] is None and output is None and not paths
         ),
     )
 
@@ -141,8 +141,8 @@ def download_model(
         name, version = model["name"], model["version"]
         place = asset_path("models", f"{name}:{version}")
         listing: list[ModelFile] = client.json("GET", f"{place}/manifest")
-    wanted = list(_wanted(listing, {each["path"]: f"{name}/{each['path']}" for each in listing}))
-    fetched = _fetched(connect, place, folder, wanted, progress)
+    entries = list(_entries(listing, {file["path"]: f"{name}/{file['path']}" for file in listing}))
+    fetched = _fetched(connect, place, folder, entries, progress)
     if fetched.gone:
         hint = "register it again from an intact copy"
         message = f"a file of {name}:{version} is missing on the server"
@@ -168,13 +168,13 @@ def download_state(
     with connect() as client:
         listing: list[StateEntry] = client.json("GET", state_path(name, f"/manifest{query}"))
     files = [each for each in listing if each["what"] == "file"]
-    taken = {checked(f"{name}/{each['path']}") for each in files}
-    wanted = [
-        Wanted(e["sha256"], e["size"], e["mtime_ns"], goal, beside(goal, taken), e["sha256"])
+    taken = {checked(f"{name}/{file['path']}") for file in files}
+    entries = [
+        Entry(e["sha256"], e["size"], e["mtime_ns"], target, beside(target, taken), e["sha256"])
         for e in files
-        for goal in [f"{name}/{e['path']}"]
+        for target in [f"{name}/{e['path']}"]
     ]
-    fetched = _fetched(connect, state_path(name), folder, wanted, progress)
+    fetched = _fetched(connect, state_path(name), folder, entries, progress)
     if fetched.gone:
         hint = f"another version may be intact: allranks state show {name}"
         raise ServerError("a file of the state is missing on the server", where=name, hint=hint)
@@ -186,72 +186,72 @@ def _fetched(
     connect: Callable[[], Client],
     place: str,
     folder: Path,
-    wanted: list[Wanted],
+    entries: list[Entry],
     progress: OnProgress,
 ) -> Fetched:
-    there = [w for w in wanted if is_there(folder, w.goal, w.size, w.mtime_ns, w.sha256)]
-    missing = sorted(set(wanted).difference(there))
-    differing = [each for each in missing if os.path.lexists(folder / each.goal)]
+    there = [w for w in entries if is_there(folder, w.target, w.size, w.mtime_ns, w.sha256)]
+    missing = sorted(set(entries).difference(there))
+    differing = [entry for entry in missing if os.path.lexists(folder / entry.target)]
     tally = Tally()
     stop = threading.Event()
     one_at_a_time = threading.Lock()
-    before, whole = (sum(each.size for each in files) for files in (there, wanted))
+    before, whole = (sum(entry.size for entry in files) for files in (there, entries))
 
     def connected() -> Client:
         with one_at_a_time:  # one of several connections starts a missing server
             return connect()
 
-    def told() -> Progress:
+    def so_far() -> Progress:
         files = len(there) + len(tally.done) + len(tally.gone)
-        return Progress("", before + tally.size, whole, files, len(wanted), tally.received)
+        return Progress("", before + tally.size, whole, files, len(entries), tally.received)
 
     _run(
         deque(_units(missing)),
         lambda: Fetcher(connected, place, folder, tally, stop),
         stop,
-        lambda: progress(told()),
+        lambda: progress(so_far()),
     )
-    gone = {each.path for each in tally.gone}
+    gone = {entry.path for entry in tally.gone}
     return Fetched(
-        files=[(folder / each.goal, each.size) for each in wanted if each.path not in gone],
-        there={folder / each.goal for each in there},
+        files=[(folder / entry.target, entry.size) for entry in entries if entry.path not in gone],
+        there={folder / entry.target for entry in there},
         received=tally.received,
         gone=sorted(gone),
-        replaced=tuple(folder / each.goal for each in differing if each.path not in gone),
+        replaced=tuple(folder / entry.target for entry in differing if entry.path not in gone),
     )
 
 
-def _wanted(
-    listing: Sequence[FileAnswer | ModelFile], goals: Mapping[str, str | None]
-) -> Iterator[Wanted]:
-    taken = {checked(goal) for goal in goals.values() if goal is not None}
-    for each in listing:
-        goal = goals[each["path"]]
-        if goal is not None:
-            part = beside(goal, taken)
-            sha256 = cast("ModelFile", each).get("sha256", "")
-            yield Wanted(each["path"], each["size"], each["mtime_ns"], goal, part, sha256)
+def _entries(
+    listing: Sequence[FileAnswer | ModelFile], targets: Mapping[str, str | None]
+) -> Iterator[Entry]:
+    taken = {checked(target) for target in targets.values() if target is not None}
+    for file in listing:
+        target = targets[file["path"]]
+        if target is not None:
+            part = beside(target, taken)
+            sha256 = cast("ModelFile", file).get("sha256", "")
+            yield Entry(file["path"], file["size"], file["mtime_ns"], target, part, sha256)
 
 
-def _goal(path: str, attempts: int, output: str | None, everything: bool) -> str | None:
+def _target(path: str, attempts: int, output: str | None, everything: bool) -> str | None:
     """The local path of a file of the record, or None if it was not requested."""
     if output is not None:
         return path if path.startswith(f"named-outputs/{output}/") else None
-    found = downloaded(path, attempts)
-    return found if everything or found.startswith("artifacts/") else None
+    local = downloaded(path, attempts)
+    return local if everything or local.startswith("artifacts/") else None
 
 
-def _units(missing: list[Wanted]) -> Iterator[Unit]:
+def _units(missing: list[Entry]) -> Iterator[Unit]:
     """Large files first, one by one; then small ones in bundles."""
-    large = [each for each in missing if each.size > _SMALL]
-    yield from ([each] for each in sorted(large, key=lambda each: -each.size))
+    large = [entry for entry in missing if entry.size > _SMALL]
+    yield from ([entry] for entry in sorted(large, key=lambda entry: -entry.size))
     bundle: Unit = []
-    for each in (each for each in missing if each.size <= _SMALL):
-        size = sum(other.size for other in bundle) + each.size
+    for entry in (entry for entry in missing if entry.size <= _SMALL):
+        size = sum(other.size for other in bundle) + entry.size
         if bundle and (size > _BUNDLE or len(bundle) == _FILES):
             yield bundle
             bundle = []
-        bundle.append(each)
+        bundle.append(entry)
     if bundle:
         yield bundle
 
@@ -273,7 +273,7 @@ def _run(
                     own.one(unit[0])
                 else:
                     own.many(unit)
-        except Stopped:
+        except Interrupted:
             pass
         except BaseException as error:
             failed.append(error)

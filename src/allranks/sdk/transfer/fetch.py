@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from allranks.errors import NotFound, ServerError, Unreachable
 from allranks.http_client import Client
 from allranks.sdk.connection.urls import checksum_path, file_path
-from allranks.sdk.transfer.write_files import Destination, Stopped, destination, is_there
+from allranks.sdk.transfer.write_files import Destination, Interrupted, destination, is_there
 
 if TYPE_CHECKING:
     from allranks.api.jobs import BundleHead, ChecksumAnswer
@@ -28,14 +28,14 @@ _PAUSES = (0.1, 0.3, 1.0, 3.0, 6.0, 10.0, 20.0)
 T = TypeVar("T")
 
 
-class Wanted(NamedTuple):
+class Entry(NamedTuple):
     """A file of the record, its path in the folder and the name of its part; for models also the
     registered ``sha256``."""
 
     path: str
     size: int
     mtime_ns: int
-    goal: str
+    target: str
     part: str
     sha256: str = ""
 
@@ -47,22 +47,22 @@ class Tally:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.size = self.received = 0
-        self.done: list[Wanted] = []
-        self.gone: list[Wanted] = []
+        self.done: list[Entry] = []
+        self.gone: list[Entry] = []
 
     def add(self, size: int, received: int) -> None:
         with self._lock:
             self.size += size
             self.received += received
 
-    def landed(self, each: Wanted) -> None:
+    def landed(self, entry: Entry) -> None:
         with self._lock:
-            self.done.append(each)
+            self.done.append(entry)
 
-    def lost(self, each: Wanted) -> None:
+    def lost(self, entry: Entry) -> None:
         """The job has removed the file since it was listed."""
         with self._lock:
-            self.gone.append(each)
+            self.gone.append(entry)
 
 
 class Fetcher:
@@ -90,91 +90,91 @@ class Fetcher:
             self._client.close()
         self._client = None
 
-    def many(self, files: Sequence[Wanted]) -> None:
+    def many(self, files: Sequence[Entry]) -> None:
         """Small files, in one request."""
         for _ in range(2):
-            asked = json.dumps([{"path": each.path, "size": each.size} for each in files]).encode()
+            sizes = json.dumps([{"path": e.path, "size": e.size} for e in files]).encode()
             path = f"{self._place}/bundle"
-            body = self._patiently(lambda client: client.call("POST", path, asked).body)  # noqa: B023
+            body = self._patiently(lambda client: client.call("POST", path, sizes).body)  # noqa: B023
             files = self._unpacked(files, body)
             if not files:
                 return
         raise _damaged(files[0])
 
-    def one(self, each: Wanted) -> None:
+    def one(self, entry: Entry) -> None:
         """A large file, continued if its part matches the beginning of the server's file."""
-        with self._landing(each) as file:
-            if is_there(self._folder, each.goal, each.size, each.mtime_ns, each.sha256):
+        with self._landing(entry) as file:
+            if is_there(self._folder, entry.target, entry.size, entry.mtime_ns, entry.sha256):
                 file.discard()  # another process has downloaded it
-                self._tally.add(each.size, 0)
-                self._tally.landed(each)
+                self._tally.add(entry.size, 0)
+                self._tally.landed(entry)
                 return
             try:
-                self._until_it_is_whole(each, file)
+                self._until_it_is_whole(entry, file)
             except NotFound:
                 self._tally.add(-file.size, 0)
                 file.discard()
-                self._tally.lost(each)
+                self._tally.lost(entry)
 
-    def _unpacked(self, files: Sequence[Wanted], body: bytes) -> list[Wanted]:
+    def _unpacked(self, files: Sequence[Entry], body: bytes) -> list[Entry]:
         """Write the files of a bundle; returns those that arrived damaged."""
         at, damaged = 0, []
-        for each in files:
+        for entry in files:
             head, _, _ = body[at : at + 200].partition(b"\n")
             try:
-                told: BundleHead = json.loads(head)
+                header: BundleHead = json.loads(head)
             except ValueError:
-                damaged.append(each)
+                damaged.append(entry)
                 continue
             at += len(head) + 1
-            if told["size"] is None:
-                self._tally.lost(each)
+            if header["size"] is None:
+                self._tally.lost(entry)
                 continue
-            data = body[at : at + told["size"]]
-            at += told["size"]
-            if len(data) != told["size"] or zlib.crc32(data) != told["crc32"]:
-                damaged.append(each)
+            data = body[at : at + header["size"]]
+            at += header["size"]
+            if len(data) != header["size"] or zlib.crc32(data) != header["crc32"]:
+                damaged.append(entry)
                 continue
-            with self._landing(each) as file:
+            with self._landing(entry) as file:
                 file.cut()
                 file.write(data)
-                file.finish(told["mtime_ns"], each.sha256)
-            self._tally.add(each.size, len(data))
-            self._tally.landed(each)
+                file.finish(header["mtime_ns"], entry.sha256)
+            self._tally.add(entry.size, len(data))
+            self._tally.landed(entry)
         return damaged
 
-    def _until_it_is_whole(self, each: Wanted, file: Destination) -> None:
+    def _until_it_is_whole(self, entry: Entry, file: Destination) -> None:
         for _ in range(2):
-            self._agree(each, file)
+            self._agree(entry, file)
             self._tally.add(file.size, 0)
-            self._patiently(lambda client: self._pull(client, each, file))  # noqa: B023
-            told = self._checksum(each.path, each.size)
-            if file.size == each.size == told["bytes"] and file.crc == told["crc32"]:
-                file.finish(each.mtime_ns, each.sha256)
-                self._tally.landed(each)
+            self._patiently(lambda client: self._pull(client, entry, file))  # noqa: B023
+            checksum = self._checksum(entry.path, entry.size)
+            if file.size == entry.size == checksum["bytes"] and file.crc == checksum["crc32"]:
+                file.finish(entry.mtime_ns, entry.sha256)
+                self._tally.landed(entry)
                 return
             self._tally.add(-file.size, 0)
             file.discard()
-            each = each._replace(size=told["size"], mtime_ns=told["mtime_ns"])
-        raise _damaged(each)
+            entry = entry._replace(size=checksum["size"], mtime_ns=checksum["mtime_ns"])
+        raise _damaged(entry)
 
-    def _agree(self, each: Wanted, file: Destination) -> None:
+    def _agree(self, entry: Entry, file: Destination) -> None:
         """Keep the part if it matches the server's file: a grown file continues, a rewritten one
         starts again."""
-        if file.size > each.size:
-            file.cut(each.size)
+        if file.size > entry.size:
+            file.cut(entry.size)
         if file.size:
             file.read()
-            told = self._checksum(each.path, file.size)
-            if (told["bytes"], told["crc32"]) != (file.size, file.crc):
+            checksum = self._checksum(entry.path, file.size)
+            if (checksum["bytes"], checksum["crc32"]) != (file.size, file.crc):
                 file.cut()
 
-    def _pull(self, client: Client, each: Wanted, file: Destination) -> None:
+    def _pull(self, client: Client, entry: Entry, file: Destination) -> None:
         """Download the missing rest, as far as the server has it."""
-        if file.size == each.size:
+        if file.size == entry.size:
             return
-        span = (file.size, each.size)
-        reply, pieces = client.part(file_path(self._place, each.path), span)
+        span = (file.size, entry.size)
+        reply, pieces = client.part(file_path(self._place, entry.path), span)
         if reply.status == 416:  # the file has become shorter; the checksum detects it
             for _ in pieces:
                 pass
@@ -184,9 +184,9 @@ class Fetcher:
             file.cut()
         for piece in pieces:
             self._heard += len(piece)
-            wanted = piece[: each.size - file.size]
-            file.write(wanted)
-            self._tally.add(len(wanted), len(piece))
+            data = piece[: entry.size - file.size]
+            file.write(data)
+            self._tally.add(len(data), len(piece))
 
     def _checksum(self, path: str, size: int) -> ChecksumAnswer:
         def ask(client: Client) -> ChecksumAnswer:
@@ -195,12 +195,12 @@ class Fetcher:
                 last = line
                 self._heard += 1
                 if self._stop.is_set():
-                    raise Stopped
+                    raise Interrupted
             try:
-                told: ChecksumAnswer = json.loads(last)
+                answer: ChecksumAnswer = json.loads(last)
             except ValueError:
                 raise Unreachable(f"the server at {client.url} closed the connection") from None
-            return told
+            return answer
 
         return self._patiently(ask)
 
@@ -224,15 +224,15 @@ class Fetcher:
                     )
                     raise
                 if self._stop.wait(pause):
-                    raise Stopped from None
+                    raise Interrupted from None
 
-    def _landing(self, each: Wanted) -> Any:
-        return destination(self._folder, each.goal, each.part, self._stop)
+    def _landing(self, entry: Entry) -> Any:
+        return destination(self._folder, entry.target, entry.part, self._stop)
 
 
-def _damaged(each: Wanted) -> ServerError:
+def _damaged(entry: Entry) -> ServerError:
     return ServerError(
         "it was downloaded twice and differed from the server's file both times",
-        where=each.path,
+        where=entry.path,
         hint="its job may still write it: `allranks job wait NAME`, then download again",
     )

@@ -28,7 +28,7 @@ _LOOK = 0.05
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS)
 
 
-class Stopped(Exception):
+class Interrupted(Exception):
     """The download was interrupted, or failed in another thread."""
 
 
@@ -42,9 +42,9 @@ def checked(path: str) -> str:
     return path
 
 
-def beside(goal: str, taken: Container[str]) -> str:
-    """The unique name of the part of ``goal``, in the same folder."""
-    folder, slash, name = goal.rpartition("/")
+def beside(path: str, taken: Container[str]) -> str:
+    """The unique name of the part of ``path``, in the same folder."""
+    folder, slash, name = path.rpartition("/")
     part = name + ".part"
     if len(os.fsencode(part)) > 255:  # the limit of file systems
         part = f".{zlib.crc32(os.fsencode(name)):08x}.part"
@@ -53,15 +53,15 @@ def beside(goal: str, taken: Container[str]) -> str:
     return part
 
 
-def is_there(folder: Path, goal: str, size: int, mtime_ns: int, sha256: str = "") -> bool:
+def is_there(folder: Path, path: str, size: int, mtime_ns: int, sha256: str = "") -> bool:
     """Whether the complete file exists with the server's time; with a ``sha256`` its content is
     verified."""
     try:
-        if not _same(os.lstat(folder / goal), size, mtime_ns):
+        if not _same(os.lstat(folder / path), size, mtime_ns):
             return False
-        os.close(_opened(folder, goal.split("/")[:-1], make=False))
+        os.close(_opened(folder, path.split("/")[:-1], make=False))
         if sha256:
-            with open(folder / goal, "rb") as file:
+            with open(folder / path, "rb") as file:
                 return hashlib.file_digest(file, "sha256").hexdigest() == sha256
     except OSError:
         return False
@@ -69,17 +69,17 @@ def is_there(folder: Path, goal: str, size: int, mtime_ns: int, sha256: str = ""
 
 
 @contextlib.contextmanager
-def destination(folder: Path, goal: str, part: str, stop: threading.Event) -> Iterator[Destination]:
+def destination(folder: Path, path: str, part: str, stop: threading.Event) -> Iterator[Destination]:
     """A ``Destination`` with an exclusive lock. A partial file is kept for the next download.
     Raises ServerError without write permission, Stopped while waiting for the lock."""
     made: Destination | None = None
     try:
-        made = Destination(folder, goal, part, stop)
+        made = Destination(folder, path, part, stop)
         yield made
     except OSError as error:
         raise ServerError(
             f"cannot write here: {(error.strerror or str(error)).lower()}",
-            where=str(folder / goal),
+            where=str(folder / path),
             hint=_HINTS.get(error.errno or 0, "choose another folder: -p DIR"),
         ) from error
     finally:
@@ -90,8 +90,8 @@ def destination(folder: Path, goal: str, part: str, stop: threading.Event) -> It
 class Destination:
     """A file that is being written: ``size`` bytes so far, whose CRC-32 is ``crc``."""
 
-    def __init__(self, folder: Path, goal: str, part: str, stop: threading.Event) -> None:
-        *words, self._name = goal.split("/")
+    def __init__(self, folder: Path, path: str, part: str, stop: threading.Event) -> None:
+        *words, self._name = path.split("/")
         self._part, self._stop = part, stop
         self._folder = _opened(folder, words, make=True)
         try:
@@ -143,12 +143,12 @@ class Destination:
         self._kept = False
 
     def _sha256(self) -> str:
-        found, done = hashlib.sha256(), 0
+        digest, done = hashlib.sha256(), 0
         while piece := os.pread(self._file, 1 << 20, done):
             self._go_on()
-            found.update(piece)
+            digest.update(piece)
             done += len(piece)
-        return found.hexdigest()
+        return digest.hexdigest()
 
     def discard(self) -> None:
         self.cut()
@@ -162,12 +162,12 @@ class Destination:
 
     def _go_on(self) -> None:
         if self._stop.is_set():
-            raise Stopped
+            raise Interrupted
 
     def _refuse_a_folder(self) -> None:
         with contextlib.suppress(FileNotFoundError):
-            found = os.stat(self._name, dir_fd=self._folder, follow_symlinks=False)
-            if stat.S_ISDIR(found.st_mode):
+            status = os.stat(self._name, dir_fd=self._folder, follow_symlinks=False)
+            if stat.S_ISDIR(status.st_mode):
                 raise IsADirectoryError(errno.EISDIR, "a folder of that name exists")
 
     def _claimed(self) -> int:
@@ -227,10 +227,10 @@ _HINTS = {
 }
 
 
-def _same(found: os.stat_result, size: int, mtime_ns: int) -> bool:
+def _same(status: os.stat_result, size: int, mtime_ns: int) -> bool:
     # To the microsecond, the precision of some file systems.
-    near = abs(found.st_mtime_ns - mtime_ns) < 1000
-    return stat.S_ISREG(found.st_mode) and found.st_size == size and near
+    near = abs(status.st_mtime_ns - mtime_ns) < 1000
+    return stat.S_ISREG(status.st_mode) and status.st_size == size and near
 
 
 def _opened(folder: Path, words: list[str], *, make: bool) -> int:
