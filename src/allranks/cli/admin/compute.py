@@ -86,14 +86,14 @@ def render(options: argparse.Namespace) -> int:
         names = ", ".join(name for name, each in KINDS.items() if each.setup)
         message = f"computes of type {options.type!r} need nothing in the cluster"
         raise UsageError(message, where="TYPE", hint=f"types that do: {names}")
-    wanted = given(options, "image", "storage", "storage_class", "access_mode", "database", "host")
+    values = given(options, "image", "storage", "storage_class", "access_mode", "database", "host")
     if options.server and kind.server is not None:
-        if "image" not in wanted:
+        if "image" not in values:
             hint = "--image IMAGE, with `pip install 'allranks[kubernetes]'` and `allranks` on PATH"
             raise UsageError("the server needs an image", where="--image", hint=hint)
-        text = kind.server(options.namespace, wanted)
-    elif wanted:
-        raise UsageError(f"--{next(iter(wanted)).replace('_', '-')} needs --server", hint="add it")
+        text = kind.server(options.namespace, values)
+    elif values:
+        raise UsageError(f"--{next(iter(values)).replace('_', '-')} needs --server", hint="add it")
     else:
         text = kind.setup(options.namespace)
     if options.json:
@@ -195,23 +195,23 @@ def wait(options: argparse.Namespace) -> int:
         wanted = options.min_nodes or compute["min_instances"] or 1
         ready = sum(host["ready"] for host in compute["hosts"])
         remaining = end - time.monotonic()
-        if ready >= wanted or remaining <= 0:
+        if ready >= needed or remaining <= 0:
             line.clear()
-            return _print_waited(options, compute, ready, wanted)
+            return _print_waited(options, compute, ready, needed)
         states = Counter(host["state"] for host in compute["hosts"])
         why = compute["trouble"] or ", ".join(f"{n} {state}" for state, n in states.items())
-        line.say(f"{ready} of {wanted} ready ({why or 'no hosts'})")
+        line.say(f"{ready} of {needed} ready ({why or 'no hosts'})")
         time.sleep(min(_POLL_SECONDS, remaining))
 
 
 def _print_waited(
-    options: argparse.Namespace, compute: Mapping[str, Any], ready: int, wanted: int
+    options: argparse.Namespace, compute: Mapping[str, Any], ready: int, needed: int
 ) -> int:
-    done = ready >= wanted
+    done = ready >= needed
     if options.json:
-        show.as_json({"ready": ready, "wanted": wanted, "done": done, "hosts": compute["hosts"]})
+        show.as_json({"ready": ready, "wanted": needed, "done": done, "hosts": compute["hosts"]})
     elif not done:
-        show.talk(f"{ready} of {wanted} hosts are ready: {compute['trouble'] or 'timed out'}")
+        show.talk(f"{ready} of {needed} hosts are ready: {compute['trouble'] or 'timed out'}")
     elif not options.quiet:
         show.talk(f"ready: {counted(ready, 'host')}")
     return 0 if done else 124
@@ -347,10 +347,10 @@ def _make_paths_absolute(data: Document, folder: Path) -> None:
     """Resolve engine options that are paths: the server runs in another folder."""
     paths = {o.name for kind in KINDS.values() for o in kind.options if o.type is Type.PATH}
     own = data.get("options")
-    for each in (data, own if isinstance(own, dict) else {}):
-        for name in paths & each.keys():
-            if isinstance(each[name], str) and each[name]:
-                each[name] = os.path.abspath(folder / Path(each[name]).expanduser())
+    for mapping in (data, own if isinstance(own, dict) else {}):
+        for name in paths & mapping.keys():
+            if isinstance(mapping[name], str) and mapping[name]:
+                mapping[name] = os.path.abspath(folder / Path(mapping[name]).expanduser())
 
 
 def _path(name: str) -> str:

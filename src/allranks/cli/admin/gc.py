@@ -75,8 +75,8 @@ def _print_report(report: Mapping[str, Any], options: argparse.Namespace) -> Non
         print()
     if items:
         sizes: dict[str, list[int]] = {}
-        for each in items:
-            sizes.setdefault(each["kind"], []).append(each["bytes"])
+        for item in items:
+            sizes.setdefault(item["kind"], []).append(item["bytes"])
         totals = [(kind, str(len(each)), size_text(sum(each))) for kind, each in sizes.items()]
         total = ("total", str(len(items)), size_text(report["bytes"]))
         show.columns(("WHAT", "COUNT", "SIZE"), [*totals, total])
@@ -85,8 +85,8 @@ def _print_report(report: Mapping[str, Any], options: argparse.Namespace) -> Non
         kept = [(e["kind"], size_text(e["bytes"]), e["why"]) for e in report["kept"]]
         home = ("total of the home", size_text(report["home_bytes"]), "deleted and kept data")
         show.columns(("KEPT", "SIZE", "WHY"), [*kept, home])
-    for each in report["failed"]:
-        show.talk(f"cannot delete {each['path']}: {each['message']}")
+    for failure in report["failed"]:
+        show.talk(f"cannot delete {failure['path']}: {failure['message']}")
     if report["failed"]:
         show.talk("\nhint: check who owns these and may write there, then run it again")
     elif not options.quiet:

@@ -78,8 +78,8 @@ def show_state(options: argparse.Namespace) -> int:
         show.columns(("VERSION", "SAVED", "FILES", "SIZE", "WHY"), rows)
     if options.version is not None:
         print(f"files of version {options.version}:")
-    for each in entries:
-        show.line(f"  {_entry(each)}")
+    for entry in entries:
+        show.line(f"  {_entry(entry)}")
     return 0
 
 

@@ -64,8 +64,8 @@ def az(options: argparse.Namespace) -> int:
 
 def _shown(words: Sequence[str]) -> tuple[str, str]:
     """The output and query of a line that is not read otherwise."""
-    given = dict(zip(words, [*words[1:], ""], strict=False))
-    return given.get("-o") or given.get("--output") or "json", given.get("--query", "")
+    values = dict(zip(words, [*words[1:], ""], strict=False))
+    return values.get("-o") or values.get("--output") or "json", values.get("--query", "")
 
 
 def _run(line: Line) -> int:
@@ -90,14 +90,14 @@ def _run(line: Line) -> int:
 
 def _azures(words: Sequence[str]) -> str:
     """The name of a compute that is to be made and of a type that only Azure has, or nothing."""
-    given = dict(pairwise(words))
-    told: Document = {}
-    if "-f" in given:
+    values = dict(pairwise(words))
+    data: Document = {}
+    if "-f" in values:
         from allranks.spec.yaml import load  # lazy: imports the models
 
-        told, _ = load.read(load.content(Path(given["-f"])), file=given["-f"])
-    kind = given.get("--type") or str(told.get("type", ""))
-    name = words[0] if words and not words[0].startswith("-") else str(told.get("name", ""))
+        data, _ = load.read(load.content(Path(values["-f"])), file=values["-f"])
+    kind = values.get("--type") or str(data.get("type", ""))
+    name = words[0] if words and not words[0].startswith("-") else str(data.get("name", ""))
     return name if kind.lower() in ("amlcompute", "computeinstance") else ""
 
 
@@ -136,14 +136,14 @@ def _job(line: Line) -> int:
 
 
 def _create(line: Line) -> int:
-    told = _answer([*line.words, "--json"])
-    name, code = told["name"], 0
+    job = _answer([*line.words, "--json"])
+    name, code = job["name"], 0
     if line.values.get("--web"):
         _open(name)
     if line.values.get("--stream"):
         code = _stream(name)
-        told = _answer(["job", "show", name, "--json"])
-    answer = shapes.job(told, _address())
+        job = _answer(["job", "show", name, "--json"])
+    answer = shapes.job(job, _address())
     if saved := line.values.get("--save-as"):
         import yaml  # lazy: only with --save-as
 
@@ -163,18 +163,18 @@ def _stream(name: str) -> int:
 
 
 def _open(name: str) -> None:
-    told = _text(["ui", name, "--print-url"]).strip()
-    show.talk(f"Web View: {told}")
+    url = _text(["ui", name, "--print-url"]).strip()
+    show.talk(f"Web View: {url}")
 
 
 def _tags(changes: Sequence[str]) -> list[str]:
-    found = []
-    for each in changes:
-        if not each.startswith("tags."):
+    tags = []
+    for text in changes:
+        if not text.startswith("tags."):
             hint = "change tags: --set tags.KEY=VALUE"
-            raise UsageError(f"{each[:80]!r} of a job cannot be changed", where="--set", hint=hint)
-        found.append(each.removeprefix("tags."))
-    return found
+            raise UsageError(f"{text[:80]!r} of a job cannot be changed", where="--set", hint=hint)
+        tags.append(text.removeprefix("tags."))
+    return tags
 
 
 def _rows(answer: Any) -> list[Any]:

@@ -13,7 +13,7 @@ from allranks.errors import UsageError
 def print_answer(answer: Any, output: str, query: str) -> None:
     """Raises UsageError for a query that is none."""
     if query:
-        answer = _asked(answer, query)
+        answer = _search(answer, query)
         if answer is None and output in ("tsv", "none"):
             return
     if output in ("json", "jsonc"):
@@ -40,7 +40,7 @@ def check_query(query: str) -> None:
         raise _no_query(query, error) from None
 
 
-def _asked(answer: Any, query: str) -> Any:
+def _search(answer: Any, query: str) -> Any:
     import jmespath  # lazy: only with --query
     from jmespath.exceptions import JMESPathError
 
@@ -51,9 +51,9 @@ def _asked(answer: Any, query: str) -> Any:
 
 
 def _no_query(query: str, error: Exception) -> UsageError:
-    said = str(error).splitlines()[0]
+    text = str(error).splitlines()[0]
     hint = "as az takes it: --query name, --query '[].{name: name, status: status}'"
-    return UsageError(f"{query!r} is not a query: {said}", where="--query", hint=hint)
+    return UsageError(f"{query!r} is not a query: {text}", where="--query", hint=hint)
 
 
 def _tabbed(row: Any) -> str:

@@ -13,42 +13,42 @@ if TYPE_CHECKING:
 Told = Mapping[str, Any]
 
 
-def job(told: Told, address: str = "") -> Document:
+def job(data: Told, address: str = "") -> Document:
     """A job as `az ml job show` has it. ``address``: of the server, for the job's page."""
-    spec = told.get("spec") or {}
-    page = f"{address}/ui/jobs/{told['name']}" if address else None
-    found = {
+    spec = data.get("spec") or {}
+    page = f"{address}/ui/jobs/{data['name']}" if address else None
+    answer = {
         **{key: value for key, value in spec.items() if key not in ("name", "experiment_name")},
-        "name": told["name"],
-        "id": f"azureml:{told['name']}",
-        "type": told["type"],
-        "status": told["status"],
-        "display_name": told.get("display_name"),
-        "experiment_name": told.get("experiment_name"),
-        "compute": f"azureml:{told['compute']}" if told.get("compute") else None,
-        "tags": told.get("tags") or {},
-        "properties": properties_of(told),
-        "creation_context": _made(told),
+        "name": data["name"],
+        "id": f"azureml:{data['name']}",
+        "type": data["type"],
+        "status": data["status"],
+        "display_name": data.get("display_name"),
+        "experiment_name": data.get("experiment_name"),
+        "compute": f"azureml:{data['compute']}" if data.get("compute") else None,
+        "tags": data.get("tags") or {},
+        "properties": properties_of(data),
+        "creation_context": _made(data),
     }
     if page:
-        found["services"] = {
+        answer["services"] = {
             **(spec.get("services") or {}),
             "Studio": {"endpoint": page, "type": "Studio"},
         }
-    if told.get("error"):
-        found["error"] = {"message": told["error"]["message"], "code": "UserError"}
-    return found
+    if data.get("error"):
+        answer["error"] = {"message": data["error"]["message"], "code": "UserError"}
+    return answer
 
 
-def asset(told: Told) -> Document:
+def asset(data: Told) -> Document:
     """A version of data, an environment, a model or a component, as `az ml … show` has it."""
-    name = f"{told.get('name')}:{told['version']}" if told.get("version") else told.get("name")
-    return {**told, "id": f"azureml:{name}", "creation_context": _made(told)}
+    name = f"{data.get('name')}:{data['version']}" if data.get("version") else data.get("name")
+    return {**data, "id": f"azureml:{name}", "creation_context": _made(data)}
 
 
-def _made(told: Told) -> Document:
+def _made(data: Told) -> Document:
     return {
-        "created_at": told.get("created_at"),
-        "created_by": told.get("created_by"),
+        "created_at": data.get("created_at"),
+        "created_by": data.get("created_by"),
         "created_by_type": "User",
     }

@@ -149,30 +149,30 @@ VERBS: Mapping[str, Verb] = {
 
 def help_of(noun: str, verb: str) -> str:
     """The options of a verb, or the verbs of a noun."""
-    found = VERBS.get(f"{noun} {verb}")
-    if found is None:
+    entry = VERBS.get(f"{noun} {verb}")
+    if entry is None:
         return "\n".join(f"az ml {each}" for each in VERBS if each.startswith(noun))
-    lines = [f"az ml {noun} {verb}: allranks {found.ours}", ""]
-    for each in found.options:
-        value = {Takes.NOTHING: "", Takes.ONE: " VALUE", Takes.SEVERAL: " VALUE …"}[each.takes]
-        lines.append(f"  {' '.join(each.flags)}{value}")
+    lines = [f"az ml {noun} {verb}: allranks {entry.ours}", ""]
+    for option in entry.options:
+        value = {Takes.NOTHING: "", Takes.ONE: " VALUE", Takes.SEVERAL: " VALUE …"}[option.takes]
+        lines.append(f"  {' '.join(option.flags)}{value}")
     return "\n".join([*lines, "  --query JMESPATH", f"  -o --output {'|'.join(_OUTPUTS)}"])
 
 
 def read(words: Sequence[str]) -> Line:
     """A line after `az ml`. Raises UsageError for what has no counterpart here."""
     noun, verb = (*words, "", "")[:2]
-    found = VERBS.get(f"{noun} {verb}")
-    if found is None:
+    entry = VERBS.get(f"{noun} {verb}")
+    if entry is None:
         verbs = [each for each in VERBS if each.startswith(f"{noun} ")]
-        known = ", ".join(each.partition(" ")[2] for each in verbs)
-        hint = f"here are: {known}" if verbs else f"nouns that are here: {_nouns()}"
+        names = ", ".join(each.partition(" ")[2] for each in verbs)
+        hint = f"here are: {names}" if verbs else f"nouns that are here: {_nouns()}"
         raise UsageError(f"`{f'az ml {noun} {verb}'.strip()}` is not there", hint=hint)
-    own = {flag: each for each in found.options for flag in each.flags}
-    given = _options(words[2:], own, f"az ml {noun} {verb}")
+    own = {flag: option for option in entry.options for flag in option.flags}
+    parsed = _options(words[2:], own, f"az ml {noun} {verb}")
     before: list[str] = []
     after: list[str] = []
-    for option, values in given.own:
+    for option, values in parsed.own:
         if option.ours == "":
             before += values
         elif option.ours in ("@version", "@label"):
@@ -180,20 +180,20 @@ def read(words: Sequence[str]) -> Line:
         elif option.ours is not None:
             for value in values or ("",):
                 after += [option.ours, value] if values else [option.ours]
-    kept = {o.flags[-1]: v or True for o, v in given.own if o.ours is None}
-    line = (*found.ours.split(), *before, *after)
-    return Line(noun, verb, line, given.output, given.query, kept)
+    kept = {o.flags[-1]: v or True for o, v in parsed.own if o.ours is None}
+    line = (*entry.ours.split(), *before, *after)
+    return Line(noun, verb, line, parsed.output, parsed.query, kept)
 
 
-class _Given(NamedTuple):
+class _Parsed(NamedTuple):
     own: list[tuple[Option, list[str]]]
     output: str
     query: str
 
 
-def _options(words: Sequence[str], own: Mapping[str, Option], said: str) -> _Given:
+def _options(words: Sequence[str], own: Mapping[str, Option], command: str) -> _Parsed:
     """The options of a line, the name before the version that belongs to it."""
-    found: list[tuple[Option, list[str]]] = []
+    options: list[tuple[Option, list[str]]] = []
     output, query, rest = "json", "", [*words]
     where = {flag for each in _WHERE for flag in each.split()}
     while rest:
@@ -203,36 +203,36 @@ def _options(words: Sequence[str], own: Mapping[str, Option], said: str) -> _Giv
             rest.insert(0, value)
         if flag in own:
             option = own[flag]
-            found.append((option, _values(option.takes, rest, flag, said)))
+            options.append((option, _values(option.takes, rest, flag, command)))
         elif flag in ("-o", "--output"):
-            (output,) = _values(Takes.ONE, rest, flag, said)
+            (output,) = _values(Takes.ONE, rest, flag, command)
         elif flag == "--query":
-            (query,) = _values(Takes.ONE, rest, flag, said)
+            (query,) = _values(Takes.ONE, rest, flag, command)
         elif flag in where:
-            _values(Takes.ONE, rest, flag, said)
+            _values(Takes.ONE, rest, flag, command)
         elif flag not in _QUIET:
             hint = f"it takes {', '.join(sorted(own))}, --query and -o"
-            raise UsageError(f"`{said}` has no {word[:80]!r} here", hint=hint)
+            raise UsageError(f"`{command}` has no {word[:80]!r} here", hint=hint)
     if output not in _OUTPUTS:
         hint = f"use one of {', '.join(_OUTPUTS)}"
         raise UsageError(f"{output[:80]!r} is not an output format", where="--output", hint=hint)
-    found.sort(key=lambda each: each[0].ours != "")
-    if any((o.ours or "").startswith("@") for o, _ in found) and found[0][0].ours != "":
-        raise UsageError(f"`{said}` needs a name", where="--name", hint="add -n NAME")
-    return _Given(found, output, query)
+    options.sort(key=lambda each: each[0].ours != "")
+    if any((o.ours or "").startswith("@") for o, _ in options) and options[0][0].ours != "":
+        raise UsageError(f"`{command}` needs a name", where="--name", hint="add -n NAME")
+    return _Parsed(options, output, query)
 
 
-def _values(takes: Takes, rest: list[str], flag: str, said: str) -> list[str]:
+def _values(takes: Takes, rest: list[str], flag: str, command: str) -> list[str]:
     if takes is Takes.NOTHING:
         return []
     if not rest or (takes is Takes.SEVERAL and rest[0].startswith("--")):
-        raise UsageError(f"{flag} of `{said}` needs a value", where=flag, hint=f"{flag} VALUE")
+        raise UsageError(f"{flag} of `{command}` needs a value", where=flag, hint=f"{flag} VALUE")
     if takes is Takes.ONE:
         return [rest.pop(0)]
-    found = []
+    values = []
     while rest and not rest[0].startswith("-"):
-        found.append(rest.pop(0))
-    return found
+        values.append(rest.pop(0))
+    return values
 
 
 def _nouns() -> str:

@@ -33,9 +33,9 @@ _PREFIXES = (
 
 def prefix_of(address: str) -> str:
     """The container, bucket or site of an address; empty for one that is no URI."""
-    for each in _PREFIXES:
-        if found := each.match(address):
-            return found[0]
+    for pattern in _PREFIXES:
+        if match := pattern.match(address):
+            return match[0]
     return ""
 
 
@@ -59,5 +59,5 @@ def _look(data: Any, computes: dict[str, None], addresses: dict[str, None]) -> N
             else:
                 _look(value, computes, addresses)
     elif isinstance(data, Sequence) and not isinstance(data, str):
-        for each in data:
-            _look(each, computes, addresses)
+        for item in data:
+            _look(item, computes, addresses)

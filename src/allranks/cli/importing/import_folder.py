@@ -36,19 +36,19 @@ def import_folder(options: argparse.Namespace) -> int:
     if not root.is_dir():
         raise UsageError(f"{options.folder} is not a folder", hint="give the folder to look into")
     written = _write(list(_looked(root)), options.data) if options.write else {}
-    found = list(_looked(root))
+    findings = list(_looked(root))
     if options.json:
-        show.as_json({"files": [each._asdict() for each in found], "written": written})
+        show.as_json({"files": [each._asdict() for each in findings], "written": written})
     else:
-        _print(options, found, written)
-    return int(any(each.runs == NO for each in found))
+        _print(options, findings, written)
+    return int(any(each.runs == NO for each in findings))
 
 
 def _looked(root: Path) -> Iterator[Finding]:
     for folder, folders, files in folder_trees.walk(root):
         folders[:] = sorted(e for e in folders if e not in _SKIPPED and not e.startswith("."))
-        for each in sorted(files):
-            file = Path(folder, each)
+        for name in sorted(files):
+            file = Path(folder, name)
             looked = None
             if file.suffix in (".yml", ".yaml"):
                 looked = job_files.look(file, str(file.relative_to(root)))
@@ -60,7 +60,7 @@ def _looked(root: Path) -> Iterator[Finding]:
                 yield looked
 
 
-def _write(found: Sequence[Finding], data: str | None) -> dict[str, str]:
+def _write(findings: Sequence[Finding], data: str | None) -> dict[str, str]:
     """Map the computes that are not there and, with ``data``, the addresses. Returns the maps."""
     told: ComputesAnswer = find_server.ask("GET", "/api/v1/computes")
     default = next((each["name"] for each in told["computes"] if each["is_default"]), None)
@@ -72,7 +72,7 @@ def _write(found: Sequence[Finding], data: str | None) -> dict[str, str]:
     places: dict[str, str] = {}
     if data is not None:
         before = find_server.ask("GET", _MAPS[1])
-        for prefix in sorted({prefix_of(address) for each in found for address in each.data}):
+        for prefix in sorted({prefix_of(address) for each in findings for address in each.data}):
             if not any(prefix.startswith(each) for each in before):
                 places[prefix] = f"{Path(data).absolute() / _name(prefix)}/"
         if places:
@@ -90,22 +90,22 @@ def _name(prefix: str) -> str:
     return rest.partition("@")[0] if "@" in rest else rest.rpartition("/")[2]
 
 
-def _print(options: argparse.Namespace, found: Sequence[Finding], written: dict[str, str]) -> None:
-    if not found:
+def _print(options: argparse.Namespace, files: Sequence[Finding], written: dict[str, str]) -> None:
+    if not files:
         show.talk("no file for Azure ML, `az ml`, `ssm` or SageMaker is in this folder")
         return
-    rows = [(each.file, each.kind, each.runs, _first(each)) for each in found]
+    rows = [(each.file, each.kind, each.runs, _first(each)) for each in files]
     show.listing(options, [], ("FILE", "KIND", "RUNS", "WHY OR HOW"), rows)
-    for each in found:
-        more = each.notes if _first(each).endswith("…") else ()
-        if each.problems or more:
-            print(f"\n{each.file}")
-        for message, hint in each.problems:
+    for file in files:
+        more = file.notes if _first(file).endswith("…") else ()
+        if file.problems or more:
+            print(f"\n{file.file}")
+        for message, hint in file.problems:
             print(f"  {message}" + (f"\n    hint: {hint}" if hint else ""))
         for note in more:
             print(f"  {note}")
-    counts = {runs: sum(each.runs == runs for each in found) for runs in (YES, PARTLY, NO)}
-    prefixes = sorted({prefix_of(address) for each in found for address in each.data})
+    counts = {runs: sum(each.runs == runs for each in files) for runs in (YES, PARTLY, NO)}
+    prefixes = sorted({prefix_of(address) for each in files for address in each.data})
     if prefixes:
         print("\ndata is read from (public without credentials, or a copy by `allranks data map`):")
         print("\n".join(f"  {each}" for each in prefixes))

@@ -71,8 +71,8 @@ def _job(file: Path, name: str, kind: str, data: Document) -> Finding:
     except AllranksError as error:
         problems = _problems(error)
         only_maps = all(_is_missing(each) for each in getattr(error, "problems", ()) or (None,))
-        found = PARTLY if only_maps else NO
-        return Finding(name, kind, found, (), problems, computes, addresses)
+        runs = PARTLY if only_maps else NO
+        return Finding(name, kind, runs, (), problems, computes, addresses)
     return Finding(name, kind, YES, tuple(notes), (), computes, addresses)
 
 

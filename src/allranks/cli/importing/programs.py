@@ -29,7 +29,7 @@ def look_at_program(file: Path, name: str) -> Finding | None:
     except (OSError, ValueError, KeyError, TypeError):
         return None
     imports = {each for source in sources for each in _imports(source)}
-    problems, known = [], 0
+    problems, supported = [], 0
     for module, attribute in sorted(imports):
         if module.partition(".")[0] in _SAGEMAKER:
             problems.append((f"{module} speaks to AWS", "use `allranks ssm`, or a job file"))
@@ -37,18 +37,18 @@ def look_at_program(file: Path, name: str) -> Finding | None:
         if not module.startswith(_OURS):
             continue
         if _is_there(module, attribute):
-            known += 1
+            supported += 1
             continue
         hint = ABSENT.get(module, {}).get(attribute) or "see the page of Azure's names"
         problems.append((f"{module}{attribute and '.'}{attribute} is not there", hint))
-    if not (known or problems):
+    if not (supported or problems):
         return None
-    runs = YES if not problems else PARTLY if known else NO
+    runs = YES if not problems else PARTLY if supported else NO
     how = "allranks python" + (" -m nbconvert --execute" if file.suffix == ".ipynb" else "")
-    inside = {module for module, each in imports if each == "Run"} and known == 1
+    inside = {module for module, each in imports if each == "Run"} and supported == 1
     notes = ("logs to its job",) if inside else (f"{how} {name}",)
     kind = "notebook" if file.suffix == ".ipynb" else "program"
-    return Finding(name, kind, runs, notes if known else (), tuple(problems))
+    return Finding(name, kind, runs, notes if supported else (), tuple(problems))
 
 
 def _sources(file: Path) -> Iterator[str]:
@@ -88,27 +88,27 @@ def look_at_script(file: Path, name: str) -> Finding | None:
         text = file.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    problems, known, kinds = [], 0, set()
+    problems, supported, kinds = [], 0, set()
     for line in text.replace("\\\n", " ").splitlines():
-        found = _LINE.search(line)
-        if found is None or line.lstrip().startswith("#"):
+        match = _LINE.search(line)
+        if match is None or line.lstrip().startswith("#"):
             continue
-        program = "ssm" if found[1] == "ssm" else "az"
+        program = "ssm" if match[1] == "ssm" else "az"
         kinds.add(program)
         try:
-            words = shlex.split(_END.sub("", found[2]), comments=True)
+            words = shlex.split(_END.sub("", match[2]), comments=True)
         except ValueError:
-            words = found[2].split()
+            words = match[2].split()
         try:
             read_ssm(words) if program == "ssm" else read_az(words)
-            known += 1
+            supported += 1
         except AllranksError as error:
             problems.append((f"{program} {' '.join(words[:3])}: {error.message}", error.hint or ""))
         except SystemExit:
-            known += 1
+            supported += 1
     if not kinds:
         return None
-    runs = YES if not problems else PARTLY if known else NO
+    runs = YES if not problems else PARTLY if supported else NO
     notes = tuple(
         f'{each}: a file `{each}` on PATH with exec allranks {each} "$@"' for each in sorted(kinds)
     )

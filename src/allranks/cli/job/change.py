@@ -62,14 +62,14 @@ def restore(options: argparse.Namespace) -> int:
     return _archive(options, False, "is in lists again")
 
 
-def _archive(options: argparse.Namespace, archived: bool, said: str) -> int:
-    found = []
+def _archive(options: argparse.Namespace, archived: bool, outcome: str) -> int:
+    answers = []
     for name in dict.fromkeys(options.names):
-        found.append(find_server.ask("PATCH", job_path(name), {"archived": archived}))
+        answers.append(find_server.ask("PATCH", job_path(name), {"archived": archived}))
         if not options.json and not options.quiet:
-            show.talk(f"{name} {said}")
+            show.talk(f"{name} {outcome}")
     if options.json:
-        show.as_json(found)
+        show.as_json(answers)
     return 0
 
 

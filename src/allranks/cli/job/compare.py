@@ -33,15 +33,15 @@ def compare(options: argparse.Namespace) -> int:
         "GET", f"/api/v1/compare?{urlencode({'job': names}, doseq=True)}"
     )
     if options.json:
-        show.as_json(found)
+        show.as_json(comparison)
         return 0
     rows: list[list[str]] = []
     section = ""
-    for each in found["differences"]:
-        if each["section"] != section:
-            section = each["section"]
+    for difference in comparison["differences"]:
+        if difference["section"] != section:
+            section = difference["section"]
             rows.append([section.upper(), *[""] * len(names)])
-        rows.append([f"  {each['name']}", *map(_cell, each["values"])])
+        rows.append([f"  {difference['name']}", *map(_cell, difference["values"])])
     if not rows:
         show.talk("no recorded differences")
         return 0
@@ -53,17 +53,17 @@ def metrics_of(names: list[str], options: argparse.Namespace) -> int:
     """The metrics of several jobs side by side: the last value of each, or one step by step."""
     if options.follow:
         raise UsageError("--follow is for one job", where="--follow", hint="name one job")
-    asked = {"metric": options.metric, "attempt": options.attempt}
-    query = urlencode({key: value for key, value in asked.items() if value is not None})
+    filters = {"metric": options.metric, "attempt": options.attempt}
+    query = urlencode({key: value for key, value in filters.items() if value is not None})
     with find_server.connect() as client:
-        found = {
+        jobs = {
             name: by_name(client.json("GET", job_path(name, f"/metrics?{query}"))["series"])
             for name in names
         }
     if options.json:
-        show.as_json(found)
+        show.as_json(jobs)
         return 0
-    metrics = list(dict.fromkeys(metric for each in found.values() for metric in each))
+    metrics = list(dict.fromkeys(metric for each in jobs.values() for metric in each))
     if not metrics:
         what = "metrics" if options.metric is None else f"metric {options.metric!r}"
         show.talk(f"none of these jobs has {what}")
@@ -71,14 +71,14 @@ def metrics_of(names: list[str], options: argparse.Namespace) -> int:
     head, rows = ["METRIC", *names], []
     if options.metric is None:
         for metric in metrics:
-            points = (found[name].get(metric) for name in names)
+            points = (jobs[name].get(metric) for name in names)
             last = (each[-1]["value"] if each else None for each in points)
             rows.append([metric, *map(show.number, last)])
     else:
         head = ["STEP", *names]
         # If several attempts or ranks report a step, the last one.
         by_step = [
-            {point["step"]: point["value"] for several in found[name].values() for point in several}
+            {point["step"]: point["value"] for several in jobs[name].values() for point in several}
             for name in names
         ]
         for step in sorted({step for each in by_step for step in each}):

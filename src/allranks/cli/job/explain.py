@@ -30,49 +30,49 @@ def explain_options(parser: argparse.ArgumentParser) -> None:
 
 
 def explain(options: argparse.Namespace) -> int:
-    found: FailureExplanation | PipelineExplanation | StepExplanation
-    found = find_server.connect().json("GET", job_path(options.name, "/explanation"))
+    explanation: FailureExplanation | PipelineExplanation | StepExplanation
+    explanation = find_server.connect().json("GET", job_path(options.name, "/explanation"))
     if options.json:
-        show.as_json(found)
+        show.as_json(explanation)
         return 0
-    if "type" in found:
-        for line in _of_steps(found):
+    if "type" in explanation:
+        for line in _of_steps(explanation):
             show.line(line)
         return 0
-    for line in _told(found):
+    for line in _of_job(explanation):
         show.line(line)
     if not options.quiet:
-        show.talk(f"\nhint: {found['fix']}")
+        show.talk(f"\nhint: {explanation['fix']}")
     return 0
 
 
-def _of_steps(found: PipelineExplanation | StepExplanation) -> Iterator[str]:
+def _of_steps(explanation: PipelineExplanation | StepExplanation) -> Iterator[str]:
     """A pipeline with why each of its steps ran, or one step."""
-    if "why" in found:
-        yield f"{found['name']}: {found['why']}"
+    if "why" in explanation:
+        yield f"{explanation['name']}: {explanation['why']}"
         return
-    if found["error"]:
-        yield f"{found['name']} failed: {found['error']['message'][:_WIDE]}"
-    for name, each in found["steps"].items():
-        yield f"{name}: {each['why'][:_WIDE]}"
-    failed = [each["job"] for each in found["steps"].values() if each["status"] == "Failed"]
+    if explanation["error"]:
+        yield f"{explanation['name']} failed: {explanation['error']['message'][:_WIDE]}"
+    for name, step in explanation["steps"].items():
+        yield f"{name}: {step['why'][:_WIDE]}"
+    failed = [step["job"] for step in explanation["steps"].values() if step["status"] == "Failed"]
     if failed:
         yield ""
         yield f"why the step failed: allranks job explain {failed[0]}"
 
 
-def _told(found: FailureExplanation) -> Iterator[str]:
-    if found["error"]:
-        yield f"{found['name']} failed: {found['error']['message'][:_WIDE]}"
-    yield f"cause: {found['explanation']} ({found['cause']})"
-    yield f"       {_AGAIN[found['retryable']]}"
-    yield from _evidence(found)
-    yield from _followed(found["followed"])
-    yield from _changed(found)
-    if found["seen_before"]:
-        names = ", ".join(found["seen_in"][:3])
+def _of_job(failure: FailureExplanation) -> Iterator[str]:
+    if failure["error"]:
+        yield f"{failure['name']} failed: {failure['error']['message'][:_WIDE]}"
+    yield f"cause: {failure['explanation']} ({failure['cause']})"
+    yield f"       {_AGAIN[failure['retryable']]}"
+    yield from _evidence(failure)
+    yield from _followed(failure["followed"])
+    yield from _changed(failure)
+    if failure["seen_before"]:
+        names = ", ".join(failure["seen_in"][:3])
         yield ""
-        before, where = found["seen_before"], found["experiment_name"]
+        before, where = failure["seen_before"], failure["experiment_name"]
         yield f"{counted(before, 'earlier job')} of {where} failed the same way: {names}"
 
 
@@ -83,18 +83,18 @@ _AGAIN = {
 }
 
 
-def _evidence(found: FailureExplanation) -> Iterator[str]:
-    evidence = found["evidence"]
+def _evidence(failure: FailureExplanation) -> Iterator[str]:
+    evidence = failure["evidence"]
     if evidence is None:
         return
     yield ""
-    if evidence["rank"] is None or not found["lines"]:
+    if evidence["rank"] is None or not failure["lines"]:
         yield f"told by: {evidence['line'][:_WIDE]}"
         return
     number = f", line {evidence['number']} of its log" if evidence["number"] else ""
     at = f", raised at {evidence['where']}" if evidence["where"] else ""
     yield f"rank {evidence['rank']} on node {evidence['node']}{number}{at}:"
-    for line in found["lines"]:
+    for line in failure["lines"]:
         mark = ">" if line.strip() == evidence["line"] else " "
         yield f" {mark} {line[:_WIDE]}"
 
@@ -103,26 +103,26 @@ def _followed(others: list[RankOutcome]) -> Iterator[str]:
     if others:
         yield ""
         yield "the other ranks, in the order in which they ended:"
-    for each in others[:_MOST]:
-        yield f"  rank {each['rank']} on node {each['node']} {each['said'][:_WIDE]}"
+    for outcome in others[:_MOST]:
+        yield f"  rank {outcome['rank']} on node {outcome['node']} {outcome['said'][:_WIDE]}"
     if len(others) > _MOST:
         yield f"  and {len(others) - _MOST} more"
 
 
-def _changed(found: FailureExplanation) -> Iterator[str]:
+def _changed(failure: FailureExplanation) -> Iterator[str]:
     yield ""
-    other, changes = found["compared_with"], found["changed"]
+    other, changes = failure["compared_with"], failure["changed"]
     if other is None:
-        yield f"no earlier job of {found['experiment_name']} completed"
+        yield f"no earlier job of {failure['experiment_name']} completed"
         return
     since = f"since {other} completed"
-    if other != found["last_completed"]:
+    if other != failure["last_completed"]:
         since = f"since {other}, which this job restarts"
     if not changes:
         yield f"no recorded changes {since}"
         return
     yield f"changed {since}:"
-    for each in changes:
-        before, after = each["before"] or "nothing", each["after"] or "gone"
-        told = f"{before} -> {after}" if each["before"] not in ("", "there") else after
-        yield f"  {each['what']}: {told[:_WIDE]}"
+    for change in changes:
+        before, after = change["before"] or "nothing", change["after"] or "gone"
+        text = f"{before} -> {after}" if change["before"] not in ("", "there") else after
+        yield f"  {change['what']}: {text[:_WIDE]}"

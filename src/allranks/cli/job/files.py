@@ -32,41 +32,41 @@ def files(options: argparse.Namespace) -> int:
     from allranks.sdk.jobs.files import job_files, too_long  # lazy: `left` is on every job's way
 
     client = find_server.connect()
-    found = job_files(client, options.name)
+    entries = job_files(client, options.name)
     if options.json:
-        show.as_json([each._asdict() for each in found])
+        show.as_json([each._asdict() for each in entries])
         return 0
     if not options.quiet and (unreadable := too_long(client, options.name)):
         show.talk(show.too_long(unreadable))
-    if not found:
+    if not entries:
         show.talk(f"{options.name} has no files yet")
         return 0
     rows = [
         (each.path, size_text(each.size), "" if each.node is None else str(each.node))
-        for each in found
+        for each in entries
     ]
     show.columns(("PATH", "SIZE", "NODE"), rows)
     if not options.quiet:
-        size = size_text(sum(each.size for each in found))
-        show.talk(f"{counted(len(found), 'file')}, {size}")
+        size = size_text(sum(each.size for each in entries))
+        show.talk(f"{counted(len(entries), 'file')}, {size}")
         show.talk(f"to download one: allranks job download {options.name} --path PATH")
     return 0
 
 
 def left(job: JobRecord) -> list[str]:
     """A summary of the files in a job's folders, as lines."""
-    told = []
+    lines = []
     if job["status"] == JobStatus.COMPLETED:
         for name, variable in _FOLDERS.items():
             folder = os.path.join(job["folder"], "artifacts", name)
             if os.path.isdir(folder) and os.listdir(folder):
-                told.append(f"{name}{variable}: {folder}")
+                lines.append(f"{name}{variable}: {folder}")
     events: list[EventAnswer] = []
     with contextlib.suppress(ServerError), find_server.connect() as client:  # how it ended is known
         events = client.json("GET", job_path(job["name"], "/events"))
-    found = kept_files.summary(events, job["attempts"])
-    if found.files:
+    kept = kept_files.summary(events, job["attempts"])
+    if kept.files:
         folder = os.path.join(job["folder"], "artifacts", "work")
-        many = f"{counted(found.files, 'file')}, {size_text(found.size)}"
-        told.append(f"working folder: {many} kept in {folder}")
-    return told + [f"note: {sentence}" for sentence in kept_files.sentences(found)]
+        many = f"{counted(kept.files, 'file')}, {size_text(kept.size)}"
+        lines.append(f"working folder: {many} kept in {folder}")
+    return lines + [f"note: {sentence}" for sentence in kept_files.sentences(kept)]

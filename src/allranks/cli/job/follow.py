@@ -180,14 +180,14 @@ def _why_again(name: str, attempt: int) -> str:
     with find_server.connect() as client:
         events: list[EventAnswer] = client.json("GET", job_path(name, "/events"))
     before = [event for event in events if event["attempt"] == attempt - 1]
-    told = [e["data"]["message"] for e in before if e["kind"] == "ended" and e["data"]["message"]]
-    told += [f"node {e['node']} was lost" for e in before if e["kind"] == "lost"]
+    whys = [e["data"]["message"] for e in before if e["kind"] == "ended" and e["data"]["message"]]
+    whys += [f"node {e['node']} was lost" for e in before if e["kind"] == "lost"]
     closing = [e["data"] for e in before if e["kind"] == "closing"]
-    told += [each["reason"] for each in closing if each["purpose"] != "resubmit"]
+    whys += [each["reason"] for each in closing if each["purpose"] != "resubmit"]
     ends = [e for e in before if e["kind"] in ("relaunched", "regrouped")]
     new = bool(ends) and ends[-1]["kind"] == "relaunched"
     where = "new nodes" if new else "the same nodes"
-    return f"attempt {attempt - 1} failed ({told[0]}); attempt {attempt} starts on {where}"
+    return f"attempt {attempt - 1} failed ({whys[0]}); attempt {attempt} starts on {where}"
 
 
 def verdict(job: JobAnswer, *, quiet: bool = False) -> int:
@@ -205,10 +205,10 @@ def verdict(job: JobAnswer, *, quiet: bool = False) -> int:
 def _show_result(job: JobAnswer) -> None:
     tries = f", {job['attempts']} attempts" if job["attempts"] > 1 else ""
     show.talk(f"{job['name']}: {job['status']}{took(job)}{tries}", job["status"])
-    for told in left(job):
-        show.talk(told)
-    for told in _notes(job):
-        show.talk(f"note: {told}")
+    for line in left(job):
+        show.talk(line)
+    for note in _notes(job):
+        show.talk(f"note: {note}")
     if job["status"] == SUCCESS:
         for name, path in job["outputs"].items():
             show.talk(f"output {name}: {path}")
@@ -230,18 +230,18 @@ def _notes(job: JobAnswer) -> list[str]:
             or event["data"].get("about") in ("warm", "checkpoint")
             or (event["data"].get("about"), event["attempt"]) == (FOLDER, job["attempts"])
         ]
-        found = _found(job, client) if any("missed" in each for each in told) else set()
+        reported = _reported(job, client) if any("missed" in each for each in notices) else set()
     # Each node reports this separately; ignore it if the pattern matched on another node.
-    notes = [e["message"] for e in told if e.get("missed") not in found]
+    notes = [e["message"] for e in notices if e.get("missed") not in reported]
     return list(dict.fromkeys([*notes, *unsaved(events, job["attempts"])]))
 
 
-def _found(job: JobAnswer, client: Client) -> set[str]:
+def _reported(job: JobAnswer, client: Client) -> set[str]:
     """The requested metrics that have points in the last attempt."""
     series: list[MetricSummary] = client.json("GET", job_path(job["name"], "/metrics/summary"))[
         "series"
     ]
     names = {each["name"] for each in series if each["attempt"] == job["attempts"]}
-    asked = set(job["spec"].get("metrics") or ())
+    requested = set(job["spec"].get("metrics") or ())
     # Built-in metrics have points under other names.
-    return names | (asked & KNOWN.keys() if names - asked else set())
+    return names | (requested & KNOWN.keys() if names - requested else set())

@@ -113,12 +113,12 @@ def _said_of(job: ShownJob) -> list[tuple[str, str]]:
     return [*lines, ("archived", archived)] if archived else lines
 
 
-def _state(told: StateOfJob) -> list[tuple[str, str]]:
+def _state(state: StateOfJob) -> list[tuple[str, str]]:
     """The name and newest version of its state folder, if it has content."""
-    if told["own"] and told["version"] is None:
+    if state["own"] and state["version"] is None:
         return []
-    newest = f"version {told['version']}" if told["version"] else "no version yet"
-    return [("state", f"{told['name']}, {newest}")]
+    newest = f"version {state['version']}" if state["version"] else "no version yet"
+    return [("state", f"{state['name']}, {newest}")]
 
 
 def _unsaved(job: ShownJob) -> list[tuple[str, str]]:
@@ -129,23 +129,23 @@ def _unsaved(job: ShownJob) -> list[tuple[str, str]]:
     return [("unsaved", message) for message in unsaved(events, job["attempts"])]
 
 
-def _environment(told: EnvironmentOfJob) -> str:
+def _environment(environment: EnvironmentOfJob) -> str:
     """The environment of the ranks, and what it replaces."""
-    asked = told.get("asked_for")
-    return f"{_what(told)} (requested: {asked})" if asked else _what(told)
+    requested = environment.get("asked_for")
+    return f"{_what(environment)} (requested: {requested})" if requested else _what(environment)
 
 
-def _what(told: EnvironmentOfJob) -> str:
+def _what(environment: EnvironmentOfJob) -> str:
     """Its image or name, with packages on top of an image; otherwise its definition."""
-    if told.get("image"):
-        packages = _packages(told)
-        return f"the image {told['image']}" + (f" with {packages}" if packages else "")
-    return str(told["name"]) if told.get("name") else _packages(told)
+    if environment.get("image"):
+        packages = _packages(environment)
+        return f"the image {environment['image']}" + (f" with {packages}" if packages else "")
+    return str(environment["name"]) if environment.get("name") else _packages(environment)
 
 
-def _packages(told: EnvironmentOfJob) -> str:
-    lines = told.get("requirements") or []
-    python = [f"python {told['python']}"] if told.get("python") else []
+def _packages(environment: EnvironmentOfJob) -> str:
+    lines = environment.get("requirements") or []
+    python = [f"python {environment['python']}"] if environment.get("python") else []
     more = f", … ({len(lines)} in all)" if len(lines) > 4 else ""
     return ", ".join([*python, *lines[:4]]) + more
 
@@ -156,50 +156,50 @@ def _metrics(job: ShownJob) -> list[tuple[str, str]]:
         return []
     path = job_path(job["name"], "/metrics/summary")
     answer: MetricsSummary = find_server.connect().json("GET", path)
-    newest = [each for each in answer["series"] if each["attempt"] == job["attempts"]]
+    newest = [series for series in answer["series"] if series["attempt"] == job["attempts"]]
     newest = newest or answer["series"]
-    told = [
+    rows = [
         (
-            f"metric {each['key']}",
-            f"{show.number(each['last'][2])}  {show.sparkline(each['shape'])}",
+            f"metric {series['key']}",
+            f"{show.number(series['last'][2])}  {show.sparkline(series['shape'])}",
         )
-        for each in newest
+        for series in newest
     ]
-    rest = counted(len(told) - _MOST, "metric")
+    rest = counted(len(rows) - _MOST, "metric")
     more = [("", f"and {rest} more: allranks job metrics {job['name']}")]
-    return told[:_MOST] + (more if len(told) > _MOST else [])
+    return rows[:_MOST] + (more if len(rows) > _MOST else [])
 
 
 def _load(nodes: list[NodeLoad]) -> list[tuple[str, str]]:
     """The latest resource use of each node."""
-    told = []
-    for each in nodes[:_MOST]:
-        name = f"node {each['node']}"
-        told.append((name, f"{load.own(each)}: this job"))
-        told.append(("", f"{load.node(each['node_load'])}: all that runs there"))
-        told += [(f"{name} gpu {gpu['gpu']}", load.gpu(gpu)) for gpu in each["gpus"]]
+    rows = []
+    for node in nodes[:_MOST]:
+        name = f"node {node['node']}"
+        rows.append((name, f"{load.own(node)}: this job"))
+        rows.append(("", f"{load.node(node['node_load'])}: all that runs there"))
+        rows += [(f"{name} gpu {gpu['gpu']}", load.gpu(gpu)) for gpu in node["gpus"]]
     more = [("", f"and {counted(len(nodes) - _MOST, 'node')} more")]
-    return told + (more if len(nodes) > _MOST else [])
+    return rows + (more if len(nodes) > _MOST else [])
 
 
 def _asked_for(spec: Document) -> list[tuple[str, str]]:
     """The tier, services and identity in the job file, if any."""
     tier = (spec.get("queue_settings") or {}).get("job_tier")
     services = spec.get("services") or {}
-    told = [f"{name} ({each.get('type') or '?'})" for name, each in services.items()]
+    texts = [f"{name} ({each.get('type') or '?'})" for name, each in services.items()]
     size = (spec.get("resources") or {}).get("instance_type")
     lines = [("instance", size)] if size else []
     lines += [("tier", tier)] if tier else []
-    lines += [("services", ", ".join(told))] if told else []
+    lines += [("services", ", ".join(texts))] if texts else []
     identity = spec.get("identity") or {}
     return [*lines, ("identity", identity["type"])] if identity else lines
 
 
 def _network(nodes: list[NodeOfJob]) -> list[tuple[str, str]]:
     """The nodes' hosts and network interfaces."""
-    told = [f"{each['address']} ({each['interface'] or '?'})" for each in nodes if each["address"]]
-    more = f" and {len(told) - 4} more" if len(told) > 4 else ""
-    return [("network", ", ".join(told[:4]) + more)] if told else []
+    hosts = [f"{each['address']} ({each['interface'] or '?'})" for each in nodes if each["address"]]
+    more = f" and {len(hosts) - 4} more" if len(hosts) > 4 else ""
+    return [("network", ", ".join(hosts[:4]) + more)] if hosts else []
 
 
 def events_options(parser: argparse.ArgumentParser) -> None:
@@ -207,9 +207,9 @@ def events_options(parser: argparse.ArgumentParser) -> None:
 
 
 def events(options: argparse.Namespace) -> int:
-    found: list[EventAnswer] = find_server.connect().json("GET", job_path(options.name, "/events"))
+    answer: list[EventAnswer] = find_server.connect().json("GET", job_path(options.name, "/events"))
     if options.json:
-        show.as_json(found)
+        show.as_json(answer)
         return 0
     rows = [
         (
@@ -220,7 +220,7 @@ def events(options: argparse.Namespace) -> int:
             event["kind"],
             ", ".join(f"{k}={_brief(value)}" for k, value in event["data"].items() if k != "since"),
         )
-        for event in found
+        for event in answer
     ]
     show.columns(("TIME", "ATTEMPT", "NODE", "RANK", "EVENT", ""), rows)
     return 0
@@ -239,8 +239,8 @@ def cancel(options: argparse.Namespace) -> int:
         show.as_json(job)
     elif not options.quiet:
         ended = job["ended_at"] is not None
-        said = f"already ended: {job['status']}" if ended else "canceling"
-        show.talk(f"{job['name']} {said}")
+        outcome = f"already ended: {job['status']}" if ended else "canceling"
+        show.talk(f"{job['name']} {outcome}")
         if "does not answer" in (job["status_reason"] or "") and not options.force:
             show.talk("\nhint: its cluster does not answer; if it is gone, add --force")
     return 0
@@ -297,10 +297,10 @@ def _waited(name: str, seconds: float) -> JobAnswer:
     """One wait; if the server goes away, find it and wait again."""
     for attempt in range(3):
         try:
-            found: JobAnswer = find_server.connect().json(
+            job: JobAnswer = find_server.connect().json(
                 "GET", job_path(name, f"/wait?timeout={seconds}")
             )
-            return found
+            return job
         except AllranksError:
             if attempt == 2:
                 raise

@@ -105,8 +105,8 @@ def _note_unknown(jobs: list[ListedJob], keys: list[str]) -> None:
         if not any(name in job.get("metrics", {}) for job in jobs):
             from allranks.spec.fields.problems import nearest  # lazy: for a slip alone
 
-            known = {*_CELLS, *job_query.SORTS, *(each for job in jobs for each in job["metrics"])}
-            near = nearest(name, known)
+            names = {*_CELLS, *job_query.SORTS, *(each for job in jobs for each in job["metrics"])}
+            near = nearest(name, names)
             show.talk(f"note: no job listed has a metric {name!r}" + (f"; {near}" if near else ""))
 
 
@@ -132,8 +132,8 @@ def _usual(jobs: list[ListedJob]) -> list[str]:
     several = len({job["created_by"] for job in jobs}) > 1
     named = any(job["display_name"] != job["name"] for job in jobs)
     tagged = any(job["tags"] for job in jobs)
-    found = ["name", "status", "experiment", *["by"] * several, "ranks", "age", "took"]
-    return [*found, *["display_name"] * named, *["tags"] * tagged]
+    columns = ["name", "status", "experiment", *["by"] * several, "ranks", "age", "took"]
+    return [*columns, *["display_name"] * named, *["tags"] * tagged]
 
 
 def _size(job: ListedJob) -> str:
@@ -187,11 +187,11 @@ def _columns(text: str | None) -> list[str]:
     """The requested columns. Raises UsageError."""
     if text is None:
         return []
-    found = [each.strip() for each in text.split(",")]
-    if not all(each.removeprefix("metrics.") for each in found):
+    columns = [each.strip() for each in text.split(",")]
+    if not all(each.removeprefix("metrics.") for each in columns):
         hint = f"{', '.join(_CELLS)}, inputs.NAME, tags.KEY, or the name of a metric"
         raise UsageError("a column has no name", where="--columns", hint=hint)
-    return found
+    return columns
 
 
 def _is_metric(column: str) -> bool:
@@ -217,10 +217,10 @@ def _moment(text: str, now: datetime, where: str) -> tuple[float, float]:
             if seconds > _MOST_DAYS * _UNITS["d"]:
                 raise ValueError(text)
             return (now.timestamp() - seconds,) * 2
-        found = datetime.fromisoformat(text)
+        begin = datetime.fromisoformat(text)
         # Without a time zone it is local time.
-        zoned = found.astimezone() if found.tzinfo is None else found
-        after = found + timedelta(days=1) if len(text) == len("2026-11-01") else found
+        zoned = begin.astimezone() if begin.tzinfo is None else begin
+        after = begin + timedelta(days=1) if len(text) == len("2026-11-01") else begin
         end = after.astimezone() if after.tzinfo is None else after
         if zoned.timestamp() >= 0:
             return zoned.timestamp(), end.timestamp()

@@ -81,17 +81,17 @@ def logs(options: argparse.Namespace) -> int:
     prefixed = False if options.json else options.prefix
     printer = Printer(job["nodes"], prefixed=prefixed, raw=options.raw)
     if options.follow:
-        wanted = {"ranks": ranks, "attempts": attempts}
-        for piece in Following(find_server.connect, job["name"], request=wanted).pieces():
+        request = {"ranks": ranks, "attempts": attempts}
+        for piece in Following(find_server.connect, job["name"], request=request).pieces():
             printer.put(piece)
         printer.end()
         return 0
-    found = ranks if ranks is not None else [each["rank"] for each in job["ranks"]]
-    told = (_of_rank(job["name"], rank, attempts, options.tail) for rank in sorted(found))
+    chosen = ranks if ranks is not None else [each["rank"] for each in job["ranks"]]
+    outputs = (_of_rank(job["name"], rank, attempts, options.tail) for rank in sorted(chosen))
     if options.json:
-        show.as_json([_whole(pieces) for pieces in map(list, told) if pieces])
+        show.as_json([_whole(pieces) for pieces in map(list, outputs) if pieces])
         return 0
-    for pieces in told:
+    for pieces in outputs:
         for piece in pieces:
             printer.put(piece)
         printer.end()
@@ -100,10 +100,10 @@ def logs(options: argparse.Namespace) -> int:
 
 def _of_rank(name: str, rank: int, attempts: list[int], tail: int | None) -> Iterator[LogLine]:
     """The output of one rank so far, or its last lines, in pieces."""
-    wanted: dict[str, Any] = {"ranks": [rank], "attempts": attempts, "follow": False}
+    request: dict[str, Any] = {"ranks": [rank], "attempts": attempts, "follow": False}
     if tail is not None:
-        wanted["tail"] = max(1, tail)
-    pieces = Following(find_server.connect, name, request=wanted).pieces()
+        request["tail"] = max(1, tail)
+    pieces = Following(find_server.connect, name, request=request).pieces()
     if tail is None:
         yield from pieces
         return
@@ -130,12 +130,12 @@ def _ranks(job: JobRecord, options: argparse.Namespace) -> list[int] | None:
     if options.node is None:
         ranks: list[int] | None = options.rank
         return ranks
-    found = [each["rank"] for each in job["ranks"] if each["node"] in options.node]
-    if not found:
+    on_nodes = [each["rank"] for each in job["ranks"] if each["node"] in options.node]
+    if not on_nodes:
         raise NotFound(
             f"{job['name']} has no node {options.node[0]}", hint=f"0 to {job['nodes'] - 1}"
         )
-    return [rank for rank in found if options.rank is None or rank in options.rank]
+    return [rank for rank in on_nodes if options.rank is None or rank in options.rank]
 
 
 def _check_ranks(job: JobRecord, ranks: list[int] | None) -> None:

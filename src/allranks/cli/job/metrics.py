@@ -40,17 +40,17 @@ def metrics(options: argparse.Namespace) -> int:
         return _follow(options)
     if not options.json and options.metric is None:
         return _table(options)
-    asked = {"metric": options.metric, "attempt": options.attempt}
-    query = urlencode({key: value for key, value in asked.items() if value is not None})
+    filters = {"metric": options.metric, "attempt": options.attempt}
+    query = urlencode({key: value for key, value in filters.items() if value is not None})
     with find_server.connect() as client:
         found: list[MetricPoints] = client.json("GET", job_path(options.name, f"/metrics?{query}"))[
             "series"
         ]
     if not found:
         _hold_to_attempt(options)
-    if not found and options.metric is not None:
+    if not series and options.metric is not None:
         raise _unknown(options)
-    points = by_name(found)
+    points = by_name(series)
     if options.json:
         show.as_json(points)
         return 0
@@ -58,13 +58,13 @@ def metrics(options: argparse.Namespace) -> int:
     rows = [
         (
             *([name] if several else []),
-            str(each["step"]),
-            _time(each["timestamp"]),
+            str(point["step"]),
+            _time(point["timestamp"]),
             show.number(value),
         )
         for name, all_of_it in points.items()
-        for each in all_of_it
-        for value in [each["value"]]
+        for point in all_of_it
+        for value in [point["value"]]
     ]
     show.columns((*(["METRIC"] if several else []), "STEP", "TIME", "VALUE"), rows)
     return 0
@@ -77,12 +77,12 @@ def _table(options: argparse.Namespace) -> int:
         ]
         job: ShownJob = client.json("GET", job_path(options.name))
     if options.attempt is not None:
-        found = [each for each in found if each["attempt"] == options.attempt]
-    if not found:
+        series = [each for each in series if each["attempt"] == options.attempt]
+    if not series:
         _hold_to_attempt(options)
         show.talk(_none(job, options))
         return 0
-    again = len({each["attempt"] for each in found}) > 1
+    again = len({each["attempt"] for each in series}) > 1
     rows = [
         (
             each["key"] + (f" (attempt {each['attempt']})" if again else ""),
@@ -93,7 +93,7 @@ def _table(options: argparse.Namespace) -> int:
             str(each["length"]),
             show.sparkline(each["shape"]),
         )
-        for each in found
+        for each in series
     ]
     show.columns(("METRIC", "LAST", "STEP", "MIN", "MAX", "POINTS", ""), rows)
     return 0
@@ -101,30 +101,30 @@ def _table(options: argparse.Namespace) -> int:
 
 def _follow(options: argparse.Namespace) -> int:
     """A line for each point, of all metrics or of one."""
-    found = False
+    has_points = False
     for several in news(find_server.connect, options.name):
-        wanted = (each for each in several if _is_wanted(each, options))
-        rows = [(name, each) for name, points in by_name(wanted).items() for each in points]
-        found = found or bool(rows)
-        for name, each in sorted(rows, key=lambda row: row[1]["timestamp"]):
+        chosen = (each for each in several if _matches(each, options))
+        rows = [(name, point) for name, points in by_name(chosen).items() for point in points]
+        has_points = has_points or bool(rows)
+        for name, point in sorted(rows, key=lambda row: row[1]["timestamp"]):
             if options.json:
-                show.as_line({"metric": name, **each})
+                show.as_line({"metric": name, **point})
             else:
                 show.line(
-                    f"{_time(each['timestamp'])}  step {each['step']}  "
-                    f"{name} {show.number(each['value'])}"
+                    f"{_time(point['timestamp'])}  step {point['step']}  "
+                    f"{name} {show.number(point['value'])}"
                 )
-    if not found:
+    if not has_points:
         _hold_to_attempt(options)
-    if not found and options.metric is not None:
+    if not has_points and options.metric is not None:
         raise _unknown(options)
-    if not found and not options.json:
+    if not has_points and not options.json:
         with find_server.connect() as client:
             show.talk(_none(client.json("GET", job_path(options.name)), options))
     return 0
 
 
-def _is_wanted(series: MetricSeries, options: argparse.Namespace) -> bool:
+def _matches(series: MetricSeries, options: argparse.Namespace) -> bool:
     named = options.metric in (None, series["name"], series["key"])
     return named and options.attempt in (None, series["attempt"])
 

@@ -65,8 +65,8 @@ def fields(job: JobAnswer) -> list[tuple[str, str]]:
 def show_children(job: JobAnswer) -> None:
     """The graph of a pipeline and its steps."""
     print()
-    for each in graph(job["steps"]):
-        show.line(each)
+    for line in graph(job["steps"]):
+        show.line(line)
     print()
     show.columns(("step", "status", "after", "took", "job"), _rows(job["steps"]))
 

@@ -29,26 +29,26 @@ def stacks_options(parser: argparse.ArgumentParser) -> None:
 
 def stacks(options: argparse.Namespace) -> int:
     """The stacks of all ranks, equal ones grouped."""
-    told: StacksAnswer = find_server.connect().json("POST", job_path(options.name, "/stacks"))
+    answer: StacksAnswer = find_server.connect().json("POST", job_path(options.name, "/stacks"))
     if options.rank is not None:
-        wanted = set(options.rank)
-        told["groups"] = [each for each in told["groups"] if wanted & set(each["ranks"])]
-        told["processes"] = [each for each in told["processes"] if each["rank"] in wanted]
-        if not told["processes"]:
+        ranks = set(options.rank)
+        answer["groups"] = [each for each in answer["groups"] if ranks & set(each["ranks"])]
+        answer["processes"] = [each for each in answer["processes"] if each["rank"] in ranks]
+        if not answer["processes"]:
             raise NotFound(f"no stacks are known for rank {options.rank[0]} of {options.name}")
     if options.json:
-        show.as_json(told)
+        show.as_json(answer)
         return 0
-    if not told["live"]:
-        at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(told["at"]))
-        show.talk(f"{options.name} has ended; stacks of attempt {told['attempt']} at {at}")
-    for missing in told["missing"]:
+    if not answer["live"]:
+        at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(answer["at"]))
+        show.talk(f"{options.name} has ended; stacks of attempt {answer['attempt']} at {at}")
+    for missing in answer["missing"]:
         show.talk(f"node {missing} did not answer in time")
-    for index, each in enumerate(told["groups"]):
+    for index, group in enumerate(answer["groups"]):
         print("\n" * (index > 0), end="")
-        _group(each, options.all)
-    if told["odd"] is not None and not options.quiet:
-        odd = told["odd"]
+        _group(group, options.all)
+    if answer["odd"] is not None and not options.quiet:
+        odd = answer["odd"]
         show.talk(f"\ndiffers from most: rank {odd['rank']} on node {odd['node']}, in {odd['at']}")
     return 0
 

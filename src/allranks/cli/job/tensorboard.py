@@ -74,9 +74,9 @@ def tensorboard(options: argparse.Namespace) -> int:
 def _program() -> list[str]:
     """The command that starts TensorBoard. Raises NotFound."""
     path = current()["PATH"]
-    found = shutil.which("tensorboard", path=path)
-    if found is not None:
-        return [found]
+    program = shutil.which("tensorboard", path=path)
+    if program is not None:
+        return [program]
     python = shutil.which("python", path=path) or shutil.which("python3", path=path)
     if python is not None:
         ask = "import importlib.util, sys; sys.exit(not importlib.util.find_spec('tensorboard'))"
@@ -112,9 +112,9 @@ def _expect_events(job: JobRecord, artifacts: Path) -> None:
         raise NotFound(f"{job['name']} has no TensorBoard event files", hint=hint)
 
 
-def _free(wanted: int | None) -> int:
+def _free(requested: int | None) -> int:
     """The given port, or the default, or any free one. Raises UsageError."""
-    for port in (_PORT, 0) if wanted is None else (wanted,):
+    for port in (_PORT, 0) if requested is None else (requested,):
         with socket.socket() as tried:
             tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -123,12 +123,12 @@ def _free(wanted: int | None) -> int:
             except (OSError, OverflowError):
                 continue
     hint = "leave out --port to use a free one"
-    raise UsageError(f"the port {wanted} cannot be used", where="--port", hint=hint)
+    raise UsageError(f"the port {requested} cannot be used", where="--port", hint=hint)
 
 
 @contextlib.contextmanager
-def _running(words: list[str], said: Path) -> Iterator[subprocess.Popen[bytes]]:
-    with said.open("wb") as log:
+def _running(words: list[str], log_file: Path) -> Iterator[subprocess.Popen[bytes]]:
+    with log_file.open("wb") as log:
         try:
             process = subprocess.Popen(
                 words, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
@@ -149,11 +149,11 @@ def _running(words: list[str], said: Path) -> Iterator[subprocess.Popen[bytes]]:
             process.wait()
 
 
-def _wait_until_it_answers(process: subprocess.Popen[bytes], port: int, said: Path) -> None:
+def _wait_until_it_answers(process: subprocess.Popen[bytes], port: int, log_file: Path) -> None:
     until = time.monotonic() + _START
     while time.monotonic() < until:
         if process.poll() is not None:
-            raise _ended(process, said)
+            raise _ended(process, log_file)
         with contextlib.suppress(OSError), socket.create_connection((_HOST, port), _LOOK):
             return
         time.sleep(_LOOK)
@@ -161,8 +161,8 @@ def _wait_until_it_answers(process: subprocess.Popen[bytes], port: int, said: Pa
     raise AllranksError(f"TensorBoard does not answer after {_START:g} s", hint=hint)
 
 
-def _ended(process: subprocess.Popen[bytes], said: Path) -> AllranksError:
-    lines = said.read_text(errors="replace").strip().splitlines()
+def _ended(process: subprocess.Popen[bytes], log_file: Path) -> AllranksError:
+    lines = log_file.read_text(errors="replace").strip().splitlines()
     why = f": {lines[-1]}" if lines else ""
     hint = "check that it works: tensorboard --version"
     return AllranksError(f"TensorBoard ended with code {process.returncode}{why}", hint=hint)

@@ -58,9 +58,9 @@ def of_status(status: str) -> str:
 
 def sentence(text: str) -> str:
     """A message with its first word coloured and commands in bold."""
-    found = _BEGINNING.match(text)
-    begun = paint(found[0], _WORDS[found[1]]) if found else ""
-    rest = text[found.end() :] if found else text
-    if found and found[1] == "note":
+    match = _BEGINNING.match(text)
+    begun = paint(match[0], _WORDS[match[1]]) if match else ""
+    rest = text[match.end() :] if match else text
+    if match and match[1] == "note":
         return begun + rest
     return begun + _COMMAND.sub(lambda command: paint(command[0], BOLD), rest)

@@ -23,17 +23,17 @@ def exit_code(job: JobRecord) -> int:
 
 def why(error: JobError) -> list[str]:
     """Why it failed, in one or two lines, beyond the error's message."""
-    found = error.get("evidence")
-    said = found is None or found["line"] in error["message"]
-    if error.get("cause") in (None, "UNKNOWN") or (error["cause"] == error["reason"] and said):
+    evidence = error.get("evidence")
+    shown = evidence is None or evidence["line"] in error["message"]
+    if error.get("cause") in (None, "UNKNOWN") or (error["cause"] == error["reason"] and shown):
         return []
-    told = [f"cause: {error['explanation']}{_AGAIN[error['retryable']]}"]
-    if found and found["rank"] is not None and not said:
-        where = f"rank {found['rank']} on node {found['node']}"
-        if found["number"]:
-            where += f", line {found['number']} of its log"
-        told.append(f"  {where}: {found['line'][:_WIDE]}")
-    return told
+    lines = [f"cause: {error['explanation']}{_AGAIN[error['retryable']]}"]
+    if evidence and evidence["rank"] is not None and not shown:
+        where = f"rank {evidence['rank']} on node {evidence['node']}"
+        if evidence["number"]:
+            where += f", line {evidence['number']} of its log"
+        lines.append(f"  {where}: {evidence['line'][:_WIDE]}")
+    return lines
 
 
 def took(job: JobRecord) -> str:

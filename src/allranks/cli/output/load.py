@@ -28,24 +28,24 @@ def memory(load: Load, name: str = "memory") -> str:
 
 def rate(load: Load, *names: str) -> str:
     """The sum of all rates."""
-    known = [load[name] for name in names if name in load]
-    return f"{size_text(sum(known))}/s" if known else "-"
+    values = [load[name] for name in names if name in load]
+    return f"{size_text(sum(values))}/s" if values else "-"
 
 
 def gpu(load: Load) -> str:
-    told = [f"load {percent(load.get('gpu_load'))}", f"memory {memory(load, 'gpu_memory')}"]
+    parts = [f"load {percent(load.get('gpu_load'))}", f"memory {memory(load, 'gpu_memory')}"]
     if "gpu_power" in load:
-        told.append(f"{load['gpu_power']:.0f} W")
+        parts.append(f"{load['gpu_power']:.0f} W")
     if "gpu_temperature" in load:
-        told.append(f"{load['gpu_temperature']:.0f} °C")
-    return ", ".join(told)
+        parts.append(f"{load['gpu_temperature']:.0f} °C")
+    return ", ".join(parts)
 
 
 def own(load: Load) -> str:
     """The use of a job on a node."""
-    told = [f"cpu {percent(load.get('cpu'))}", f"memory {memory(load)}"]
-    told += [f"disk {rate(load, 'disk_read', 'disk_write')}"]
-    return ", ".join(told)
+    parts = [f"cpu {percent(load.get('cpu'))}", f"memory {memory(load)}"]
+    parts += [f"disk {rate(load, 'disk_read', 'disk_write')}"]
+    return ", ".join(parts)
 
 
 def node(load: Load) -> str:
@@ -58,5 +58,5 @@ def total(several: Sequence[Load], name: str) -> float:
 
 
 def mean(several: Sequence[Load], name: str) -> float | None:
-    known = [each[name] for each in several if name in each]
-    return sum(known) / len(known) if known else None
+    values = [each[name] for each in several if name in each]
+    return sum(values) / len(values) if values else None

@@ -36,15 +36,15 @@ class Phases:
         self._phase: Phase | None = None
         self._began = 0.0
 
-    def changed(self, told: Mapping[str, Any] | None) -> str:
+    def changed(self, record: Mapping[str, Any] | None) -> str:
         """Update the phase; returns a message about the previous phase if it ended."""
-        phase = None if told is None else Phase(told["name"])
+        phase = None if record is None else Phase(record["name"])
         if phase is self._phase:
             return ""
         began = self._clock()
-        if told is not None and told["seconds"] is not None:
+        if record is not None and record["seconds"] is not None:
             # A phase that began before the previous one ended counts from that end.
-            earlier = began - told["seconds"]
+            earlier = began - record["seconds"]
             began = earlier if self._phase is None or earlier >= self._began else began
         took, ended = began - self._began, _ENDED.get(self._phase or Phase.RUNNING, "")
         # A phase that ends with the job was not completed.

@@ -36,12 +36,12 @@ class ProgressLine:
         rate = self._meter.rate(progress, now)
         if now < self._next:
             return
-        told = amounts(progress, rate, show.seconds)
+        text = amounts(progress, rate, show.seconds)
         if self._in_pipes:
             self._next = now + _IN_PIPES
-            show.talk(told)
+            show.talk(text)
             return
-        words = ", ".join(each for each in (percent(progress), told) if each)
+        words = ", ".join(each for each in (percent(progress), text) if each)
         self._line.say(": ".join(each for each in (progress.what, words) if each))
 
     def before(self, note: Callable[[str], None]) -> Callable[[str], None]:

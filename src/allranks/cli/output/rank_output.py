@@ -40,13 +40,13 @@ class Printer:
         raw: bool = False,
         label: Callable[[str], str] = str,
     ) -> None:
-        goal = to or sys.stdout
-        self._out = goal.buffer
-        self._prefixed = goal.isatty() if prefixed is None else prefixed
-        self._colours = coloured(goal)
+        stream = to or sys.stdout
+        self._out = stream.buffer
+        self._prefixed = stream.isatty() if prefixed is None else prefixed
+        self._colours = coloured(stream)
         self._nodes, self._raw, self._label = nodes, raw, label
-        self._harmless = goal.isatty() and not raw
-        self._live = LiveLines(goal.fileno()) if not raw and can_redraw(goal) else None
+        self._harmless = stream.isatty() and not raw
+        self._live = LiveLines(stream.fileno()) if not raw and can_redraw(stream) else None
         # The unfinished line of each child, rank and attempt, and its prefix.
         self._rests: dict[tuple[str, int, int], tuple[str, bytearray]] = {}
 

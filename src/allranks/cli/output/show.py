@@ -63,8 +63,8 @@ def talk(text: str = "", status: str = "") -> None:
 
 def field(name: str, value: str) -> None:
     """Print a name and its value, which may be any text of several lines."""
-    for each in value.expandtabs().split("\n"):
-        print(one_line(f"{name:<11} {each}"))
+    for part in value.expandtabs().split("\n"):
+        print(one_line(f"{name:<11} {part}"))
         name = ""
 
 
@@ -115,11 +115,11 @@ def number(value: float | str | None) -> str:
 
 def sparkline(values: Sequence[float | str | None]) -> str:
     """A sparkline of the values, with gaps for values that are not finite."""
-    known = [each for each in values if isinstance(each, int | float)]
-    if not known:
+    numbers = [each for each in values if isinstance(each, int | float)]
+    if not numbers:
         return ""
-    least = min(known)
-    span = max(known) - min(known)
+    least = min(numbers)
+    span = max(numbers) - min(numbers)
     marks = [
         _BARS[round((each - least) / span * 7) if span else 0]
         if isinstance(each, int | float)

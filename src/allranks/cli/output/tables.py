@@ -75,8 +75,8 @@ def _style(head: str, text: str) -> str:
 
 
 def _is_numbers(cells: Sequence[str]) -> bool:
-    said = [each for each in cells if each not in _NOTHING]
-    return bool(said) and all(map(_NUMBER.fullmatch, said))
+    filled = [each for each in cells if each not in _NOTHING]
+    return bool(filled) and all(map(_NUMBER.fullmatch, filled))
 
 
 def _shrunk(widths: list[int], head: Sequence[str], fixed: Sequence[bool], room: int) -> list[int]:

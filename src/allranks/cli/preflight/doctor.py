@@ -70,8 +70,8 @@ def doctor(options: argparse.Namespace) -> int:
     return _of_job(options, home)
 
 
-def _present(found: Sequence[Finding], options: argparse.Namespace) -> int:
-    code = present(found, json=options.json, verbose=options.verbose)
+def _present(findings: Sequence[Finding], options: argparse.Namespace) -> int:
+    code = present(findings, json=options.json, verbose=options.verbose)
     if not (options.json or options.verbose or options.quiet):
         show.talk("\n-v shows each finding")
     return code
@@ -87,12 +87,12 @@ def _of_job(options: argparse.Namespace, home: Home) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     line = show.StatusLine(options.quiet)
     try:
-        found = within(0.2 * seconds, lambda: list(_look(home))) or []
+        findings = within(0.2 * seconds, lambda: list(_look(home))) or []
         of_job = preflight(Path(options.job), options.set, seconds, until, line.say)
     finally:
         line.clear()
     # With --job, show only blocking findings of this machine.
-    wrong = [each for each in found if each.state == BAD]
+    wrong = [each for each in findings if each.state == BAD]
     return _present([*wrong, *of_job], options)
 
 
@@ -150,10 +150,10 @@ def _database(home: Home) -> Iterator[Finding]:
         until = time.monotonic() + _DATABASE_SECONDS
         with closing(sqlite3.connect(f"{home.database.as_uri()}?mode=ro", uri=True)) as database:
             database.set_progress_handler(lambda: time.monotonic() > until, 10_000)
-            (found,) = database.execute("PRAGMA quick_check(1)").fetchone()
-        if found == "ok":
+            (verdict,) = database.execute("PRAGMA quick_check(1)").fetchone()
+        if verdict == "ok":
             return
-        error = sqlite3.DatabaseError(f"malformed: {found}")
+        error = sqlite3.DatabaseError(f"malformed: {verdict}")
     except (AllranksError, OSError, sqlite3.Error) as raised:
         error = raised
     if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_INTERRUPT:
@@ -166,14 +166,14 @@ def _database(home: Home) -> Iterator[Finding]:
 
 
 def _server(home: Home) -> Finding:
-    found = find_server.look(home)
-    if not found.alive:
+    running = find_server.look(home)
+    if not running.alive:
         return Finding("server", NOTE, "not running; starts with the next job")
     try:
         told: ServerAnswer = find_server.connect(start=False).json("GET", "/api/v1/server")
     except AllranksError as error:
         return Finding("server", BAD, error.message, error.hint or "")
-    return Finding("server", OK, f"{found.url}, {counted(told['live_jobs'], 'job')} live")
+    return Finding("server", OK, f"{running.url}, {counted(answer['live_jobs'], 'job')} live")
 
 
 def _python() -> Finding:
@@ -229,11 +229,11 @@ def _networks() -> Iterator[Finding]:
     fabric = interfaces.fabric(place)
     here = interfaces.interface("127.0.0.2", ["127.0.0.3"], place)
     beyond = interfaces.interface(_SOMEWHERE, [_SOMEWHERE], place)
-    for towards, found in (("between local nodes", here), ("to other hosts", beyond)):
-        if found is None:
+    for towards, interface in (("between local nodes", here), ("to other hosts", beyond)):
+        if interface is None:
             yield Finding("network", NOTE, f"{towards}: none", "ip route")
             continue
-        words = interface_words({**found._asdict(), "cidr": found.cidr})
+        words = interface_words({**interface._asdict(), "cidr": interface.cidr})
         yield Finding("network", OK, f"{towards}: {words}")
     if fabric is not None and fabric.ports:
         words = fabric_words([(port.name, port.link_layer, port.rate) for port in fabric.ports])
@@ -241,5 +241,5 @@ def _networks() -> Iterator[Finding]:
     if fabric is not None and fabric.down:
         yield Finding("InfiniBand", NOTE, f"down: {', '.join(fabric.down)}", "see `ibstat`")
     # Ranks on several hosts get more variables than those on one machine.
-    for each in interfaces.explained(beyond or here, fabric):
-        yield Finding("variable", OK, f"{each.name}={each.value}  {each.why}")
+    for variable in interfaces.explained(beyond or here, fabric):
+        yield Finding("variable", OK, f"{variable.name}={variable.value}  {variable.why}")

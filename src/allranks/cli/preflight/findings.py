@@ -66,31 +66,31 @@ def present(findings: Sequence[Finding], *, json: bool, verbose: bool = False) -
 
 
 def _whole(findings: Sequence[Finding]) -> Iterator[str]:
-    for each in findings:
-        yield f"{_MARKS[each.state]} {each.what:<14} {each.found}"
-        if each.hint:
-            yield f"  {'':<14} hint: {each.hint}"
+    for finding in findings:
+        yield f"{_MARKS[finding.state]} {finding.what:<14} {finding.found}"
+        if finding.hint:
+            yield f"  {'':<14} hint: {finding.hint}"
 
 
 def _short(findings: Sequence[Finding]) -> Iterator[str]:
     groups: dict[str, list[Finding]] = {}
-    for each in findings:
-        groups.setdefault(_GROUP_OF.get(each.what, "job"), []).append(each)
+    for finding in findings:
+        groups.setdefault(_GROUP_OF.get(finding.what, "job"), []).append(finding)
     for group, members in groups.items():
-        fine = [each for each in members if not each.needs_a_look]
+        fine = [finding for finding in members if not finding.needs_a_look]
         if fine:
             yield f"{_MARKS[OK]} {group:<14} {_named(fine)}"
-        yield from _whole([each for each in members if each.needs_a_look])
+        yield from _whole([finding for finding in members if finding.needs_a_look])
 
 
 def _named(findings: Sequence[Finding]) -> str:
     """Their names with counts and details."""
     named: dict[str, list[Finding]] = {}
-    for each in findings:
-        named.setdefault(each.what, []).append(each)
+    for finding in findings:
+        named.setdefault(finding.what, []).append(finding)
     return ", ".join(
         what
-        + (f" ×{len(each)}" if len(each) > 1 else "")
-        + "".join(f" ({note.found})" for note in each if note.state == NOTE)
-        for what, each in named.items()
+        + (f" ×{len(several)}" if len(several) > 1 else "")
+        + "".join(f" ({note.found})" for note in several if note.state == NOTE)
+        for what, several in named.items()
     )

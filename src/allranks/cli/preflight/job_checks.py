@@ -60,30 +60,30 @@ def preflight(
         job = _command_job(file, overrides)
     except SpecError as error:
         return [_of_problem(problem, str(file)) for problem in error.problems]
-    found = [Finding("job file", OK, str(file))]
+    findings = [Finding("job file", OK, str(file))]
     data = job.to_dict()
     folder = file.absolute().parent
     try:
         if isinstance(data.get("environment"), Mapping):
             data["environment"] = environment_of(data["environment"], folder)
-        with read_only_home(settings.home()) as known:
-            task = _plan(data, folder, file, known)
+        with read_only_home(settings.home()) as assets:
+            task = _plan(data, folder, file, assets)
     except SpecError as error:
-        return found + [_of_problem(problem, error.file or str(file)) for problem in error.problems]
+        return findings + [_of_problem(p, error.file or str(file)) for p in error.problems]
     except AllranksError as error:
-        return [*found, Finding("job file", BAD, str(error), error.hint or "")]
+        return [*findings, Finding("job file", BAD, str(error), error.hint or "")]
     recipe = task.recipe
     waits = recipe is not None and (task.container is not None or not _is_made(recipe))
     if recipe is not None:
-        found.append(_environment(task, recipe, waits))
+        findings.append(_environment(task, recipe, waits))
     code = local(data.get("code"), folder)
     base = current() | _plain(data.get("environment_variables") or {})
     copied = within(_COPYING * seconds, lambda: _taken(data, folder)) if code is not None else None
-    found += _code(code, copied, _COPYING * seconds)
-    found += job_command.look(job.command, base, job.environment in CURRENT)
+    findings += _code(code, copied, _COPYING * seconds)
+    findings += job_command.look(job.command, base, job.environment in CURRENT)
     taken = None if isinstance(copied, AllranksError) else copied
     read = job_script.look(job.command, code, taken, base, job.environment in CURRENT)
-    found += read.findings
+    findings += read.findings
     question = _question(job, folder, read)._replace(gpus=task.gpus)
     # The probe job runs one process per node with the job's resources.
     data["resources"] = {**(data.get("resources") or {}), "gpus_per_instance": task.gpus}
@@ -91,13 +91,13 @@ def preflight(
         # Nothing can be missing from an environment that is not built yet.
         data.pop("environment")
         question = question._replace(modules={}, programs=())
-    found += _inputs(question.paths)
-    if any(each.what == "job file" and each.state == BAD for each in found):
-        return found  # a job that cannot be submitted is not probed
+    findings += _inputs(question.paths)
+    if any(each.what == "job file" and each.state == BAD for each in findings):
+        return findings  # a job that cannot be submitted is not probed
     say(f"trying {counted(question.nodes, 'node')}")
     inputs = _absolute(data.get("inputs") or {}, folder)
-    given = {name: value for name, value in inputs.items() if f"inputs.{name}" in question.paths}
-    asked = {
+    on_disk = {name: value for name, value in inputs.items() if f"inputs.{name}" in question.paths}
+    request = {
         "meet": MEET * seconds,
         "total": min(TOTAL * seconds, until - time.monotonic() - 1.5),
         "modules": sorted(question.modules),
@@ -105,20 +105,20 @@ def preflight(
         "programs": question.programs,
         "sys_class": os.environ.get("ALLRANKS_SYS_CLASS"),
     }
-    told = rehearse(spec_of(data, read.python, given, seconds), asked, until, say)
-    return found + list(verdicts.of_gang(question, told))
+    answers = rehearse(spec_of(data, read.python, on_disk, seconds), request, until, say)
+    return findings + list(verdicts.of_gang(question, answers))
 
 
-def _plan(data: Mapping[str, Any], folder: Path, file: Path, known: ReadOnlyHome) -> Task:
+def _plan(data: Mapping[str, Any], folder: Path, file: Path, assets: ReadOnlyHome) -> Task:
     """The plan of the job. Raises SpecError for what this version cannot run."""
     _, lines = load.read(load.content(file), file=str(file))
     try:
         lies = {key: _absolute(data.get(key) or {}, folder) for key in ("inputs", "outputs")}
         job = CommandJob.parse({**data, **lies})
-        table, given = known.environments.table(), job.environment
+        table, environment = assets.environments.table(), job.environment
         compute = str(data.get("compute") or "")
-        there = places(job, known.datastores, settings.home())
-        engine = _container(job, known.clusters)
+        there = places(job, assets.datastores, settings.home())
+        engine = _container(job, assets.clusters)
         on = Compute(compute, engine is not None)
         context = CompileContext(
             "preflight",
@@ -127,9 +127,9 @@ def _plan(data: Mapping[str, Any], folder: Path, file: Path, known: ReadOnlyHome
             compute,
             places=there,
             options={"container": engine},
-            meant=resolve(given, on, table, known.environments.find),
+            meant=resolve(environment, on, table, assets.environments.find),
             table=table,
-            gpus=_gpus(job, known.clusters),
+            gpus=_gpus(job, assets.clusters),
         )
         return compile(job, context).task
     except SpecError as error:
@@ -151,8 +151,8 @@ def _container(job: CommandJob, clusters: Clusters) -> str | None:
         options = clusters.options(clusters.find(job.compute), job)
     except SpecError:
         return ENGINES[0]
-    found = options.get("container")
-    return None if found is None else str(found)
+    engine = options.get("container")
+    return None if engine is None else str(engine)
 
 
 def _gpus(job: CommandJob, clusters: Clusters) -> Choice | None:
@@ -175,22 +175,22 @@ def _environment(task: Task, recipe: Recipe, waits: bool) -> Finding:
         return Finding("environment", OK, f"{name} is already built")
     if task.container is not None:
         image = task.container.image or task.container.context
-        said = f"the first job installs the packages on top of the image {image}"
-        return Finding("environment", NOTE, f"{said}; missing modules are unknown until then")
+        text = f"the first job installs the packages on top of the image {image}"
+        return Finding("environment", NOTE, f"{text}; missing modules are unknown until then")
     hint = "build it now: allranks environment build NAME, or -f FILE"
-    said = (
+    text = (
         f"{name} is not built yet (the first job builds it); missing modules are unknown until then"
     )
-    return Finding("environment", NOTE, said, hint)
+    return Finding("environment", NOTE, text, hint)
 
 
-def _absolute(given: Mapping[str, Any], folder: Path) -> Document:
+def _absolute(values: Mapping[str, Any], folder: Path) -> Document:
     """Inputs or outputs with absolute paths, as in a submission."""
     return {
         name: {**value, "path": str(path)}
         if isinstance(value, Mapping) and (path := local(value.get("path"), folder))
         else value
-        for name, value in given.items()
+        for name, value in values.items()
     }
 
 
@@ -220,8 +220,8 @@ def _code(
         yield Finding("code", BAD, str(taken), taken.hint or "")
     elif taken is None:
         hint = "it is sent with every job: exclude data with lines in .amlignore"
-        said = f"{code} cannot be copied within {seconds:g} s"
-        yield Finding("code", NOTE, said, hint)
+        text = f"{code} cannot be copied within {seconds:g} s"
+        yield Finding("code", NOTE, text, hint)
     elif not taken:
         yield Finding("code", NOTE, f"{code} is empty", "check the folder")
     else:
@@ -244,8 +244,8 @@ def _question(job: CommandJob, folder: Path, read: job_script.Read) -> Question:
     kind = "none" if distribution is None else str(distribution.type)
     programs: tuple[str, ...] = ()
     if isinstance(distribution, MpiDistribution):
-        wanted = distribution.implementation or ""
-        programs = (wanted,) if "/" in wanted else mpi.PROGRAMS
+        implementation = distribution.implementation or ""
+        programs = (implementation,) if "/" in implementation else mpi.PROGRAMS
     elif isinstance(distribution, RayDistribution):
         programs = (kind,)
     paths = {}

@@ -22,17 +22,17 @@ def look(command: str, base: Mapping[str, str], current: bool = True) -> Iterato
     try:
         read = _bash(["-n", "-c", job_script.as_shell(command)], base)
         if read.returncode:
-            said = read.stderr.strip().splitlines()[0] if read.stderr.strip() else "?"
-            said = re.sub(r"^.*?-c: (line \d+: )?", "", said)
-            yield Finding("command", BAD, f"bash cannot parse it: {said}", "check the quotes")
+            text = read.stderr.strip().splitlines()[0] if read.stderr.strip() else "?"
+            text = re.sub(r"^.*?-c: (line \d+: )?", "", text)
+            yield Finding("command", BAD, f"bash cannot parse it: {text}", "check the quotes")
             return
         missing = _bash(["-c", _MISSING, "_", *job_script.programs(command)], base).stdout
     except (OSError, subprocess.TimeoutExpired):
         return
     for name in missing.splitlines():
-        said = f"`{name}` is not on the PATH of the current environment"
+        text = f"`{name}` is not on the PATH of the current environment"
         hint = "install it there, or activate the environment that has it"
-        yield Finding("command", BAD if current else NOTE, said, hint)
+        yield Finding("command", BAD if current else NOTE, text, hint)
 
 
 def _bash(words: list[str], env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:

@@ -90,7 +90,7 @@ class Read(NamedTuple):
 
 def scripts(command: str) -> list[Script]:
     """The Python scripts that a bash command names explicitly."""
-    found: list[Script] = []
+    result: list[Script] = []
     folder = after = ""
     for simple in _commands(command):
         if simple[0] in ("cd", "pushd"):
@@ -99,25 +99,25 @@ def scripts(command: str) -> list[Script]:
             folder = os.path.normpath(os.path.join(folder, simple[1]))
         elif os.path.basename(simple[0]) in ("bash", "sh") and "-c" in simple[:-1]:
             inner = scripts(simple[simple.index("-c") + 1])
-            found += [s._replace(folder=os.path.join(folder, s.folder)) for s in inner]
+            result += [s._replace(folder=os.path.join(folder, s.folder)) for s in inner]
         elif started := list(_script(simple)):
-            seen = [s for s in started if not _UNKNOWN.search(s.python + s.path)]
-            found += [s._replace(folder=folder, after=after) for s in seen]
+            certain = [s for s in started if not _UNKNOWN.search(s.python + s.path)]
+            result += [s._replace(folder=folder, after=after) for s in certain]
         elif simple[0] not in _IDLE:
             after = simple[0]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(result))
 
 
 def programs(command: str) -> list[str]:
     """Programs that the command needs on PATH, up to a command that may add more."""
-    found = []
+    names = []
     for simple in _commands(command):
         name = simple[0]
         if name in _MAY_INSTALL or "pip" in simple or "()" in command or name == "case":
             break
         if "/" not in name and not _UNKNOWN.search(name):
-            found.append(name)
-    return list(dict.fromkeys(found))
+            names.append(name)
+    return list(dict.fromkeys(names))
 
 
 def as_shell(command: str) -> str:
@@ -207,13 +207,13 @@ def look(
     """Look into the scripts of ``command``. ``taken`` are the files of the snapshot, None when that
     is not known; ``base`` is the environment of this machine, in which the ranks run too if it is
     the job's ``current`` one: else its word on the script is not the last."""
-    found = scripts(command)
-    if not found:
-        said = "no Python script was recognized in the command"
-        return Read((Finding("script", OK, said),))
+    named = scripts(command)
+    if not named:
+        text = "no Python script was recognized in the command"
+        return Read((Finding("script", OK, text),))
     findings: list[Finding] = []
     modules: dict[str, Mapping[str, Any]] = {}
-    for script in found:
+    for script in named:
         file = _file(script, code)
         where = str(Path(script.folder, script.path))
         if script.is_module and file is None:
@@ -221,8 +221,8 @@ def look(
         if file is None or not file.is_file():
             wrong = _not_there(where, code, taken)
             if script.after:
-                said = f"{wrong.found}, unless `{script.after}` creates it"
-                wrong = wrong._replace(state=NOTE, found=said)
+                text = f"{wrong.found}, unless `{script.after}` creates it"
+                wrong = wrong._replace(state=NOTE, found=text)
             findings.append(wrong)
             continue
         if taken is not None and code is not None and _left_out(file, code, taken):
@@ -234,7 +234,7 @@ def look(
         read = list(_read(file, where, folder, python, base, modules))
         # With another Python than the job's, nothing is certain.
         findings += read if current else [_elsewhere(each) for each in read]
-    return Read(tuple(findings), found[0].python, modules)
+    return Read(tuple(findings), named[0].python, modules)
 
 
 def _file(script: Script, code: Path | None) -> Path | None:
@@ -259,8 +259,8 @@ def _not_there(where: str, code: Path | None, taken: Collection[str] | None) -> 
     import difflib  # lazy: only for missing files
 
     if code is None and not os.path.isabs(where):
-        said = f"{where} is missing: the job has no `code`"
-        return Finding("script", BAD, said, "add its folder: `code: .`")
+        text = f"{where} is missing: the job has no `code`"
+        return Finding("script", BAD, text, "add its folder: `code: .`")
     same = [name for name in taken or () if os.path.basename(name) == os.path.basename(where)]
     near = same or difflib.get_close_matches(where, list(taken or ()), 1, 0.6)
     hint = f"did you mean {near[0]}?" if near else "paths in the command start at the code folder"
@@ -296,28 +296,28 @@ def _read(
             text=True,
             timeout=READ_TIMEOUT,
         )
-        told = json.loads(done.stdout)
+        answer = json.loads(done.stdout)
     except (OSError, ValueError, subprocess.TimeoutExpired):
         yield Finding("script", NOTE, f"{where} could not be read by {program}", f"try: {program}")
         return
-    wrong = told["error"]
+    wrong = answer["error"]
     if wrong is not None:
         place = f"{wrong['file']}:{wrong['line']}" if wrong["line"] else wrong["file"]
-        said = f"{place} does not parse on Python {told['python']}: {wrong['message']}"
+        text = f"{place} does not parse on Python {answer['python']}: {wrong['message']}"
         yield Finding(
-            "script", BAD, said, "fix that line, or use the Python version it is written for"
+            "script", BAD, text, "fix that line, or use the Python version it is written for"
         )
     else:
-        yield Finding("script", OK, f"{where} parses on Python {told['python']}")
-    for name, place in told["imports"].items():
-        modules.setdefault(name, {**place, "here": name not in told["missing"]})
+        yield Finding("script", OK, f"{where} parses on Python {answer['python']}")
+    for name, place in answer["imports"].items():
+        modules.setdefault(name, {**place, "here": name not in answer["missing"]})
 
 
 def missing(name: str, place: Mapping[str, Any], where: str, node: int | None = None) -> Finding:
     """A module that the script imports and the environment lacks."""
-    said = f"{place['file']}:{place['line']} imports {name}, which {where} does not have"
-    known = name in PACKAGES
+    text = f"{place['file']}:{place['line']} imports {name}, which {where} does not have"
+    is_known = name in PACKAGES
     hint = f"pip install {PACKAGES.get(name, name.replace('_', '-'))}, in the job's environment"
-    if not known:
+    if not is_known:
         hint += "; ignore this if the script sets its path itself"
-    return Finding("modules", BAD if known and place["needed"] else NOTE, said, hint, node)
+    return Finding("modules", BAD if is_known and place["needed"] else NOTE, text, hint, node)

@@ -25,10 +25,10 @@ def named(nodes: Iterable[int]) -> str:
 
 def grouped(values: Mapping[int, Any]) -> str:
     """`2.3.0 on nodes 0, 2; 2.4.0 on node 1`."""
-    found: dict[Any, list[int]] = {}
+    by_value: dict[Any, list[int]] = {}
     for node, value in sorted(values.items()):
-        found.setdefault(value, []).append(node)
-    return "; ".join(f"{value} on {named(nodes)}" for value, nodes in found.items())
+        by_value.setdefault(value, []).append(node)
+    return "; ".join(f"{value} on {named(nodes)}" for value, nodes in by_value.items())
 
 
 def infiniband(fact: Mapping[str, Any]) -> bool:
@@ -41,9 +41,9 @@ def networks(facts: Facts, own: Mapping[str, str]) -> Iterator[Finding]:
     names = {n: f["interface"]["name"] for n, f in facts.items() if f["interface"]}
     unknown = sorted(set(facts) - set(names))
     if unknown:
-        said = f"no single interface reaches all peers on {named(unknown)}"
+        text = f"no single interface reaches all peers on {named(unknown)}"
         hint = "libraries choose one themselves; set NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME"
-        yield Finding("network", NOTE, said, hint)
+        yield Finding("network", NOTE, text, hint)
     if len(set(names.values())) > 1:
         hint = "each node gets its own; Open MPI needs the same names everywhere"
         yield Finding("network", NOTE, grouped(names), hint)
@@ -70,9 +70,9 @@ def _fabrics(facts: Facts) -> Iterator[Finding]:
         yield Finding("InfiniBand", OK, f"{shown} on {named(ported)}")
         without = sorted(set(facts) - set(ported))
         if without:
-            said = f"no active port on {named(without)}"
+            text = f"no active port on {named(without)}"
             hint = "libraries fall back to TCP there, which slows all nodes, or fail"
-            yield Finding("InfiniBand", BAD, said, hint)
+            yield Finding("InfiniBand", BAD, text, hint)
     if down:
         yield Finding("InfiniBand", NOTE, f"down: {grouped(down)}", "see `ibstat`")
 
@@ -85,12 +85,12 @@ def fabric_words(ports: Sequence[Sequence[Any]]) -> str:
 
 
 def _variables(fact: Mapping[str, Any], own: Mapping[str, str]) -> Iterator[Finding]:
-    for each in fact["variables"]:
-        name, why = each["name"], each["why"]
+    for variable in fact["variables"]:
+        name, why = variable["name"], variable["why"]
         # The value that the rank really found counts.
-        value = fact["set"].get(name, each["value"])
+        value = fact["set"].get(name, variable["value"])
         if name in own:
-            said = f"{name}={value} is set by the job instead of {each['value']}"
-            yield Finding("variable", NOTE, said, f"reason for ours: {why}")
+            text = f"{name}={value} is set by the job instead of {variable['value']}"
+            yield Finding("variable", NOTE, text, f"reason for ours: {why}")
         else:
             yield Finding("variable", OK, f"{name}={value}  {why}")

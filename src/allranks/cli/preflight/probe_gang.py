@@ -73,12 +73,12 @@ def spec_of(
 
 def rehearse(
     spec: Mapping[str, Any],
-    asked: Mapping[str, Any],
+    request: Mapping[str, Any],
     until: float,
     say: Callable[[str], None] = lambda text: None,
 ) -> ProbeAnswers:
     """Run the probe job until it has ended or until the monotonic time ``until``."""
-    gang = _Gang(spec, asked)
+    gang = _Gang(spec, request)
     lines: list[Mapping[str, Any]] = []
     rests: dict[int, str] = {}
     job: Mapping[str, Any] = {}
@@ -91,7 +91,7 @@ def rehearse(
                     "\n"
                 )
                 lines += _probes(whole)
-                if _all_said(lines):
+                if _all_reported(lines):
                     break
                 continue
             job = news
@@ -104,22 +104,22 @@ def rehearse(
         gang.stop(max(_RESERVE, until - time.monotonic()))
 
 
-def _all_said(lines: list[Mapping[str, Any]]) -> bool:
+def _all_reported(lines: list[Mapping[str, Any]]) -> bool:
     """Whether all answering probes have reported everything.
 
     If all nodes are present, the job ends by itself.
     """
-    told: dict[str, dict[int, Mapping[str, Any]]] = {}
+    reports: dict[str, dict[int, Mapping[str, Any]]] = {}
     for line in lines:
-        told.setdefault(line["preflight"], {})[line["node"]] = line
-    facts = told.get("facts", {})
-    met = told.get("met", {})
-    if not facts or any(node not in met or node not in told.get("looked", {}) for node in facts):
+        reports.setdefault(line["preflight"], {})[line["node"]] = line
+    facts = reports.get("facts", {})
+    met = reports.get("met", {})
+    if not facts or any(node not in met or node not in reports.get("looked", {}) for node in facts):
         return False
     together = [line for line in met.values() if not line["why"]]
     if any(len(line["present"]) == line["of"] for line in together):
         return False
-    return all(line["node"] in told.get("sum", {}) for line in together)
+    return all(line["node"] in reports.get("sum", {}) for line in together)
 
 
 def _probes(lines: list[str]) -> Iterator[Mapping[str, Any]]:
@@ -135,8 +135,8 @@ def _probes(lines: list[str]) -> Iterator[Mapping[str, Any]]:
 class _Gang:
     """The probe job, followed in its own thread, so that a slow server cannot delay the caller."""
 
-    def __init__(self, spec: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
-        self._spec, self._asked = dict(spec), asked
+    def __init__(self, spec: Mapping[str, Any], request: Mapping[str, Any]) -> None:
+        self._spec, self._request = dict(spec), request
         self._name = str(spec["name"])
         self._news: queue.Queue[tuple[str, Any]] = queue.Queue()
         self._stopping = False
@@ -186,7 +186,7 @@ class _Gang:
 
     def _submit(self) -> CreatedJob:
         with tempfile.TemporaryDirectory(prefix="allranks-") as folder:
-            write(Path(folder), self._asked)
+            write(Path(folder), self._request)
             submission, snapshots = prepare(self._spec, Path(folder))
             with find_server.connect() as client:
                 job: CreatedJob = send(client, submission, snapshots)
@@ -199,7 +199,7 @@ class _Gang:
             client.call("POST", job_path(self._name, "/cancel"))
 
 
-def write(folder: Path, asked: Mapping[str, Any]) -> None:
+def write(folder: Path, request: Mapping[str, Any]) -> None:
     """The code of the probe job: only what a bare Python needs."""
     root = folder / FOLDER
     package = root / "allranks" / "agent"
@@ -210,27 +210,27 @@ def write(folder: Path, asked: Mapping[str, Any]) -> None:
     for name in _FILES:
         shutil.copy(Path(agent.__path__[0], name), package / name)
     (root / "__main__.py").write_text(_MAIN)
-    (root / "asked.json").write_text(json.dumps(asked))
+    (root / "asked.json").write_text(json.dumps(request))
 
 
 def _get(path: str) -> Document:
     with find_server.connect(start=False) as client:
-        found: Document = client.json("GET", path)
-    return found
+        answer: Document = client.json("GET", path)
+    return answer
 
 
 def within(seconds: float, do: Callable[[], Answer]) -> Answer | None:
     """The result of ``do``, or None if it fails or takes too long; it then continues in the
     background."""
-    found: list[Answer] = []
+    results: list[Answer] = []
 
     def work() -> None:
         try:
-            found.append(do())
+            results.append(do())
         except (AllranksError, OSError):
             return
 
     worker = threading.Thread(target=work, daemon=True)
     worker.start()
     worker.join(seconds)
-    return found[0] if found else None
+    return results[0] if results else None

@@ -24,15 +24,15 @@ def read(script: str, folder: str) -> dict[str, Any]:
     """``imports``: third-party modules with their first location and whether they are optional;
     ``missing``: those that this Python lacks."""
     places = [os.path.dirname(script), folder]
-    found: dict[str, Any] = {}
+    imports: dict[str, Any] = {}
     waiting = [script]
-    seen: set[str] = set()
+    visited: set[str] = set()
     error = None
-    while waiting and len(seen) < MOST_FILES:
+    while waiting and len(visited) < MOST_FILES:
         file = waiting.pop(0)
-        if file in seen:
+        if file in visited:
             continue
-        seen.add(file)
+        visited.add(file)
         try:
             with tokenize.open(file) as source:
                 tree = ast.parse(source.read(), file)
@@ -47,14 +47,14 @@ def read(script: str, folder: str) -> dict[str, Any]:
                 waiting += local
             elif name and not level:
                 top = name.split(".")[0]
-                if top not in found or (needed and not found[top]["needed"]):
+                if top not in imports or (needed and not imports[top]["needed"]):
                     where = os.path.relpath(file, folder)
-                    found[top] = {"file": where, "line": line, "needed": needed}
-    outside = {name: place for name, place in found.items() if name not in sys.builtin_module_names}
+                    imports[top] = {"file": where, "line": line, "needed": needed}
+    outside = {name: at for name, at in imports.items() if name not in sys.builtin_module_names}
     missing = [name for name in outside if not _there(name)]
     return {
         "python": sys.version.split()[0],
-        "files": len(seen),
+        "files": len(visited),
         "error": error,
         "imports": outside,
         "missing": missing,
@@ -105,11 +105,11 @@ def _local(name: str, level: int, file: str, places: list[str]) -> list[str] | N
 
 
 def _files(base: str, name: str) -> list[str]:
-    found, path = [], base
+    paths, path = [], base
     for part in filter(None, name.split(".")):
         path = os.path.join(path, part)
-        found += [path + ".py", os.path.join(path, "__init__.py")]
-    return [file for file in found if os.path.isfile(file)]
+        paths += [path + ".py", os.path.join(path, "__init__.py")]
+    return [file for file in paths if os.path.isfile(file)]
 
 
 def _there(name: str) -> bool:
@@ -122,5 +122,5 @@ def _there(name: str) -> bool:
 if __name__ == "__main__":
     # Python adds this file's folder to the path; do not import from it.
     del sys.path[0]
-    asked = json.load(sys.stdin)
-    json.dump(read(asked["script"], asked["folder"]), sys.stdout)
+    request = json.load(sys.stdin)
+    json.dump(read(request["script"], request["folder"]), sys.stdout)

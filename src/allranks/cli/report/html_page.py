@@ -47,7 +47,7 @@ def page(
     drawn: Figure,
     head: Sequence[str],
     rows: Sequence[Sequence[str]],
-    said: Iterable[str],
+    sentences: Iterable[str],
     warnings: Iterable[str],
 ) -> str:
     """The page: conclusions, figures and table."""
@@ -57,7 +57,7 @@ def page(
         boxed("Efficiency", _efficiency(drawn), _efficiency_key(drawn)),
         boxed("How the time was spent", _bars(drawn), _BARS_KEY, wide=True),
     ]
-    lines = [f"<p>{escape(line)}</p>" for line in said]
+    lines = [f"<p>{escape(line)}</p>" for line in sentences]
     lines += [f'<p class="warning">{escape(line)}</p>' for line in warnings]
     title = f"Scaling, by {singular}"
     return whole(title, f"Scaling by {drawn.unit}", lines, figures, table(head, rows))
@@ -136,9 +136,9 @@ class _Plane:
 
     def dots(self, kind: str, dots: Dots) -> Iterable[str]:
         for x, y in dots:
-            told = f"<title>{x:g}: {y:.4g}</title>"
+            title = f"<title>{x:g}: {y:.4g}</title>"
             at = f'cx="{self.x(x):.1f}" cy="{self.y(y):.1f}" r="4.5"'
-            yield f'<circle class="{kind}" {at}>{told}</circle>'
+            yield f'<circle class="{kind}" {at}>{title}</circle>'
 
     def frame(self, below: str, beside: str) -> Iterable[str]:
         left = self.x(0)
@@ -204,13 +204,13 @@ def _bars(drawn: Figure) -> str:
         name = f"<title>{escape(bar.name)}</title>{escape(short)} ({bar.size})"
         parts.append(f'<text x="{_NAMES - 8}" y="{y + 15}" text-anchor="end">{name}</text>')
         for kind, part in zip(("before", "ran", "after"), bar.parts, strict=True):
-            told = f"<title>{part:.4g} {drawn.clock}</title>"
+            title = f"<title>{part:.4g} {drawn.clock}</title>"
             wide = f'width="{room * part / drawn.along.top:.2f}" height="20"'
-            parts.append(f'<rect class="{kind}" x="{x(begin):.2f}" y="{y}" {wide}>{told}</rect>')
+            parts.append(f'<rect class="{kind}" x="{x(begin):.2f}" y="{y}" {wide}>{title}</rect>')
             begin += part
     middle = _NAMES + room / 2
-    said = f'<text x="{middle}" y="{bottom + 34}" text-anchor="middle">{drawn.clock}</text>'
-    return svg([*parts, said], bottom + 40, "how the time was spent", width)
+    label = f'<text x="{middle}" y="{bottom + 34}" text-anchor="middle">{drawn.clock}</text>'
+    return svg([*parts, label], bottom + 40, "how the time was spent", width)
 
 
 def svg(parts: Iterable[str], height: float, label: str, width: float = _WIDTH) -> str:

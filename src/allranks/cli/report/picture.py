@@ -57,8 +57,8 @@ def _efficiency(axes: Any, drawn: Figure) -> None:
         axes.plot(*zip(*drawn.efficiency, strict=True), "o", color=_A, label="ranks' time")
         axes.legend(frameon=False, loc="lower left")
     else:
-        said = "not available: the runs\ncannot be compared"
-        axes.text(0.5, 0.5, said, ha="center", va="center", transform=axes.transAxes)
+        text = "not available: the runs\ncannot be compared"
+        axes.text(0.5, 0.5, text, ha="center", va="center", transform=axes.transAxes)
     _frame(axes, drawn, drawn.percent, "%", "Efficiency")
 
 

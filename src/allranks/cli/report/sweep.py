@@ -59,13 +59,13 @@ def _improvements(job: JobAnswer) -> list[TrialAnswer]:
     """The trials that were the best so far, in the order of their numbers."""
     maximize, best = job["objective"]["goal"] == "maximize", None
     improvements = []
-    for each in sorted(job["trials"], key=lambda trial: int(trial["number"])):
-        value = each["value"]
-        if value is None or each["status"] == "Failed":
+    for trial in sorted(job["trials"], key=lambda trial: int(trial["number"])):
+        value = trial["value"]
+        if value is None or trial["status"] == "Failed":
             continue
         if best is None or (value > best if maximize else value < best):
             best = value
-            improvements.append(each)
+            improvements.append(trial)
     return improvements
 
 

@@ -84,12 +84,12 @@ def _sentences(job: Mapping[str, Any], metric: str, goal: str) -> Iterable[str]:
     if best := job["best"]:
         values = ", ".join(f"{name}={_text(each)}" for name, each in best["parameters"].items())
         yield f"Best: {best['job']} with {metric} {best['value']:.6g} ({values})."
-    for name, each in job["parameter_summary"].items():
-        region = each["best"]
+    for name, summary in job["parameter_summary"].items():
+        region = summary["best"]
         where = ", ".join(region["values"])
         if region["low"] is not None:
             where = f"{_text(region['low'])} to {_text(region['high'])}"
-        share = "" if each["importance"] is None else f", importance {each['importance']:.2f}"
+        share = "" if summary["importance"] is None else f", importance {summary['importance']:.2f}"
         yield f"{name}: {where} in the best {region['trials']} trials{share}."
 
 
@@ -107,12 +107,12 @@ def _history(trials: Sequence[Trial], metric: str, goal: str) -> str:
     better = max if goal == "maximize" else min
     parts = list(_axis(0.0, up))
     so_far, line = trials[0]["value"], []
-    for each in trials:
-        x, before = _x(across.at(each["number"])), so_far
-        so_far = better(so_far, each["value"])
+    for trial in trials:
+        x, before = _x(across.at(trial["number"])), so_far
+        so_far = better(so_far, trial["value"])
         line += [f"{x:.1f},{_y(up.at(value)):.1f}" for value in dict.fromkeys((before, so_far))]
-        title = _title(each, metric)
-        y = _y(up.at(each["value"]))
+        title = _title(trial, metric)
+        y = _y(up.at(trial["value"]))
         parts.append(f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="4">{title}</circle>')
     parts.append(f'<polyline class="fit" points="{" ".join(line)}"/>')
     first, last = trials[0]["number"], trials[-1]["number"]
@@ -135,15 +135,15 @@ def _parallel(trials: Sequence[Trial], metric: str, best: Trial | None) -> str:
     places = {name: i / max(1, len(columns) - 1) for i, name in enumerate(columns)}
     parts: list[str] = []
     good = max(1, round(_GOOD * len(trials)))
-    for index, each in reversed(list(enumerate(trials))):
+    for index, trial in reversed(list(enumerate(trials))):
         points = []
         for name, drawn in scales.items():
             value = columns[name][index]
             share = drawn.at(_text(value) if drawn.values else value)
             points.append(f"{_x(places[name]):.1f},{_y(share):.1f}")
-        kind = "best" if best and each["job"] == best["job"] else "trial"
+        kind = "best" if best and trial["job"] == best["job"] else "trial"
         kind = "good" if kind == "trial" and index < good else kind
-        title = _title(each, metric)
+        title = _title(trial, metric)
         parts.append(f'<polyline class="{kind}" points="{" ".join(points)}">{title}</polyline>')
     for name, drawn in scales.items():
         parts += _axis(places[name], drawn)

@@ -26,8 +26,8 @@ def parameters_table(
 ) -> tuple[list[str], list[list[str]]]:
     """What each parameter is worth, and where the best trials are."""
     rows = []
-    for name, each in parameters.items():
-        share, best = each["importance"], each["best"]
+    for name, summary in parameters.items():
+        share, best = summary["importance"], summary["best"]
         worth = "-" if share is None else f"{share:.2f}"
         where = ", ".join(best["values"])
         if best["low"] is not None:
@@ -45,10 +45,10 @@ def trials_table(trials: Sequence[TrialAnswer], metric: str) -> tuple[list[str],
     rows = []
     for each in trials:
         value = "-" if each["value"] is None else show.number(each["value"])
-        given = [
+        values = [
             shown(each["parameters"][name]) if name in each["parameters"] else "-" for name in names
         ]
         took = "-" if each["duration"] is None else show.seconds(each["duration"])
         status = "Stopped" if each["stopped_early"] else each["status"]
-        rows.append([each["job"], status, value, *given, took])
+        rows.append([each["job"], status, value, *values, took])
     return head, rows

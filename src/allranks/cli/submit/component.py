@@ -53,8 +53,8 @@ def create(options: argparse.Namespace) -> int:
         except SpecError as error:
             if error.file is not None:
                 raise
-            found = [placed(each, lines) for each in error.problems]
-            raise SpecError(found, file=options.file) from None
+            problems = [placed(problem, lines) for problem in error.problems]
+            raise SpecError(problems, file=options.file) from None
     name = reference(component)
     if not component["created"]:
         return show.result(options, component, f"{name} already exists: {about(component)}")

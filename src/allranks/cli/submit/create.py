@@ -91,12 +91,12 @@ def checked(name: str, overrides: list[str], allow_large: bool) -> list[str]:
     from allranks.server.submission.submit import Submission, plan  # lazy: as above
 
     home = settings.home()
-    with _JobFile(name, overrides) as file, read_only_home(home) as known:
+    with _JobFile(name, overrides) as file, read_only_home(home) as assets:
         submission, _ = prepare(file.job.to_dict(), file.base, allow_large=allow_large)
-        where = (home, known.clusters, known.environments, known.datastores)
+        where = (home, assets.clusters, assets.environments, assets.datastores)
         made = Submission.load(submission)
         if file.job.type == "pipeline":
-            pipeline_plan(made, *where, component=known.components.find)
+            pipeline_plan(made, *where, component=assets.components.find)
         elif file.job.type == "sweep":
             trial_plan(made, *where)
         else:

@@ -38,34 +38,34 @@ def dry_run(
     submission, _ = prepare(spec, base, in_place=in_place, allow_large=allow_large)
     home = settings.home()
     kind = job_type(submission["spec"])
-    with read_only_home(home) as known:
+    with read_only_home(home) as assets:
         if kind == "pipeline":
-            return _pipeline(Submission.load(submission), home, known, json)
-        where = (home, known.clusters, known.environments, known.datastores)
+            return _pipeline(Submission.load(submission), home, assets, json)
+        where = (home, assets.clusters, assets.environments, assets.datastores)
         if kind == "sweep":
             _, job = trial_plan(Submission.load(submission), *where)
         else:
             job = plan(Submission.load(submission), *where)
-        rendered = known.clusters.engine(known.clusters.cluster(job)).render(job.gang)
-    told = report(job, rendered, submission["spec"])
+        rendered = assets.clusters.engine(assets.clusters.cluster(job)).render(job.gang)
+    shown = report(job, rendered, submission["spec"])
     if json:
-        show.as_json(told)
+        show.as_json(shown)
     else:
-        _print(told)
+        _print(shown)
     return 0
 
 
-def _pipeline(submission: Submission, home: settings.Home, known: ReadOnlyHome, json: bool) -> int:
+def _pipeline(submission: Submission, home: settings.Home, assets: ReadOnlyHome, json: bool) -> int:
     """Print the steps of a pipeline in the order they run."""
     _, steps = pipeline_plan(
         submission,
         home,
-        known.clusters,
-        known.environments,
-        known.datastores,
-        component=known.components.find,
+        assets.clusters,
+        assets.environments,
+        assets.datastores,
+        component=assets.components.find,
     )
-    found = [
+    listing = [
         {
             "step": step.name,
             "type": step.type,
@@ -77,13 +77,13 @@ def _pipeline(submission: Submission, home: settings.Home, known: ReadOnlyHome, 
         for step in steps.values()
     ]
     if json:
-        show.as_json({"name": submission.spec["name"], "steps": found})
+        show.as_json({"name": submission.spec["name"], "steps": listing})
         return 0
-    for each in found:
-        after = f", after {', '.join(each['after'])}" if each["after"] else ""
-        print(f"{each['step']}: {each['type']}{after}")
-        if each["plan"]:
-            print(textwrap.indent(each["plan"]["task"]["command"].rstrip(), "    "))
+    for entry in listing:
+        after = f", after {', '.join(entry['after'])}" if entry["after"] else ""
+        print(f"{entry['step']}: {entry['type']}{after}")
+        if entry["plan"]:
+            print(textwrap.indent(entry["plan"]["task"]["command"].rstrip(), "    "))
     return 0
 
 

@@ -148,8 +148,8 @@ def _refuse_in_sweep(options: argparse.Namespace) -> None:
         "--rank": options.rank,
         "--from": options.start_from,
     }
-    for option, given in refused.items():
-        if given:
+    for option, value in refused.items():
+        if value:
             hint = "leave it out, or run one job without --sweep"
             raise UsageError("not available for a sweep", where=option, hint=hint)
 
@@ -161,8 +161,8 @@ def spec_of(options: argparse.Namespace) -> Document:
         hint = "allranks run -- python train.py"
         raise UsageError("no command to run", where="COMMAND", hint=hint)
     if len(words) == 1 and len(words[0].split()) > 1 and not options.quiet:
-        said = "one quoted word, so the name of one program; leave out the quotes, or write"
-        show.talk(f"note: the command is {said} `bash -c '…'`")
+        text = "one quoted word, so the name of one program; leave out the quotes, or write"
+        show.talk(f"note: the command is {text} `bash -c '…'`")
     passed = [name for name in options.env if "=" not in name]
     spec: Document = {
         "command": shlex.join(words),

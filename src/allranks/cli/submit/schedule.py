@@ -49,12 +49,12 @@ def create(options: argparse.Namespace) -> int:
             lambda allow: prepare(spec, base, note=note, allow_large=allow, progress=line.report),
         )
         submission["spec"].pop("name", None)
-        wanted = {"schedule": schedule, "submission": submission}
+        body = {"schedule": schedule, "submission": submission}
         try:
-            made = send(find_server.connect(), wanted, snapshots, line.report, where=_SCHEDULES)
+            made = send(find_server.connect(), body, snapshots, line.report, where=_SCHEDULES)
         except SpecError as error:
-            found = [placed(each, lines) for each in error.problems]
-            raise SpecError(found, file=error.file or options.file) from None
+            problems = [placed(problem, lines) for problem in error.problems]
+            raise SpecError(problems, file=error.file or options.file) from None
     when = f"first job: {_when(made['next_at'])}" if made["next_at"] else "it has no time left"
     return show.result(options, made, f"{made['name']} is created; {when}")
 

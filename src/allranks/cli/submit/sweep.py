@@ -153,16 +153,16 @@ def _arguments(text: str, kind: str, written: str) -> Document:
         arguments = ", ".join(keys)
         hint = f"write {kind}({arguments})"
         raise UsageError(f"{kind} takes {len(keys)} numbers: {text}", where="--sweep", hint=hint)
-    given = dict(zip(keys, values, strict=True))
+    numbers = dict(zip(keys, values, strict=True))
     if kind in ("loguniform", "qloguniform"):
         # On a command line the bounds are the values themselves; in a file they are logarithms.
         for key in ("min_value", "max_value"):
-            if given[key] <= 0:
+            if numbers[key] <= 0:
                 hint = "use uniform for bounds that are not positive"
                 message = f"{kind} needs bounds above 0: {text}"
                 raise UsageError(message, where="--sweep", hint=hint)
-            given[key] = math.log(given[key])
-    return given
+            numbers[key] = math.log(numbers[key])
+    return numbers
 
 
 def _values(text: str, written: str) -> Iterator[Any]:
