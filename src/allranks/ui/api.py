@@ -96,8 +96,8 @@ class Session:
         return Client(self._api.url, self._token)
 
     async def person(self) -> Person:
-        found = await self.get("server")
-        return Person(found["user"], found["role"])
+        server = await self.get("server")
+        return Person(server["user"], server["role"])
 
 
 def job_path(name: str, *more: str) -> str:
@@ -123,5 +123,5 @@ def _checked(answer: httpx.Response) -> httpx.Response:
 
 
 def _unreachable(error: httpx.HTTPError) -> Unreachable:
-    said = str(error) or type(error).__name__
-    return Unreachable(f"the server does not answer: {said}", hint="allranks server status")
+    text = str(error) or type(error).__name__
+    return Unreachable(f"the server does not answer: {text}", hint="allranks server status")

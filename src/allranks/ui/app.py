@@ -164,14 +164,14 @@ def render_error(request: Request, error: AllranksError) -> Response:
 
 async def _no_page(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    found = NotFound(f"{request.method} {request.url.path}: {error.detail}")
-    return await _refused(request, found)
+    problem = NotFound(f"{request.method} {request.url.path}: {error.detail}")
+    return await _refused(request, problem)
 
 
 async def _broken(request: Request, error: Exception) -> Response:
     """The page of a defect; its stack trace is in this process's log."""
-    said = ServerError("this page has a defect", hint="see `ui/server.log` in the server's home")
-    answer = await _refused(request, said)
+    problem = ServerError("this page has a defect", hint="see `ui/server.log` in the server's home")
+    answer = await _refused(request, problem)
     answer.status_code = 500
     return answer
 

@@ -23,8 +23,8 @@ def events(pieces: AsyncIterator[Any]) -> Response:
     async def lines() -> AsyncIterator[bytes]:
         yield b"retry: 2000\n\n"
         try:
-            async for each in pieces:
-                yield b":\n\n" if each is None else _event(each)
+            async for piece in pieces:
+                yield b":\n\n" if piece is None else _event(piece)
         except AllranksError as error:
             yield _event({"error": error.message})
 
@@ -42,10 +42,10 @@ async def changes(request: Request) -> Response:
 
 async def _changes(request: Request) -> AsyncIterator[Any]:
     session, job = request.state.session, request.query_params.get("job", "")
-    known = None
+    last = None
     while True:
-        wait = 0.0 if known is None else _WAIT
-        number = (await session.get("changes", job=job, after=known, timeout=wait))["number"]
-        yield None if number == known else {"number": number}
-        known = number
+        wait = 0.0 if last is None else _WAIT
+        number = (await session.get("changes", job=job, after=last, timeout=wait))["number"]
+        yield None if number == last else {"number": number}
+        last = number
         await asyncio.sleep(_LEAST)

@@ -88,17 +88,17 @@ def number(value: Any) -> str:
     return f"{value:.6g}"
 
 
-def with_query(given: Mapping[str, Any], **changes: Any) -> str:
+def with_query(query: Mapping[str, Any], **changes: Any) -> str:
     """The query of an address with some values changed; None removes one."""
-    merged = {**given, **changes}
+    merged = {**query, **changes}
     left = {key: value for key, value in merged.items() if value not in (None, "", [])}
     return "?" + urlencode(left, doseq=True)
 
 
-def frame(given: Mapping[str, Any]) -> str:
+def frame(entry: Mapping[str, Any]) -> str:
     """A frame of a stack as Python prints it."""
-    line = f"{given['file']}:{given['line']} in {given['function']}"
-    return f"{line}\n    {given['text']}" if given.get("text") else line
+    line = f"{entry['file']}:{entry['line']} in {entry['function']}"
+    return f"{line}\n    {entry['text']}" if entry.get("text") else line
 
 
 def printable(text: str) -> str:

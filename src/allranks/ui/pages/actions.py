@@ -76,14 +76,14 @@ async def act(request: Request) -> Response:
         return _describe(request, name, action, jobs)
     form = await request.form()
     jobs = [str(each) for each in form.getlist("job")]
-    given = {key: str(form.get(key, "")).strip() for key in ("text", "path", "choice", "set")}
+    values = {key: str(form.get(key, "")).strip() for key in ("text", "path", "choice", "set")}
     if not jobs:
         raise UsageError("no job is chosen", hint="tick jobs in the list")
     done: list[str] = []
     problems: list[tuple[str, AllranksError]] = []
     for job in jobs:
         try:
-            done.append(await _do(request.state.session, name, job, given))
+            done.append(await _do(request.state.session, name, job, values))
         except AllranksError as error:
             if len(jobs) == 1:
                 raise
@@ -106,7 +106,7 @@ def _describe(request: Request, name: str, action: Action, jobs: Sequence[str]) 
     )
 
 
-async def _do(session: Session, action: str, job: str, given: Mapping[str, str]) -> str:
+async def _do(session: Session, action: str, job: str, values: Mapping[str, str]) -> str:
     """Do it to one job with the values of the form; returns the job to look at next."""
     path = job_path(job)
     data: dict[str, Any] | None
@@ -114,18 +114,18 @@ async def _do(session: Session, action: str, job: str, given: Mapping[str, str])
         data = {"by": "the web page"} if action == "preempt" else None
         await session.call("POST", f"{path}/{action}", data)
     elif action == "restart":
-        changes = [line.strip() for line in given["set"].splitlines() if line.strip()]
+        changes = [line.strip() for line in values["set"].splitlines() if line.strip()]
         data = {"set": changes} if changes else None
-        choice = {given["choice"]: "true"} if given["choice"] in ("resume", "fresh") else {}
+        choice = {values["choice"]: "true"} if values["choice"] in ("resume", "fresh") else {}
         answer = await session.call("POST", f"{path}/restart", data, **choice)
         return str(answer.json()["name"])
     elif action in ("archive", "restore"):
         await session.call("PATCH", path, {"archived": action == "archive"})
     elif action == "tag":
-        await session.call("PATCH", path, {"tags": _tags(given["text"])})
+        await session.call("PATCH", path, {"tags": _tags(values["text"])})
     elif action == "register":
         await session.call(
-            "POST", "models", {"name": given["text"], "path": given["path"], "job": job}
+            "POST", "models", {"name": values["text"], "path": values["path"], "job": job}
         )
     else:
         await session.call("DELETE", path)
@@ -136,9 +136,9 @@ def _tags(text: str) -> dict[str, str]:
     """``a=1 b=2`` as tags. Raises UsageError."""
     try:
         pairs = [each.split("=", 1) for each in shlex.split(text)]
-        found = dict(pairs)
+        tags = dict(pairs)
     except ValueError:
-        found = {}
-    if not found:
+        tags = {}
+    if not tags:
         raise UsageError(f"{text[:80]!r} has no tags", hint="write KEY=VALUE KEY=VALUE")
-    return found
+    return tags

@@ -66,8 +66,8 @@ _USED, _USERS = ("models", "data", "environments", "components"), 50
 async def page(request: Request) -> Response:
     kind = _kind(request)
     session: Session = request.state.session
-    found = await session.get(request.path_params["kind"])
-    rows: list[dict[str, Any]] = found if isinstance(found, list) else next(iter(found.values()))
+    answer = await session.get(request.path_params["kind"])
+    rows: list[dict[str, Any]] = answer if isinstance(answer, list) else next(iter(answer.values()))
     return render.page(
         request, "assets.html", kind=kind, name=request.path_params["kind"], rows=rows
     )
@@ -78,14 +78,14 @@ async def asset(request: Request) -> Response:
     kind, reference = _kind(request), request.path_params["reference"]
     session: Session = request.state.session
     plural = request.path_params["kind"]
-    found = await session.get(f"{plural}/{quote(reference, safe='')}")
+    version = await session.get(f"{plural}/{quote(reference, safe='')}")
     users: list[Any] = []
     if plural in _USED:
-        uses = f"{found['name']}:{found['version']}"
-        wanted = {"children": "true", "archived": "all", "limit": _USERS}
-        users = await session.get("jobs", uses=uses, **wanted)
+        uses = f"{version['name']}:{version['version']}"
+        filters = {"children": "true", "archived": "all", "limit": _USERS}
+        users = await session.get("jobs", uses=uses, **filters)
     return render.page(
-        request, "asset.html", kind=kind, name=plural, found=found, of=reference, users=users
+        request, "asset.html", kind=kind, name=plural, asset=version, of=reference, users=users
     )
 
 

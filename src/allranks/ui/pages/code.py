@@ -63,7 +63,7 @@ async def _changed(session: Session, name: str, against: str) -> list[dict[str, 
     found: ComparisonAnswer = await session.get("compare", job=[against, name])
     return [
         {"path": each["name"].removeprefix("file "), "what": each["values"][-1]}
-        for each in found["differences"]
+        for each in comparison["differences"]
         if each["section"] == "code" and each["name"].startswith("file ")
     ]
 

@@ -28,7 +28,7 @@ async def _one(
 ) -> ComputeAnswer | ShownCompute:
     """A compute with its hosts and jobs; ``trouble`` if its cluster does not answer."""
     try:
-        found: ShownCompute = await session.get(f"computes/{compute['name']}")
-        return found
+        answer: ShownCompute = await session.get(f"computes/{compute['name']}")
+        return answer
     except AllranksError as error:
         return {**compute, "hosts": [], "jobs": [], "trouble": str(error)}

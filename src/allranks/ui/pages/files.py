@@ -37,7 +37,7 @@ async def page(request: Request) -> Response:
     chosen = request.query_params.get("path")
     preview: dict[str, Any] | None = None
     if chosen is not None:
-        size = next((each["size"] for each in found if each["path"] == chosen), None)
+        size = next((each["size"] for each in listing if each["path"] == chosen), None)
         if size is None:
             raise NotFound(f"{job['name']} has no file {render.printable(chosen)[:255]!r}")
         preview = await _preview(session, job["name"], chosen, size)

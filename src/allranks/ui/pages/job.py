@@ -95,16 +95,16 @@ async def details(request: Request) -> Response:
 
 def _inputs(spec: Document) -> dict[str, tuple[str, str]]:
     """What the job reads, by name: as written, and its page if it is an asset or another job's."""
-    found = {}
-    for name, each in (spec.get("inputs") or {}).items():
-        path = str(each.get("path", "")) if isinstance(each, Mapping) else str(each)
-        kind = each.get("type", "") if isinstance(each, Mapping) else ""
+    inputs = {}
+    for name, value in (spec.get("inputs") or {}).items():
+        path = str(value.get("path", "")) if isinstance(value, Mapping) else str(value)
+        kind = value.get("type", "") if isinstance(value, Mapping) else ""
         page = ""
         if path.startswith("azureml:") and "/" not in path:
             assets = "models" if str(kind).endswith("_model") else "data"
             page = f"/ui/assets/{assets}/{quote(path.removeprefix('azureml:'), safe='')}"
-        found[name] = (path, page)
-    return found
+        inputs[name] = (path, page)
+    return inputs
 
 
 async def stacks(request: Request) -> Response:
@@ -115,10 +115,10 @@ async def stacks(request: Request) -> Response:
     found, why = None, ""
     if request.method == "POST" or job["ended_at"] is not None:
         try:
-            found = (await session.call("POST", job_path(name, "stacks"))).json()
+            answer = (await session.call("POST", job_path(name, "stacks"))).json()
         except (NotFound, Conflict) as error:
             why = str(error)
-    return render.page(request, "stacks.html", tab="stacks", job=job, found=found, why=why)
+    return render.page(request, "stacks.html", tab="stacks", job=job, stacks=answer, why=why)
 
 
 async def _explanation(
@@ -209,8 +209,8 @@ def _nodes(job: ShownJob) -> list[Node]:
     loads = {each["node"]: each for each in job.get("load", ())}
     failed = None if job["error"] is None else job["error"]["rank"]
     ranks: dict[int, list[int]] = {}
-    for each in job["ranks"][:_RANKS]:
-        ranks.setdefault(each["node"], []).append(each["rank"])
+    for rank in job["ranks"][:_RANKS]:
+        ranks.setdefault(rank["node"], []).append(rank["rank"])
     return [
         Node(
             each["node"],
@@ -225,10 +225,10 @@ def _nodes(job: ShownJob) -> list[Node]:
                     _load(loads.get(each["node"]), rank, ranks[each["node"]]),
                     failed == rank,
                 )
-                for rank in ranks.get(each["node"], ())
+                for rank in ranks.get(node["node"], ())
             ],
         )
-        for each in job["node_states"]
+        for node in job["node_states"]
     ]
 
 

@@ -30,24 +30,24 @@ _SORTS = {
 
 async def jobs(request: Request) -> Response:
     """Matching jobs; the filters are those of `job list` and stay in the address."""
-    given = request.query_params
-    wanted: dict[str, Any] = {key: given[key] for key in _FILTERS if given.get(key)}
-    if "tag" in wanted:
-        wanted["tag"] = wanted["tag"].split()
-    if "metric" in wanted:
-        wanted["metric"] = wanted["metric"].split()
-    limit = _number(given.get("limit"), _ROWS)
-    found = await request.state.session.get(
-        "jobs", **wanted, limit=limit + 1, metrics="true", children=_flag(given.get("children"))
+    query = request.query_params
+    filters: dict[str, Any] = {key: query[key] for key in _FILTERS if query.get(key)}
+    if "tag" in filters:
+        filters["tag"] = filters["tag"].split()
+    if "metric" in filters:
+        filters["metric"] = filters["metric"].split()
+    limit = _number(query.get("limit"), _ROWS)
+    listing = await request.state.session.get(
+        "jobs", **filters, limit=limit + 1, metrics="true", children=_flag(query.get("children"))
     )
     return render.page(
         request,
         "jobs.html",
-        jobs=found[:limit],
-        more=limit + _ROWS if len(found) > limit else None,
+        jobs=listing[:limit],
+        more=limit + _ROWS if len(listing) > limit else None,
         statuses=[str(each) for each in JobStatus],
         sorts=_SORTS,
-        filtered=bool(wanted),
+        filtered=bool(filters),
     )
 
 
@@ -56,17 +56,17 @@ async def compare(request: Request) -> Response:
     names = request.query_params.getlist("job")
     if len(names) < 2:
         raise UsageError("choose at least two jobs to compare", hint="tick them in the list")
-    found = await request.state.session.get("compare", job=names)
+    comparison = await request.state.session.get("compare", job=names)
     sections: dict[str, list[Any]] = {}
-    for each in found["differences"]:
-        sections.setdefault(each["section"], []).append(each)
+    for difference in comparison["differences"]:
+        sections.setdefault(difference["section"], []).append(difference)
     return render.page(
         request,
         "compare.html",
-        jobs=found["jobs"],
+        jobs=comparison["jobs"],
         sections=sections,
         names=names,
-        scaling=await run_in_threadpool(_scaling, request.state.session, found["jobs"]),
+        scaling=await run_in_threadpool(_scaling, request.state.session, comparison["jobs"]),
         scaling_text=scaling_text,
     )
 

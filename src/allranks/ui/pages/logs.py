@@ -43,10 +43,10 @@ async def page(request: Request) -> Response:
     attempts = sorted({attempt for attempt, _ in found}, reverse=True)
     attempt = _number(given.get("attempt"), attempts[0] if attempts else 1, "attempt")
     ranks = range(job["processes"])
-    wanted = given.get("rank") or ("0" if job["processes"] <= 1 else "all")
-    if wanted != "all" and _number(wanted, 0, "rank") not in ranks:
-        raise NotFound(f"{name} has no rank {wanted}", hint=f"use one of 0 to {len(ranks) - 1}")
-    path = "" if wanted == "all" else found.get((attempt, int(wanted)), "")
+    choice = query.get("rank") or ("0" if job["processes"] <= 1 else "all")
+    if choice != "all" and _number(choice, 0, "rank") not in ranks:
+        raise NotFound(f"{name} has no rank {choice}", hint=f"use one of 0 to {len(ranks) - 1}")
+    path = "" if choice == "all" else logs.get((attempt, int(choice)), "")
     return render.page(
         request,
         "logs.html",
@@ -55,7 +55,7 @@ async def page(request: Request) -> Response:
         attempt=attempt,
         attempts=attempts,
         ranks=ranks,
-        rank=wanted,
+        rank=choice,
         path=path,
         failed=job["error"] and job["error"]["rank"],
     )
@@ -90,33 +90,33 @@ async def tail(request: Request) -> Response:
 
 async def _tail(request: Request) -> AsyncIterator[Any]:
     session: Session = request.state.session
-    given, name = request.query_params, request.path_params["name"]
-    attempt = _number(given.get("attempt"), 1, "attempt")
+    query, name = request.query_params, request.path_params["name"]
+    attempt = _number(query.get("attempt"), 1, "attempt")
     try:
-        ends = dict(json.loads(given.get("ends") or "{}"))
+        ends = dict(json.loads(query.get("ends") or "{}"))
     except (ValueError, TypeError):
         raise UsageError("they are not the bytes by rank", where="ends") from None
-    wanted: dict[str, Any] = {"attempts": [attempt]}
-    if given.get("rank", "all") != "all":
-        wanted["ranks"] = [_number(given["rank"], 0, "rank")]
+    body: dict[str, Any] = {"attempts": [attempt]}
+    if query.get("rank", "all") != "all":
+        body["ranks"] = [_number(query["rank"], 0, "rank")]
     within: set[int] = set()
-    if "ranks" not in wanted and not ends:
+    if "ranks" not in body and not ends:
         ends = await _ends(session, name, attempt)
         within = {rank for rank, end in ends.items() if end}
-    wanted["positions"] = {f"{attempt}/{rank}": end for rank, end in ends.items()}
-    async with session.stream("POST", job_path(name, "stream"), wanted) as answer:
+    body["positions"] = {f"{attempt}/{rank}": end for rank, end in ends.items()}
+    async with session.stream("POST", job_path(name, "stream"), body) as answer:
         async for line in answer.aiter_lines():
             if not line:
                 yield None
                 continue
-            told = json.loads(line)
-            if "log" in told:
-                text = render.printable(told["log"])
-                if told["rank"] in within:  # it begins within a line
-                    within.discard(told["rank"])
+            event = json.loads(line)
+            if "log" in event:
+                text = render.printable(event["log"])
+                if event["rank"] in within:  # it begins within a line
+                    within.discard(event["rank"])
                     text = text.partition("\n")[2]
-                yield {"text": text, "rank": told["rank"], "end": told["offset"]}
-            elif told.get("last"):
+                yield {"text": text, "rank": event["rank"], "end": event["offset"]}
+            elif event.get("last"):
                 yield {"over": True}
                 return
 
@@ -138,30 +138,30 @@ async def search(request: Request) -> Response:
 
 async def _search(request: Request) -> AsyncIterator[Any]:
     session: Session = request.state.session
-    given, name = request.query_params, request.path_params["name"]
-    text = given.get("text", "").encode().lower()
-    level = _LEVELS.get(given.get("level", ""))
-    paths: list[tuple[str, int | None]] = [(given.get("path", ""), None)]
-    if not given.get("path"):
-        attempt = _number(given.get("attempt"), 1, "attempt")
+    query, name = request.query_params, request.path_params["name"]
+    text = query.get("text", "").encode().lower()
+    level = _LEVELS.get(query.get("level", ""))
+    paths: list[tuple[str, int | None]] = [(query.get("path", ""), None)]
+    if not query.get("path"):
+        attempt = _number(query.get("attempt"), 1, "attempt")
         logs = _logs(await session.get(job_path(name, "files")))
         paths = [(path, rank) for (a, rank), path in sorted(logs.items()) if a == attempt]
-    found = read = reported = 0
+    count = read = reported = 0
     for path, rank in paths:
         before = read
         async for matches, offset in _matches(session, file_path(name, path), text, level):
             read = before + offset
             if matches:
-                matches = matches[: _FOUND - found]
-                found += len(matches)
+                matches = matches[: _FOUND - count]
+                count += len(matches)
                 yield {"lines": matches, "rank": rank, "read": read}
             elif read - reported > _BEAT:
                 reported = read
                 yield {"lines": [], "read": read}
-            if found >= _FOUND:
-                yield {"over": True, "found": found, "stopped": True}
+            if count >= _FOUND:
+                yield {"over": True, "found": count, "stopped": True}
                 return
-    yield {"over": True, "found": found, "stopped": False}
+    yield {"over": True, "found": count, "stopped": False}
 
 
 async def _matches(
@@ -196,11 +196,11 @@ def _may(lines: bytes, text: bytes, level: re.Pattern[bytes] | None) -> bool:
 
 def _logs(files: list[FileAnswer]) -> dict[tuple[int, int], str]:
     """The paths of the logs by attempt and rank."""
-    found = {}
-    for each in files:
-        if (place := _LOG.fullmatch(each["path"])) and (rank := _RANK.fullmatch(place[2])):
-            found[int(place[1]), int(rank[1] or 0)] = each["path"]
-    return found
+    paths = {}
+    for file in files:
+        if (place := _LOG.fullmatch(file["path"])) and (rank := _RANK.fullmatch(place[2])):
+            paths[int(place[1]), int(rank[1] or 0)] = file["path"]
+    return paths
 
 
 def _path(request: Request) -> str:

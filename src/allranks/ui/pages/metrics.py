@@ -29,9 +29,9 @@ async def page(request: Request) -> Response:
 
 async def points(request: Request) -> Response:
     """The points of one metric, all or of a time span, as the API has them."""
-    given = request.query_params
-    span = {"begin": given.get("begin"), "end": given.get("end")}
-    return await _passed(request, "metrics", metric=given.get("metric"), **span)
+    query = request.query_params
+    span = {"begin": query.get("begin"), "end": query.get("end")}
+    return await _passed(request, "metrics", metric=query.get("metric"), **span)
 
 
 async def resources(request: Request) -> Response:

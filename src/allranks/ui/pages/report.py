@@ -31,7 +31,7 @@ async def page(request: Request) -> Response:
         "report.html",
         tab="report",
         job=job,
-        report=found,
+        report=analysis,
         share=goodput.share,
         seconds={key: value for key, value in seconds.items() if value},
     )

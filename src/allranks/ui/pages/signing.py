@@ -115,7 +115,7 @@ async def check_form(request: Request, expected: str) -> None:
 
 def _back(request: Request) -> str:
     """The page to return to, which is always one of ours."""
-    wanted = request.query_params.get("back", _HOME)
-    parts = urlsplit(wanted)
-    ours = not parts.scheme and not parts.netloc and wanted.startswith(_HOME)
-    return wanted if ours and "\\" not in wanted else _HOME
+    address = request.query_params.get("back", _HOME)
+    parts = urlsplit(address)
+    ours = not parts.scheme and not parts.netloc and address.startswith(_HOME)
+    return address if ours and "\\" not in address else _HOME
