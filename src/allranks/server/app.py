@@ -115,8 +115,8 @@ def create_app(
             )
         ]
         await services.public_listener.reopen()
-        for each in (services.loops, parents, schedules, services.compaction):
-            each.start()
+        for service in (services.loops, parents, schedules, services.compaction):
+            service.start()
         if services.tracking is not None:
             services.tracking.mirror.start()
         asyncio.get_running_loop().call_later(_STARTED, _spare_collector)
@@ -155,9 +155,9 @@ async def _stop(
     services: Services, *others: ScheduleLoop | Parents | CompactionLoop | UiProxy
 ) -> None:
     await asyncio.gather(services.agents_listener.close(), services.public_listener.close())
-    for each in (*others, services.loops, services.tracking):
-        if each is not None:
-            await asyncio.to_thread(each.stop)
+    for service in (*others, services.loops, services.tracking):
+        if service is not None:
+            await asyncio.to_thread(service.stop)
 
 
 def _addresses(services: Services) -> set[str]:

@@ -84,13 +84,13 @@ def signature(function: Callable[..., Any], path: str) -> Signature:
 def _argument(parameter: inspect.Parameter, hint: Any, path: str) -> Argument:
     name, marks = parameter.name, get_args(hint)[1:] if get_origin(hint) is Annotated else ()
     mark = next((each for each in marks if isinstance(each, Source | Given)), None)
-    given = signature(mark.function, path) if isinstance(mark, Given) else None
-    source = Source.GIVEN if given else mark if isinstance(mark, Source) else None
+    nested = signature(mark.function, path) if isinstance(mark, Given) else None
+    source = Source.GIVEN if nested else mark if isinstance(mark, Source) else None
     if source is None:
         source = _source(name, hint, path)
     read = source not in (Source.REQUEST, Source.GIVEN)
     validate = TypeAdapter(hint).validate_python if read else _unread
-    return Argument(name, source, hint, parameter.default, _is_list(hint), validate, given)
+    return Argument(name, source, hint, parameter.default, _is_list(hint), validate, nested)
 
 
 def _unread(value: Any) -> Any:
@@ -131,13 +131,13 @@ def _value(argument: Argument, request: Request, body: bytes) -> Any:
         case Source.WHOLE_QUERY:
             return _valid(argument, _whole_query(argument.type, request), "")
         case Source.BODY:
-            found = _parsed(body)
+            value = _parsed(body)
             where = ""
         case Source.QUERY:
-            found = _from_query(request, argument.name, argument.several)
+            value = _from_query(request, argument.name, argument.several)
             where = argument.name
-    if found is not None:
-        return _valid(argument, found, where)
+    if value is not None:
+        return _valid(argument, value, where)
     if argument.default is REQUIRED:
         message = f"`{where}` is required" if where else "the request has no body"
         raise UsageError(message, where=where, hint=SEE)
@@ -151,28 +151,28 @@ def _from_query(request: Request, name: str, several: bool) -> Any:
 
 def _whole_query(hint: Any, request: Request) -> Mapping[str, Any]:
     model: type[BaseModel] = get_args(hint)[0]
-    found = {
+    values = {
         name: _from_query(request, name, _is_list(field.annotation))
         for name, field in model.model_fields.items()
     }
-    return {name: each for name, each in found.items() if each is not None}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _parsed(body: bytes) -> Any:
     try:
         return json.loads(body) if body else None
     except json.JSONDecodeError as error:
-        said = f"not JSON: {error.msg.lower()} at character {error.pos}"
-        raise UsageError(said, where="body", hint=SEE) from error
+        message = f"not JSON: {error.msg.lower()} at character {error.pos}"
+        raise UsageError(message, where="body", hint=SEE) from error
 
 
-def _valid(argument: Argument, found: Any, where: str) -> Any:
+def _valid(argument: Argument, value: Any, where: str) -> Any:
     try:
-        return argument.validate(found)
+        return argument.validate(value)
     except ValidationError as error:
         # A model lists its keys; a value without a name has no key.
         models = {"": (argument.type,)} if _is_model(argument.type) else {}
-        first = problems(error, found, models)[0]
+        first = problems(error, value, models)[0]
         place = ".".join(filter(None, (where, first.where)))
         hint = f"{first.hint}; {SEE}" if first.where else SEE
         raise UsageError(first.message, where=place, hint=hint) from error

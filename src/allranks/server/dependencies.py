@@ -103,8 +103,8 @@ class Services(NamedTuple):
 
 
 def services(request: Request) -> Services:
-    found: Services = request.app.state.services
-    return found
+    value: Services = request.app.state.services
+    return value
 
 
 ServicesDep = Annotated[Services, Given(services)]

@@ -34,18 +34,18 @@ async def listing(request: Request) -> Response:
     """The files of an input with name, size, ``mtime_ns`` and mode; whether it is one file; and how
     many were left out because they lie elsewhere."""
     source = await _source(request)
-    found = await run_in_threadpool(_listed, source)
+    answer = await run_in_threadpool(_listed, source)
     # Not JSONResponse: json.dumps escapes names that are not UTF-8 without loss.
-    return Response(json.dumps(found), media_type="application/json")
+    return Response(json.dumps(answer), media_type="application/json")
 
 
 async def pieces(request: Request) -> Response:
     """The bytes of pieces, [[name, size of the file, mtime_ns, offset, size], …], one after the
     other."""
     source = await _source(request)
-    wanted = parse(await request.body(), names=True)
+    requested = parse(await request.body(), names=True)
     with readable():
-        data = await run_in_threadpool(_read, source, wanted)
+        data = await run_in_threadpool(_read, source, requested)
     return Response(data, media_type="application/octet-stream")
 
 
@@ -79,8 +79,8 @@ def _roots(services: Services) -> Iterator[Path]:
     folders += [
         each.path or "" for each in services.datastores.all().values() if each.type == "file"
     ]
-    for each in folders:
-        real = os.path.realpath(each) if each else "/"
+    for folder in folders:
+        real = os.path.realpath(folder) if folder else "/"
         if real != "/":
             yield Path(real)
 
@@ -96,9 +96,9 @@ def _listed(source: Path) -> dict[str, object]:
 
     entries, is_file = local_files.list_files(source, enters)
     files = []
-    for each in entries:
+    for entry in entries:
         try:
-            with _opened(source, each.key) as file:
+            with _opened(source, entry.key) as file:
                 status = os.fstat(file)
         except FileNotFoundError:  # it was removed meanwhile
             continue
@@ -106,7 +106,7 @@ def _listed(source: Path) -> dict[str, object]:
             left_out += 1
             continue
         mode = stat.S_IMODE(status.st_mode)
-        files.append([each.name, status.st_size, status.st_mtime_ns, mode])
+        files.append([entry.name, status.st_size, status.st_mtime_ns, mode])
     return {"files": files, "is_file": is_file, "left_out": left_out}
 
 
@@ -123,19 +123,19 @@ def _opened(source: Path, path: str) -> Iterator[int]:
         os.close(file)
 
 
-def _read(source: Path, wanted: object) -> bytes:
-    if not isinstance(wanted, list):
+def _read(source: Path, requested: object) -> bytes:
+    if not isinstance(requested, list):
         raise UsageError("pieces must be a list", hint="send one")
-    found, left = list[bytes](), _MOST
-    for name, length, mtime_ns, offset, size in wanted:
+    parts, left = list[bytes](), _MOST
+    for name, length, mtime_ns, offset, size in requested:
         if not all(type(each) is int and each >= 0 for each in (length, offset, size)):
             raise UsageError("sizes must be numbers", hint="take those of the list")
         left -= size
         if left < 0 or not is_path(f"input/{name}"):
             raise UsageError("these pieces are not available", hint=f"at most {_MOST} bytes")
         path = source if source.is_file() else source / name
-        found.append(_piece(source, path, (length, mtime_ns), offset, size))
-    return b"".join(found)
+        parts.append(_piece(source, path, (length, mtime_ns), offset, size))
+    return b"".join(parts)
 
 
 def _piece(source: Path, path: Path, stamp: tuple[int, int], offset: int, size: int) -> bytes:

@@ -134,32 +134,32 @@ async def orders(request: Request) -> Response:
     a third of a lease. With ``stacks``: the number of a stack request it has not answered yet."""
     services, agent = who(request)
     attempt = number_of(request, "attempt")
-    known = request.query_params.get("known", "")
+    held = request.query_params.get("known", "")
     answered = number_of(request, "stacks") if "stacks" in request.query_params else 0
     until = time.monotonic() + min(services.clocks.lease / 3, 10.0)
     while True:
         count = services.wakeups.count(agent.job)
         row = await row_of(services, agent)
         _check_node(row, agent.node)
-        asked = _stacks_for(services, row, attempt, answered)
-        found = _order_id(services, row, agent, attempt)
+        stacks = _stacks_for(services, row, attempt, answered)
+        order_id = _order_id(services, row, agent, attempt)
         left = until - time.monotonic()
-        if _is_news(found, known) or asked or left <= 0:
-            return _answer(services, row, agent, attempt, asked)
+        if _is_news(order_id, held) or stacks or left <= 0:
+            return _answer(services, row, agent, attempt, stacks)
 
         def concerns() -> bool:
             """Whether the news has changed what this agent has to do."""
             latest = services.records.latest(agent.job)
             return (
                 latest is None
-                or _is_news(_order_id(services, latest, agent, attempt), known)
+                or _is_news(_order_id(services, latest, agent, attempt), held)
                 or _stacks_for(services, latest, attempt, answered) > 0
             )
 
         try:
             await services.wakeups.wait(agent.job, count, left, concerns)
         except asyncio.CancelledError:  # the server stops
-            return _answer(services, row, agent, attempt, asked)
+            return _answer(services, row, agent, attempt, stacks)
 
 
 def _order_id(services: Services, row: JobRow, agent: Agent, attempt: int) -> str:
@@ -169,11 +169,11 @@ def _order_id(services: Services, row: JobRow, agent: Agent, attempt: int) -> st
     return ".".join(str(order.get(word, "")) for word in words) + f".{services.heartbeats.name}"
 
 
-def _is_news(found: str, known: str) -> bool:
-    """Whether the order ``found`` tells something to an agent that knows another one. To wait does
+def _is_news(order: str, held: str) -> bool:
+    """Whether ``order`` tells something to an agent that holds the other one. To wait does
     not: it has done what it knows. Another server, the last word, is news."""
-    waits = found.startswith("wait.") and known.rpartition(".")[2] == found.rpartition(".")[2]
-    return found != known and not waits
+    waits = order.startswith("wait.") and held.rpartition(".")[2] == order.rpartition(".")[2]
+    return order != held and not waits
 
 
 def _stacks_for(services: Services, row: JobRow, attempt: int, answered: int) -> int:
@@ -200,8 +200,8 @@ def _order(services: Services, row: JobRow, agent: Agent, attempt: int, asked: i
     return packed
 
 
-def _answer(services: Services, row: JobRow, agent: Agent, attempt: int, asked: int) -> Response:
-    order = _order(services, row, agent, attempt, asked)
+def _answer(services: Services, row: JobRow, agent: Agent, attempt: int, stacks: int) -> Response:
+    order = _order(services, row, agent, attempt, stacks)
     body = json.dumps(order)
     if order["do"] == "go":
         # The same for all nodes of a gang: made for each, it takes seconds for hundreds.

@@ -53,9 +53,9 @@ async def torn(store: Store, request: Request) -> Response:
 async def missing(store: Store, request: Request) -> Response:
     """Those of the contents that are missing here, with the bytes received so far."""
     _, _, state, _ = await _context(store, request)
-    wanted = await _wanted(request)
-    found = await run_in_threadpool(lambda: {each: state.received(each) for each in wanted})
-    return JSONResponse({each: have for each, have in found.items() if have is not None})
+    digests = await _digests(request)
+    sizes = await run_in_threadpool(lambda: {digest: state.received(digest) for digest in digests})
+    return JSONResponse({digest: have for digest, have in sizes.items() if have is not None})
 
 
 async def take(store: Store, request: Request) -> Response:
@@ -88,8 +88,8 @@ async def give(store: Store, request: Request) -> Response:
 async def give_several(store: Store, request: Request) -> Response:
     """Send small contents in the format of `take_several`."""
     _, _, state, _ = await _context(store, request)
-    wanted = await _wanted(request)
-    data = await run_in_threadpool(_pieces, state, wanted)
+    digests = await _digests(request)
+    data = await run_in_threadpool(_pieces, state, digests)
     return Response(data, media_type="application/octet-stream")
 
 
@@ -153,15 +153,15 @@ async def _context(store: Store, request: Request) -> tuple[Folders, JobRow, Sta
     return folders, row, folders.allowed(row, agent.launch, agent.node), agent.node
 
 
-async def _wanted(request: Request) -> list[str]:
+async def _digests(request: Request) -> list[str]:
     """The list of SHA-256 in the body. Raises UsageError."""
-    found = parse(await request.body())
-    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+    digests = parse(await request.body())
+    if not isinstance(digests, list) or not all(isinstance(each, str) for each in digests):
         raise UsageError(
             "contents must be a list of SHA-256",
             hint=_HINT,
         )
-    return found
+    return digests
 
 
 def _take_all(state: State, data: bytes) -> None:
@@ -181,22 +181,22 @@ def _piece(state: State, sha256: str, offset: int, size: int) -> bytes:
     return _read(state, sha256, offset, size)
 
 
-def _pieces(state: State, wanted: list[str]) -> bytes:
-    sizes = _sizes(state, wanted)
+def _pieces(state: State, digests: list[str]) -> bytes:
+    sizes = _sizes(state, digests)
     if sum(sizes) > _MOST:
         raise UsageError(
             f"contents of one request must not exceed {_MOST} bytes", hint="request fewer"
         )
-    found = [_read(state, each, 0, size) for each, size in zip(wanted, sizes, strict=True)]
-    head = json.dumps([[each, len(data)] for each, data in zip(wanted, found, strict=True)])
-    return b"".join([head.encode(), b"\n", *found])
+    contents = [_read(state, each, 0, size) for each, size in zip(digests, sizes, strict=True)]
+    head = json.dumps([[each, len(data)] for each, data in zip(digests, contents, strict=True)])
+    return b"".join([head.encode(), b"\n", *contents])
 
 
-def _sizes(state: State, wanted: list[str]) -> list[int]:
+def _sizes(state: State, digests: list[str]) -> list[int]:
     """The sizes of contents of the state. Raises NotFound for contents of other states."""
     sizes = {each.sha256: each.size for each in state.entries().values()}
     try:
-        return [sizes[each] for each in wanted]
+        return [sizes[each] for each in digests]
     except KeyError:
         raise NotFound("not a content of this state", hint="sync the state first") from None
 

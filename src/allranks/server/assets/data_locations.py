@@ -29,7 +29,7 @@ Find = Callable[[str], JobRow | None]
 
 def places(
     spec: CommandJob,
-    known: Datastores,
+    datastores: Datastores,
     home: Home,
     find: Find | None = None,
     mounts: Sequence[str] | None = None,
@@ -41,12 +41,12 @@ def places(
     SpecError with every location that is missing or not ready.
     """
     located, problems = {}, []
-    for key, path, model in _wanted(spec):
+    for key, path, model in _with_paths(spec):
         where = f"{key}.path"
         try:
             of = left_by(path, where) if key.startswith("inputs.") else None
             if of is None:
-                located[key] = known.locate(path, where, model=model)
+                located[key] = datastores.locate(path, where, model=model)
                 is_output = key.startswith("outputs.")
                 if is_output:
                     _require_writable(located[key], path)
@@ -55,7 +55,7 @@ def places(
             else:
                 located[key] = _place(of, home, find)
         except SpecError as error:
-            problems += [each._replace(where=where) for each in error.problems]
+            problems += [problem._replace(where=where) for problem in error.problems]
     if problems:
         raise SpecError(problems)
     return located
@@ -91,28 +91,28 @@ def _for_own_disks(
     store, and what they send of an output is put there. Raises SpecError where that cannot be."""
     if not place.path:
         return place
-    goal = Path(os.path.normpath(place.path))
-    if not goal.is_relative_to(home.root):
-        _expect_on_nodes(goal, path, home, mounts, is_output)
-    elif is_output and home.data not in goal.parents:
+    target = Path(os.path.normpath(place.path))
+    if not target.is_relative_to(home.root):
+        _expect_on_nodes(target, path, home, mounts, is_output)
+    elif is_output and home.data not in target.parents:
         hint = "leave `path` out, and the output goes to the job's record; or use a datastore"
         message = f"the nodes cannot write to {path!r}, because they do not share the server's disk"
         raise SpecError(Problem(message, hint=hint))
     elif is_output:
-        for each in (goal, *goal.parents[: goal.parents.index(home.data)]):
-            if each.is_symlink() or (each.exists() and each != goal and not each.is_dir()):
+        for each in (target, *target.parents[: target.parents.index(home.data)]):
+            if each.is_symlink() or (each.exists() and each != target and not each.is_dir()):
                 message = f"{path!r} is not a folder of the store: {each}"
                 hint = "name another path; files from such nodes are put through no link"
                 raise SpecError(Problem(message, hint=hint))
-    return place._replace(path=str(goal))
+    return place._replace(path=str(target))
 
 
 def _expect_on_nodes(
-    goal: Path, path: str, home: Home, mounts: Sequence[str], is_output: bool
+    target: Path, path: str, home: Home, mounts: Sequence[str], is_output: bool
 ) -> None:
     """Raise SpecError for an output that would be gone with its node, and for an input that lies on
     this machine: a path that does not may be one of the image."""
-    if any(goal.is_relative_to(each) for each in mounts):
+    if any(target.is_relative_to(mount) for mount in mounts):
         return
     if is_output:
         raise SpecError(
@@ -122,50 +122,50 @@ def _expect_on_nodes(
                 "a datastore, such as azureml://datastores/default/paths/NAME; or mount a volume",
             )
         )
-    if goal.exists():
+    if target.exists():
         raise SpecError(
             Problem(
                 f"{path!r} is a path of this machine, and the nodes do not share its disk",
                 hint=f"copy it to {home.data} and use azureml://datastores/default/paths/"
-                f"{goal.name}, put it in an object store, or mount a volume there",
+                f"{target.name}, put it in an object store, or mount a volume there",
             )
         )
 
 
-def _wanted(spec: CommandJob) -> Iterator[tuple[str, str, bool]]:
+def _with_paths(spec: CommandJob) -> Iterator[tuple[str, str, bool]]:
     """The key and path of each, and whether it is a model."""
     for name, value in spec.inputs.items():
         if isinstance(value, Input):
             yield f"inputs.{name}", value.path, value.type in TYPES
     for name, output in spec.outputs.items():
         if output is not None and output.path:
-            known = {"name": spec.name or "", "default_datastore": DEFAULT}
-            yield f"outputs.{name}", fill(output.path, known), False
+            values = {"name": spec.name or "", "default_datastore": DEFAULT}
+            yield f"outputs.{name}", fill(output.path, values), False
 
 
-def _by_default(wanted: OutputOf, home: Home) -> Located:
-    named = wanted.output not in ("", ARTIFACTS)
-    folder = f"named-outputs/{wanted.output}" if named else ARTIFACTS
-    return Located(str(Path(home.jobs, wanted.job, folder, wanted.path)))
+def _by_default(reference: OutputOf, home: Home) -> Located:
+    named = reference.output not in ("", ARTIFACTS)
+    folder = f"named-outputs/{reference.output}" if named else ARTIFACTS
+    return Located(str(Path(home.jobs, reference.job, folder, reference.path)))
 
 
-def _place(wanted: OutputOf, home: Home, find: Find | None) -> Located:
+def _place(reference: OutputOf, home: Home, find: Find | None) -> Located:
     try:
-        row = None if find is None else find(wanted.job)
+        row = None if find is None else find(reference.job)
         if row is not None and find is not None:
-            row, wanted = job_files.written_by(row, wanted, find)
+            row, reference = job_files.written_by(row, reference, find)
     except NotFound as error:
         raise SpecError(Problem(error.message, hint=error.hint)) from None
     if row is None:
-        return _by_default(wanted, home)
+        return _by_default(reference, home)
     status = row.record.status
-    left = job_files.find(home, row, wanted)
+    left = job_files.find(home, row, reference)
     if status is not JobStatus.COMPLETED:
         raise SpecError(_not_ready(row.name, status))
     if left.output is not None and left.output.uri:
-        return _in_store(left.output, wanted)
+        return _in_store(left.output, reference)
     if not left.path.exists():
-        raise SpecError(job_files.left_nothing(home, row, wanted))
+        raise SpecError(job_files.left_nothing(home, row, reference))
     return Located(str(left.path))
 
 
@@ -178,9 +178,9 @@ def _not_ready(name: str, status: JobStatus) -> Problem:
     return Problem(f"the job {name!r} is {status}: its outputs may be incomplete", hint=hint)
 
 
-def _in_store(output: OutputTask, wanted: OutputOf) -> Located:
+def _in_store(output: OutputTask, reference: OutputOf) -> Located:
     try:
-        place = addresses.within(addresses.address(output.uri), wanted.path)
+        place = addresses.within(addresses.address(output.uri), reference.path)
     except UsageError as error:
         raise SpecError(Problem(error.message, hint=error.hint)) from None
     return Located(uri=str(place), datastore=output.datastore)

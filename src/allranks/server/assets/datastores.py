@@ -60,15 +60,15 @@ class Datastores:
 
     def get(self, name: str) -> Datastore:
         """The datastore of that name. Raises NotFound."""
-        known = self.all()
-        if name in _AZURES_OWN and name not in known:
-            return known[DEFAULT]
-        if name not in known:
-            has = f"available: {', '.join(known)}"
+        datastores = self.all()
+        if name in _AZURES_OWN and name not in datastores:
+            return datastores[DEFAULT]
+        if name not in datastores:
+            has = f"available: {', '.join(datastores)}"
             create = f"{has}; create it: allranks datastore create {name} --type …"
-            hint = nearest(name, known) or create
+            hint = nearest(name, datastores) or create
             raise NotFound(f"no datastore named {name!r}", hint=hint)
-        return known[name]
+        return datastores[name]
 
     def put(self, made: Datastore, credentials: Mapping[str, str] | None) -> None:
         """Store it, replacing the one of that name. None keeps the current credentials."""
@@ -109,9 +109,9 @@ class Datastores:
         has = ", ".join(row.version for row in versions)
         hint = f"its versions: {has}"
         if not versions:
-            known = [] if self._assets is None else [row.name for row in self._assets.versions()]
+            names = [] if self._assets is None else [row.name for row in self._assets.versions()]
             create = f"create it: allranks data create {asset.name} --path PATH"
-            hint = nearest(asset.name, known) or create
+            hint = nearest(asset.name, names) or create
         raise SpecError(Problem(f"data asset {asset} not found", "path", hint=hint))
 
     # ------------------------------------------------------------ paths
@@ -137,8 +137,8 @@ class Datastores:
         except (UsageError, NotFound) as error:
             raise SpecError(Problem(error.message, where, hint=error.hint)) from None
 
-    def _located(self, given: str, where: str, so_far: Located, steps: int) -> Located:
-        path = mapped(given, self.map())
+    def _located(self, address: str, where: str, so_far: Located, steps: int) -> Located:
+        path = mapped(address, self.map())
         if path.startswith("/"):
             return so_far._replace(path=path)
         if path.startswith("file:"):
@@ -172,18 +172,18 @@ class Datastores:
             raise UsageError(
                 f"the data asset {asset} refers to itself", hint="give the path of its data"
             )
-        found = Data.model_validate({**row.spec, "name": row.name, "version": row.version})
-        known = so_far if so_far.asset else Located(asset=f"{row.name}:{row.version}")
-        return self._located(found.path, where, known, steps - 1)
+        data = Data.model_validate({**row.spec, "name": row.name, "version": row.version})
+        located = so_far if so_far.asset else Located(asset=f"{row.name}:{row.version}")
+        return self._located(data.path, where, located, steps - 1)
 
     def _opener(self, place: Address) -> str:
         """The name of the innermost datastore that holds the place, else one of the same bucket;
         empty: none."""
-        known = {each.name: start(each) for each in self.all().values() if each.type != "file"}
+        starts = {store.name: start(store) for store in self.all().values() if store.type != "file"}
         bucket = place._replace(key="")
-        fit = [n for n, each in known.items() if addresses.covers(bucket, each)]
-        inside = [name for name in fit if addresses.covers(known[name], place)]
-        return max(inside or fit[:1], key=lambda name: len(known[name].key), default="")
+        fit = [n for n, each in starts.items() if addresses.covers(bucket, each)]
+        inside = [name for name in fit if addresses.covers(starts[name], place)]
+        return max(inside or fit[:1], key=lambda name: len(starts[name].key), default="")
 
 
 def start(made: Datastore) -> Address:

@@ -61,8 +61,8 @@ class Environments:
 
     def _spelled(self, name: str) -> str:
         """The existing name that equals ``name`` but for case, else ``name``."""
-        known = (row.name for row in self.versions())
-        return next((each for each in known if each.lower() == name.lower()), name)
+        names = (row.name for row in self.versions())
+        return next((each for each in names if each.lower() == name.lower()), name)
 
     def _others(self, name: str) -> str:
         """A hint for an unknown name: similar names, and how to map it."""

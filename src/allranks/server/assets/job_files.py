@@ -40,8 +40,8 @@ def find(home: Home, row: JobRow, of: OutputOf) -> FoundFile:
     record = home.jobs / row.name
     path = file_addresses.normal(of.path)
     roots = [record / "artifacts", record / "attempts" / str(row.record.attempt), record]
-    found = [root for root in roots if path and os.path.lexists(root / path)]
-    root = (found or roots)[0]
+    existing = [root for root in roots if path and os.path.lexists(root / path)]
+    root = (existing or roots)[0]
     return FoundFile(root / path, root)
 
 
@@ -66,10 +66,10 @@ def written_by(
 
 def left_nothing(home: Home, row: JobRow, of: OutputOf) -> Problem:
     """The problem that the file does not exist, with the existing ones as hint."""
-    wanted = f"named-outputs/{of.output}/{of.path}" if _is_named(of) else of.path
+    path = f"named-outputs/{of.output}/{of.path}" if _is_named(of) else of.path
     what = f"no {of.path!r}" if of.path else "nothing"
     where = f" in its output {of.output!r}" if _is_named(of) else ""
-    hint = file_addresses.hint(row.name, wanted, _addresses(home, row))
+    hint = file_addresses.hint(row.name, path, _addresses(home, row))
     return Problem(f"the job {row.name!r} has {what}{where}", hint=hint)
 
 
@@ -116,10 +116,10 @@ def _wrote(row: JobRow, of: OutputOf) -> bool:
 
 def _named_output(row: JobRow, of: OutputOf) -> OutputTask:
     outputs = row.plan.task.outputs
-    for each in outputs:
-        if each.name == of.output:
-            return each
-    has = ", ".join(f"`{each.name}`" for each in outputs) or "none"
+    for output in outputs:
+        if output.name == of.output:
+            return output
+    has = ", ".join(f"`{output.name}`" for output in outputs) or "none"
     message = f"the job {row.name!r} has no output {of.output!r}"
     raise SpecError(
         Problem(message, hint=f"its outputs are {has}; see allranks job files {row.name}")

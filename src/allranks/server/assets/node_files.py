@@ -74,9 +74,9 @@ class NodeFiles:
         for node in range(task.nodes):
             state = State(self._nodes / files_of(task.job) / str(node))
             for path, entry in entries.items():
-                if entry.what == "file" and not (goal := state.content(entry.sha256)).exists():
-                    goal.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                    _link(record / path, goal, entry)
+                if entry.what == "file" and not (target := state.content(entry.sha256)).exists():
+                    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                    _link(record / path, target, entry)
             state.commit([Put(f"{own(node)}/{path}", 0, each) for path, each in entries.items()])
 
     def delete(self, job: str) -> None:
@@ -219,7 +219,7 @@ def _put_there(above: int, name: str, entry: Entry, state: State) -> None:
         beside.unlink(missing_ok=True)
 
 
-def _link(content: Path, goal: Path, entry: Entry) -> None:
+def _link(content: Path, target: Path, entry: Entry) -> None:
     """Link a content, or copy it where that is not possible, or where a file of another mode or
     time has that content: links share them."""
     mode, now = entry.mode & 0o777 | 0o600, content.stat()
@@ -227,11 +227,11 @@ def _link(content: Path, goal: Path, entry: Entry) -> None:
     try:
         if now.st_nlink > 1 and not same:
             raise OSError(errno.EMLINK, os.strerror(errno.EMLINK))
-        os.link(content, goal)
+        os.link(content, target)
     except OSError:  # see above; or too many links to it, or a file system without links
-        shutil.copyfile(content, goal)
-    goal.chmod(mode)
-    os.utime(goal, ns=(entry.mtime_ns, entry.mtime_ns))
+        shutil.copyfile(content, target)
+    target.chmod(mode)
+    os.utime(target, ns=(entry.mtime_ns, entry.mtime_ns))
 
 
 def _remove(above: int, name: str, was: Entry | None, state: State) -> None:
@@ -239,23 +239,23 @@ def _remove(above: int, name: str, was: Entry | None, state: State) -> None:
     if was is None:
         return
     try:
-        found = os.lstat(name, dir_fd=above)
+        status = os.lstat(name, dir_fd=above)
     except FileNotFoundError:
         return
     if was.what == "folder":
         with contextlib.suppress(OSError):
             os.rmdir(name, dir_fd=above)
     elif was.what == "link":
-        if stat.S_ISLNK(found.st_mode) and os.readlink(name, dir_fd=above) == was.target:
+        if stat.S_ISLNK(status.st_mode) and os.readlink(name, dir_fd=above) == was.target:
             os.unlink(name, dir_fd=above)
-    elif _is_content(found, was, state):
+    elif _is_content(status, was, state):
         os.unlink(name, dir_fd=above)
 
 
-def _is_content(found: os.stat_result, was: Entry, state: State) -> bool:
+def _is_content(status: os.stat_result, was: Entry, state: State) -> bool:
     with contextlib.suppress(FileNotFoundError):
         content = state.content(was.sha256).stat()
-        if (content.st_dev, content.st_ino) == (found.st_dev, found.st_ino):
+        if (content.st_dev, content.st_ino) == (status.st_dev, status.st_ino):
             return True
     # A copy.
-    return (found.st_size, found.st_mtime_ns) == (was.size, was.mtime_ns)
+    return (status.st_size, status.st_mtime_ns) == (was.size, was.mtime_ns)

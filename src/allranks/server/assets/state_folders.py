@@ -84,8 +84,8 @@ class States:
     def several(self, own: bool) -> Iterator[State]:
         """The named states, or the own states of jobs, sorted by name."""
         kind = OF_JOBS if own else NAMED
-        for each in sorted((self._root / kind).glob(f"[!.]*/{HEAD}")):
-            yield self._open(kind, each.parent.name)
+        for head in sorted((self._root / kind).glob(f"[!.]*/{HEAD}")):
+            yield self._open(kind, head.parent.name)
 
     def is_own(self, state: State) -> bool:
         return state.folder.parent.name == OF_JOBS
@@ -168,11 +168,11 @@ class States:
     def _begin(self, row: JobRow, state: State, attempt: int) -> None:
         """At the first sync of an attempt, save what the previous attempt left as a version."""
         with self._lock:
-            known = self._watched.get(state.folder)
-            if known is not None and known[:2] == (row.name, attempt):
+            watched = self._watched.get(state.folder)
+            if watched is not None and watched[:2] == (row.name, attempt):
                 return
             self._watched[state.folder] = _Watched(row.name, attempt, {})
-        if known is not None or attempt > 1 or row.plan.task.state:
+        if watched is not None or attempt > 1 or row.plan.task.state:
             state.keep(row.name if attempt > 1 else "", attempt - 1, "was left")
 
     def _note(self, row: JobRow, state: State, node: int, same: bool, over: bool) -> bool:
@@ -203,8 +203,8 @@ class States:
             return
         state = self.of(row)
         with self._lock:
-            known = self._watched.get(state.folder)
-            if known is not None and known.job != row.name:
+            watched = self._watched.get(state.folder)
+            if watched is not None and watched.job != row.name:
                 return  # another job uses it now, and has saved this version
             state.keep(row.name, row.record.attempt, "was left")
             self._watched.pop(state.folder, None)
@@ -241,11 +241,11 @@ class States:
         """Restore a version as the newest. Raises NotFound, and Conflict while a job uses the state
         or if a file of the version is damaged."""
         state = self.require_idle(name)
-        for path, each in state.version(number).entries.items():
-            if each.what == "file" and not matches(state.content(each.sha256), each.sha256):
+        for path, entry in state.version(number).entries.items():
+            if entry.what == "file" and not matches(state.content(entry.sha256), entry.sha256):
                 raise Conflict(
                     f"{path!r} of version {number} is damaged in the server's home",
-                    where=str(state.content(each.sha256)),
+                    where=str(state.content(entry.sha256)),
                     hint=f"choose another version: allranks state show {name}",
                 )
         state.keep("", 0, "was left")
@@ -301,10 +301,10 @@ def require_live(row: JobRow, launch: int, node: int) -> None:
 
 def put_of(report: Mapping[str, Any], node: int) -> Put:
     """A node's change. Raises UsageError for paths it may not write and malformed entries."""
-    path, given, hint = report["path"], report["entry"], "leave it out"
+    path, fields, hint = report["path"], report["entry"], "leave it out"
     if not state_manifest.is_path(path, node):
         raise UsageError(f"{str(path)[:255]!r} is not a path that this node may write", hint=hint)
-    entry = None if given is None else Entry(*given)
+    entry = None if fields is None else Entry(*fields)
     if entry is not None and not _is_entry(entry):
         raise UsageError(f"{path!r} is not a file, folder or link", hint=hint)
     is_link = entry is not None and entry.what == "link"

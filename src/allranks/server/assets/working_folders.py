@@ -133,10 +133,10 @@ class WorkingFolders:
         for path, _, entry in [_put(each, node) for each in report["puts"]]:
             if entry is None or entry.what != "file" or state.received(entry.sha256) is not None:
                 raise UsageError(f"the content of {path!r} is missing", hint="upload it first")
-            goal = self._jobs / row.name / folder / path.removeprefix(f"{own(node)}/{FILES}/")
-            goal.parent.mkdir(parents=True, exist_ok=True)
-            goal.unlink(missing_ok=True)  # of an answer that the agent did not get
-            os.link(state.content(entry.sha256), goal)
+            target = self._jobs / row.name / folder / path.removeprefix(f"{own(node)}/{FILES}/")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.unlink(missing_ok=True)  # of an answer that the agent did not get
+            os.link(state.content(entry.sha256), target)
         return {"folder": folder}
 
     def report_unfinished(self, row: JobRow, node: int, paths: list[str]) -> None:
@@ -160,12 +160,12 @@ class WorkingFolders:
             return
         for node in range(task.nodes if _goes_on(task) else 0):
             source = self._nodes / row.key / str(node) / "working" / own(node) / FILES
-            goal = root / str(node)
+            target = root / str(node)
             # Of a set that is still there the ranks have seen nothing.
-            if not source.is_dir() or (goal / ABOUT).exists() or self._prefers_sent(row, node):
+            if not source.is_dir() or (target / ABOUT).exists() or self._prefers_sent(row, node):
                 continue
             code = self._code(task) if code is None else code
-            _take(source, goal, code)
+            _take(source, target, code)
 
     def _prefers_sent(self, row: JobRow, node: int) -> bool:
         """Whether the set that the agent sent is used: the agent was killed, and only complete
@@ -194,25 +194,25 @@ class WorkingFolders:
 
     def _code(self, task: Task) -> Mapping[str, CodeFile]:
         try:
-            found = code_files(self._blobs, task.code)
+            files = code_files(self._blobs, task.code)
         except NotFound:
             return {}  # all files count as the ranks' own
         # Agents move the packages that came along out of the working folder.
         packages = f"{code_packages.FOLDER}/"
-        return {path: file for path, file in found.items() if not path.startswith(packages)}
+        return {path: file for path, file in files.items() if not path.startswith(packages)}
 
     # ------------------------------------------------------------ people
 
     def brief(self, row: JobRow) -> WorkingFolderAnswer | None:
         """The job's working sets as `job show` shows them; None if there are none."""
-        found = [*self._files(row)]
-        if not found:
+        files = [*self._files(row)]
+        if not files:
             return None
-        newest = max(found, key=lambda file: file.modified)
-        checkpoints = [file for file in found if working_set.may_be_checkpoint(file.path)]
+        newest = max(files, key=lambda file: file.modified)
+        checkpoints = [file for file in files if working_set.may_be_checkpoint(file.path)]
         return {
-            "files": len(found),
-            "size": sum(file.size for file in found),
+            "files": len(files),
+            "size": sum(file.size for file in files),
             "newest": newest.path,
             "checkpoints": len(checkpoints),
         }
@@ -246,20 +246,20 @@ class WorkingFolders:
                 nodes = f"this job has no node {node}"
                 notes.append(f"the working folder of node {node} is left out: {nodes}")
                 continue
-            found = self._set(old, folder, node)
-            found, more = self._for_code(found, old.plan.task.code, task.code)
+            carried = self._set(old, folder, node)
+            carried, more = self._for_code(carried, old.plan.task.code, task.code)
             notes += more
             too_long = list[str]()
             if (folder / ABOUT).exists():
                 deque(_walk(folder / FILES, too_long), maxlen=0)
             if too_long:
                 notes.append(working_set.too_long_sentence(too_long))
-            if away := _write(State(beside / working_set.RECORDED / str(node)), found, node):
+            if away := _write(State(beside / working_set.RECORDED / str(node)), carried, node):
                 notes.append(working_set.away_sentence(away))
             part = f"work/node-{node}/" if task.nodes > 1 else "work/"
             files += [
                 _file(f"{part}{path}", entry.size, entry.mtime_ns / 1e9)
-                for path, entry in found.entries.items()
+                for path, entry in carried.entries.items()
                 if entry.what == "file"
             ]
         return Carry(tuple(files), tuple(dict.fromkeys(notes)))
@@ -285,22 +285,22 @@ class WorkingFolders:
         return _Set(about, _entries(folder / FILES), lambda path, _: folder / FILES / path)
 
     def _for_code(
-        self, found: _Set, before: str | None, after: str | None
+        self, carried: _Set, before: str | None, after: str | None
     ) -> tuple[_Set, tuple[str, ...]]:
         if before == after:
-            return found, ()
-        removed = [path for path in found.about.removed if not path.endswith("/")]
-        folders = {path for path, entry in found.entries.items() if entry.what == "folder"}
-        paths = {*found.entries, *removed}
-        paths |= _in_the_way(code_files(self._blobs, after), found.entries, folders)
+            return carried, ()
+        removed = [path for path in carried.about.removed if not path.endswith("/")]
+        folders = {path for path, entry in carried.entries.items() if entry.what == "folder"}
+        paths = {*carried.entries, *removed}
+        paths |= _in_the_way(code_files(self._blobs, after), carried.entries, folders)
         old = contents(self._blobs, before, paths)
         new = contents(self._blobs, after, paths)
-        merged = working_set.merged(found.entries, removed, old, new, folders)
+        merged = working_set.merged(carried.entries, removed, old, new, folders)
         entries = {
-            path: entry for path, entry in found.entries.items() if path not in merged.left_out
+            path: entry for path, entry in carried.entries.items() if path not in merged.left_out
         }
-        about = found.about._replace(removed=merged.removed)
-        return found._replace(about=about, entries=entries), merged.notes
+        about = carried.about._replace(removed=merged.removed)
+        return carried._replace(about=about, entries=entries), merged.notes
 
     # ------------------------------------------------------------ inside
 
@@ -322,10 +322,10 @@ class WorkingFolders:
         state = self._states.get(folder) or State(folder)
         entries = state.entries()
         about = About()
-        said = entries.get(f"{own(node)}/{ABOUT}")
-        if said is not None:
+        about_entry = entries.get(f"{own(node)}/{ABOUT}")
+        if about_entry is not None:
             with contextlib.suppress(FileNotFoundError):
-                about = About.load(state.content(said.sha256).read_bytes())
+                about = About.load(state.content(about_entry.sha256).read_bytes())
         files = {
             path.removeprefix(start): entry
             for path, entry in entries.items()
@@ -381,29 +381,29 @@ def _in_the_way(code: Iterable[str], paths: Collection[str], folders: set[str]) 
 # ---------------------------------------------------------------- taking a folder
 
 
-def _take(source: Path, goal: Path, code: Mapping[str, CodeFile]) -> None:
-    """Move what differs from the code to ``goal``. Raises OSError only if that cannot be said."""
+def _take(source: Path, target: Path, code: Mapping[str, CodeFile]) -> None:
+    """Move what differs from the code to ``target``. Raises OSError only if that cannot be said."""
     trouble, removed = "", tuple[str, ...]()
-    goal.mkdir(parents=True, exist_ok=True, mode=0o700)
+    target.mkdir(parents=True, exist_ok=True, mode=0o700)
     folders = folders_above(code)
     try:
         remove_unchanged(source.parent)  # copies of other nodes' files, of a killed agent
         removed = _removed(source, code, folders)
         for path in _changed(source, code, folders):
-            _move(source, goal / FILES, path)
+            _move(source, target / FILES, path)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         where = os.fsencode(error.filename or source).decode(errors="replace")
         trouble = f"what its ranks wrote cannot be taken along: {reason}: {where}"
     about = About(removed, str(source), trouble=trouble)
-    if not (removed or trouble or (goal / FILES).exists()):
+    if not (removed or trouble or (target / FILES).exists()):
         # No rank has changed anything.
-        folder_trees.remove(goal)
+        folder_trees.remove(target)
         return
-    (goal / ABOUT).parent.mkdir(exist_ok=True)
-    beside = goal / "about.new"
+    (target / ABOUT).parent.mkdir(exist_ok=True)
+    beside = target / "about.new"
     beside.write_bytes(about.dump())
-    beside.replace(goal / ABOUT)
+    beside.replace(target / ABOUT)
 
 
 def _removed(source: Path, code: Mapping[str, CodeFile], folders: set[str]) -> tuple[str, ...]:
@@ -423,32 +423,32 @@ def _changed(source: Path, code: Mapping[str, CodeFile], folders: set[str]) -> I
                 if not is_carried(path):
                     continue
                 status = entry.stat(follow_symlinks=False)
-                known = code.get(path)
+                code_file = code.get(path)
                 if stat.S_ISDIR(status.st_mode) and path in folders:
                     waiting.append(f"{path}/")
-                elif known is not None and known.is_unchanged(entry.path, status):
+                elif code_file is not None and code_file.is_unchanged(entry.path, status):
                     continue
                 elif stat.S_IFMT(status.st_mode) in (stat.S_IFDIR, stat.S_IFREG, stat.S_IFLNK):
                     yield path
 
 
-def _move(source: Path, goal: Path, path: str) -> None:
+def _move(source: Path, target: Path, path: str) -> None:
     try:
-        os.rename(source / path, goal / path)
+        os.rename(source / path, target / path)
     except FileNotFoundError:  # the folder above
-        (goal / path).parent.mkdir(parents=True)
-        _move(source, goal, path)
+        (target / path).parent.mkdir(parents=True)
+        _move(source, target, path)
     except OSError as error:
         if error.errno in (errno.ENOTEMPTY, errno.EEXIST):  # a killed server was moving it
-            for each in os.listdir(source / path):
-                _move(source, goal, f"{path}/{each}")
+            for name in os.listdir(source / path):
+                _move(source, target, f"{path}/{name}")
         elif error.errno == errno.EACCES:  # a folder that its owner may not write
             for place in (source / path, (source / path).parent):
                 if stat.S_ISDIR(place.lstat().st_mode):
                     place.chmod(0o700)
-            os.rename(source / path, goal / path)
+            os.rename(source / path, target / path)
         elif error.errno == errno.EXDEV:
-            shutil.move(source / path, goal / path)
+            shutil.move(source / path, target / path)
         else:
             raise
 
@@ -481,29 +481,29 @@ def _entries(root: Path) -> dict[str, Entry]:
     return {path: entry for path, entry in made if entry is not None}
 
 
-def _write(state: State, found: _Set, node: int) -> list[str]:
+def _write(state: State, carried: _Set, node: int) -> list[str]:
     """Make a state of a set, which shares the contents: nobody writes to either. Returns the links
     that are left out, because they lead elsewhere. Raises OSError."""
-    if not found.entries and not found.about.removed:
+    if not carried.entries and not carried.about.removed:
         return []
     puts = list[Put]()
     away = list[str]()
     (state.folder / CONTENT).mkdir(parents=True, mode=0o700)
-    for path, entry in found.entries.items():
+    for path, entry in carried.entries.items():
         full = f"{own(node)}/{FILES}/{path}"
         if entry.what == "link":
-            entry = entry._replace(target=_within(path, entry.target, found.about.folder))
+            entry = entry._replace(target=_within(path, entry.target, carried.about.folder))
             if not stays_inside(full, entry.target):
                 away.append(path)
                 continue
-        if entry.what == "file" and not (goal := state.content(entry.sha256)).exists():
-            source = found.content(path, entry)
+        if entry.what == "file" and not (target := state.content(entry.sha256)).exists():
+            source = carried.content(path, entry)
             try:
-                os.link(source, goal)
+                os.link(source, target)
             except OSError:
-                shutil.copyfile(source, goal)
+                shutil.copyfile(source, target)
         puts.append(Put(full, 0, entry))
-    data = found.about.dump()
+    data = carried.about.dump()
     sha256 = hashlib.sha256(data).hexdigest()
     state.content(sha256).write_bytes(data)
     puts.append(Put(f"{own(node)}/{ABOUT}", 0, Entry("file", sha256, len(data), 0, 0o644)))

@@ -54,22 +54,22 @@ class KnownComputes(NamedTuple):
 
         Raises SpecError.
         """
-        wanted = (name or self.default).removeprefix("azureml:")
-        compute = self.computes.get(self.stands_for.get(wanted, wanted))
+        plain_name = (name or self.default).removeprefix("azureml:")
+        compute = self.computes.get(self.stands_for.get(plain_name, plain_name))
         if compute is None:
-            message = f"no compute named {wanted!r}"
-            raise SpecError(Problem(message, "compute", hint=self._hint(wanted)))
+            message = f"no compute named {plain_name!r}"
+            raise SpecError(Problem(message, "compute", hint=self._hint(plain_name)))
         return compute
 
-    def _hint(self, wanted: str) -> str:
+    def _hint(self, missing: str) -> str:
         """Similar or all names, and how to map or create the missing one."""
-        known = [*self.computes, *self.stands_for]
-        near = get_close_matches(wanted, known, n=3)
-        means = f"allranks compute map {shlex.quote(wanted)}={self.default}"
-        makes = f"allranks compute create {shlex.quote(wanted)} --type …"
-        ways = ([f"map it: {means}"] if "=" not in wanted else []) + [f"create it: {makes}"]
+        available = [*self.computes, *self.stands_for]
+        near = get_close_matches(missing, available, n=3)
+        means = f"allranks compute map {shlex.quote(missing)}={self.default}"
+        makes = f"allranks compute create {shlex.quote(missing)} --type …"
+        ways = ([f"map it: {means}"] if "=" not in missing else []) + [f"create it: {makes}"]
         either = " or ".join(f"`{name}`" for name in near)
-        names = f"did you mean {either}?" if near else f"available: {', '.join(known)}."
+        names = f"did you mean {either}?" if near else f"available: {', '.join(available)}."
         return f"{names} Or {', or '.join(ways)}"
 
 
@@ -134,21 +134,21 @@ class Clusters:
         kind = self.kind(compute)
         declared = (*kind.options, *options.COMMON)
         checked = options.check(declared, compute.options, "", elsewhere=self._have)
-        found = {**options.defaults(declared), **checked}
+        result = {**options.defaults(declared), **checked}
         if spec is None:
-            return found
-        given = spec.resources.properties or {}
-        for name in given:
+            return result
+        by_engine = spec.resources.properties or {}
+        for name in by_engine:
             if name not in self.kinds and (hint := nearest(name, self.kinds)):
                 place = f"resources.properties.{name}"
                 raise SpecError(Problem(f"no engine named {name!r}", place, hint=hint))
-        own = given.get(kind.name) or {}
+        own = by_engine.get(kind.name) or {}
         where = f"resources.properties.{kind.name}"
         if not isinstance(own, Mapping):
             hint = "write `key: value` lines below it"
             raise SpecError(Problem("must be a mapping of options", where, hint=hint))
         checked = options.check(declared, own, where, of_job=True, elsewhere=self._have)
-        return {**found, **checked}
+        return {**result, **checked}
 
     def engine_of(self, compute: Compute) -> Target:
         kind = self.kind(compute)

@@ -18,11 +18,11 @@ def choice(
     spec: CommandJob, compute: Compute, options: Mapping[str, Any], clusters: Clusters
 ) -> Choice:
     """The GPUs of each node of the job. An unreachable compute raises no error."""
-    wanted, kind = spec.resources, clusters.kind(compute)
+    resources, kind = spec.resources, clusters.kind(compute)
     request = Request(
-        wanted.gpus_per_instance,
-        wanted.instance_type,
-        nodes=wanted.instance_count,
+        resources.gpus_per_instance,
+        resources.instance_type,
+        nodes=resources.instance_count,
         processes=_processes(spec),
         shared=not kind.remote,
         options=kind.gpus(options),

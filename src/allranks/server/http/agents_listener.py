@@ -115,14 +115,14 @@ class AgentsListener:
     async def keep_open(self, addresses: set[str]) -> None:
         """Listen on all addresses, retrying every few seconds: an interface may come up after this
         server."""
-        wanted = set(addresses)
+        pending = set(addresses)
         while True:
-            for address in sorted(wanted | self.trouble.keys()):
+            for address in sorted(pending | self.trouble.keys()):
                 try:
                     await self.open(address)
                 except AllranksError as error:
                     log.error("%s", error)
-            wanted = set()
+            pending = set()
             await asyncio.sleep(_RETRY)
 
     async def close(self) -> None:

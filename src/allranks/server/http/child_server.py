@@ -169,8 +169,8 @@ class ChildServer(ABC):
         raise self._trouble(lines[-1] if lines else "it printed nothing")
 
     def _trouble(self, why: str) -> ServerError:
-        said = f"cannot start {self.title}: {why}"
-        return ServerError(said, where=str(self._log), hint=self.hint())
+        message = f"cannot start {self.title}: {why}"
+        return ServerError(message, where=str(self._log), hint=self.hint())
 
     @property
     def _log(self) -> Path:

@@ -102,11 +102,11 @@ def raise_file_limit(connections: int) -> None:
     """Allow this process files for so many connections, as far as it may: shells usually allow a
     thousand, which is less than the agents of a gang of 512 need."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = int(connections / _PART)
+    limit = int(connections / _PART)
     if hard != resource.RLIM_INFINITY:
-        wanted = min(wanted, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        limit = min(limit, hard)
+    if soft != resource.RLIM_INFINITY and soft < limit:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
 def most_per_address() -> int:

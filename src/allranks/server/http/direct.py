@@ -58,15 +58,15 @@ class Direct:
     def _match(self, scope: Scope) -> Route | None:
         """The route of a request, with its parameters in the scope."""
         for route in self._routes.get(_key(scope["path"]), ()):
-            found = route.path_regex.match(scope["path"])
-            if found is not None and scope["method"] in (route.methods or ()):
-                scope["path_params"] = _converted(route, found.groupdict())
+            match = route.path_regex.match(scope["path"])
+            if match is not None and scope["method"] in (route.methods or ()):
+                scope["path_params"] = _converted(route, match.groupdict())
                 return route
         return None
 
 
-def _converted(route: Route, found: dict[str, str]) -> dict[str, Any]:
-    return {name: route.param_convertors[name].convert(text) for name, text in found.items()}
+def _converted(route: Route, parameters: dict[str, str]) -> dict[str, Any]:
+    return {name: route.param_convertors[name].convert(text) for name, text in parameters.items()}
 
 
 def _key(path: str) -> str:

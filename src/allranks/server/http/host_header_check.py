@@ -19,8 +19,8 @@ class HostNames:
     ALLRANKS_HOST_NAMES, and others added to ``more``."""
 
     def __init__(self) -> None:
-        given = os.environ.get("ALLRANKS_HOST_NAMES", "").lower().replace(",", " ").split()
-        self.more = {"localhost", socket.gethostname().lower(), *given}
+        names = os.environ.get("ALLRANKS_HOST_NAMES", "").lower().replace(",", " ").split()
+        self.more = {"localhost", socket.gethostname().lower(), *names}
         # Values of Host that were good: names are only added to ``more``.
         self._good: set[str] = set()
 

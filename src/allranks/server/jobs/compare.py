@@ -47,8 +47,8 @@ def earlier_jobs(
 ) -> Earlier:
     """Compare a failed job with the one that it was ``made_from``, if that is still there, or with
     earlier jobs of its experiment."""
-    wanted = Query(experiment=row.experiment, archived=None, parent=row.parent, limit=_FAR)
-    readable = (each for each in records.find(wanted) if isinstance(each, JobRow))
+    query = Query(experiment=row.experiment, archived=None, parent=row.parent, limit=_FAR)
+    readable = (each for each in records.find(query) if isinstance(each, JobRow))
     earlier = [each for each in readable if each.id < row.id]
     good = next((e for e in earlier if e.record.status is JobStatus.COMPLETED), None)
     same = [e.name for e in earlier if e.error and e.error.get("cause") == cause]
@@ -57,8 +57,8 @@ def earlier_jobs(
     if other is None:
         return Earlier(last, None, [], same)
     before, after = _files(other.plan.task.code, row.plan.task.code, blobs)
-    found = changes(_side(other, before), _side(row, after))
-    return Earlier(last, other.name, found, same)
+    changed = changes(_side(other, before), _side(row, after))
+    return Earlier(last, other.name, changed, same)
 
 
 def _side(row: JobRow, files: dict[str, str] | None) -> Side:
@@ -89,24 +89,24 @@ def comparison(
     """The jobs as in a list, and everything in which they differ."""
     notes = annotations.several(row.id for row in rows)
     values = records.last_values(row.id for row in rows)
-    told = [view.listed(row, notes.get(row.id), values) for row in rows]
+    listed = [view.listed(row, notes.get(row.id), values) for row in rows]
     sides = [_side(row, None) for row in rows]
     facts = [
         Facts(
             side,
-            _result(each),
-            each["metrics"],
+            _result(job),
+            job["metrics"],
             frozenset(put.name for put in row.plan.task.inputs if put.text is not None),
             _differing(rows[0], row, blobs),
             str((row.spec.get("properties") or {}).get(_COMMIT) or ""),
         )
-        for row, side, each in zip(rows, sides, told, strict=True)
+        for row, side, job in zip(rows, sides, listed, strict=True)
     ]
     return {
-        "jobs": told,
+        "jobs": listed,
         "differences": [
-            {"section": each.section, "name": each.name, "values": [*each.values]}
-            for each in differences(facts)
+            {"section": difference.section, "name": difference.name, "values": [*difference.values]}
+            for difference in differences(facts)
         ],
     }
 
@@ -149,8 +149,8 @@ def _environment(row: JobRow) -> str:
 
 
 def _input(each: InputTask) -> str:
-    found = each.text if each.text is not None else each.asset or each.uri or each.source
-    return without_credentials(found or "")
+    value = each.text if each.text is not None else each.asset or each.uri or each.source
+    return without_credentials(value or "")
 
 
 def _files(
@@ -174,24 +174,24 @@ def _files(
 
 
 def _hashes(chunks: list[Path]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    hashes: dict[str, str] = {}
     for chunk in chunks:
         with tarfile.open(chunk, "r:") as archive:
-            for each in archive:
-                file = archive.extractfile(each) if each.isfile() else None
-                told = file.read() if file is not None else each.linkname.encode()
-                found[each.name] = hashlib.sha256(told).hexdigest()
-    return found
+            for member in archive:
+                file = archive.extractfile(member) if member.isfile() else None
+                content = file.read() if file is not None else member.linkname.encode()
+                hashes[member.name] = hashlib.sha256(content).hexdigest()
+    return hashes
 
 
-def as_json(found: Earlier) -> EarlierJobs:
+def as_json(earlier: Earlier) -> EarlierJobs:
     return {
-        "last_completed": found.last,
-        "compared_with": found.compared,
+        "last_completed": earlier.last,
+        "compared_with": earlier.compared,
         "changed": [
             {"what": change.what, "before": change.before, "after": change.after}
-            for change in found.changed
+            for change in earlier.changed
         ],
-        "seen_before": len(found.same),
-        "seen_in": found.same[:10],
+        "seen_before": len(earlier.same),
+        "seen_in": earlier.same[:10],
     }

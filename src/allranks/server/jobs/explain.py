@@ -52,9 +52,9 @@ def full_explanation(row: JobRow, records: Records, home: Home, blobs: Blobs) ->
         status = "has not ended" if row.record.status not in TERMINAL else f"is {row.record.status}"
         hint = f"allranks job show {row.name}"
         raise Conflict(f"{row.name} {status}: no failure to explain", hint=hint)
-    told = failure_facts(row, records, home)
-    found = _explained(row, told, home)
-    others = explain.other_ranks(told, found)
+    facts = failure_facts(row, records, home)
+    explanation = _explained(row, facts, home)
+    others = explain.other_ranks(facts, explanation)
     first = next(iter(records.events(row.name)), None)
     made_from = "" if first is None else str(first.event.data.get("restarts", ""))
     return {
@@ -62,29 +62,29 @@ def full_explanation(row: JobRow, records: Records, home: Home, blobs: Blobs) ->
         "experiment_name": row.experiment,
         "attempt": row.record.attempt,
         "error": row.error,
-        **explain.as_json(found),
-        "fix": found.fix,
-        "blame": str(TABLE[found.cause].blame),
-        "lines": [without_credentials(line) for line in explain.context_lines(told, found)],
+        **explain.as_json(explanation),
+        "fix": explanation.fix,
+        "blame": str(TABLE[explanation.cause].blame),
+        "lines": [without_credentials(line) for line in explain.context_lines(facts, explanation)],
         "followed": [
             {"rank": other.rank, "node": other.node, "said": without_credentials(other.said)}
             for other in others
         ],
-        **compare.as_json(compare.earlier_jobs(row, found.cause, records, blobs, made_from)),
+        **compare.as_json(compare.earlier_jobs(row, explanation.cause, records, blobs, made_from)),
     }
 
 
-def _explained(row: JobRow, told: FailedAttempt, home: Home) -> Explanation:
+def _explained(row: JobRow, facts: FailedAttempt, home: Home) -> Explanation:
     """The explanation with the number of its log line; only that log is counted."""
-    found = explain.explain(told)
-    evidence = found.evidence
-    rank = next((each for each in told.ranks if evidence and each.rank == evidence.rank), None)
+    explanation = explain.explain(facts)
+    evidence = explanation.evidence
+    rank = next((each for each in facts.ranks if evidence and each.rank == evidence.rank), None)
     if evidence is None or evidence.at is None or evidence.number is not None or rank is None:
-        return found
+        return explanation
     name = log_name(rank.rank, world(row.plan.task))
     before = _lines_of(Logs(home.jobs / row.name).path(row.record.attempt, name), rank.skipped)
     number = None if before is None else before + 1 + evidence.at
-    return found._replace(evidence=evidence._replace(number=number))
+    return explanation._replace(evidence=evidence._replace(number=number))
 
 
 def failure_facts(row: JobRow, records: Records, home: Home) -> FailedAttempt:
@@ -97,17 +97,17 @@ def failure_facts(row: JobRow, records: Records, home: Home) -> FailedAttempt:
     everyone = [(each.rank, each.node) for each in ranks(task)]
     order = sorted(everyone, key=lambda each: _urgency(each[0], failure.rank, ends.get(each[0])))
     logs = Logs(home.jobs / row.name)
-    found = []
+    rank_ends = []
     for index, (rank, node) in enumerate(order):
         name = log_name(rank, world(task))
         lines, skipped = read(logs.path(attempt, name)) if index < _RANKS else ((), 0)
-        found.append(_rank_end(rank, node, ends.get(rank), lines, skipped))
+        rank_ends.append(_rank_end(rank, node, ends.get(rank), lines, skipped))
     return FailedAttempt(
         failure.reason,
         failure.node,
         failure.rank,
         failure.message,
-        tuple(sorted(found)),
+        tuple(sorted(rank_ends)),
         _facts(events),
     )
 
@@ -121,11 +121,11 @@ def _urgency(rank: int, first: int | None, end: Event | None) -> tuple[bool, boo
 def _rank_end(
     rank: int, node: int, end: Event | None, lines: tuple[str, ...], skipped: int
 ) -> RankEnd:
-    told = RankEnd(rank, node, lines=lines, number=int(not skipped), skipped=skipped)
+    rank_end = RankEnd(rank, node, lines=lines, number=int(not skipped), skipped=skipped)
     if end is None:
-        return told
+        return rank_end
     at = float(end.data.get("ended_at") or end.at)
-    return told._replace(code=end.data.get("code"), signal=end.data.get("signal"), at=at)
+    return rank_end._replace(code=end.data.get("code"), signal=end.data.get("signal"), at=at)
 
 
 def _facts(events: Iterable[Event]) -> dict[int, Mapping[str, Any]]:

@@ -58,8 +58,8 @@ def _hint(row: JobRow, failure: Failure, verdict: Verdict, why: Explanation | No
 
 def _refusal_hint(row: JobRow, records: Records) -> str:
     """What the engine advised when it refused the gang."""
-    found = [each.event for each in records.events(row.name) if each.event.kind is Kind.REFUSED]
-    return str(found[-1].data.get("hint") or "") if found else ""
+    refusals = [each.event for each in records.events(row.name) if each.event.kind is Kind.REFUSED]
+    return str(refusals[-1].data.get("hint") or "") if refusals else ""
 
 
 def _sentence(row: JobRow, failure: Failure, sentence: str) -> str:

@@ -68,9 +68,9 @@ def newest(records: Records, person: str, mine: Collection[str]) -> Newest:
 
 
 def _nearest(reference: str, records: Records) -> str:
-    known = records.names_with_prefix("", _FAR)
-    near: Sequence[str] = get_close_matches(reference, known, 3) if reference else []
+    names = records.names_with_prefix("", _FAR)
+    near: Sequence[str] = get_close_matches(reference, names, 3) if reference else []
     if len(reference) > 2:
-        within = [name for name in known if reference.lower() in name.lower()]
+        within = [name for name in names if reference.lower() in name.lower()]
         near = list(dict.fromkeys([*within, *near]))[:3]
     return f"did you mean {' or '.join(f'`{name}`' for name in near)}?" if near else _LIST

@@ -35,15 +35,15 @@ def register(row: JobRow, data: Assets) -> OutputAssets:
     """Register a job's named outputs. Idempotent. Returns `assets` by output, and `notes`."""
     made: dict[str, str] = {}
     notes: list[str] = []
-    wanted = row.spec.get("outputs") or {}
+    declared = row.spec.get("outputs") or {}
     for task in row.plan.task.outputs:
-        given = wanted.get(task.name)
-        name = given.get("name") if isinstance(given, Mapping) else None
-        if not isinstance(given, Mapping) or not name:
+        output = declared.get(task.name)
+        name = output.get("name") if isinstance(output, Mapping) else None
+        if not isinstance(output, Mapping) or not name:
             continue
-        version = given.get("version")
+        version = output.get("version")
         try:
-            asset = data.create(str(name), version and str(version), _spec(row, task, given))
+            asset = data.create(str(name), version and str(version), _spec(row, task, output))
             made[task.name] = f"{asset.name}:{asset.version}"
         except Conflict as error:
             notes.append(f"the output {task.name} was not registered: {error.message}")
@@ -55,11 +55,11 @@ def register(row: JobRow, data: Assets) -> OutputAssets:
     return registered
 
 
-def _spec(row: JobRow, task: OutputTask, given: Mapping[str, Any]) -> dict[str, Any]:
+def _spec(row: JobRow, task: OutputTask, output: Mapping[str, Any]) -> dict[str, Any]:
     path = task.uri or task.path
-    if task.datastore and str(given.get("path", "")).startswith("azureml://"):
+    if task.datastore and str(output.get("path", "")).startswith("azureml://"):
         # The datastore's path keeps its credentials, unlike a URI of the bucket.
-        path = fill(str(given["path"]), {"name": row.name, "default_datastore": DEFAULT})
-    found = {"path": path, "job": row.name, "output": task.name}
-    kind = str(given.get("type") or "uri_folder")
-    return found if kind == "uri_folder" else {"type": kind, **found}
+        path = fill(str(output["path"]), {"name": row.name, "default_datastore": DEFAULT})
+    spec = {"path": path, "job": row.name, "output": task.name}
+    kind = str(output.get("type") or "uri_folder")
+    return spec if kind == "uri_folder" else {"type": kind, **spec}

@@ -46,7 +46,7 @@ class Models(NamedTuple):
     find: Find
     admission_lock: Lock
 
-    def register(self, given: Model, sent: Sequence[Entry] | None = None) -> AssetRow:
+    def register(self, model: Model, sent: Sequence[Entry] | None = None) -> AssetRow:
         """Create a version from files of a job, or from uploaded files (``sent``). Idempotent for
         identical files. Returns when all files are copied.
 
@@ -56,21 +56,21 @@ class Models(NamedTuple):
         made: dict[str, Any] = {}
         if sent is not None:
             sources = self._sent(sent)
-        elif (of := _job_files(given)) is not None:
+        elif (of := _job_files(model)) is not None:
             sources, made = self._left(of)
         else:
             hint = "give local files, or files of a job: --job JOB --path outputs/…"
             raise UsageError(
-                f"cannot register a model from {given.path!r}", where="path", hint=hint
+                f"cannot register a model from {model.path!r}", where="path", hint=hint
             )
         assets, kept = self.versions
         with kept.copy(sources) as copy:
             if sent is not None:
                 self._verify(sent, copy.entries)
             kept.repair(copy)
-            spec = {**_spec(given, copy.entries), "digest": copy.digest, **made}
+            spec = {**_spec(model, copy.entries), "digest": copy.digest, **made}
             with self.admission_lock:
-                return assets.create(given.name, given.version, spec, lambda: kept.keep(copy))
+                return assets.create(model.name, model.version, spec, lambda: kept.keep(copy))
 
     def _left(self, of: OutputOf) -> tuple[dict[str, Path], dict[str, Any]]:
         """The files of a job, and the lineage of the model."""
@@ -97,13 +97,13 @@ class Models(NamedTuple):
             raise MissingCode("the files have not been uploaded yet", hint="upload them first")
         return {each.path: self.blobs.path(each.sha256) for each in sent}
 
-    def _verify(self, sent: Sequence[Entry], found: Sequence[Entry]) -> None:
+    def _verify(self, sent: Sequence[Entry], stored: Sequence[Entry]) -> None:
         """Raise MissingCode for blobs that were damaged after their upload."""
-        wanted = {each.path: each.sha256 for each in sent}
-        for each in found:
-            if each.sha256 != wanted[each.path]:
-                self.blobs.path(wanted[each.path]).unlink(missing_ok=True)
-                raise MissingCode(f"{each.path!r} is damaged on the server", hint="upload it again")
+        expected = {each.path: each.sha256 for each in sent}
+        for file in stored:
+            if file.sha256 != expected[file.path]:
+                self.blobs.path(expected[file.path]).unlink(missing_ok=True)
+                raise MissingCode(f"{file.path!r} is damaged on the server", hint="upload it again")
 
 
 def _elsewhere(output: OutputTask) -> UsageError:
@@ -112,24 +112,24 @@ def _elsewhere(output: OutputTask) -> UsageError:
     return UsageError(f"the output {output.name} is in a datastore", where=where, hint=hint)
 
 
-def _job_files(given: Model) -> OutputOf | None:
+def _job_files(model: Model) -> OutputOf | None:
     """The files of a job that the model names, or None."""
-    of = left_by(given.path, "path")
-    if of is None and given.job is not None:
-        return left_at(given.job, given.path)
-    if of is not None and given.job not in (None, of.job):
+    of = left_by(model.path, "path")
+    if of is None and model.job is not None:
+        return left_at(model.job, model.path)
+    if of is not None and model.job not in (None, of.job):
         hint = "omit one of the two"
-        raise UsageError(f"{given.path!r} is not of the job {given.job}", where="path", hint=hint)
+        raise UsageError(f"{model.path!r} is not of the job {model.job}", where="path", hint=hint)
     return of
 
 
-def _spec(given: Model, entries: Sequence[Entry]) -> dict[str, Any]:
+def _spec(model: Model, entries: Sequence[Entry]) -> dict[str, Any]:
     """The stored spec of a version."""
     paths = [each.path for each in entries]
-    kept = given.model_dump(mode="json", exclude_defaults=True, exclude={"name", "version", "job"})
+    kept = model.model_dump(mode="json", exclude_defaults=True, exclude={"name", "version", "job"})
     kept["type"] = kept.get("type") or model_flavor.model_type(paths)
-    if given.flavors is None and (seen := model_flavor.flavor(paths)):
-        kept["flavors"] = {seen: {}}
+    if model.flavors is None and (flavor := model_flavor.flavor(paths)):
+        kept["flavors"] = {flavor: {}}
     return {**kept, "files": len(entries), "size": sum(each.size for each in entries)}
 
 
@@ -138,7 +138,7 @@ def lineage(row: JobRow) -> Lineage:
     spec, task = row.spec, row.plan.task
     properties = spec.get("properties") or {}
     inputs = (spec.get("inputs") or {}).items()
-    found = {
+    facts = {
         "experiment": row.experiment,
         "status": str(row.record.status),
         "attempt": row.record.attempt,
@@ -149,4 +149,4 @@ def lineage(row: JobRow) -> Lineage:
         # As pinned at submission: `azureml:NAME:VERSION`, or a path.
         "inputs": {n: each["path"] if isinstance(each, Mapping) else each for n, each in inputs},
     }
-    return cast("Lineage", {k: value for k, value in found.items() if value not in (None, {})})
+    return cast("Lineage", {k: value for k, value in facts.items() if value not in (None, {})})

@@ -34,25 +34,25 @@ class Wanted(BaseModel):
     logs: bool = True
 
 
-def read_logs(home: Home, row: JobRow, positions: dict[str, int], wanted: Wanted) -> list[LogLine]:
+def read_logs(home: Home, row: JobRow, positions: dict[str, int], request: Wanted) -> list[LogLine]:
     """The next piece of each rank's output; advances ``positions``."""
     logs = Logs(home.jobs / row.name)
-    found: list[LogLine] = []
+    lines: list[LogLine] = []
     for attempt, rank, node, file in view.log_files(row):
         newest = attempt - row.record.attempt - 1  # -1 is the newest, -2 the one before
-        ranks, attempts = wanted.ranks, wanted.attempts
+        ranks, attempts = request.ranks, request.attempts
         if ranks is not None and rank not in ranks:
             continue
         if attempts is not None and attempt not in attempts and newest not in attempts:
             continue
         key = f"{attempt}/{rank}"
-        if wanted.tail is not None and key not in positions:
-            positions[key] = logs.offset_of_last(attempt, file, wanted.tail)
+        if request.tail is not None and key not in positions:
+            positions[key] = logs.offset_of_last(attempt, file, request.tail)
         offset = positions.get(key, 0)
         data = logs.read(attempt, file, offset)
         if data:
             positions[key] = offset + len(data)
-            found.append(
+            lines.append(
                 {
                     "log": data.decode(errors="surrogateescape"),
                     "attempt": attempt,
@@ -61,7 +61,7 @@ def read_logs(home: Home, row: JobRow, positions: dict[str, int], wanted: Wanted
                     "offset": positions[key],
                 }
             )
-    return found
+    return lines
 
 
 def line(data: LogLine | JobLine) -> bytes:

@@ -43,14 +43,14 @@ def status_reason(row: JobRow) -> str:
 
 def signed(spec: Mapping[str, Any], by: str) -> dict[str, Any]:
     """The spec with its submitter ``by``, overriding what the spec says."""
-    found = dict(spec)
+    signed_spec = dict(spec)
     kept = dict(spec.get("properties") or {})
-    told = kept.pop(_CREATED_BY, None)
+    previous = kept.pop(_CREATED_BY, None)
     if by != OWNER.name:
         kept[_CREATED_BY] = by
-    if told is not None or by != OWNER.name:
-        found["properties"] = kept
-    return found
+    if previous is not None or by != OWNER.name:
+        signed_spec["properties"] = kept
+    return signed_spec
 
 
 def submitter(spec: Mapping[str, Any]) -> str:
@@ -129,13 +129,13 @@ def _ranks_ended_at(row: JobRow) -> float | None:
 
 
 def _shown_spec(spec: Document) -> Document:
-    found = {**spec}
+    shown = {**spec}
     if variables := spec.get("environment_variables"):
-        found["environment_variables"] = masked(variables, spec.get("properties"))
+        shown["environment_variables"] = masked(variables, spec.get("properties"))
     for key in ("command", "environment", "inputs", "outputs"):
         if written := spec.get(key):
-            found[key] = all_without_credentials(written)
-    return found
+            shown[key] = all_without_credentials(written)
+    return shown
 
 
 def brief(row: JobRow) -> JobSummary:
@@ -172,7 +172,7 @@ def listed(
     end = row.ended_at if row.record.status in TERMINAL else clock.now()
     took = None if row.started_at is None or end is None else max(0.0, end - row.started_at)
     inputs = (row.spec.get("inputs") or {}).items()
-    given = {name: each.get("path") if isinstance(each, Mapping) else each for name, each in inputs}
+    paths = {name: each.get("path") if isinstance(each, Mapping) else each for name, each in inputs}
     listed: ListedJob = {
         **brief(row),
         "display_name": note.display_name,
@@ -180,22 +180,22 @@ def listed(
         "archived_at": iso_time(note.archived_at),
         "duration": took,
         "children": dict(children or {}),
-        "inputs": all_without_credentials(given),
+        "inputs": all_without_credentials(paths),
     }
     if values is not None:
         listed["metrics"] = dict(values.get(row.id, {}))
     return listed
 
 
-def carried(found: Carried | None) -> CarriedAnswer | None:
+def carried(copies: Carried | None) -> CarriedAnswer | None:
     """The files that a job got from the one it continues."""
-    if found is None:
+    if copies is None:
         return None
     now = time.time()
     return {
-        "of": found.of,
-        "files": found.files,
-        "size": found.size,
+        "of": copies.of,
+        "files": copies.files,
+        "size": copies.size,
         "newest": [
             {
                 "path": file.path,
@@ -203,10 +203,10 @@ def carried(found: Carried | None) -> CarriedAnswer | None:
                 "modified": file.modified,
                 "age": max(0.0, now - file.modified),
             }
-            for file in found.newest
+            for file in copies.newest
         ],
-        "notes": [*found.notes],
-        "message": found.sentence(now),
+        "notes": [*copies.notes],
+        "message": copies.sentence(now),
     }
 
 
@@ -238,16 +238,16 @@ def damaged(row: Damaged) -> DamagedJob:
 
 
 def event(stored: StoredEvent) -> EventAnswer:
-    said = stored.event
+    inner = stored.event
     return {
         "id": stored.id,
-        "at": iso_time(said.at),
-        "kind": str(said.kind),
-        "launch": said.launch,
-        "attempt": said.attempt,
-        "node": said.node,
-        "rank": said.rank,
-        "data": pack(said.data),
+        "at": iso_time(inner.at),
+        "kind": str(inner.kind),
+        "launch": inner.launch,
+        "attempt": inner.attempt,
+        "node": inner.node,
+        "rank": inner.rank,
+        "data": pack(inner.data),
     }
 
 
@@ -265,9 +265,9 @@ def environment(task: Task) -> EnvironmentOfJob:
     """The ranks' environment: an image, a virtual environment, or the submitter's Python.
     ``asked_for`` is the name that the job gave, if it was mapped to another environment."""
     shown = _environment(task)
-    asked = without_credentials(task.environment_asked)
-    if asked:
-        shown["asked_for"] = asked
+    requested = without_credentials(task.environment_asked)
+    if requested:
+        shown["asked_for"] = requested
     return shown
 
 

@@ -69,15 +69,15 @@ def _collect_log(source: Path, logs: Logs, attempt: int, name: str) -> None:
             size = logs.append(attempt, name, size, piece)
 
 
-def dead(job: Job, seen: GangStatus) -> Iterable[int]:
+def dead(job: Job, status: GangStatus) -> Iterable[int]:
     """The nodes whose agents are dead according to the engine's status. A gang that is queued again
     has lost its running agents; agents that had not started yet may still start."""
     nodes = range(len(job.nodes))
-    if seen.state is GangState.UP:
-        lost: Iterable[int] = seen.lost
-    elif seen.state is GangState.GONE:
+    if status.state is GangState.UP:
+        lost: Iterable[int] = status.lost
+    elif status.state is GangState.GONE:
         lost = nodes
-    elif job.gang is GangState.UP and seen.state is not GangState.UNKNOWN:
+    elif job.gang is GangState.UP and status.state is not GangState.UNKNOWN:
         lost = [n for n in nodes if job.nodes[n].state is not NodeState.ABSENT]
     else:
         lost = ()

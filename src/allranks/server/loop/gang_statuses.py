@@ -105,50 +105,50 @@ class GangStatuses:
                 log.exception("%s could not be polled", self._kind)
             statuses = {key: GangStatus(GangState.UNKNOWN, str(error)) for key in submitted}
         now = clock.now()
-        for key, seen in statuses.items():
-            if seen.state not in (GangState.GONE, GangState.UNKNOWN):
+        for key, status in statuses.items():
+            if status.state not in (GangState.GONE, GangState.UNKNOWN):
                 self._alive[key] = now
-            if not _still_waits(submitted[key], seen):
-                self._record_or_log(submitted[key], seen)
+            if not _still_waits(submitted[key], status):
+                self._record_or_log(submitted[key], status)
 
-    def record(self, row: JobRow, seen: GangStatus) -> None:
+    def record(self, row: JobRow, status: GangStatus) -> None:
         """Record what the engine reports, after the files of dead agents: those take precedence."""
         job, now = row.record, clock.now()
         events = []
-        if job.given_up and job.stopped_at is not None and seen.state is GangState.UNKNOWN:
-            seen = GangStatus(GangState.GONE)  # canceled with --force
+        if job.given_up and job.stopped_at is not None and status.state is GangState.UNKNOWN:
+            status = GangStatus(GangState.GONE)  # canceled with --force
         never_seen = job.gang is GangState.ABSENT and job.stopped_at is None
         is_new = now < (job.submitted_at or now) + SETTLE
-        if seen.state is GangState.GONE and never_seen and is_new:
+        if status.state is GangState.GONE and never_seen and is_new:
             return
-        for node in dead(job, seen):
+        for node in dead(job, status):
             collect(self._shared.home, self._shared.records, self._shared.points, row, node)
-            if seen.state is not GangState.GONE:
-                why = seen.why if seen.state is not GangState.UP else ""
+            if status.state is not GangState.GONE:
+                why = status.why if status.state is not GangState.UP else ""
                 last_seen = self._shared.heartbeats.last_seen(row, node)
                 data = {"why": why or "its agent is dead", **last_seen}
                 events.append(row.event(Kind.LOST, node=node, data=data))
         preemptible = job.status in (JobStatus.PREPARING, JobStatus.RUNNING)
-        if seen.taken and preemptible and all(node.reason is None for node in job.nodes):
-            data = {"by": row.plan.engine, "message": seen.taken}
+        if status.taken and preemptible and all(node.reason is None for node in job.nodes):
+            data = {"by": row.plan.engine, "message": status.taken}
             events.append(row.event(Kind.PREEMPT_ASKED, data=data))
-        if seen.paused:
+        if status.paused:
             self._shared.heartbeats.record_all(row)
-        if job.stopped_at is not None and seen.state is GangState.GONE:
-            seen = GangStatus(GangState.GONE)  # we stopped it: the cluster's reason does not matter
-        news = seen.state not in (job.gang, GangState.UNKNOWN) or seen.why != job.why
+        if job.stopped_at is not None and status.state is GangState.GONE:
+            status = GangStatus(GangState.GONE)  # we stopped it: its reason does not matter
+        news = status.state not in (job.gang, GangState.UNKNOWN) or status.why != job.why
         if news and job.gang is not GangState.GONE:
             self._pace = 0.0
-            data = {"state": seen.state, "why": seen.why, "reason": seen.reason}
+            data = {"state": status.state, "why": status.why, "reason": status.reason}
             events.append(row.event(Kind.SEEN, data=data))
         if events:
             self._shared.records.append(row.name, events)
             self._shared.wakeups.notify(row.name)
 
-    def _record_or_log(self, row: JobRow, seen: GangStatus) -> None:
+    def _record_or_log(self, row: JobRow, status: GangStatus) -> None:
         """An error of one job keeps no other from being handled."""
         try:
-            self.record(row, seen)
+            self.record(row, status)
         except Exception:
             log.exception("%s: failed; retrying at the next tick", row.name)
 
@@ -158,11 +158,11 @@ def handle_of(row: JobRow) -> Handle:
     return Handle(row.key, row.record.ref, ended=decide.ranks_ended(row.record))
 
 
-def _still_waits(row: JobRow, seen: GangStatus) -> bool:
+def _still_waits(row: JobRow, status: GangStatus) -> bool:
     """Whether the status of a job in the queue is the one that its record has."""
     job = row.record
-    queued = seen.state is GangState.QUEUED and job.gang is GangState.QUEUED
-    return queued and decide.waits(job) and seen == GangStatus(GangState.QUEUED, job.why)
+    queued = status.state is GangState.QUEUED and job.gang is GangState.QUEUED
+    return queued and decide.waits(job) and status == GangStatus(GangState.QUEUED, job.why)
 
 
 def _is_submitted(row: JobRow) -> bool:

@@ -36,13 +36,13 @@ def before(row: JobRow, records: Records) -> Left:
 
 def now(row: JobRow, earlier: Left, home: Home, states: States, points: Points) -> Left:
     """What is there now, with all that ``earlier`` has."""
-    found = dict(_files(row, home, states))
-    files = earlier.files | {zlib.crc32(path.encode(errors="replace")) for path in found}
+    by_path = dict(_files(row, home, states))
+    files = earlier.files | {zlib.crc32(path.encode(errors="replace")) for path in by_path}
     steps = [point.step for _, point in points.newest(row.id, METRIC)]
     if earlier.step is not None:
         steps.append(earlier.step)
     too_many = len(files) > no_progress.MOST_FILES
-    contents = zlib.crc32(repr(sorted(found.items())).encode(errors="replace"))
+    contents = zlib.crc32(repr(sorted(by_path.items())).encode(errors="replace"))
     return Left(
         max(steps, default=None),
         earlier.files if too_many else files,

@@ -250,8 +250,8 @@ class Loop:
             try:
                 handle = engine.submit(self._gang(row))
             except Refused as error:
-                said = {"message": error.message, "hint": error.hint}
-                return row.event(Kind.REFUSED, data=said)
+                refusal = {"message": error.message, "hint": error.hint}
+                return row.event(Kind.REFUSED, data=refusal)
             return row.event(step.event, data={"key": handle.key, "ref": handle.ref})
         if step.effect is Effect.STOP:
             left = None
@@ -324,8 +324,8 @@ class Loop:
         reachable = self._shared.agent_variables.reachable(row)
         silent = heartbeats.silent(row) if reachable else frozenset[int]()
         since = heartbeats.started_at()
-        known = self._statuses.last_alive(row)
-        missed, hung = known is not None and known < since, self._hangs.check(row)
+        last_alive = self._statuses.last_alive(row)
+        missed, hung = last_alive is not None and last_alive < since, self._hangs.check(row)
         return decide.Clock(clock.now(), silent, clocks.hello, clocks.grace, since, missed, hung)
 
 

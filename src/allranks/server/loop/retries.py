@@ -45,4 +45,4 @@ class Retries:
         self._failed[key, step] = _Failed(reason, pause, time.monotonic() + pause)
 
     def forget(self, key: str) -> None:
-        self._failed = {each: found for each, found in self._failed.items() if each[0] != key}
+        self._failed = {entry: value for entry, value in self._failed.items() if entry[0] != key}

@@ -116,9 +116,9 @@ class Stacks:
             # A job can write to its record.
             with contextlib.suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
                 data = json.loads(path.read_text())
-                found = shown(data | {"at": float(data["at"])})
-                if newest is None or found["at"] > newest["at"]:
-                    newest = found
+                grouped = shown(data | {"at": float(data["at"])})
+                if newest is None or grouped["at"] > newest["at"]:
+                    newest = grouped
         return newest
 
 

@@ -73,9 +73,9 @@ class Wakeups:
 
     def _wake(self, name: str, output: bool) -> None:
         self._noted.discard((name, output))
-        for each in (name, self.ALL):
-            self._counts[each] += 1
-            for key in [(each, True)] if output else [(each, True), (each, False)]:
+        for job in (name, self.ALL):
+            self._counts[job] += 1
+            for key in [(job, True)] if output else [(job, True), (job, False)]:
                 for waiter in self._waiting.pop(key, []):
                     if _is_concerned(waiter):
                         _end(waiter.future)

@@ -16,9 +16,9 @@ PYTHON = "ALLRANKS_MLFLOW_PYTHON"
 
 def python() -> str | None:
     """The Python that has MLflow with its server, or None."""
-    given = os.environ.get(PYTHON)
-    if given:
-        return given
+    path = os.environ.get(PYTHON)
+    if path:
+        return path
     # `mlflow-skinny` is also imported as mlflow but has no server.
     has = find_spec("mlflow") is not None and find_spec("flask") is not None
     return sys.executable if has else None

@@ -74,8 +74,8 @@ class Mirror:
         for name, created_at, status in self._kept.waiting():
             if self._over.is_set():
                 return
-            told = self._status.get(mlflow_run.run_id(name, created_at))
-            if status in _WAITS and told == mlflow_run.STATUS[JobStatus(status)]:
+            mirrored = self._status.get(mlflow_run.run_id(name, created_at))
+            if status in _WAITS and mirrored == mlflow_run.STATUS[JobStatus(status)]:
                 continue
             try:
                 self._send(self._records.get(name))
@@ -91,21 +91,21 @@ class Mirror:
     def _send(self, row: JobRow) -> None:
         """Send everything new of one job. ``row`` is read before its points, so that an ended job
         has all its points."""
-        found = self._runs.of(row)
-        positions = dict(found.positions)
+        mirrored = self._runs.of(row)
+        positions = dict(mirrored.positions)
         for number, (batch, after) in enumerate(self._batches(row, positions)):
             if number == _BATCHES:
                 return  # the rest in the next pass, so that other jobs are not delayed
-            self._runs.call("/runs/log-batch", {"run_id": found.run_id, "metrics": batch})
+            self._runs.call("/runs/log-batch", {"run_id": mirrored.run_id, "metrics": batch})
             positions |= after
             self._kept.set_positions(row.id, positions)
         status, ended = mlflow_run.STATUS[row.record.status], row.record.status in TERMINAL
         if ended:
-            self._runs.log_parameters(row, found.run_id)
+            self._runs.log_parameters(row, mirrored.run_id)
             if row.type == "sweep":
-                self._runs.log_best(row, found.run_id)
+                self._runs.log_best(row, mirrored.run_id)
         if ended or self._status.get(ours(row)) != status:
-            data: dict[str, Any] = {"run_id": found.run_id, "status": status}
+            data: dict[str, Any] = {"run_id": mirrored.run_id, "status": status}
             if ended and row.ended_at is not None:
                 data["end_time"] = round(row.ended_at * 1000)
             self._runs.call("/runs/update", data)
@@ -121,11 +121,11 @@ class Mirror:
         batch: list[dict[str, Any]] = []
         after: dict[int, int] = {}
         for one, kind in self._series(row):
-            for number, told in enumerate(
+            for number, entry in enumerate(
                 self._entries(one, kind, row.plan.task, positions.get(one.id, 0)),
                 positions.get(one.id, 0) + 1,
             ):
-                batch.append(told)
+                batch.append(entry)
                 after[one.id] = number
                 if len(batch) == METRICS:
                     yield batch, after

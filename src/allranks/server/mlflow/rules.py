@@ -183,8 +183,8 @@ def headers(sent: Sequence[tuple[bytes, bytes]], job: Job) -> list[tuple[bytes, 
 
 def _called(request: Request, job: Job, call: str) -> Verdict:
     if call == "experiments/get-by-name":
-        asked = {**dict(parse_qsl(request.query)), "experiment_name": job.experiment}
-        return Verdict(request._replace(query=urlencode(asked)))
+        query = {**dict(parse_qsl(request.query)), "experiment_name": job.experiment}
+        return Verdict(request._replace(query=urlencode(query)))
     refused = Verdict(request, refused=f"not allowed for jobs: {call}")
     if request.method in ("GET", "HEAD"):
         return Verdict(request) if _READS.fullmatch(call) else refused
@@ -238,10 +238,10 @@ def _model_changed(request: Request, job: Job, line: str, refused: Verdict) -> V
         body = {k: v for k, v in request.body.items() if k not in _EXPERIMENT}
         body |= {"experiment_id": job.experiment_id, "tags": tags}
         return Verdict(request._replace(body=body), _named(request, _RUN))
-    found = _MODEL.fullmatch(line) or _MODEL_TAG.fullmatch(line)
-    if found is None or _marks(request.body.get("tags")):
+    match = _MODEL.fullmatch(line) or _MODEL_TAG.fullmatch(line)
+    if match is None or _marks(request.body.get("tags")):
         return refused
-    models = {each for each in found.groups() if each} | _named(request, _MODEL_ID)
+    models = {group for group in match.groups() if group} | _named(request, _MODEL_ID)
     return Verdict(request, models=frozenset(models))
 
 
@@ -254,18 +254,18 @@ def _trace_changed(request: Request, job: Job, line: str, refused: Verdict) -> V
         lists = [body.get(name) for name in ("trace_ids", "traceIds")]
         several = [each for some in lists if isinstance(some, list) for each in some]
         return Verdict(request, _named(request, _RUN), traces=one | frozenset(map(str, several)))
-    found = _TRACE.fullmatch(line)
-    if found is None:
+    match = _TRACE.fullmatch(line)
+    if match is None:
         return refused
-    return Verdict(request, traces=one | frozenset(each for each in found.groups() if each))
+    return Verdict(request, traces=one | frozenset(each for each in match.groups() if each))
 
 
 def _new_trace(request: Request, job: Job, refused: Verdict) -> Verdict:
     body = request.body
     if request.path.endswith("/2.0/mlflow/traces"):
-        told = _entries(body.get("request_metadata"))
-        told += [{"key": RUN_TAG, "value": job.ours}]
-        made = {**_without(body, (*_EXPERIMENT, "requestMetadata")), "request_metadata": told}
+        metadata = _entries(body.get("request_metadata"))
+        metadata += [{"key": RUN_TAG, "value": job.ours}]
+        made = {**_without(body, (*_EXPERIMENT, "requestMetadata")), "request_metadata": metadata}
         return Verdict(request._replace(body={**made, "experiment_id": job.experiment_id}))
     trace = body.get("trace")
     info = trace.get("trace_info") if isinstance(trace, dict) else None
@@ -303,8 +303,8 @@ def _written(request: Request, job: Job, path: list[str]) -> Verdict:
 
 def _steps(path: str) -> list[str] | None:
     """The parts of an artifact's path; None if it may leave its folder in any encoding."""
-    seen = unquote(path)
-    steps, deeper = seen.split("/"), seen
+    decoded = unquote(path)
+    steps, deeper = decoded.split("/"), decoded
     for _ in range(5):
         if "\0" in deeper or "\\" in deeper or {"..", "."} & {*deeper.split("/")}:
             return None
@@ -313,9 +313,9 @@ def _steps(path: str) -> list[str] | None:
     return steps if whole and unquote(deeper) == deeper else None
 
 
-def _entries(given: Any) -> list[dict[str, Any]]:
+def _entries(value: Any) -> list[dict[str, Any]]:
     """The entries ({"key", "value"}) of a list in MLflow's bodies."""
-    several = given if isinstance(given, list) else []
+    several = value if isinstance(value, list) else []
     return [each for each in several if isinstance(each, dict)]
 
 

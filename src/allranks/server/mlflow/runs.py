@@ -61,14 +61,14 @@ class Runs:
     def name_of(self, run: str, row: JobRow) -> str | None:
         """The name of a run that the job created; None for a run of others."""
         try:
-            found = self.get("/runs/get", run_id=run)["run"]
+            answer = self.get("/runs/get", run_id=run)["run"]
         except Gone:
             return None
-        tags = {each["key"]: each["value"] for each in found["data"].get("tags", ())}
+        tags = {each["key"]: each["value"] for each in answer["data"].get("tags", ())}
         if tags.get(mlflow_run.RUN_TAG) != ours(row):
             return None
-        name = str(found["info"]["run_name"])
-        alone = run == self._first_named(name, found["info"]["experiment_id"], row)
+        name = str(answer["info"]["run_name"])
+        alone = run == self._first_named(name, answer["info"]["experiment_id"], row)
         return name if alone else f"{name}_{run[:6]}"
 
     def owns_model(self, model: str, row: JobRow) -> bool:
@@ -112,7 +112,7 @@ class Runs:
         """The first run of that name that the job created; several may share it (folds)."""
         if not name.isprintable() or set(name) & set("'\"\\`%_"):
             return None  # a filter cannot express it
-        asked = {
+        search = {
             "experiment_ids": [experiment],
             "filter": (
                 f"tags.`{mlflow_run.RUN_TAG}` = '{ours(row)}' AND attributes.run_name = '{name}'"
@@ -121,7 +121,7 @@ class Runs:
             "order_by": ["attributes.start_time", "attributes.run_id"],
             "max_results": 1,
         }
-        runs = self.call("/runs/search", asked).get("runs") or [None]
+        runs = self.call("/runs/search", search).get("runs") or [None]
         return None if runs[0] is None else str(runs[0]["info"]["run_id"])
 
     def log_best(self, sweep: JobRow, run: str) -> None:
@@ -141,12 +141,12 @@ class Runs:
     def log_parameters(self, row: JobRow, run: str) -> None:
         """Log the job's parameters, except those that its script logged itself: MLflow would refuse
         5 after 5.0."""
-        told = mlflow_run.run_data(
+        values = mlflow_run.run_data(
             row.name, ours(row), row.spec, row.plan.task, row.plan.compute
         ).params
-        had = self.get("/runs/get", run_id=run)["run"]["data"].get("params", ()) if told else ()
-        left = told.keys() - {each["key"] for each in had}
-        params = _pairs({key: value for key, value in told.items() if key in left})
+        had = self.get("/runs/get", run_id=run)["run"]["data"].get("params", ()) if values else ()
+        left = values.keys() - {each["key"] for each in had}
+        params = _pairs({key: value for key, value in values.items() if key in left})
         for first in range(0, len(params), PAIRS):
             self.call("/runs/log-batch", {"run_id": run, "params": params[first : first + PAIRS]})
 
@@ -155,40 +155,40 @@ class Runs:
 
     def _make(self, row: JobRow) -> Mirrored:
         experiment = self._experiment(row.experiment)
-        told = mlflow_run.run_data(row.name, ours(row), row.spec, row.plan.task, row.plan.compute)
-        run = self._found(experiment, ours(row)) or self._create(experiment, row, told)
+        data = mlflow_run.run_data(row.name, ours(row), row.spec, row.plan.task, row.plan.compute)
+        run = self._existing(experiment, ours(row)) or self._create(experiment, row, data)
         self._kept.keep(row.id, run, experiment)
         return Mirrored(run, experiment)
 
     def _experiment(self, name: str) -> str:
         try:
-            found = self.get("/experiments/get-by-name", experiment_name=name)["experiment"]
+            experiment = self.get("/experiments/get-by-name", experiment_name=name)["experiment"]
         except Gone:
             return str(self.call("/experiments/create", {"name": name})["experiment_id"])
-        if found["lifecycle_stage"] == "deleted":
-            self.call("/experiments/restore", {"experiment_id": found["experiment_id"]})
-        return str(found["experiment_id"])
+        if experiment["lifecycle_stage"] == "deleted":
+            self.call("/experiments/restore", {"experiment_id": experiment["experiment_id"]})
+        return str(experiment["experiment_id"])
 
-    def _found(self, experiment: str, ours: str) -> str | None:
+    def _existing(self, experiment: str, ours: str) -> str | None:
         """The job's run if a server created it but was killed before recording that."""
-        asked = {
+        search = {
             "experiment_ids": [experiment],
             # Runs created by the job itself have this tag, too, but not the second one.
             "filter": f"tags.`{mlflow_run.RUN_TAG}` = '{ours}' AND tags.`{_MAIN}` = 'true'",
             "run_view_type": "ALL",
             "max_results": 1,
         }
-        runs = self.call("/runs/search", asked).get("runs") or [None]
+        runs = self.call("/runs/search", search).get("runs") or [None]
         return None if runs[0] is None else str(runs[0]["info"]["run_id"])
 
-    def _create(self, experiment: str, row: JobRow, told: mlflow_run.RunData) -> str:
-        tags = {**told.tags, _MAIN: "true"}
+    def _create(self, experiment: str, row: JobRow, run_data: mlflow_run.RunData) -> str:
+        tags = {**run_data.tags, _MAIN: "true"}
         if row.parent is not None:
             with contextlib.suppress(NotFound):  # its sweep was deleted
                 tags[mlflow_run.PARENT_TAG] = self._of(self._find(row.parent)).run_id
         data = {
             "experiment_id": experiment,
-            "run_name": told.name,
+            "run_name": run_data.name,
             "start_time": round((row.started_at or row.created_at) * 1000),
             "tags": _pairs(tags),
         }
@@ -213,5 +213,5 @@ def ours(row: JobRow) -> str:
     return mlflow_run.run_id(row.name, row.created_at)
 
 
-def _pairs(told: Mapping[str, str]) -> list[dict[str, str]]:
-    return [{"key": key, "value": value} for key, value in told.items()]
+def _pairs(values: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"key": key, "value": value} for key, value in values.items()]

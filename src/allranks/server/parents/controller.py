@@ -46,10 +46,10 @@ class Controller(ABC):
 
     def _submit_as(self, name: str, number: int, submit: Callable[[str], object]) -> None:
         """Submit the child ``number`` under the first free name. Raises like ``submit``."""
-        tries, wanted = 1, name
+        tries, candidate = 1, name
         while True:
             try:
-                submit(wanted)
+                submit(candidate)
                 return
             except Conflict as error:
                 if self._services.children.has(self._name, number):
@@ -58,7 +58,7 @@ class Controller(ABC):
                     raise
                 # Another job has the name.
                 tries += 1
-                wanted = f"{name}-{tries}"
+                candidate = f"{name}-{tries}"
 
     def _cancel(self, row: JobRow, child: str) -> None:
         data = {"force": True} if row.record.given_up else {}

@@ -71,13 +71,13 @@ def restart_parent(
 
 def _run_anew(row: JobRow, services: Services, by: str, spec: Mapping[str, Any]) -> JobRow:
     """A new job of the ``spec``, with the code of the ended one."""
-    task, known = row.plan.task, services.environments.with_deleted()
+    task, envs = row.plan.task, services.environments.with_deleted()
 
     def submit_as(name: str) -> JobRow:
         named = Submission({**spec, "name": name}, task.code, task.in_place, task.base, task.tools)
         if row.type == "sweep":
-            return create_sweep(named, services, by, known)
-        return create_pipeline(named, services, by, known, component=services.components.find)
+            return create_sweep(named, services, by, envs)
+        return create_pipeline(named, services, by, envs, component=services.components.find)
 
     return under_next_name(row.name, services, submit_as)
 

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 _PACE = 0.25
 
 
-async def follow_children(services: Services, name: str, wanted: Wanted) -> AsyncIterator[bytes]:
+async def follow_children(services: Services, name: str, request: Wanted) -> AsyncIterator[bytes]:
     """Lines of JSON. ``{"job": …, "children": [changed ones], "last": …}`` is sent at each change
     and as the last line, ``{"log": text, "child": name, …}`` is output of a child, or of a child of
     one. A child's end comes after its output."""
-    positions, sent, silent = dict(wanted.positions or {}), "", 0.0
+    positions, sent, silent = dict(request.positions or {}), "", 0.0
     row = await run_in_threadpool(services.records.get, name)
     children: Trials | Steps = await run_in_threadpool(_viewer, row, services)
     while True:
@@ -48,11 +48,11 @@ async def follow_children(services: Services, name: str, wanted: Wanted) -> Asyn
             shown = [children.shown(each) for each in live]
             yield line({"job": progress, "last": False, "children": [*shown]})
             sent, silent = news, 0.0
-        if wanted.logs:
+        if request.logs:
             leaves = await run_in_threadpool(_leaves, services, children.states, positions)
             for child, has_ended in leaves:
                 while pieces := await run_in_threadpool(
-                    _child_logs, services, child, positions, wanted.ranks
+                    _child_logs, services, child, positions, request.ranks
                 ):
                     for piece in pieces:
                         yield line(piece)
@@ -63,7 +63,7 @@ async def follow_children(services: Services, name: str, wanted: Wanted) -> Asyn
             shown = [children.shown(each) for each in over]
             yield line({"job": progress, "last": False, "children": [*shown]})
             silent = 0.0
-        if ended or not wanted.follow:
+        if ended or not request.follow:
             whole = await run_in_threadpool(parents.job, row, services)
             yield line({"job": {**whole, **children.summary()}, "children": [], "last": True})
             return
@@ -82,17 +82,17 @@ def _leaves(
     services: Services, states: Mapping[int, ChildState], positions: Mapping[str, int]
 ) -> list[tuple[str, bool]]:
     """The names of the jobs with output among the children, and whether they have ended."""
-    found: list[tuple[str, bool]] = []
+    leaves: list[tuple[str, bool]] = []
     for number in sorted(states):
         child = states[number]
         if _done(child.name) in positions:
             continue
         if services.records.get(child.name).type == COMMAND:
-            found.append((child.name, child.status in TERMINAL))
+            leaves.append((child.name, child.status in TERMINAL))
         else:
             below = {each.number: each for each in services.children.of(child.name)}
-            found += _leaves(services, below, positions)
-    return found
+            leaves += _leaves(services, below, positions)
+    return leaves
 
 
 def _done(child: str) -> str:

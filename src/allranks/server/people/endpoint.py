@@ -55,9 +55,9 @@ class Endpoint:
             called = await run_in_threadpool(self.signature)
         body = await request.body() if called.takes_body else b""
         if iscoroutinefunction(called.function):
-            found = await called.call(request, body)
+            result = await called.call(request, body)
         else:
-            found = await run_in_threadpool(called.call, request, body)
-        if isinstance(found, Response):
-            return found
-        return Answer(found, self.row.status) if self.row.status != 204 else Response(None, 204)
+            result = await run_in_threadpool(called.call, request, body)
+        if isinstance(result, Response):
+            return result
+        return Answer(result, self.row.status) if self.row.status != 204 else Response(None, 204)

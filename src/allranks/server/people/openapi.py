@@ -28,9 +28,9 @@ def description(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
     """All routes with their arguments and answers. Imports the modules of all routes."""
     paths: dict[str, dict[str, Any]] = defaultdict(dict)
     shared: Shared = {}
-    for each in endpoints:
-        path = compile_path(each.row.path)[1]  # without the types of its parameters
-        paths[path][each.row.method.lower()] = _operation(each, shared)
+    for endpoint in endpoints:
+        path = compile_path(endpoint.row.path)[1]  # without the types of its parameters
+        paths[path][endpoint.row.method.lower()] = _operation(endpoint, shared)
     return {
         "openapi": "3.1.0",
         "info": {"title": "allranks", "version": __version__},
@@ -42,28 +42,28 @@ def description(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
 def _operation(endpoint: Endpoint, shared: Shared) -> dict[str, Any]:
     function = endpoint.signature().function
     arguments = [*_flat(endpoint.signature())]
-    told: dict[str, Any] = {
+    operation: dict[str, Any] = {
         "summary": function.__name__.replace("_", " "),
         "operationId": endpoint.row.address.replace(" ", "_"),
         "parameters": [*_parameters(endpoint.row.path, arguments, shared)],
         "responses": {str(endpoint.row.status): _answer(function, shared), "default": _ERROR},
     }
     if text := inspect.getdoc(function):
-        told["description"] = text
+        operation["description"] = text
     for each in arguments:
         if each.source is Source.BODY:
             content = {_JSON: {"schema": _schema(each.type, shared)}}
-            told["requestBody"] = {"required": each.default is REQUIRED, "content": content}
-    return told
+            operation["requestBody"] = {"required": each.default is REQUIRED, "content": content}
+    return operation
 
 
 def _flat(signature: Signature) -> Iterator[Argument]:
     """The arguments of a function, and of those that make some of them."""
-    for each in signature.arguments:
-        if each.given is not None:
-            yield from _flat(each.given)
+    for argument in signature.arguments:
+        if argument.given is not None:
+            yield from _flat(argument.given)
         else:
-            yield each
+            yield argument
 
 
 def _parameters(
@@ -71,12 +71,12 @@ def _parameters(
 ) -> Iterator[dict[str, Any]]:
     for name in compile_path(path)[2]:
         yield {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
-    for each in arguments:
-        if each.source is Source.QUERY:
-            required, schema = each.default is REQUIRED, _schema(each.type, shared)
-            yield {"name": each.name, "in": "query", "required": required, "schema": schema}
-        elif each.source is Source.WHOLE_QUERY:
-            model: type[BaseModel] = get_args(each.type)[0]
+    for argument in arguments:
+        if argument.source is Source.QUERY:
+            required, schema = argument.default is REQUIRED, _schema(argument.type, shared)
+            yield {"name": argument.name, "in": "query", "required": required, "schema": schema}
+        elif argument.source is Source.WHOLE_QUERY:
+            model: type[BaseModel] = get_args(argument.type)[0]
             for name, schema in model.model_json_schema()["properties"].items():
                 yield {"name": name, "in": "query", "required": False, "schema": schema}
 
@@ -94,6 +94,6 @@ def _answer(function: Any, shared: Shared) -> dict[str, Any]:
 
 
 def _schema(hint: Any, shared: Shared) -> dict[str, Any]:
-    found = TypeAdapter(hint).json_schema(ref_template=_REFERENCE)
-    shared |= found.pop("$defs", {})
-    return found
+    schema = TypeAdapter(hint).json_schema(ref_template=_REFERENCE)
+    shared |= schema.pop("$defs", {})
+    return schema

@@ -43,11 +43,11 @@ class Default(BaseModel):
 
 def list_computes(services: ServicesDep) -> ComputesAnswer:
     """All computes; ``default``; ``stands_for``: names that are mapped to a compute."""
-    known = services.clusters.known()
+    config = services.clusters.known()
     return {
-        "computes": [_brief(services, each, known.default) for each in known.computes.values()],
-        "default": known.default,
-        "stands_for": {**known.stands_for},
+        "computes": [_brief(services, each, config.default) for each in config.computes.values()],
+        "default": config.default,
+        "stands_for": {**config.stands_for},
     }
 
 
@@ -91,19 +91,19 @@ def delete(name: str, services: ServicesDep) -> DeletedCompute:
     return {"name": name, "default": services.clusters.known().default if was_default else None}
 
 
-def set_default(wanted: Default, services: ServicesDep) -> None:
-    services.computes.set_aliases({}, default=services.clusters.find(wanted.name).name)
+def set_default(body: Default, services: ServicesDep) -> None:
+    services.computes.set_aliases({}, default=services.clusters.find(body.name).name)
 
 
 def stand_for(data: Annotated[dict[str, str | None], BODY], services: ServicesDep) -> None:
     """Map names to computes; null removes a mapping."""
-    known = services.clusters.known()
+    config = services.clusters.known()
     if taken := sorted(
-        name for name, to in data.items() if to is not None and name in known.computes
+        name for name, to in data.items() if to is not None and name in config.computes
     ):
         raise Conflict(f"{taken[0]!r} is a compute", hint="map another name, or delete the compute")
-    goals = {name: to and known.find(to).name for name, to in data.items()}
-    services.computes.set_aliases(goals)
+    targets = {name: to and config.find(to).name for name, to in data.items()}
+    services.computes.set_aliases(targets)
 
 
 def show(name: str, services: ServicesDep) -> ShownCompute:
@@ -152,11 +152,11 @@ async def _checked(compute: Compute, services: Services) -> tuple[Compute, str |
     note = await run_in_threadpool(engine.check, options)
     if not kind.remote:
         return compute, note
-    given = compute.server_address or os.environ.get("ALLRANKS_SERVER_ADDRESS")
-    if given is None:
+    requested = compute.server_address or os.environ.get("ALLRANKS_SERVER_ADDRESS")
+    if requested is None:
         address = await run_in_threadpool(_route, compute, services)
     else:
-        address = await run_in_threadpool(_numeric, given)
+        address = await run_in_threadpool(_numeric, requested)
     if address == mailbox.ADDRESS:
         _require_shared_disk(kind, options)
     else:
@@ -188,16 +188,16 @@ def _is_loopback(address: str) -> bool:
 def _route(compute: Compute, services: Services) -> str:
     """The address of this machine by which the cluster's hosts can call it, from the kernel's
     routes; without a route a mailbox on the shared disk."""
-    found = []
+    candidates = []
     for peer in _peers(compute, services):
         try:
-            found.append(interfaces.source(_resolved(peer)))
+            candidates.append(interfaces.source(_resolved(peer)))
         except OSError:
             continue
-        if not found[-1].startswith("127."):
-            return found[-1]
+        if not candidates[-1].startswith("127."):
+            return candidates[-1]
     # Loopback suffices if the only host is this machine.
-    return found[0] if found else mailbox.ADDRESS
+    return candidates[0] if candidates else mailbox.ADDRESS
 
 
 def _peers(compute: Compute, services: Services) -> Iterator[str]:
@@ -226,10 +226,10 @@ def _numeric(address: str) -> str:
     if address == mailbox.ADDRESS or _NAME.fullmatch(address):
         return address
     try:
-        found = _resolved(address)
-        wild = ipaddress.ip_address(found).is_unspecified
+        numeric = _resolved(address)
+        wild = ipaddress.ip_address(numeric).is_unspecified
     except (OSError, ValueError):
-        wild, found = True, ""
+        wild, numeric = True, ""
     if wild:
         message = f"{address!r} is not an address of this machine that nodes can call"
         hint = (
@@ -237,12 +237,12 @@ def _numeric(address: str) -> str:
             f"stays the same; or {mailbox.ADDRESS}"
         )
         raise SpecError(Problem(message, "server_address", hint=hint))
-    return found
+    return numeric
 
 
 def _resolved(name: str) -> str:
-    found = socket.getaddrinfo(name, None, type=socket.SOCK_DGRAM)
-    return str(found[0][4][0])
+    results = socket.getaddrinfo(name, None, type=socket.SOCK_DGRAM)
+    return str(results[0][4][0])
 
 
 def _hosts(compute: Compute, services: Services) -> list[Host]:

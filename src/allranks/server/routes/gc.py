@@ -79,15 +79,15 @@ def _kept(root: Path, sizes: Mapping[str, int], items: Sequence[Item]) -> list[K
 
 def _options(data: dict[str, Any]) -> tuple[float, bool, bool]:
     """``older_than_seconds``, ``dry_run`` and ``jobs`` of the body. Raises UsageError."""
-    known = ("older_than_seconds", "dry_run", "jobs")
-    if wrong := [key for key in data if key not in known]:
-        raise UsageError(f"unknown key {wrong[0]!r}", hint=f"use {', '.join(known)}")
-    seconds = data.get(known[0])
-    flags = [data.get(key, False) for key in known[1:]]
+    keys = ("older_than_seconds", "dry_run", "jobs")
+    if wrong := [key for key in data if key not in keys]:
+        raise UsageError(f"unknown key {wrong[0]!r}", hint=f"use {', '.join(keys)}")
+    seconds = data.get(keys[0])
+    flags = [data.get(key, False) for key in keys[1:]]
     number = seconds if isinstance(seconds, int | float) else -1.0
     if isinstance(seconds, bool) or not 0 <= number <= _MOST:
         hint = "give seconds, 0 or more"
-        raise UsageError(f"{seconds!r} is not a duration", where=known[0], hint=hint)
+        raise UsageError(f"{seconds!r} is not a duration", where=keys[0], hint=hint)
     if not all(isinstance(each, bool) for each in flags):
         raise UsageError("not a boolean", where="dry_run, jobs", hint="give true or false")
     return float(number), flags[0], flags[1]

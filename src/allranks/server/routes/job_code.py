@@ -35,8 +35,8 @@ def file(request: Request, name: str, services: ServicesDep) -> Response:
     """One file, at most its first 16 MiB."""
     path = path_of(request)
     for member, archive in _members(name, services):
-        if member.name == path and (found := archive.extractfile(member)) is not None:
-            return Response(found.read(_MOST), media_type="application/octet-stream")
+        if member.name == path and (content := archive.extractfile(member)) is not None:
+            return Response(content.read(_MOST), media_type="application/octet-stream")
     hint = f"GET /api/v1/jobs/{name}/code lists its files"
     raise NotFound(f"the code of {name} has no file {path[:255]!r}", hint=hint)
 

@@ -108,32 +108,32 @@ def files(
     """All files in the job's folder, with path, size and ``mtime_ns``; or the paths of files and
     folders that are ``too_long`` to be read."""
     left_out: list[str] = []
-    found: list[FileAnswer] = [
+    listing: list[FileAnswer] = [
         {"path": path, "size": status.st_size, "mtime_ns": status.st_mtime_ns}
         for path, status in place.listed(left_out)
         if stat.S_ISREG(status.st_mode)
     ]
     # Not JSONResponse: json.dumps escapes names that are not UTF-8 without loss.
-    return Response(json.dumps(left_out if too_long else found), media_type="application/json")
+    return Response(json.dumps(left_out if too_long else listing), media_type="application/json")
 
 
 def links(place: Place) -> Annotated[Response, Content(list[str])]:
     """The paths of symbolic links in the job's folder, which ``files`` does not list."""
-    found = [path for path, status in place.listed() if stat.S_ISLNK(status.st_mode)]
-    return Response(json.dumps(found), media_type="application/json")
+    paths = [path for path, status in place.listed() if stat.S_ISLNK(status.st_mode)]
+    return Response(json.dumps(paths), media_type="application/json")
 
 
 def file(place: Place, path: Named) -> Response:
     """One file, or the requested ranges of it."""
-    return FileResponse(_found(place, path))
+    return FileResponse(_existing(place, path))
 
 
-def bundle(place: Place, wanted: Annotated[list[Piece], BODY]) -> Response:
+def bundle(place: Place, requested: Annotated[list[Piece], BODY]) -> Response:
     """Many small files ({"path", "size"}), each up to that size. For each a line of JSON,
     {"size", "mtime_ns", "crc32"}, then its bytes; {"size": null} for a missing file."""
-    if sum(each.size for each in wanted) > _BUNDLE:
+    if sum(each.size for each in requested) > _BUNDLE:
         raise UsageError(f"a bundle is limited to {_BUNDLE} bytes", hint="request fewer files")
-    pieces = [p for each in wanted for p in _framed(place, each.path, each.size)]
+    pieces = [p for each in requested for p in _framed(place, each.path, each.size)]
     return Response(b"".join(pieces), media_type="application/octet-stream")
 
 
@@ -142,32 +142,32 @@ def checksum(
 ) -> Annotated[Response, Content(ChecksumAnswer, LINES)]:
     """The checksum of at most the first ``size`` bytes. The last line is JSON: {"crc32", "bytes"}
     and the file's "size" and "mtime_ns"; empty lines before it keep the connection alive."""
-    file = _found(place, path).open("rb")
+    file = _existing(place, path).open("rb")
     return StreamingResponse(_summed(file, size), media_type="application/x-ndjson")
 
 
-def _found(place: _Place, path: str) -> Path:
-    found = place.find(path)
-    if found is None:
+def _existing(place: _Place, path: str) -> Path:
+    target = place.find(path)
+    if target is None:
         hint = "it may have been deleted"
         raise NotFound(f"file {path[:255]!r} not found", where=place.name, hint=hint)
-    return found
+    return target
 
 
 def _within(root: Path, path: str) -> Path | None:
     """The file, or None if it is outside of ``root``: jobs may leave links to anywhere."""
     try:
-        found = Path(root, path).resolve()
-        return found if found.is_relative_to(root) and found.is_file() else None
+        target = Path(root, path).resolve()
+        return target if target.is_relative_to(root) and target.is_file() else None
     except (OSError, ValueError, RuntimeError):
         return None  # an impossible file name, or circular links
 
 
 def _framed(place: _Place, path: str, size: int) -> tuple[bytes, bytes]:
-    found = place.find(path)
-    if found is None:
+    target = place.find(path)
+    if target is None:
         return b'{"size": null}\n', b""
-    with found.open("rb", buffering=0) as file:
+    with target.open("rb", buffering=0) as file:
         # Read before the content: later writes make the file newer than reported.
         mtime_ns = os.fstat(file.fileno()).st_mtime_ns
         data = file.read(size)

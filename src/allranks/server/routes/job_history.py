@@ -82,12 +82,12 @@ class Changes(BaseModel, extra="forbid"):
 
 
 def list_jobs(
-    services: ServicesDep, wanted: Annotated[Wanted, QUERY]
+    services: ServicesDep, filters: Annotated[Wanted, QUERY]
 ) -> list[ListedJob | DamagedJob]:
     """The matching jobs, by default the newest first."""
-    rows = services.records.find(wanted.query())
+    rows = services.records.find(filters.query())
     notes = services.annotations.several(row.id for row in rows)
-    values = services.records.last_values(row.id for row in rows) if wanted.metrics else None
+    values = services.records.last_values(row.id for row in rows) if filters.metrics else None
     parents = [row.name for row in rows if isinstance(row, JobRow) and row.type != COMMAND]
     counts = services.children.counts(parents) if parents else {}
     return [

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from allranks.api.jobs import JobAnswer, JobProgress, Phase
 
 
-async def follow(services: Services, name: str, wanted: Wanted) -> AsyncIterator[bytes]:
+async def follow(services: Services, name: str, request: Wanted) -> AsyncIterator[bytes]:
     """Lines of JSON. ``{"log": text, "attempt", "rank", "node", "offset"}`` is output, with bytes
     that are not UTF-8 as lone surrogates; ``{"job": …, "last": …}`` is sent at each change and as
     the last line."""
-    positions = dict(wanted.positions or {})
+    positions = dict(request.positions or {})
     sent = ""
     while True:
         count = services.wakeups.count(name)
@@ -41,10 +41,10 @@ async def follow(services: Services, name: str, wanted: Wanted) -> AsyncIterator
             }
             yield line({"job": progress, "last": False})
             sent = news
-        while pieces := await run_in_threadpool(read_logs, services.home, row, positions, wanted):
+        while pieces := await run_in_threadpool(read_logs, services.home, row, positions, request):
             for piece in pieces:
                 yield line(piece)
-        if ended or not wanted.follow:
+        if ended or not request.follow:
             note = await run_in_threadpool(services.annotations.of, row.id)
             ended_job: JobAnswer = {**view.job(row, services.home, note)}
             yield line({"job": ended_job, "last": True})
@@ -67,9 +67,9 @@ async def until_ended(services: Services, name: str, timeout: float) -> JobRow:
         await services.wakeups.wait(name, count, remaining)
 
 
-def _phase(found: phases.Current | None) -> Phase | None:
+def _phase(current: phases.Current | None) -> Phase | None:
     """The phase with its duration: the viewer's clock may differ from ours."""
-    if found is None:
+    if current is None:
         return None
-    seconds = None if found.since is None else max(0.0, clock.now() - found.since)
-    return {"name": found.phase, "seconds": seconds}
+    seconds = None if current.since is None else max(0.0, clock.now() - current.since)
+    return {"name": current.phase, "seconds": seconds}

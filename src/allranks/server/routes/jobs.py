@@ -86,13 +86,13 @@ def stop(services: ServicesDep, all: bool = False) -> StopAnswer:
     return {"canceled": names, "left": len(live) - len(names)}
 
 
-async def front(wanted: Address, services: ServicesDep) -> PublicEndpoint:
+async def front(address: Address, services: ServicesDep) -> PublicEndpoint:
     """Open the public listener on an address, or close it."""
-    if wanted.host is None:
+    if address.host is None:
         await services.public_listener.close(for_good=True)
         return {"url": None, "fingerprint": ""}
     return await services.public_listener.open(
-        PublicAddress(wanted.host, wanted.port, wanted.certificate, wanted.tls)
+        PublicAddress(address.host, address.port, address.certificate, address.tls)
     )
 
 
@@ -289,7 +289,7 @@ async def wait(
 
 
 def stream(
-    name: str, services: ServicesDep, wanted: Wanted
+    name: str, services: ServicesDep, body: Wanted
 ) -> Annotated[Response, Content(JobLine | LogLine, LINES)]:
     """The job's output and status as lines of JSON, until it ends."""
     parent = services.records.get(name).type != COMMAND
@@ -297,9 +297,9 @@ def stream(
     if parent:
         from allranks.server.parents.stream import follow_children  # lazy: as in `create`
 
-        lines = follow_children(services, name, wanted)
+        lines = follow_children(services, name, body)
     else:
-        lines = follow(services, name, wanted)
+        lines = follow(services, name, body)
     return StreamingResponse(lines, media_type="application/x-ndjson")
 
 

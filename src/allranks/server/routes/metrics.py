@@ -99,30 +99,30 @@ def summary(name: str, services: ServicesDep) -> Annotated[Response, Content(Met
     row = services.records.answering(name)
     several = services.points.newest(row.id, METRIC)
     extremes = services.points.extremes(each for each, _ in several)
-    found: list[MetricSummary] = []
+    rows: list[MetricSummary] = []
     named = _named([each for each, _ in several], row)
-    for (each, last), which in zip(several, named, strict=True):
-        least, greatest = extremes.get(each.id, (None, None))
-        shape = [point.number for point in services.points.read(each, most=_SHAPE)]
-        found.append({**which, "last": _point(last), "min": least, "max": greatest, "shape": shape})
-    answer: MetricsSummary = {"series": found}
+    for (series, last), which in zip(several, named, strict=True):
+        least, greatest = extremes.get(series.id, (None, None))
+        shape = [point.number for point in services.points.read(series, most=_SHAPE)]
+        rows.append({**which, "last": _point(last), "min": least, "max": greatest, "shape": shape})
+    answer: MetricsSummary = {"series": rows}
     return _json(answer)
 
 
 async def follow(
-    name: str, services: ServicesDep, known: Follow
+    name: str, services: ServicesDep, body: Follow
 ) -> Annotated[Response, Content(MetricsNews)]:
     """The points after ``positions``: returns when there are any, the job has ended, or ``wait``
     seconds have passed. The number of points is limited; call again for the rest."""
-    until = asyncio.get_running_loop().time() + known.wait
+    until = asyncio.get_running_loop().time() + body.wait
     while True:
         count = services.wakeups.count(name)
         row = await run_in_threadpool(services.records.get, name)
         ended = row.record.status in TERMINAL
-        found = await run_in_threadpool(_news, services, row, known.positions or {})
+        news = await run_in_threadpool(_news, services, row, body.positions or {})
         left = until - asyncio.get_running_loop().time()
-        if found or ended or left <= 0:
-            answer: MetricsNews = {"series": found, "ended": ended}
+        if news or ended or left <= 0:
+            answer: MetricsNews = {"series": news, "ended": ended}
             return _json(answer)
         await services.wakeups.wait(name, count, left)
 
@@ -165,17 +165,17 @@ def measured(row: JobRow, services: Services) -> Measured:
 def _load(several: list[tuple[Series, Point]], row: JobRow) -> list[NodeLoad]:
     """The job's load on each node; ``node_load`` is that of the whole node."""
     nodes: dict[int, _Gathered] = {}
-    for each, point in several:
-        node = nodes.setdefault(each.node, _Gathered())
+    for series, point in several:
+        node = nodes.setdefault(series.node, _Gathered())
         node.at = max(node.at, point.at)
-        if each.name.startswith(_NODE):
-            node.whole[each.name.removeprefix(_NODE)] = point.number
-        elif each.gpu is not None:
-            node.gpus.setdefault(each.gpu, {})[each.name] = point.number
-        elif each.rank is not None:
-            node.ranks.setdefault(each.rank, {})[each.name] = point.number
+        if series.name.startswith(_NODE):
+            node.whole[series.name.removeprefix(_NODE)] = point.number
+        elif series.gpu is not None:
+            node.gpus.setdefault(series.gpu, {})[series.name] = point.number
+        elif series.rank is not None:
+            node.ranks.setdefault(series.rank, {})[series.name] = point.number
         else:
-            node.own[each.name] = point.number
+            node.own[series.name] = point.number
     live = row.record.status not in TERMINAL
     return [nodes[number].shown(number, live) for number in sorted(nodes)]
 
@@ -228,16 +228,16 @@ def _series(each: Series) -> ShownSeries:
 
 
 def _news(services: Services, row: JobRow, positions: Mapping[int, int]) -> list[MetricPoints]:
-    found: list[MetricPoints] = []
+    news: list[MetricPoints] = []
     left = _AT_ONCE
     several = services.points.series(row.id, METRIC)
-    for each, which in zip(several, _named(several, row), strict=True):
-        since = positions.get(each.id, 0)
-        points = [_point(point) for point in islice(services.points.read(each, since), left)]
+    for series, which in zip(several, _named(several, row), strict=True):
+        since = positions.get(series.id, 0)
+        points = [_point(point) for point in islice(services.points.read(series, since), left)]
         left -= len(points)
         if points:
-            found.append({**which, "points": points})
-    return found
+            news.append({**which, "points": points})
+    return news
 
 
 def _point(point: Point) -> MetricPoint:

@@ -204,8 +204,8 @@ class Proxy:
             request = await run_in_threadpool(rules.translated, request, job, data)
         except ValueError:
             raise Refusal(400, "BAD_REQUEST", "the request is not JSON") from None
-        if (found := await run_in_threadpool(text.flaw, request.body)) is not None:
-            message = f"{found.where}: {found.message}"
+        if (flaw := await run_in_threadpool(text.flaw, request.body)) is not None:
+            message = f"{flaw.where}: {flaw.message}"
             raise Refusal(400, "INVALID_PARAMETER_VALUE", message)
         verdict = rules.judge(request, job)
         refused = verdict.refused
@@ -223,8 +223,8 @@ class Proxy:
         if answer is not None:
             await _send_json(answer, send)
             return
-        told = rules.metrics(request)
-        if not told:
+        metrics = rules.metrics(request)
+        if not metrics:
             await self._pass(socket, request, headers, _body(receive), send)
             return
         messages: list[Any] = []
@@ -237,7 +237,7 @@ class Proxy:
             # Stored before the client gets its answer, so that it retries after a failure.
             (run,) = verdict.runs
             called = await self._name(run, row, job)
-            points = _points(told, f"{called}/" if called else "")
+            points = _points(metrics, f"{called}/" if called else "")
             await run_in_threadpool(self._points.add_metrics, row.id, row.record.attempt, points)
             self._wakeups.notify(row.name)
         for message in messages:
@@ -322,22 +322,22 @@ async def _once(data: bytes) -> AsyncIterator[bytes]:
 
 
 async def _read(receive: Messages) -> bytes:
-    found = bytearray()
+    data = bytearray()
     async for piece in _body(receive):
-        found += piece
-        if len(found) > _MOST:
+        data += piece
+        if len(data) > _MOST:
             raise Refusal(413, "INVALID_PARAMETER_VALUE", f"the body is larger than {_MOST} bytes")
-    return bytes(found)
+    return bytes(data)
 
 
-def _points(told: list[dict[str, Any]], prefix: str) -> list[tuple[str, Point]]:
+def _points(metrics: list[dict[str, Any]], prefix: str) -> list[tuple[str, Point]]:
     """The points of metrics that MLflow has accepted, so their format is valid."""
     return [
         (
             prefix + str(each["key"]),
             Point(int(each.get("step") or 0), int(each["timestamp"]) / 1000, float(each["value"])),
         )
-        for each in told
+        for each in metrics
     ]
 
 

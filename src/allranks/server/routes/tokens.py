@@ -26,12 +26,12 @@ def list_tokens(services: ServicesDep) -> list[TokenAnswer]:
     return [_shown(each) for each in services.auth.tokens.list()]
 
 
-def create(wanted: Wanted, services: ServicesDep) -> CreatedToken:
+def create(body: Wanted, services: ServicesDep) -> CreatedToken:
     """Create a token. Only this response contains its `token`."""
-    role = Role[wanted.role.upper()]
-    made = services.auth.tokens.create(wanted.name, role, wanted.expires_days)
-    (found,) = (each for each in services.auth.tokens.list() if each.person.name == wanted.name)
-    return {**_shown(found), "token": made}
+    role = Role[body.role.upper()]
+    made = services.auth.tokens.create(body.name, role, body.expires_days)
+    (token,) = (each for each in services.auth.tokens.list() if each.person.name == body.name)
+    return {**_shown(token), "token": made}
 
 
 def revoke(name: str, services: ServicesDep) -> None:

@@ -55,8 +55,8 @@ class UiProxy:
         except AllranksError as error:
             answer = _refusal(error, headers)
         except ConnectionError as error:
-            said = f"the web page's server does not answer: {error}"
-            answer = _refusal(ServerError(said, hint="see `ui/server.log` in its home"), headers)
+            message = f"the web page's server does not answer: {error}"
+            answer = _refusal(ServerError(message, hint="see `ui/server.log` in its home"), headers)
         await answer(scope, receive, send)
 
     async def _forward(

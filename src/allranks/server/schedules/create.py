@@ -35,8 +35,8 @@ def create_schedule(
     try:
         _check(made._replace(spec={**made.spec, "name": schedule.name}), services)
     except SpecError as error:
-        found = [e._replace(where=f"create_job.{e.where}", line=None) for e in error.problems]
-        raise SpecError(found) from None
+        problems = [e._replace(where=f"create_job.{e.where}", line=None) for e in error.problems]
+        raise SpecError(problems) from None
     first = next_time(schedule.trigger, now, now)
     with services.admission_lock:
         if not all(map(services.blobs.is_complete, codes_of(submission))):

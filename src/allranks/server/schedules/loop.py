@@ -78,24 +78,24 @@ class ScheduleLoop:
         schedule = parse(row)
         planned = datetime.fromtimestamp(row.next_at or 0.0, UTC)
         created = datetime.fromtimestamp(row.created_at, UTC)
-        found = due(schedule.trigger, planned, now, created, catch_up=schedule.catch_up)
+        timing = due(schedule.trigger, planned, now, created, catch_up=schedule.catch_up)
         last = dict(row.last or {})
-        if found.missed:
-            last["missed"] = last.get("missed", 0) + found.missed
-            last["missed_at"] = found.last_missed.timestamp() if found.last_missed else None
-            log.warning("%s: %d times were missed", row.name, found.missed)
-        if found.run is not None:
-            last = {**last, **self._submit(row, found)}
-        following = found.following.timestamp() if found.following else None
+        if timing.missed:
+            last["missed"] = last.get("missed", 0) + timing.missed
+            last["missed_at"] = timing.last_missed.timestamp() if timing.last_missed else None
+            log.warning("%s: %d times were missed", row.name, timing.missed)
+        if timing.run is not None:
+            last = {**last, **self._submit(row, timing)}
+        following = timing.following.timestamp() if timing.following else None
         self._services.schedules.change(row.name, next_at=following, last=last)
 
-    def _submit(self, row: ScheduleRow, found: Due) -> dict[str, object]:
+    def _submit(self, row: ScheduleRow, timing: Due) -> dict[str, object]:
         """What the submission brought. The name of the job says its time, so that a server that is
         killed in between submits it once."""
-        assert found.run is not None
-        at = found.run.astimezone(UTC)
+        assert timing.run is not None
+        at = timing.run.astimezone(UTC)
         name = f"{row.name}_{at:%Y%m%dT%H%M%SZ}"
-        told = {"at": at.timestamp(), "job": name, "error": None}
+        outcome = {"at": at.timestamp(), "job": name, "error": None}
         made = Submission.load(row.submission)
         properties = {**(made.spec.get("properties") or {}), "allranks.schedule": row.name}
         spec = {**made.spec, "name": name, "properties": properties}
@@ -109,11 +109,11 @@ class ScheduleLoop:
                 create_parent(made, self._services, row.created_by)
         except Conflict as error:
             if error.where != "name":
-                return {**told, "job": None, "error": str(error)}
+                return {**outcome, "job": None, "error": str(error)}
         except AllranksError as error:
             log.warning("%s: %s", row.name, error)
-            return {**told, "job": None, "error": str(error)}
-        return told
+            return {**outcome, "job": None, "error": str(error)}
+        return outcome
 
 
 def resumed_at(row: ScheduleRow) -> float | None:

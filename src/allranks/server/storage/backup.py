@@ -46,22 +46,22 @@ class Report(NamedTuple):
     left_out: list[str]
 
 
-def write(home: Home, goal: Path, with_files: bool, report: OnProgress) -> Report:
-    """Back up into the file ``goal``, or a new file in the folder ``goal``. The file appears once
-    it is complete and verified. ``report`` receives the progress.
+def write(home: Home, target: Path, with_files: bool, report: OnProgress) -> Report:
+    """Back up into the file ``target``, or a new file in the folder ``target``. The file appears
+    once it is complete and verified. ``report`` receives the progress.
 
     Raises AllranksError, and OSError such as a full disk."""
     if not has_record(home):
         hint = "check ALLRANKS_HOME; a home has a database once a job was run in it"
         raise NotFound("this home has nothing to back up", where=str(home.root), hint=hint)
-    if goal.is_dir():
-        goal = goal / time.strftime("allranks-%Y%m%d-%H%M%S.tar")
-    if goal.exists():
-        raise Conflict("the file exists already", where=str(goal), hint="choose another name")
-    if not goal.parent.is_dir():
-        raise UsageError("folder not found", where=str(goal.parent), hint="create it first")
-    with _beside(goal.parent) as folder:
-        beside = Path(folder, goal.name)
+    if target.is_dir():
+        target = target / time.strftime("allranks-%Y%m%d-%H%M%S.tar")
+    if target.exists():
+        raise Conflict("the file exists already", where=str(target), hint="choose another name")
+    if not target.parent.is_dir():
+        raise UsageError("folder not found", where=str(target.parent), hint="create it first")
+    with _beside(target.parent) as folder:
+        beside = Path(folder, target.name)
         with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             report(Progress("copying the database"))
             database_copy.take(database(home), Path(folder, home.database.name))
@@ -74,16 +74,16 @@ def write(home: Home, goal: Path, with_files: bool, report: OnProgress) -> Repor
             os.fsync(file.fileno())
         backup_archive.unpack(beside, None, report)
         jobs = len(database_copy.contents(Path(folder, home.database.name)).jobs)
-        beside.rename(goal)
-    _remember(home, goal)
+        beside.rename(target)
+    _remember(home, target)
     torn = list(manifest["torn"])
-    size = goal.stat().st_size
-    return Report(str(goal), size, len(manifest["files"]), jobs, with_files, torn, left_out)
+    size = target.stat().st_size
+    return Report(str(target), size, len(manifest["files"]), jobs, with_files, torn, left_out)
 
 
-def _remember(home: Home, goal: Path) -> None:
+def _remember(home: Home, target: Path) -> None:
     """Store where the backup is: the error for a damaged database names the newest."""
-    backups = [*settings.written_backups(home), str(goal)][-_REMEMBERED:]
+    backups = [*settings.written_backups(home), str(target)][-_REMEMBERED:]
     with contextlib.suppress(OSError):
         beside = home.backups.with_suffix(".new")
         beside.write_text(json.dumps(backups))
@@ -122,8 +122,8 @@ def _size(home: Home, with_files: bool) -> int:
     if with_files:
         roots += [home.jobs, home.data, home.states, home.mlflow / "artifacts"]
     walks = (walk for root in roots for walk in folder_trees.walk(root))
-    found = sum(_bytes(os.path.join(folder, name)) for folder, _, names in walks for name in names)
-    return found + _bytes(home.database)
+    total = sum(_bytes(os.path.join(folder, name)) for folder, _, names in walks for name in names)
+    return total + _bytes(home.database)
 
 
 def _bytes(path: str | Path) -> int:
@@ -152,10 +152,10 @@ def _below(folder: Path, name: str, left_out: list[str]) -> Iterator[tuple[str, 
                 left_out.append(name)
                 continue
         yield name, Path(path)
-        for each in entries:
-            below = each.is_dir(follow_symlinks=False)
-            if not (below and each.name.startswith((TEMPORARY_PREFIX, GOING))):
-                pending.append((f"{name}/{each.name}", each.path, below))
+        for entry in entries:
+            below = entry.is_dir(follow_symlinks=False)
+            if not (below and entry.name.startswith((TEMPORARY_PREFIX, GOING))):
+                pending.append((f"{name}/{entry.name}", entry.path, below))
 
 
 def _states(root: Path, left_out: list[str]) -> Iterator[tuple[str, Path]]:
@@ -176,13 +176,13 @@ def _freeze(state: Path, beside: Path) -> None:
     state may have changed meanwhile, so start over; if the manifests are unchanged, the state
     itself is damaged and the content is left out."""
     (beside / CONTENT).mkdir()
-    told: dict[str, bytes] = {}
-    while (now := _manifests(state)) != told:
-        told = now
+    manifests: dict[str, bytes] = {}
+    while (now := _manifests(state)) != manifests:
+        manifests = now
         (beside / HEAD).unlink(missing_ok=True)
         shutil.rmtree(beside / VERSIONS, ignore_errors=True)
         (beside / VERSIONS).mkdir()
-        for name, data in told.items():
+        for name, data in manifests.items():
             (beside / name).write_bytes(data)
         held = State(beside)
         every = (held.entries(), *(each.entries for each in held.versions()))
@@ -205,8 +205,8 @@ def _manifests(state: Path) -> dict[str, bytes]:
     numbers: list[str] = []
     with contextlib.suppress(FileNotFoundError):
         numbers = [each for each in os.listdir(state / VERSIONS) if each.isdecimal()]
-    found: dict[str, bytes] = {}
+    manifests: dict[str, bytes] = {}
     for name in (*(f"{VERSIONS}/{each}" for each in numbers), HEAD):
         with contextlib.suppress(FileNotFoundError):
-            found[name] = (state / name).read_bytes()
-    return found
+            manifests[name] = (state / name).read_bytes()
+    return manifests

@@ -31,14 +31,14 @@ class _Piece:
 
     def read(self, most: int) -> bytes:
         most = min(most, self._left)
-        found = self._file.read(most)
-        if len(found) < most:  # the file shrank: the tar header already has its size
+        data = self._file.read(most)
+        if len(data) < most:  # the file shrank: the tar header already has its size
             self.torn = True
-            found += bytes(most - len(found))
-        self._left -= len(found)
-        self._wrote(len(found))
-        self.hash.update(found)
-        return found
+            data += bytes(most - len(data))
+        self._left -= len(data)
+        self._wrote(len(data))
+        self.hash.update(data)
+        return data
 
 
 def pack(
@@ -93,38 +93,38 @@ def pack(
     return manifest
 
 
-def unpack(path: Path, goal: Path | None, report: OnProgress) -> dict[str, Any]:
-    """Verify a backup, and extract it into the folder ``goal`` unless None. Returns the manifest.
+def unpack(path: Path, target: Path | None, report: OnProgress) -> dict[str, Any]:
+    """Verify a backup, and extract it into the folder ``target`` unless None. Returns the manifest.
     Raises UsageError if it is not an intact backup, and OSError."""
     try:
         with tarfile.open(path, mode="r|") as tar:
-            found, manifest = _unpack(tar, goal, report, path.stat().st_size)
+            contents, manifest = _unpack(tar, target, report, path.stat().st_size)
     except (tarfile.TarError, EOFError) as error:
         raise _bad(path, f"not a backup, or truncated: {error}") from error
     if manifest is None:
         raise _bad(path, "the backup is truncated")
     if manifest.get("format") != _FORMAT:
         raise _bad(path, f"unknown backup format {manifest.get('format')}")
-    wrong = [name for name, told in manifest["files"].items() if found.get(name) != told]
-    if wrong or len(found) != len(manifest["files"]):
+    wrong = [name for name, entry in manifest["files"].items() if contents.get(name) != entry]
+    if wrong or len(contents) != len(manifest["files"]):
         raise _bad(path, f"the backup is damaged: {(wrong or ['its manifest'])[0]} does not match")
     return manifest
 
 
 def _unpack(
-    tar: tarfile.TarFile, goal: Path | None, report: OnProgress, total: int
+    tar: tarfile.TarFile, target: Path | None, report: OnProgress, total: int
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    found: dict[str, Any] = {}
+    contents: dict[str, Any] = {}
     # Folders that are no links. To resolve each path anew takes minutes for deep ones.
     inside: set[Path] = set()
     for member in tar:
         source = tar.extractfile(member) if member.isreg() else None
         if member.name == _MANIFEST and source is not None:
-            return found, json.loads(source.read())
-        place = None if goal is None else _place(goal, member.name, inside)
+            return contents, json.loads(source.read())
+        place = None if target is None else _place(target, member.name, inside)
         if source is not None:
             report(Progress("reading the backup", member.offset_data, total))
-            found[member.name] = [member.size, _copy(source, place, member)]
+            contents[member.name] = [member.size, _copy(source, place, member)]
         elif place is not None and member.isdir():
             place.mkdir(mode=stat.S_IMODE(member.mode) | 0o700, parents=True, exist_ok=True)
             if not place.is_symlink():
@@ -132,16 +132,16 @@ def _unpack(
         elif place is not None and member.issym():
             place.parent.mkdir(parents=True, exist_ok=True)
             place.symlink_to(member.linkname)
-    return found, None
+    return contents, None
 
 
-def _place(goal: Path, name: str, inside: Set[Path]) -> Path:
-    """The target of a member. Raises UsageError outside of ``goal``, also through links."""
-    place = goal / name
+def _place(target: Path, name: str, inside: Set[Path]) -> Path:
+    """The target of a member. Raises UsageError outside of ``target``, also through links."""
+    place = target / name
     parent = place.parent
-    is_inside = parent in inside or parent.resolve().is_relative_to(goal.resolve())
+    is_inside = parent in inside or parent.resolve().is_relative_to(target.resolve())
     if ".." in place.parts or not is_inside:
-        raise _bad(goal, f"the backup has a path outside of the home: {name}")
+        raise _bad(target, f"the backup has a path outside of the home: {name}")
     return place
 
 

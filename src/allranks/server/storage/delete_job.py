@@ -59,8 +59,8 @@ def _require_unused(row: JobRow | Damaged, services: Services) -> None:
     if others := readers(row.name, jobs):
         hint = f"delete both: allranks job delete {others[0]} {row.name}"
         raise Conflict(f"the job {others[0]} has outputs of {row.name} as inputs", hint=hint)
-    for each in services.data.versions():
-        if row.name in inventory.behind(services.home, [str(each.spec.get("path") or "")]):
-            asset = f"{each.name}:{each.version}"
+    for version in services.data.versions():
+        if row.name in inventory.behind(services.home, [str(version.spec.get("path") or "")]):
+            asset = f"{version.name}:{version.version}"
             hint = f"delete it first: allranks data delete {asset}"
             raise Conflict(f"the data asset {asset} is in the outputs of {row.name}", hint=hint)

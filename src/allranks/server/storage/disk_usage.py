@@ -11,14 +11,14 @@ from pathlib import Path
 def sizes(root: Path) -> dict[str, int]:
     """Bytes on disk by the name of each entry of ``root``; ``.`` is the folder ``root`` itself.
     Hard links count once; unreadable files are skipped."""
-    seen: set[tuple[int, int]] = set()
+    inodes: set[tuple[int, int]] = set()
     usage = {".": os.stat(root).st_blocks * 512}
     for name in sorted(os.listdir(root)):
-        usage[name] = _size(os.path.join(root, name), seen)
+        usage[name] = _size(os.path.join(root, name), inodes)
     return usage
 
 
-def _size(path: str, seen: set[tuple[int, int]]) -> int:
+def _size(path: str, inodes: set[tuple[int, int]]) -> int:
     total, pending = 0, [path]
     while pending:
         entry_path = pending.pop()
@@ -26,9 +26,9 @@ def _size(path: str, seen: set[tuple[int, int]]) -> int:
             status = os.lstat(entry_path)
             if status.st_nlink > 1 and not stat.S_ISDIR(status.st_mode):
                 inode = (status.st_dev, status.st_ino)
-                if inode in seen:
+                if inode in inodes:
                     continue
-                seen.add(inode)
+                inodes.add(inode)
             total += status.st_blocks * 512
             if stat.S_ISDIR(status.st_mode):
                 with os.scandir(entry_path) as entries:

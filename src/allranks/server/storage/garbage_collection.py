@@ -86,7 +86,7 @@ class GarbageCollection:
         # Jobs that a real run would have deleted by now; dry run only.
         self._gone: set[str] = set()
         self._trouble: OSError | None = None
-        self._seen = -1
+        self._created = -1
         self._jobs: Sequence[Job] = ()
         self._needed: Mapping[Kind, Set[str]] = {}
 
@@ -102,7 +102,7 @@ class GarbageCollection:
 
     def _load(self) -> None:
         """Load the jobs of the record and what they need."""
-        self._seen = self._records.created
+        self._created = self._records.created
         rows = [row for row in self._records.uses() if row.name not in self._gone]
         self._jobs = [inventory.job(self._home, row) for row in rows]
         needed = needs(self._jobs, self._parts(), self._models())
@@ -120,72 +120,72 @@ class GarbageCollection:
             return {}
 
     def _clear(self, look: Look) -> None:
-        for found in self._found(look):
-            path = Path(found.path)
-            if not goes(found, self._needed, self._options.older_than, time.time()):
+        for entry in self._candidates(look):
+            path = Path(entry.path)
+            if not goes(entry, self._needed, self._options.older_than, time.time()):
                 continue
             try:
                 size = inventory.size(path)
-                why = self._why(found) if self._options.dry_run else self._remove(found)
+                why = self._why(entry) if self._options.dry_run else self._remove(entry)
             except FileNotFoundError:
                 continue  # deleted concurrently
             except OSError as error:
-                self._fail(error, found.path)
-                if found.kind is Kind.JOB:
-                    self._stay.add(found.name)
+                self._fail(error, entry.path)
+                if entry.kind is Kind.JOB:
+                    self._stay.add(entry.name)
                     self._load()
                 continue
             if why:
-                item = Item(found.kind, found.name, found.path, why, size, found.used)
+                item = Item(entry.kind, entry.name, entry.path, why, size, entry.used)
                 self._report.items.append(item)
 
-    def _found(self, look: Look) -> Iterator[Found]:
+    def _candidates(self, look: Look) -> Iterator[Found]:
         """The things of a kind; nothing inside a folder that is deleted as a whole."""
         whole = ""
         if look is inventory.code and self._trouble is not None:
             self._fail(self._trouble, str(self._home.blobs))
             return
         try:
-            for found in look(self._home, self._jobs):
-                if whole and found.path.startswith(whole):
+            for entry in look(self._home, self._jobs):
+                if whole and entry.path.startswith(whole):
                     continue
-                if goes(found, self._needed, self._options.older_than, time.time()):
-                    whole = found.path + os.sep
-                yield found
+                if goes(entry, self._needed, self._options.older_than, time.time()):
+                    whole = entry.path + os.sep
+                yield entry
         except OSError as error:
             self._fail(error, str(error.filename or self._home.root))
 
-    def _why(self, found: Found) -> str:
+    def _why(self, entry: Found) -> str:
         """Why it is deleted, checked again; empty if it is in use now."""
-        if self._records.created != self._seen or found.kind is Kind.MODEL:
+        if self._records.created != self._created or entry.kind is Kind.MODEL:
             self._load()
-        if found.kind is Kind.CODE and self._trouble is not None:
+        if entry.kind is Kind.CODE and self._trouble is not None:
             return ""
         with contextlib.suppress(FileNotFoundError):
-            if found.looked and inventory.changed(found.looked) > found.used:
+            if entry.looked and inventory.changed(entry.looked) > entry.used:
                 return ""
-        why = goes(found, self._needed, self._options.older_than, time.time())
-        if why and found.kind is Kind.JOB and self._options.dry_run:
-            self._gone.add(found.name)
+        why = goes(entry, self._needed, self._options.older_than, time.time())
+        if why and entry.kind is Kind.JOB and self._options.dry_run:
+            self._gone.add(entry.name)
         return why
 
-    def _remove(self, found: Found) -> str:
+    def _remove(self, entry: Found) -> str:
         """Delete it and return why; empty if it is in use now. Raises OSError."""
-        path = Path(found.path)
-        if found.kind is Kind.DATA and not path.suffix:
+        path = Path(entry.path)
+        if entry.kind is Kind.DATA and not path.suffix:
             # Readers hold a lock, and a missing entry is downloaded again.
-            why = self._why(found)
+            why = self._why(entry)
             return why if why and cache.remove_if_unused(path) else ""
         with self._admission_lock:
-            if not (why := self._why(found)):
+            if not (why := self._why(entry)):
                 return ""
-            if found.kind is Kind.LOG and path.suffix == ".lock":
+            if entry.kind is Kind.LOG and path.suffix == ".lock":
                 return why if _remove_lock(path) else ""
             away = put_away(path)
-            if found.kind is Kind.JOB:
-                self._records.delete_job(found.name)
-            if found.kind is Kind.STATE:
-                self._rest(found.name)
+            if entry.kind is Kind.JOB:
+                self._records.delete_job(entry.name)
+            if entry.kind is Kind.STATE:
+                self._rest(entry.name)
         if away is not None:
             folder_trees.remove(away)
         return why

@@ -54,30 +54,30 @@ def job(home: Home, row: Uses) -> Job:
 def behind(home: Home, paths: Iterable[str]) -> set[str]:
     """The jobs in whose outputs these paths of data assets are."""
     paths = [*paths]
-    found = (referred({"": path}) for path in paths)
-    return {*_at(home.jobs, paths)}.union(*found)
+    references = (referred({"": path}) for path in paths)
+    return {*_at(home.jobs, paths)}.union(*references)
 
 
 def _at(root: Path, paths: Iterable[str]) -> Iterator[str]:
     """The names of the jobs or models below ``root`` that contain these paths."""
     for path in map(Path, paths):
-        for each in (root, root.resolve()):
-            if path.is_relative_to(each) and path != each:
-                yield path.relative_to(each).parts[0]
+        for folder in (root, root.resolve()):
+            if path.is_relative_to(folder) and path != folder:
+                yield path.relative_to(folder).parts[0]
 
 
-def jobs(home: Home, known: Sequence[Job]) -> Iterator[Found]:
+def jobs(home: Home, all_jobs: Sequence[Job]) -> Iterator[Found]:
     """Ended jobs, the newest first, since jobs that read another's outputs are newer."""
-    for each in reversed(known):
+    for each in reversed(all_jobs):
         if not each.live and each.ended_at is not None:
             path = str(home.jobs / each.name)
             yield Found(Kind.JOB, each.name, path, each.ended_at, each.name)
 
 
-def environments(home: Home, known: Sequence[Job]) -> Iterator[Found]:
+def environments(home: Home, all_jobs: Sequence[Job]) -> Iterator[Found]:
     """Virtual environments and remains of building them, except those being built right now."""
     ended: dict[str, float] = {}
-    for each in known:
+    for each in all_jobs:
         if each.recipe is not None and each.ended_at is not None:
             ended[each.recipe] = max(each.ended_at, ended.get(each.recipe, 0.0))
     candidates = {path: _ENVIRONMENT.fullmatch(path.name) for path in _within(home.environments)}
@@ -109,9 +109,9 @@ def code(home: Home, _: Sequence[Job]) -> Iterator[Found]:
             )
 
 
-def checkouts(home: Home, known: Sequence[Job]) -> Iterator[Found]:
+def checkouts(home: Home, all_jobs: Sequence[Job]) -> Iterator[Found]:
     """Git repositories, and the checked-out commits in them."""
-    needed = [each.in_place for each in known if each.in_place is not None]
+    needed = [each.in_place for each in all_jobs if each.in_place is not None]
     for place in _within(home.code):
         if place.name.startswith(GOING):
             continue
@@ -140,10 +140,10 @@ def nodes(home: Home, _: Sequence[Job]) -> Iterator[Found]:
             yield Found(Kind.NODE, path.name, str(path), used, key, str(path))
 
 
-def data(home: Home, known: Sequence[Job]) -> Iterator[Found]:
+def data(home: Home, all_jobs: Sequence[Job]) -> Iterator[Found]:
     """Cached data. Readers hold a lock; because hosts may not see each other's locks, data used
     since the oldest live job was created is not listed."""
-    since = min((each.created_at for each in known if each.live), default=math.inf) - HOUR
+    since = min((each.created_at for each in all_jobs if each.live), default=math.inf) - HOUR
     for path in _within(home.cache):
         looked = path / cache.MANIFEST
         if path.suffix == ".part" and not file_locks.is_held(path.with_suffix(".lock")):

@@ -87,8 +87,8 @@ def finish(home: Home) -> None:
     for name in journal["units"]:
         if not os.path.lexists(coming / _NEW / name):
             continue  # done already
-        for each in _with_companions(home, name):
-            _rename(home.root / each, aside / each)
+        for file in _with_companions(home, name):
+            _rename(home.root / file, aside / file)
         _rename(coming / _NEW / name, home.root / name)
     (coming / _JOURNAL).unlink()
     folder_trees.remove(coming, ignore_errors=True)
@@ -166,9 +166,9 @@ def _too_new(jobs: Path, holds: database_copy.Contents) -> Iterator[Path]:
     attempts write their own."""
     for name, (attempt, begun) in holds.live.items():
         with contextlib.suppress(FileNotFoundError):
-            for each in (jobs / name / "attempts").iterdir():
-                if int(each.name) >= attempt + begun:
-                    yield each
+            for folder in (jobs / name / "attempts").iterdir():
+                if int(folder.name) >= attempt + begun:
+                    yield folder
 
 
 def _units(new: Path) -> Iterator[str]:
@@ -202,7 +202,7 @@ def _write_journal(home: Home, journal: dict[str, Any]) -> None:
     beside.rename(home.restoring / _JOURNAL)
 
 
-def _rename(path: Path, goal: Path) -> None:
+def _rename(path: Path, target: Path) -> None:
     if os.path.lexists(path):
-        goal.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path.rename(goal)
+        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.rename(target)

@@ -40,7 +40,7 @@ class Continuation:
     def __init__(self, services: Services, task: Task, old: JobRow | None) -> None:
         self._services, self._task, self._old = services, task, old
         jobs = services.home.jobs
-        self._goal, self._beside = (
+        self._destination, self._beside = (
             jobs / task.job,
             jobs / f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}",
         )
@@ -78,7 +78,7 @@ class Continuation:
     ) -> None:
         folder_trees.remove(self._beside, ignore_errors=True)
         if self._placed and not self._kept:
-            folder_trees.remove(self._goal, ignore_errors=True)
+            folder_trees.remove(self._destination, ignore_errors=True)
             if self._entries:
                 self._services.node_files.delete(self._task.job)
 
@@ -89,10 +89,10 @@ class Continuation:
             services.records.get(old.name)  # `gc --jobs` may have removed it meanwhile
         set_aside(services, self._task)
         if old is not None and self.carried is not None:
-            self._beside.rename(self._goal)
+            self._beside.rename(self._destination)
             self._placed = True
             if self._entries:
-                services.node_files.begin(self._task, self._goal, self._entries)
+                services.node_files.begin(self._task, self._destination, self._entries)
         entries = services.states.begin(self._task, old)
         if self.carried is not None:
             self.carried = self.carried.add(files_of_state(entries))
@@ -106,13 +106,13 @@ class Continuation:
         return {} if self.carried is None else {"message": self.carried.sentence(time.time())}
 
     def _copy(self, old: JobRow) -> Carried:
-        source, wanted = self._services.home.jobs / old.name, carryover(old.plan.task, self._task)
+        source, carry = self._services.home.jobs / old.name, carryover(old.plan.task, self._task)
         self._beside.mkdir(parents=True)
-        copy = _Copy(str(source), str(self._goal), self._beside)
-        folders = (each for each in wanted.folders if (source / each).is_dir())
-        files = [file for each in folders for file in copy.folder(each)]
+        copy = _Copy(str(source), str(self._destination), self._beside)
+        folders = (folder for folder in carry.folders if (source / folder).is_dir())
+        files = [file for folder in folders for file in copy.folder(folder)]
         work = self._services.working_folders.carry(old, self._task, self._beside)
-        notes = (*wanted.notes, *work.notes)
+        notes = (*carry.notes, *work.notes)
         if copy.left_out:
             notes = (*notes, f"left out, because their paths are too long: {len(copy.left_out)}")
         return Carried(old.name, notes=notes).add([*files, *work.files])
@@ -128,10 +128,10 @@ def set_aside(services: Services, task: Task) -> None:
 
 
 class _Copy:
-    """Copies folders of the job folder ``source`` to ``beside``, later renamed to ``goal``."""
+    """Copies folders of the job folder ``source`` to ``beside``, later renamed ``destination``."""
 
-    def __init__(self, source: str, goal: str, beside: Path) -> None:
-        self._source, self._goal, self._beside = source, goal, beside
+    def __init__(self, source: str, destination: str, beside: Path) -> None:
+        self._source, self._destination, self._beside = source, destination, beside
         # Files and folders whose path is too long.
         self.left_out: list[str] = []
 
@@ -160,15 +160,15 @@ class _Copy:
             shutil.copystat(f"{self._source}/{folder}", self._beside / folder)
 
     def _is_too_long(self, path: str) -> bool:
-        roots = (self._source, self._goal, str(self._beside))
+        roots = (self._source, self._destination, str(self._beside))
         return any(folder_trees.is_too_long(f"{root}/{path}") for root in roots)
 
     def _file(self, path: str) -> File:
-        source, goal = f"{self._source}/{path}", self._beside / path
-        with open(source, "rb") as file, goal.open("xb") as copy:
+        source, destination = f"{self._source}/{path}", self._beside / path
+        with open(source, "rb") as file, destination.open("xb") as copy:
             status = os.fstat(file.fileno())
             copy_contents(file, copy, status.st_size)
-        shutil.copystat(source, goal)
+        shutil.copystat(source, destination)
         # `gc` deletes copies that have not changed for an hour.
         os.utime(self._beside)
         shown = os.fsencode(path).decode(errors="replace")
@@ -178,7 +178,7 @@ class _Copy:
         """The target of a link. Absolute targets inside the old folder (`latest -> …/step-5`) are
         changed to the new one; else the new job would write to the old job's files."""
         rest = target.removeprefix(f"{self._source}/")
-        return target if rest == target else f"{self._goal}/{rest}"
+        return target if rest == target else f"{self._destination}/{rest}"
 
 
 def ended(row: JobRow) -> JobRow:

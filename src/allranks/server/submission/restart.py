@@ -159,8 +159,8 @@ def under_next_name(name: str, services: Services, submit_as: Callable[[str], T]
 def override(spec: dict[str, Any], overrides: Sequence[str]) -> tuple[str, ...]:
     """Set each override; returns notes on those that nothing reads. Raises UsageError for those
     that a restart decides itself."""
-    for each in overrides:
-        if (key := each.partition("=")[0].strip()) in ("name", "code", "snapshot"):
+    for text in overrides:
+        if (key := text.partition("=")[0].strip()) in ("name", "code", "snapshot"):
             hint = "a restarted job is named after the one before; other code: -C DIR"
             raise UsageError(f"`{key}` cannot be set", where="--set", hint=hint)
     override_keys(spec, {}, overrides, typed=True, engines=[*KINDS])

@@ -155,7 +155,7 @@ def submit(
     submission: Submission,
     services: Services,
     by: str,
-    known: Environments | None = None,
+    environments: Environments | None = None,
     after: JobRow | None = None,
     child: Child | None = None,
     restarts: str = "",
@@ -164,7 +164,7 @@ def submit(
     are returned as well. ``child``: it is the child of another job. ``restarts``: the job that it
     was made from. A refused job leaves no trace."""
     services.clusters.prepare(submission.spec.get("compute"))
-    spec, made = _planned(submission, services, by, known or services.environments)
+    spec, made = _planned(submission, services, by, environments or services.environments)
     if after is not None:
         # Checked before anything is copied.
         require_code(submission, services)
@@ -189,12 +189,12 @@ def submit_all(submissions: Sequence[Submission], services: Services, by: str) -
     planned = list[tuple[dict[str, Any], Plan]]()
     problems = list[Problem]()
     with read_once():
-        for number, each in enumerate(submissions):
+        for number, submission in enumerate(submissions):
             try:
-                if each.continues:
+                if submission.continues:
                     hint = "submit it by itself"
                     raise SpecError(Problem("a job of a list continues no other", hint=hint))
-                planned.append(_planned(each, services, by, services.environments))
+                planned.append(_planned(submission, services, by, services.environments))
             except SpecError as error:
                 for problem in error.problems:
                     where = f"jobs.{number}" + (f".{problem.where}" if problem.where else "")
@@ -214,14 +214,14 @@ def submit_all(submissions: Sequence[Submission], services: Services, by: str) -
 
 
 def _planned(
-    submission: Submission, services: Services, by: str, known: Environments
+    submission: Submission, services: Services, by: str, environments: Environments
 ) -> tuple[dict[str, Any], Plan]:
     """The spec as it is stored, and the plan. Raises as ``plan``."""
     made = plan(
         submission,
         services.home,
         services.clusters,
-        known,
+        environments,
         services.datastores,
         services.records.answering,
     )
@@ -270,9 +270,9 @@ def notes(made: Plan, kind: Kind) -> list[str]:
     return [*made.notes, f"{made.compute} treats a spot job{without} like any other job"]
 
 
-def _pinned(given: Any, asset: str, is_model: bool) -> Any:
+def _pinned(value: Any, asset: str, is_model: bool) -> Any:
     """An input that names a data asset or a model, pinned to its version and its kind."""
-    pinned = {**(given if isinstance(given, Mapping) else {}), "path": f"azureml:{asset}"}
+    pinned = {**(value if isinstance(value, Mapping) else {}), "path": f"azureml:{asset}"}
     if is_model and pinned.get("type") not in TYPES:
         pinned["type"] = TYPES[0]
     return pinned
@@ -316,10 +316,10 @@ def _compute(spec: CommandJob, clusters: Clusters) -> tuple[Compute, dict[str, A
         options, problems = clusters.options(compute, spec), []
     except SpecError as error:
         options, problems = {}, list(error.problems)
-    wanted, most = spec.resources.instance_count, compute.max_instances
-    if most is not None and wanted > most:
+    nodes, most = spec.resources.instance_count, compute.max_instances
+    if most is not None and nodes > most:
         where = "resources.instance_count"
-        message = f"{wanted} nodes exceed the limit of {most} of the compute {compute.name!r}"
-        hint = f"request fewer, or: allranks compute update {compute.name} --max-instances {wanted}"
+        message = f"{nodes} nodes exceed the limit of {most} of the compute {compute.name!r}"
+        hint = f"request fewer, or: allranks compute update {compute.name} --max-instances {nodes}"
         problems.append(Problem(message, where, hint=hint))
     return compute, options, problems

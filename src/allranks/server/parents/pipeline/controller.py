@@ -61,8 +61,8 @@ class Pipeline(Controller):
     def _refresh(self) -> None:
         newest = max((each.id for each in self._states.values()), default=-1)
         live = tuple(e.id for e in self._states.values() if not _is_closed(e))
-        for each in self._services.children.of(self._name, above=newest, ids=live):
-            self._states[each.number] = each
+        for state in self._services.children.of(self._name, above=newest, ids=live):
+            self._states[state.number] = state
 
     def _do(self, row: JobRow, action: Action) -> None:
         if action.kind == "start":
@@ -82,36 +82,36 @@ class Pipeline(Controller):
 
     def _submit(self, row: JobRow, step: Step) -> None:
         services, task = self._services, row.plan.task
-        known = services.environments.with_deleted()
+        environments = services.environments.with_deleted()
         by = submitter(row.spec)
         whole = Submission(row.spec, base=task.base, tools=task.tools)
         jobs = {self._order[each.number]: each.name for each in self._states.values()}
         number, own_name = self._order.index(step.name), f"{row.name}_{step.name}"
         notes: dict[str, Any] = {"step": step.name}
-        found = None
+        reusable = None
         if step.type != "pipeline":
-            wanted = step_submission(whole, step, self._spec, own_name, jobs)
-            found = self._reuse.look(step, wanted, known)
-            if found.earlier is not None:
-                notes["reused"] = found.earlier.name
+            submission = step_submission(whole, step, self._spec, own_name, jobs)
+            reusable = self._reuse.look(step, submission, environments)
+            if reusable.earlier is not None:
+                notes["reused"] = reusable.earlier.name
             else:
-                notes |= {"not_reused": found.why, "parts": found.parts}
+                notes |= {"not_reused": reusable.why, "parts": reusable.parts}
 
         def submit_as(name: str) -> None:
-            wanted = step_submission(whole, step, self._spec, name, jobs)
+            submission = step_submission(whole, step, self._spec, name, jobs)
             child = Child(row.name, number, notes)
-            if found is not None and found.earlier is not None:
-                self._take(name, wanted, found.earlier, child)
+            if reusable is not None and reusable.earlier is not None:
+                self._take(name, submission, reusable.earlier, child)
             elif step.type == "sweep":
-                create_sweep(wanted, services, by, known, child)
+                create_sweep(submission, services, by, environments, child)
             elif step.type == "pipeline":
-                create_pipeline(wanted, services, by, known, child)
+                create_pipeline(submission, services, by, environments, child)
             else:
-                submit(wanted, services, by, known, child=child)
+                submit(submission, services, by, environments, child=child)
 
         self._submit_as(own_name, number, submit_as)
 
-    def _take(self, name: str, wanted: Submission, earlier: JobRow, child: Child) -> None:
+    def _take(self, name: str, submission: Submission, earlier: JobRow, child: Child) -> None:
         """Record a step that has the result of an earlier job."""
         services, plan = self._services, earlier.plan
         made = plan._replace(
@@ -122,7 +122,7 @@ class Pipeline(Controller):
             services.records.get(earlier.name)  # `gc` may have removed it meanwhile
             about = {"message": f"took the result of {earlier.name}"}
             services.records.create(
-                {**wanted.spec}, made, about, type=earlier.type, child=child, ended=True
+                {**submission.spec}, made, about, type=earlier.type, child=child, ended=True
             )
 
     def _close(self, name: str) -> None:
@@ -143,12 +143,12 @@ class Pipeline(Controller):
 
     def _outputs(self) -> dict[str, list[str]]:
         """The job and its output for each output of the pipeline that was written."""
-        found = {}
-        for each in self._states.values():
-            if each.status is JobStatus.COMPLETED:
-                for target, own in self._steps[self._order[each.number]].bound.items():
-                    found[target] = [each.name, own]
-        return found
+        outputs = {}
+        for state in self._states.values():
+            if state.status is JobStatus.COMPLETED:
+                for target, own in self._steps[self._order[state.number]].bound.items():
+                    outputs[target] = [state.name, own]
+        return outputs
 
     def _error(self, row: JobRow, reason: Reason) -> JobError | None:
         if VERDICTS[reason].outcome is not JobStatus.FAILED:

@@ -103,7 +103,7 @@ def create_pipeline(
     submission: Submission,
     services: Services,
     by: str,
-    known: Environments | None = None,
+    environments: Environments | None = None,
     child: Child | None = None,
     component: FindComponent = unregistered,
 ) -> JobRow:
@@ -113,7 +113,7 @@ def create_pipeline(
         submission,
         services.home,
         services.clusters,
-        known or services.environments,
+        environments or services.environments,
         services.datastores,
         services.records.answering,
         component,

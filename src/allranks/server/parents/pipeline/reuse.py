@@ -39,11 +39,11 @@ class Reuse:
     def __init__(self, pipeline: PipelineJob, services: Services) -> None:
         self._pipeline, self._services = pipeline, services
 
-    def look(self, step: Step, submission: Submission, known: Environments) -> Reusable:
+    def look(self, step: Step, submission: Submission, environments: Environments) -> Reusable:
         """What is known of a step before it is submitted. Raises SpecError and Refused as its
         submission does."""
         services = self._services
-        where = (services.home, services.clusters, known, services.datastores)
+        where = (services.home, services.clusters, environments, services.datastores)
         if step.type == "sweep":
             _, made = trial_plan(submission, *where, services.records.answering)
         else:
@@ -55,8 +55,8 @@ class Reuse:
             return Reusable(made, None, parts)
         if self._pipeline.settings.force_rerun:
             return Reusable(made, parts, "all steps run again: force_rerun")
-        for each in services.step_results.find(fingerprint(parts)):
-            if (row := self._still_there(each)) is not None:
+        for result in services.step_results.find(fingerprint(parts)):
+            if (row := self._still_there(result)) is not None:
                 return Reusable(made, parts, "", row)
         latest = services.step_results.latest(self._key(step))
         why = "it has no earlier result"
@@ -108,19 +108,19 @@ class Reuse:
 
     def _contents(self, task: Task) -> dict[str, str] | str:
         """The content of each data input; a sentence if one is not known."""
-        found = {}
+        contents = {}
         for each in task.inputs:
             if each.text is not None:
                 continue
             if each.asset:
-                found[each.name] = f"asset {each.asset}"
+                contents[each.name] = f"asset {each.asset}"
             elif not each.source:
                 return f"the content of its input {each.name} is not known"
             elif (content := self._services.contents.of_data(Path(each.source))) is None:
                 return f"its input {each.name} cannot be read"
             else:
-                found[each.name] = content
-        return found
+                contents[each.name] = content
+        return contents
 
     def _environment(self, submission: Submission, task: Task) -> str | None:
         """The environment of the ranks; None if nobody knows what is in it."""
@@ -133,13 +133,13 @@ class Reuse:
         return f"{packages} {sorted(submission.base.items())}" if packages else None
 
     def _outputs(self, task: Task) -> Mapping[str, str] | None:
-        found = {}
-        for each in task.outputs:
-            content = self._services.contents.of_data(Path(each.path)) if each.path else None
+        contents = {}
+        for output in task.outputs:
+            content = self._services.contents.of_data(Path(output.path)) if output.path else None
             if content is None:
                 return None
-            found[each.name] = content
-        return found
+            contents[output.name] = content
+        return contents
 
     def _still_there(self, result: StepResult) -> JobRow | None:
         """The job of a result, if it completed and its outputs hold what they held."""

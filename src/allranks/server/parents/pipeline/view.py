@@ -99,9 +99,9 @@ def _written(row: JobRow, services: Services) -> Iterator[tuple[str, OutputTask]
             job, own = job_files.written_by(row, of, services.records.answering)
         except (NotFound, SpecError):
             continue  # the step's job was deleted
-        for each in job.plan.task.outputs if job is not None else ():
-            if each.name == own.output:
-                yield name, each
+        for output in job.plan.task.outputs if job is not None else ():
+            if output.name == own.output:
+                yield name, output
 
 
 class Steps:
@@ -116,10 +116,10 @@ class Steps:
     def refresh(self) -> list[int]:
         """Read the record; returns the numbers of steps that changed."""
         changed = []
-        for each in self._services.children.of(self._name):
-            if self.states.get(each.number) != each:
-                changed.append(each.number)
-                self.states[each.number] = each
+        for state in self._services.children.of(self._name):
+            if self.states.get(state.number) != state:
+                changed.append(state.number)
+                self.states[state.number] = state
         return changed
 
     def summary(self) -> PipelineSummary:

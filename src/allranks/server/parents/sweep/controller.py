@@ -62,8 +62,8 @@ class Sweep(Controller):
         only if it was canceled with force."""
         newest = max((each.id for each in self._states.values()), default=-1)
         open_ = tuple(e.id for e in self._states.values() if not _is_closed(e))
-        for each in self._services.children.of(self._name, above=newest, ids=open_):
-            self._states[each.number] = each
+        for state in self._services.children.of(self._name, above=newest, ids=open_):
+            self._states[state.number] = state
         return [self._trial(self._states[number], force) for number in sorted(self._states)]
 
     def _trial(self, state: ChildState, force: bool) -> Trial:
@@ -175,8 +175,8 @@ class Sweep(Controller):
         if reason is Reason.GANG_REFUSED:
             hint = "correct it, then continue: allranks job restart {job}"
             return error_of(row, reason, row.record.message, hint)
-        if reason is Reason.SETUP_FAILED and (found := decisions.unprepared(trials)) is not None:
-            return self._unprepared(row, self._states[found.number])
+        if reason is Reason.SETUP_FAILED and (trial := decisions.unprepared(trials)) is not None:
+            return self._unprepared(row, self._states[trial.number])
         if reason is Reason.TIME_LIMIT:
             message = "the sweep ran longer than limits.timeout"
             return error_of(row, reason, message, "raise limits.timeout")

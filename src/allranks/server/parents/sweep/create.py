@@ -56,7 +56,7 @@ def create_sweep(
     submission: Submission,
     services: Services,
     by: str,
-    known: Environments | None = None,
+    environments: Environments | None = None,
     child: Child | None = None,
 ) -> JobRow:
     """Record a sweep, which then submits its trials. A refused sweep leaves no trace. ``child``: it
@@ -65,7 +65,7 @@ def create_sweep(
         submission,
         services.home,
         services.clusters,
-        known or services.environments,
+        environments or services.environments,
         services.datastores,
         services.records.answering,
     )

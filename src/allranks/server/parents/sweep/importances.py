@@ -27,19 +27,19 @@ def importances(
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(direction=goal)
-    plain = {name: each for name, each in space.items() if not _is_nested(each)}
+    plain = {name: parameter for name, parameter in space.items() if not _is_nested(parameter)}
     kinds: dict[str, Any] = {}
-    for name, each in plain.items():
-        if isinstance(each, Choice):
-            kinds[name] = CategoricalDistribution(range(len(each.values)))
+    for name, parameter in plain.items():
+        if isinstance(parameter, Choice):
+            kinds[name] = CategoricalDistribution(range(len(parameter.values)))
         else:
             drawn = [float(parameters[name]) for parameters, _ in trials]
             kinds[name] = FloatDistribution(min(drawn), max(drawn))
     for parameters, value in trials:
         numbers: dict[str, Any] = {}
-        for name, each in plain.items():
-            if isinstance(each, Choice):
-                numbers[name] = each.values.index(parameters[name])
+        for name, parameter in plain.items():
+            if isinstance(parameter, Choice):
+                numbers[name] = parameter.values.index(parameters[name])
             else:
                 numbers[name] = float(parameters[name])
         study.add_trial(optuna.trial.create_trial(value=value, params=numbers, distributions=kinds))

@@ -92,15 +92,15 @@ def _study(
         )
     study: Study = optuna.create_study(sampler=sampler, direction=goal)
     states = optuna.trial.TrialState
-    for each in past:
-        if each.value is None and not each.running:
+    for trial in past:
+        if trial.value is None and not trial.running:
             continue
         study.add_trial(
             optuna.trial.create_trial(
-                state=states.RUNNING if each.value is None else states.COMPLETE,
-                value=each.value,
-                params=dict(each.numbers),
-                distributions=dict(_distributions(space, each.numbers)),
+                state=states.RUNNING if trial.value is None else states.COMPLETE,
+                value=trial.value,
+                params=dict(trial.numbers),
+                distributions=dict(_distributions(space, trial.numbers)),
             )
         )
     return study
@@ -142,12 +142,12 @@ def _all_distributions(
     space: Mapping[str, Any], above: str = ""
 ) -> Iterator[tuple[str, BaseDistribution]]:
     """The distributions of all parameters, those of nested spaces too."""
-    for short, each in space.items():
-        if not hasattr(each, "type"):
+    for short, parameter in space.items():
+        if not hasattr(parameter, "type"):
             continue
         name = f"{above}{short}"
-        yield name, _distribution(each)
-        for value in getattr(each, "values", ()) if isinstance(each, Choice) else ():
+        yield name, _distribution(parameter)
+        for value in getattr(parameter, "values", ()) if isinstance(parameter, Choice) else ():
             if isinstance(value, Mapping):
                 yield from _all_distributions(spaces_of(value), f"{name}.")
 
@@ -155,17 +155,17 @@ def _all_distributions(
 def _suggested(
     space: Mapping[str, Any], trial: Trial, base: float, numbers: dict[str, float], above: str = ""
 ) -> Iterator[tuple[str, Any]]:
-    for short, each in space.items():
+    for short, parameter in space.items():
         name = f"{above}{short}"
-        if not hasattr(each, "type"):
-            yield name, each  # a plain value of a nested space
+        if not hasattr(parameter, "type"):
+            yield name, parameter  # a plain value of a nested space
             continue
-        number = _number(name, each, trial)
+        number = _number(name, parameter, trial)
         numbers[name] = number
-        if not isinstance(each, Choice):
-            yield name, _value(each, number, base)
+        if not isinstance(parameter, Choice):
+            yield name, _value(parameter, number, base)
             continue
-        value = each.values[int(number)]
+        value = parameter.values[int(number)]
         if isinstance(value, Mapping):
             inner = dict(_suggested(spaces_of(value), trial, base, numbers, f"{name}."))
             yield from inner.items()
@@ -216,13 +216,13 @@ def _distributions(
     space: Mapping[str, Any], numbers: Mapping[str, float], above: str = ""
 ) -> Iterator[tuple[str, BaseDistribution]]:
     """What the numbers of an earlier trial were drawn from, those of its nested spaces too."""
-    for short, each in space.items():
+    for short, parameter in space.items():
         name = f"{above}{short}"
         if name not in numbers:
             continue
-        yield name, _distribution(each)
-        if isinstance(each, Choice) and isinstance(
-            value := each.values[int(numbers[name])], Mapping
+        yield name, _distribution(parameter)
+        if isinstance(parameter, Choice) and isinstance(
+            value := parameter.values[int(numbers[name])], Mapping
         ):
             yield from _distributions(spaces_of(value), numbers, f"{name}.")
 
@@ -248,10 +248,10 @@ def _size(space: Any) -> int | None:
 def grid_point(space: Mapping[str, Any], number: int, above: str = "") -> dict[str, Any]:
     """Combination ``number`` of a grid, from 0. The last parameter changes fastest."""
     parameters: dict[str, Any] = {}
-    for short, each in reversed([*space.items()]):
-        name, size = f"{above}{short}", _size(each) or 1
+    for short, parameter in reversed([*space.items()]):
+        name, size = f"{above}{short}", _size(parameter) or 1
         number, index = divmod(number, size)
-        parameters = {**_grid_value(name, each, index), **parameters}
+        parameters = {**_grid_value(name, parameter, index), **parameters}
     return parameters
 
 

@@ -57,15 +57,15 @@ class Trials:
         newest = max((each.id for each in self.states.values()), default=-1)
         unclosed = tuple(e.id for e in self.states.values() if "value" not in e.notes)
         changed = []
-        for each in self._services.children.of(self._name, above=newest, ids=unclosed):
-            value = each.notes.get("value")
-            if "value" not in each.notes:
-                values = reports(self._services.points, each.id, self._metric)
+        for state in self._services.children.of(self._name, above=newest, ids=unclosed):
+            value = state.notes.get("value")
+            if "value" not in state.notes:
+                values = reports(self._services.points, state.id, self._metric)
                 value = decisions.best_value(self._goal, values)
-            before = self.states.get(each.number), self._values.get(each.number)
-            if before != (each, value):
-                changed.append(each.number)
-            self.states[each.number], self._values[each.number] = each, value
+            before = self.states.get(state.number), self._values.get(state.number)
+            if before != (state, value):
+                changed.append(state.number)
+            self.states[state.number], self._values[state.number] = state, value
         return changed
 
     def summary(self) -> SweepSummary:
@@ -87,8 +87,8 @@ class Trials:
         """All trials, the best first, those without a value last."""
         trials = self._trials()
         ranked = [each.number for each in decisions.rank(self._goal, trials)]
-        seen = {*ranked}
-        rest = [each.number for each in trials if each.number not in seen]
+        numbers = {*ranked}
+        rest = [each.number for each in trials if each.number not in numbers]
         return [self.shown(number) for number in (*ranked, *rest)]
 
     def parameters(self) -> dict[str, ParameterSummary]:

@@ -67,10 +67,10 @@ def delete_datastore(name: str, services: ServicesDep) -> DatastoreAnswer:
     """Delete a datastore and its credentials, not its data."""
     if name == DEFAULT:
         raise Conflict(f"the datastore {DEFAULT!r} is built in", hint="it needs no deletion")
-    found = services.datastores.get(name)
-    if found.name != name:
-        raise Conflict(f"{name!r} means the built-in datastore {found.name!r}")
-    shown = _datastore(found, services)
+    datastore = services.datastores.get(name)
+    if datastore.name != name:
+        raise Conflict(f"{name!r} means the built-in datastore {datastore.name!r}")
+    shown = _datastore(datastore, services)
     services.datastores.delete(name)
     return shown
 

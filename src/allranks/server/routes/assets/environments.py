@@ -59,8 +59,8 @@ def create(data: JsonBody, services: ServicesDep, labels: Labels) -> CreatedEnvi
 
 def show_map(services: ServicesDep) -> EnvironmentMap:
     """``map``: the whole map; ``own``: the part that is configured in this home."""
-    known = services.environments
-    return {"map": dict(known.table()), "own": known.own_table()}
+    environments = services.environments
+    return {"map": dict(environments.table()), "own": environments.own_table()}
 
 
 def change_map(data: JsonBody, services: ServicesDep) -> None:
@@ -73,14 +73,14 @@ def change_map(data: JsonBody, services: ServicesDep) -> None:
 def show_recipe(data: JsonBody, services: ServicesDep) -> RecipeAnswer:
     """The recipe of the virtual environment ``environment``, a name or an inline definition; ``uv``
     is the program that builds it, ``environments`` the folder of virtual environments."""
-    known = services.environments
-    table = known.table()
-    found = resolve(unnamed(data.get("environment")), Compute(), table, known.find)
-    if found.environment is None:
+    environments = services.environments
+    table = environments.table()
+    resolved = resolve(unnamed(data.get("environment")), Compute(), table, environments.find)
+    if resolved.environment is None:
         hint = "it needs no virtual environment"
         raise SpecError(Problem("this means the current Python", "environment", hint=hint))
     folder = str(services.home.environments)
-    return {"recipe": pack(recipe(found, table)), "uv": uv(), "environments": folder}
+    return {"recipe": pack(recipe(resolved, table)), "uv": uv(), "environments": folder}
 
 
 def show(reference: str, services: ServicesDep) -> EnvironmentAnswer:

@@ -63,17 +63,17 @@ def manifest(
     versions = services.models.versions
     row = _row(reference, services)
     folder = versions.files(row)
-    found: list[ModelFile] = []
-    for each in versions.manifest(row):
+    files: list[ModelFile] = []
+    for entry in versions.manifest(row):
         try:
-            mtime_ns = (folder / each.path).stat().st_mtime_ns
+            mtime_ns = (folder / entry.path).stat().st_mtime_ns
         except OSError:
             mtime_ns = 0
-        found.append(
-            {"path": each.path, "size": each.size, "sha256": each.sha256, "mtime_ns": mtime_ns}
+        files.append(
+            {"path": entry.path, "size": entry.size, "sha256": entry.sha256, "mtime_ns": mtime_ns}
         )
     # Not JSONResponse: json.dumps escapes names that are not UTF-8 without loss.
-    return Response(json.dumps(found), media_type="application/json")
+    return Response(json.dumps(files), media_type="application/json")
 
 
 def _row(reference: str, services: Services) -> AssetRow:
@@ -87,13 +87,13 @@ def _labelled(row: AssetRow, labels: Sequence[str], services: Services) -> Model
 
 def _entries(files: Any) -> list[Entry]:
     """The uploaded files of a model. Raises UsageError for malformed entries."""
-    told = [each for each in files if _is_entry(each)] if isinstance(files, list) else []
-    found = {each["path"]: Entry(**each) for each in told}
-    folders = {path[: slash.start()] for path in found for slash in re.finditer("/", path)}
-    if not found or len(found) < len(files) or folders & found.keys():
+    valid = [each for each in files if _is_entry(each)] if isinstance(files, list) else []
+    entries = {each["path"]: Entry(**each) for each in valid}
+    folders = {path[: slash.start()] for path in entries for slash in re.finditer("/", path)}
+    if not entries or len(entries) < len(files) or folders & entries.keys():
         hint = 'give a list of {"path", "size", "sha256"} with distinct relative paths'
         raise UsageError("malformed list of files", where="files", hint=hint)
-    return [*found.values()]
+    return [*entries.values()]
 
 
 def _is_entry(each: Any) -> bool:

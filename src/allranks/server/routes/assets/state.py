@@ -33,9 +33,9 @@ def list_states(services: ServicesDep, own: bool = False) -> list[StateAnswer]:
 
 def show(state: str, services: ServicesDep) -> ShownState:
     """A state with its versions, the newest first."""
-    found = services.states.settled(state)
-    versions = [_version(each) for each in reversed(found.versions())]
-    return {**_brief(services, found), "versions": versions}
+    folder = services.states.settled(state)
+    versions = [_version(each) for each in reversed(folder.versions())]
+    return {**_brief(services, folder), "versions": versions}
 
 
 def manifest(
@@ -43,18 +43,18 @@ def manifest(
 ) -> Annotated[Response, Content(list[StateEntry])]:
     """The current entries, or those of a version, in the order of creation. ``mtime_ns`` is that of
     the stored content, 0 if it is missing."""
-    found = services.states.settled(state)
-    entries = found.entries() if version is None else found.version(version).entries
+    folder = services.states.settled(state)
+    entries = folder.entries() if version is None else folder.version(version).entries
     # Not JSONResponse: json.dumps escapes names that are not UTF-8 without loss.
-    return Response(json.dumps(_files(found, entries)), media_type="application/json")
+    return Response(json.dumps(_files(folder, entries)), media_type="application/json")
 
 
-def restore(state: str, wanted: Wanted, services: ServicesDep, who: Who) -> ShownState:
+def restore(state: str, body: Wanted, services: ServicesDep, who: Who) -> ShownState:
     """Restore a version as the newest. For admins and the submitter of the last job that had the
     state."""
     by = _submitter(services, services.states.last_job(state))
     require_own(who, f"the last job that used {state}", by)
-    services.states.restore(state, wanted.version)
+    services.states.restore(state, body.version)
     return show(state, services)
 
 
@@ -108,16 +108,16 @@ def _version(version: Version) -> StateVersion:
 
 
 def _files(state: State, entries: Entries) -> list[StateEntry]:
-    found: list[StateEntry] = []
-    for path, each in sorted(entries.items(), key=lambda item: item[1].seq):
-        shown: StateEntry = {"path": path, "what": each.what}
-        if each.what == "link":
-            shown["target"] = each.target
-        if each.what == "file":
-            shown["size"] = each.size
-            shown["sha256"] = each.sha256
+    files: list[StateEntry] = []
+    for path, entry in sorted(entries.items(), key=lambda item: item[1].seq):
+        shown: StateEntry = {"path": path, "what": entry.what}
+        if entry.what == "link":
+            shown["target"] = entry.target
+        if entry.what == "file":
+            shown["size"] = entry.size
+            shown["sha256"] = entry.sha256
             shown["mtime_ns"] = 0
             with contextlib.suppress(OSError):
-                shown["mtime_ns"] = state.content(each.sha256).stat().st_mtime_ns
-        found.append(shown)
-    return found
+                shown["mtime_ns"] = state.content(entry.sha256).stat().st_mtime_ns
+        files.append(shown)
+    return files
