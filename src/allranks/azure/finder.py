@@ -54,9 +54,9 @@ class _Answers(ModuleType):
             raise AttributeError(name)
         if ours is not None:
             module, _, attribute = ours.partition(":")
-            found = getattr(import_module(module), attribute)
-            setattr(self, name, found)
-            return found
+            value = getattr(import_module(module), attribute)
+            setattr(self, name, value)
+            return value
         if f"{self.__name__}.{name}" in NAMES:
             return import_module(f"{self.__name__}.{name}")
         return self.refuse(name)
@@ -69,8 +69,8 @@ class _Answers(ModuleType):
         would leave our words out."""
         import difflib  # lazy: only for a name that is not there
 
-        known = NAMES.get(self.__name__, {})
+        names = NAMES.get(self.__name__, {})
         instead = ABSENT.get(self.__name__, {}).get(name)
-        near = difflib.get_close_matches(name, known, 1)
+        near = difflib.get_close_matches(name, names, 1)
         hint = instead or (f"did you mean {near[0]}?" if near else "see docs/how-to/python.md")
         raise ImportError(f"{self.__name__}.{name} is not there in allranks: {hint}")

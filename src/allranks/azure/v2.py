@@ -41,9 +41,9 @@ _DATA = ("uri_file", "uri_folder", "mltable", "mlflow_model", "custom_model", "t
 class OpenInput:
     """An input without data: the declaration of a component's or a command's input."""
 
-    def __init__(self, **given: Any) -> None:
-        self.given = {key: value for key, value in given.items() if value is not None}
-        self.type = str(given.get("type") or "uri_folder")
+    def __init__(self, **keywords: Any) -> None:
+        self.given = {key: value for key, value in keywords.items() if value is not None}
+        self.type = str(keywords.get("type") or "uri_folder")
 
     def declared(self) -> Document:
         """As a component's file has it."""
@@ -62,8 +62,8 @@ def Input(  # Azure's name
             raise UsageError(f"the argument `{name}` of Input is not there in allranks", hint=hint)
     if path is None:
         return OpenInput(type=type, **more)
-    known = {key: value for key, value in more.items() if value is not None and key in _OF_DATA}
-    return job_parts.Input(type=type, path=path, **known)  # type: ignore[arg-type]
+    keys = {key: value for key, value in more.items() if value is not None and key in _OF_DATA}
+    return job_parts.Input(type=type, path=path, **keys)  # type: ignore[arg-type]
 
 
 _OF_DATA = ("mode", "datastore", "unpack", "sharded")
@@ -83,17 +83,17 @@ def Output(  # Azure's name
     *, type: str = "uri_folder", **more: Any
 ) -> job_parts.Output:
     """An output; its description is left out."""
-    known = {key: value for key, value in more.items() if value is not None}
-    known.pop("description", None)
-    return job_parts.Output(type=type, **known)  # type: ignore[arg-type]
+    keys = {key: value for key, value in more.items() if value is not None}
+    keys.pop("description", None)
+    return job_parts.Output(type=type, **keys)  # type: ignore[arg-type]
 
 
-def command(*, inputs: Mapping[str, Any] | None = None, **given: Any) -> Command:
+def command(*, inputs: Mapping[str, Any] | None = None, **keywords: Any) -> Command:
     """``allranks.command``; an input that is only declared is given when the command is called."""
-    given.pop("is_deterministic", None)
+    keywords.pop("is_deterministic", None)
     if inputs is not None:
-        given["inputs"] = {name: _given(each) for name, each in inputs.items()}
-    return sdk.command(**given)
+        keywords["inputs"] = {name: _given(each) for name, each in inputs.items()}
+    return sdk.command(**keywords)
 
 
 def _given(value: Any) -> Any:
@@ -109,21 +109,21 @@ class CommandComponent(Component):
 
     kind = "command"
 
-    def __init__(self, **given: Any) -> None:
-        super().__init__(_component(self.kind, given))
+    def __init__(self, **keywords: Any) -> None:
+        super().__init__(_component(self.kind, keywords))
 
 
-def _component(kind: str, given: Mapping[str, Any]) -> Document:
-    found = {key: _data(value) for key, value in given.items() if value is not None}
+def _component(kind: str, keywords: Mapping[str, Any]) -> Document:
+    data = {key: _data(value) for key, value in keywords.items() if value is not None}
     for key in ("inputs", "outputs"):
-        if key in found:
-            found[key] = {name: _declared(each) for name, each in found[key].items()}
-    if "code" in found:
-        found["code"] = str(Path(found["code"]).absolute())
+        if key in data:
+            data[key] = {name: _declared(each) for name, each in data[key].items()}
+    if "code" in data:
+        data["code"] = str(Path(data["code"]).absolute())
     for key in ("instance_count", "instance_type"):
-        if key in found:
-            found.setdefault("resources", {})[key] = found.pop(key)
-    return {**found, "type": kind}
+        if key in data:
+            data.setdefault("resources", {})[key] = data.pop(key)
+    return {**data, "type": kind}
 
 
 def _declared(value: Any) -> Any:
@@ -162,7 +162,7 @@ class RunFunction:
     ) -> None:
         if model is not None:
             raise UsageError("`model` of RunFunction is not there", hint="make it an input")
-        given = {
+        keys = {
             "type": "run_function",
             "code": None if code is None else str(Path(code).absolute()),
             "entry_script": entry_script,
@@ -170,17 +170,17 @@ class RunFunction:
             "environment": _environment(environment),
             "append_row_to": append_row_to,
         }
-        self.data = {key: value for key, value in given.items() if value is not None}
+        self.data = {key: value for key, value in keys.items() if value is not None}
 
 
-def _environment(given: Any) -> Any:
+def _environment(environment: Any) -> Any:
     """With the content of its conda file: a component's paths start elsewhere."""
-    if not isinstance(given, Environment):
-        return given
-    found = given.model_dump(mode="json", exclude_defaults=True)
-    if isinstance(found.get("conda_file"), str):
-        found["conda_file"] = _read(found["conda_file"])
-    return found
+    if not isinstance(environment, Environment):
+        return environment
+    data = environment.model_dump(mode="json", exclude_defaults=True)
+    if isinstance(data.get("conda_file"), str):
+        data["conda_file"] = _read(data["conda_file"])
+    return data
 
 
 class ParallelComponent(Component):
@@ -192,10 +192,10 @@ _IDLE = ("error_threshold", "input_data_format", "partition_keys", "docker_args"
 
 
 def parallel_run_function(
-    *, task: RunFunction, instance_count: int | None = None, **given: Any
+    *, task: RunFunction, instance_count: int | None = None, **keywords: Any
 ) -> ParallelComponent:
     """A parallel component. The keywords are the keys of its file."""
-    kept = {key: value for key, value in given.items() if key not in _IDLE}
+    kept = {key: value for key, value in keywords.items() if key not in _IDLE}
     kept.pop("environment_variables", None)
     if instance_count is not None:
         kept["resources"] = {"instance_count": instance_count}
@@ -206,16 +206,16 @@ def _moment(value: Any) -> Any:
     return value.isoformat(timespec="seconds") if isinstance(value, datetime) else value
 
 
-def CronTrigger(**given: Any) -> schedule.CronTrigger:  # Azure's name
+def CronTrigger(**keywords: Any) -> schedule.CronTrigger:  # Azure's name
     """Times that match a cron expression; start and end may be datetimes."""
-    found = {key: _moment(value) for key, value in given.items() if value is not None}
-    return schedule.CronTrigger.model_validate(found)
+    fields = {key: _moment(value) for key, value in keywords.items() if value is not None}
+    return schedule.CronTrigger.model_validate(fields)
 
 
-def RecurrenceTrigger(**given: Any) -> schedule.RecurrenceTrigger:  # as above
+def RecurrenceTrigger(**keywords: Any) -> schedule.RecurrenceTrigger:  # as above
     """Every so many minutes, hours, days, weeks or months; start and end may be datetimes."""
-    found = {key: _moment(value) for key, value in given.items() if value is not None}
-    return schedule.RecurrenceTrigger.model_validate(found)
+    fields = {key: _moment(value) for key, value in keywords.items() if value is not None}
+    return schedule.RecurrenceTrigger.model_validate(fields)
 
 
 class TimeZone:
@@ -307,8 +307,8 @@ class _Jobs(Jobs):
     """As Azure's: a failed job raises an exception when it is streamed. What was substituted or
     has no effect is said on stderr."""
 
-    def create_or_update(self, job: Any, **given: Any) -> Any:
-        made = super().create_or_update(job, **given)
+    def create_or_update(self, job: Any, **keywords: Any) -> Any:
+        made = super().create_or_update(job, **keywords)
         for each in made if isinstance(made, builtins.list) else [made]:
             submission_notes(each.to_dict(), sys.stderr)
         return made
@@ -318,17 +318,17 @@ class _Jobs(Jobs):
         *,
         parent_job_name: str | None = None,
         list_view_type: str = "ActiveOnly",
-        **given: Any,
+        **keywords: Any,
     ) -> Any:
         """Also the children of a job, in the order in which they began."""
         archived = {"All": None, "ArchivedOnly": True}.get(list_view_type, False)
         if parent_job_name is None:
-            return super().list(archived=archived, **given)
+            return super().list(archived=archived, **keywords)
         query = urlencode({"parent": parent_job_name, "archived": "all", "limit": 10_000})
         return [Job(each) for each in find_server.ask("GET", f"/api/v1/jobs?{query}")][::-1]
 
-    def stream(self, name: str, **given: Any) -> Job:
-        job = super().stream(name, **given)
+    def stream(self, name: str, **keywords: Any) -> Job:
+        job = super().stream(name, **keywords)
         if job.status == "Failed":
             why = job.error["message"] if job.error else "see its logs"
             hint = job.error["hint"] if job.error else ""
@@ -351,8 +351,8 @@ class _Workspaces:
 class MLClient(Absent, sdk.MLClient):
     """``allranks.MLClient`` with what is Azure's alone."""
 
-    def __init__(self, credential: object = None, *names: Any, **given: Any) -> None:
-        super().__init__(credential, *names, **given)
+    def __init__(self, credential: object = None, *names: Any, **keywords: Any) -> None:
+        super().__init__(credential, *names, **keywords)
         self.jobs = _Jobs()
         self.workspaces = _Workspaces()
-        self.workspace_name = given.get("workspace_name") or (names[2:3] or ("allranks",))[0]
+        self.workspace_name = keywords.get("workspace_name") or (names[2:3] or ("allranks",))[0]

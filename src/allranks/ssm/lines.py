@@ -46,9 +46,9 @@ def _finished(job: Job) -> Job:
 
 
 def _download(options: argparse.Namespace, task: Task, job: Job) -> None:
-    wanted = [each for each in ("state", "model", "output") if getattr(options, f"download_{each}")]
+    kinds = [each for each in ("state", "model", "output") if getattr(options, f"download_{each}")]
     is_local = "local" in getattr(options, "instance_type", "")
-    results.download(task, job, Path(options.output_path), wanted, is_local)
+    results.download(task, job, Path(options.output_path), kinds, is_local)
     _say(f"its results are in {options.output_path}")
 
 

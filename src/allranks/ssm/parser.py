@@ -174,12 +174,12 @@ def request_of(
 
 def arguments_of(hps: Any) -> list[str]:
     """Hyperparameters as SageMaker gives them to a script: sorted, one letter with one dash."""
-    found: list[str] = []
+    words: list[str] = []
     for key in sorted(hps):
         value = hps[key]
         text = value if isinstance(value, str) else json.dumps(value)
-        found += [f"-{key}" if len(key) == 1 else f"--{key}", text]
-    return found
+        words += [f"-{key}" if len(key) == 1 else f"--{key}", text]
+    return words
 
 
 def _entry(source: str, entry: str) -> str:
@@ -189,24 +189,24 @@ def _entry(source: str, entry: str) -> str:
 
 
 def _channels(options: argparse.Namespace, task: Task) -> dict[str, Channel]:
-    found: dict[str, Channel] = {}
+    channels: dict[str, Channel] = {}
     for words in options.input_path[:1]:
         path, distribution, subdir = _placed(words, 1, "--input_path")
-        found["data"] = Channel(_below(path, subdir), distribution)
+        channels["data"] = Channel(_below(path, subdir), distribution)
     for words in options.input_s3:
         name, address, distribution, subdir = _placed(words, 2, "--input_s3")
         if not address.startswith("s3://"):
             hint = "local data is --input_path"
             raise UsageError(f"{address} is no S3 address", where="--input_s3", hint=hint)
-        found[name] = Channel(_below(address, subdir), distribution)
+        channels[name] = Channel(_below(address, subdir), distribution)
     for words in options.input_task:
         name, other, kind, distribution, subdir = _placed(words, 3, "--input_task")
-        found[name] = Task(options.project_name, other, options.prefix).as_input(
+        channels[name] = Task(options.project_name, other, options.prefix).as_input(
             kind, distribution, subdir
         )
     if getattr(options, "model_uri", None):
-        found["model"] = Channel(options.model_uri)
-    return found
+        channels["model"] = Channel(options.model_uri)
+    return channels
 
 
 def _placed(words: Sequence[str], count: int, flag: str) -> list[str]:

@@ -39,8 +39,8 @@ class SageMakerTask:
     def getOutputTargetUri(self, **kind: bool) -> Channel:  # simple-sagemaker's name
         """What the task left: ``model=True``, ``output=True``, ``state=True`` or
         ``source=True``."""
-        (wanted,) = (name for name, is_wanted in kind.items() if is_wanted)
-        return self._task.as_input(wanted)
+        (chosen,) = (name for name, is_wanted in kind.items() if is_wanted)
+        return self._task.as_input(chosen)
 
     def getInputConfig(  # as above
         self,
@@ -61,9 +61,9 @@ class SageMakerTask:
         source: bool = False,
     ) -> None:
         """Write what the task has left below ``path``."""
-        given = {"state": state, "model": model, "output": output}
-        wanted = [name for name, is_wanted in given.items() if is_wanted]
-        results.download(self._task, self._task.completed(), Path(path), wanted)
+        flags = {"state": state, "model": model, "output": output}
+        kinds = [name for name, is_wanted in flags.items() if is_wanted]
+        results.download(self._task, self._task.completed(), Path(path), kinds)
 
     def clean_state(self) -> None:
         self._task.clean()
@@ -209,10 +209,10 @@ class SageMakerProject:
         )
 
     def downloadResults(  # as above
-        self, task_name: str, path: str | Path, **wanted: bool
+        self, task_name: str, path: str | Path, **kinds: bool
     ) -> None:
         """Write what a completed task has left below ``path``."""
-        SageMakerTask(self.project_name, task_name, self.prefix).downloadResults(path, **wanted)
+        SageMakerTask(self.project_name, task_name, self.prefix).downloadResults(path, **kinds)
 
     def cleanState(self, task_name: str) -> None:  # as above
         Task(self.project_name, task_name, self.prefix).clean()
@@ -226,26 +226,26 @@ def _check(task_type: str, instead: Mapping[str, Any]) -> None:
     """Raise UsageError for what `runTask` would ignore."""
     if task_type != _TRAINING:
         raise UsageError(f"runTask runs no {task_type} task", hint="use `allranks ssm process`")
-    known = (*_CODE, *_INSTANCES)
+    names = (*_CODE, *_INSTANCES)
     for name in instead:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+        if name not in names:
+            near = difflib.get_close_matches(name, names, 1)
+            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(names)}"
             raise UsageError(f"{name} is not a parameter of runTask", hint=hint)
 
 
-def _code(given: Mapping[str, Any]) -> Document:
-    source = str(given.get("source_dir") or "")
-    entry = str(given.get("entry_point") or "")
-    files = [str(each) for each in given.get("dependencies") or ()]
+def _code(keywords: Mapping[str, Any]) -> Document:
+    source = str(keywords.get("source_dir") or "")
+    entry = str(keywords.get("entry_point") or "")
+    files = [str(each) for each in keywords.get("dependencies") or ()]
     path = str(Path(source, entry)) if source else entry
     return {"source": source, "entry": path, "files": files}
 
 
-def _instances(given: Mapping[str, Any]) -> Document:
+def _instances(keywords: Mapping[str, Any]) -> Document:
     return {
-        "instance_type": given.get("instance_type") or "",
-        "instance_count": given.get("instance_count", 1),
-        "spot": given.get("use_spot_instances", True),
-        "minutes": given.get("max_run_mins", 1440),
+        "instance_type": keywords.get("instance_type") or "",
+        "instance_count": keywords.get("instance_count", 1),
+        "spot": keywords.get("use_spot_instances", True),
+        "minutes": keywords.get("max_run_mins", 1440),
     }

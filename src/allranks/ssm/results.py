@@ -16,33 +16,33 @@ _RECORDED = {"model": "model", "output": "data"}
 
 
 def download(
-    task: Task, job: Job, goal: Path, wanted: Sequence[str], is_local_mode: bool = False
+    task: Task, job: Job, target: Path, kinds: Sequence[str], is_local_mode: bool = False
 ) -> None:
-    """Write the logs below ``goal``, and those ``wanted`` of `state`, `model` and `output`. In
-    local mode the output is in ``goal`` itself."""
-    goal.mkdir(parents=True, exist_ok=True)
+    """Write the logs below ``target``, and those ``kinds`` of `state`, `model` and `output`. In
+    local mode the output is in ``target`` itself."""
+    target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as name:
         folder = Client().jobs.download(job.name, name, all=False) / "artifacts"
         logs = sorted((folder / "user_logs").glob("std_log*"))
-        (goal / "logs").mkdir(exist_ok=True)
+        (target / "logs").mkdir(exist_ok=True)
         for number in range(int(job.to_dict()["nodes"])):
-            own = goal / "logs" / f"logs{number}"
+            own = target / "logs" / f"logs{number}"
             own.write_bytes(logs[number].read_bytes() if number < len(logs) else b"")
-        for kind in wanted:
+        for kind in kinds:
             if kind == "state":
-                _state(task, goal / "state", Path(name))
+                _state(task, target / "state", Path(name))
             else:
-                own = goal if kind == "output" and is_local_mode else goal / kind
+                own = target if kind == "output" and is_local_mode else target / kind
                 source = folder / _RECORDED[kind]
                 own.mkdir(exist_ok=True)
                 if source.is_dir():
                     shutil.copytree(source, own, dirs_exist_ok=True, symlinks=True)
 
 
-def _state(task: Task, goal: Path, scratch: Path) -> None:
-    goal.mkdir(exist_ok=True)
+def _state(task: Task, target: Path, scratch: Path) -> None:
+    target.mkdir(exist_ok=True)
     with contextlib.suppress(NotFound):
         Client().states.download(task.state, download_path=scratch / "states")
-    found = scratch / "states" / task.state / SHARED_STATE
-    if found.is_dir():
-        shutil.copytree(found, goal, dirs_exist_ok=True, symlinks=True)
+    source = scratch / "states" / task.state / SHARED_STATE
+    if source.is_dir():
+        shutil.copytree(source, target, dirs_exist_ok=True, symlinks=True)

@@ -83,8 +83,8 @@ class Task:
 
     def last(self) -> Job | None:
         """Its newest job."""
-        found = Client().jobs.list(tags=self.tags, limit=1, archived=None)
-        return found[0] if found else None
+        jobs = Client().jobs.list(tags=self.tags, limit=1, archived=None)
+        return jobs[0] if jobs else None
 
     def completed(self) -> Job:
         """Its newest job, which must be completed. Raises UsageError."""
@@ -118,11 +118,11 @@ class Task:
         if kind == "state":
             if self.state in {each.name for each in Client().states.list()}:
                 with tempfile.TemporaryDirectory() as scratch:
-                    found = Client().states.download(self.state, download_path=scratch)
+                    downloaded = Client().states.download(self.state, download_path=scratch)
                     shutil.rmtree(folder)
                     folder.mkdir()
-                    if (found / SHARED_STATE).is_dir():
-                        _copied(found / SHARED_STATE, folder)
+                    if (downloaded / SHARED_STATE).is_dir():
+                        _copied(downloaded / SHARED_STATE, folder)
             return Channel(str(folder / subdir), distribution)
         _code_of(job, folder)
         return Channel(str(folder), distribution, _ARCHIVES[kind])
@@ -146,13 +146,13 @@ class Task:
             raise UsageError(f"{entry} is a folder", hint="name a .py or .sh file")
         if entry is not None and not (folder / entry.name).exists():
             sources.insert(0, entry)
-        for each in sources:
-            if not each.exists():
-                raise UsageError(f"{each} not found", hint="check the path")
-            if each.is_dir():
-                _copied(each, folder / each.name)
+        for source in sources:
+            if not source.exists():
+                raise UsageError(f"{source} not found", hint="check the path")
+            if source.is_dir():
+                _copied(source, folder / source.name)
             else:
-                shutil.copy(each, folder)
+                shutil.copy(source, folder)
         if entry is not None and entry.suffix == ".sh":
             (folder / entry.name).chmod(0o755)
         shutil.copy(_INSIDE / PROGRAM, folder)
@@ -177,7 +177,7 @@ class Task:
         resources: Document = {"instance_count": request.instance_count}
         if request.instance_type and "local" not in request.instance_type:
             resources["instance_type"] = request.instance_type.removeprefix("ml.")
-        found: Document = {
+        job: Document = {
             "type": "command",
             "name": f"{self.name[:60]}-{time.strftime('%Y-%m-%d-%H-%M-%S')}-{_letters(8)}",
             "display_name": self.name,
@@ -198,11 +198,11 @@ class Task:
             "metrics": dict(request.metrics),
         }
         if request.instance_type in computes():
-            found["compute"] = request.instance_type
+            job["compute"] = request.instance_type
             del resources["instance_type"]
         if request.spot:
-            found["retry"] = {"max_attempts": 3, "on": ["node_lost", "preempted"]}
-        return {key: each for key, each in found.items() if each not in ({}, None)}
+            job["retry"] = {"max_attempts": 3, "on": ["node_lost", "preempted"]}
+        return {key: each for key, each in job.items() if each not in ({}, None)}
 
 
 def computes() -> set[str]:
@@ -229,9 +229,9 @@ def environment(request: Request) -> Any:
     return {"image": base} if request.framework in _IMAGES else "current"
 
 
-def distribution(given: Mapping[str, Any] | None) -> Document:
+def distribution(kinds: Mapping[str, Any] | None) -> Document:
     """SageMaker's way of distributing as ours. Raises UsageError for one that is not there."""
-    for kind, options in (given or {}).items():
+    for kind, options in (kinds or {}).items():
         if isinstance(options, Mapping) and not options.get("enabled", True):
             continue
         more = options if isinstance(options, Mapping) else {}
@@ -258,10 +258,10 @@ def _input(channel: Channel) -> Document:
             raise UsageError(f"{path} not found", hint="an input is a local path or an S3 address")
         path = str(place.absolute())
     kind = "uri_file" if "://" not in path and Path(path).is_file() else "uri_folder"
-    found: Document = {"type": kind, "path": path, "mode": "ro_mount"}
+    data: Document = {"type": kind, "path": path, "mode": "ro_mount"}
     if channel.distribution == SHARDED and not channel.archive and kind == "uri_folder":
-        found |= {"sharded": True, "mode": "download"}
-    return found
+        data |= {"sharded": True, "mode": "download"}
+    return data
 
 
 def _kept(name: str) -> Path:
@@ -280,17 +280,17 @@ def _kept(name: str) -> Path:
 def _code_of(job: Job, folder: Path) -> None:
     """The code that was sent with a job, without what we added."""
     with find_server.connect() as client:
-        for each in client.json("GET", job_path(job.name, "/code")):
-            path = str(each["path"])
+        for file in client.json("GET", job_path(job.name, "/code")):
+            path = str(file["path"])
             if path in (PROGRAM, CONFIG) or path.startswith("worker_toolkit/"):
                 continue
-            goal = folder / path
-            goal.parent.mkdir(parents=True, exist_ok=True)
-            goal.write_bytes(client.call("GET", job_path(job.name, f"/code/{path}")).body)
+            target = folder / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(client.call("GET", job_path(job.name, f"/code/{path}")).body)
 
 
-def _copied(source: Path, goal: Path) -> None:
-    shutil.copytree(source, goal, dirs_exist_ok=True, symlinks=True)
+def _copied(source: Path, target: Path) -> None:
+    shutil.copytree(source, target, dirs_exist_ok=True, symlinks=True)
 
 
 def _letters(count: int) -> str:

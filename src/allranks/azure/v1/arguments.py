@@ -42,8 +42,8 @@ class Bindable(Protocol):
 
 def name_of(text: str) -> str:
     """A text as the name of an input, output or step."""
-    found = re.sub(r"[^A-Za-z0-9_]+", "_", text.strip("-")).strip("_").lower()
-    return found if found and not found[0].isdigit() else f"_{found}".rstrip("_") or "data"
+    name = re.sub(r"[^A-Za-z0-9_]+", "_", text.strip("-")).strip("_").lower()
+    return name if name and not name[0].isdigit() else f"_{name}".rstrip("_") or "data"
 
 
 def command_of(words: Iterable[Any] | str, bound: Bound, quoted: bool = True) -> str:
@@ -54,29 +54,29 @@ def command_of(words: Iterable[Any] | str, bound: Bound, quoted: bool = True) ->
     return " ".join(_word(each, bound, quoted) for each in words)
 
 
-def _word(given: Any, bound: Bound, quoted: bool) -> str:
-    if isinstance(given, Bindable):
-        return given.bind(bound)
-    text = _REFERENCED.sub(lambda found: f"${{{{inputs.{name_of(found[1])}}}}}", str(given))
+def _word(value: Any, bound: Bound, quoted: bool) -> str:
+    if isinstance(value, Bindable):
+        return value.bind(bound)
+    text = _REFERENCED.sub(lambda match: f"${{{{inputs.{name_of(match[1])}}}}}", str(value))
     return text if "${{" in text or not quoted else shlex.quote(text)
 
 
-def of_params(given: Mapping[str, Any] | None) -> list[Any]:
+def of_params(params: Mapping[str, Any] | None) -> list[Any]:
     """The words of estimators' `script_params`; an empty value is a switch."""
-    found: list[Any] = []
-    for key, value in (given or {}).items():
-        found += [key] if isinstance(value, str) and value == "" else [key, value]
-    return found
+    words: list[Any] = []
+    for key, value in (params or {}).items():
+        words += [key] if isinstance(value, str) and value == "" else [key, value]
+    return words
 
 
 def _free(taken: Document, name: str, value: Any) -> str:
     base, number = name_of(name), 1
-    found = base
-    while found in taken and taken[found] != value:
+    candidate = base
+    while candidate in taken and taken[candidate] != value:
         number += 1
-        found = f"{base}_{number}"
-    taken[found] = value
-    return found
+        candidate = f"{base}_{number}"
+    taken[candidate] = value
+    return candidate
 
 
 def definition(job: Mapping[str, Any]) -> Document:
@@ -86,10 +86,10 @@ def definition(job: Mapping[str, Any]) -> Document:
     inputs = spec.get("inputs") or {}
     parameters = job.get("parameters") or {}
 
-    def value(found: re.Match[str]) -> str:
-        kind, name = found.groups()
-        given = (parameters if kind == "search_space" else inputs).get(name, found[0])
-        return f"DatasetConsumptionConfig:{name}" if isinstance(given, Mapping) else str(given)
+    def value(match: re.Match[str]) -> str:
+        kind, name = match.groups()
+        entry = (parameters if kind == "search_space" else inputs).get(name, match[0])
+        return f"DatasetConsumptionConfig:{name}" if isinstance(entry, Mapping) else str(entry)
 
     command = spec.get("command") or (spec.get("trial") or {}).get("command") or ""
     try:

@@ -15,8 +15,8 @@ LOCAL = ("local", "amlcompute")
 class ProvisioningConfiguration:
     """Sizes and counts, which have no effect."""
 
-    def __init__(self, vm_size: str = "", **given: Any) -> None:
-        self.vm_size, self.given = vm_size, given
+    def __init__(self, vm_size: str = "", **settings: Any) -> None:
+        self.vm_size, self.given = vm_size, settings
 
 
 class ComputeTargetStatus:
@@ -87,8 +87,8 @@ class AmlCompute(ComputeTarget):
     """As above."""
 
     @staticmethod
-    def provisioning_configuration(vm_size: str = "", **given: Any) -> ProvisioningConfiguration:
-        return ProvisioningConfiguration(vm_size, **given)
+    def provisioning_configuration(vm_size: str = "", **settings: Any) -> ProvisioningConfiguration:
+        return ProvisioningConfiguration(vm_size, **settings)
 
     @classmethod
     def supported_vmsizes(cls, workspace: object, location: str | None = None) -> list[Any]:

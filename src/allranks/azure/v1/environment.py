@@ -45,11 +45,11 @@ class CondaDependencies:
         content = _content if isinstance(_content, Mapping) else {}
         self._python, self._conda, self._pip = "", [], []  # type: str, list[str], list[str]
         self._channels: list[str] = list(content.get("channels") or [])
-        for each in content.get("dependencies") or []:
-            if isinstance(each, Mapping):
-                self._pip += [str(line) for line in each.get("pip") or []]
+        for dependency in content.get("dependencies") or []:
+            if isinstance(dependency, Mapping):
+                self._pip += [str(line) for line in dependency.get("pip") or []]
             else:
-                self.add_conda_package(str(each))
+                self.add_conda_package(str(dependency))
 
     @classmethod
     def create(
@@ -61,10 +61,10 @@ class CondaDependencies:
         pin_sdk_version: bool = True,
     ) -> CondaDependencies:
         made = cls()
-        for each in conda_packages or ():
-            made.add_conda_package(each)
-        for each in pip_packages or ():
-            made.add_pip_package(each)
+        for package in conda_packages or ():
+            made.add_conda_package(package)
+        for package in pip_packages or ():
+            made.add_pip_package(package)
         if python_version is not None:
             made.set_python_version(python_version)
         if pip_indexurl:

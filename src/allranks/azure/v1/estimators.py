@@ -76,11 +76,11 @@ class Estimator:
         no_more(kind, more, (*_IDLE, *_IDLE_ENDINGS))
         environment = environment_definition or Environment(kind.lower())
         own = environment.python.conda_dependencies
-        for each in conda_packages or ():
-            own.add_conda_package(each)
+        for package in conda_packages or ():
+            own.add_conda_package(package)
         named = {each.partition("=")[0] for each in pip_packages or ()}
-        for each in (*(pip_packages or ()), *(p for p in self.packages if p not in named)):
-            own.add_pip_package(each)
+        for package in (*(pip_packages or ()), *(p for p in self.packages if p not in named)):
+            own.add_pip_package(package)
         self._config = ScriptRunConfig(
             source_directory,
             entry_script,

@@ -63,11 +63,11 @@ def not_there(what: str, hint: str) -> NoReturn:
     raise NotThere(f"{what} is not there in allranks", hint=hint)
 
 
-def no_more(name: str, given: dict[str, Any], known: tuple[str, ...] = ()) -> None:
+def no_more(name: str, arguments: dict[str, Any], ignored: tuple[str, ...] = ()) -> None:
     """Raise NotThere for arguments that would have an effect on Azure and have none here.
-    ``known`` are those that may be left without effect."""
-    for key, value in given.items():
-        if key not in known and value not in (None, False, "", [], {}):
+    ``ignored`` are those that may be left without effect."""
+    for key, value in arguments.items():
+        if key not in ignored and value not in (None, False, "", [], {}):
             not_there(
                 f"the argument `{key}` of {name}", "leave it out, or see docs/how-to/python.md"
             )

@@ -59,8 +59,8 @@ class Experiment(Absent):
         **_: Any,
     ) -> Iterator[Run]:
         """Its runs, the newest first."""
-        wanted = {tags: None} if isinstance(tags, str) else dict(tags or {})
-        jobs = Client().jobs.list(experiment_name=self.name, tags=wanted, limit=1000)
+        filters = {tags: None} if isinstance(tags, str) else dict(tags or {})
+        jobs = Client().jobs.list(experiment_name=self.name, tags=filters, limit=1000)
         return (run_of(each, self.workspace, self) for each in jobs)
 
     @staticmethod
@@ -77,10 +77,10 @@ class Experiment(Absent):
 Run.experiment_type = Experiment
 
 
-def _for(config: Any, given: Document) -> Document:
+def _for(config: Any, keywords: Document) -> Document:
     """The keywords of ``submit`` that a pipeline takes. Raises NotThere for others."""
-    known = getattr(config, "submit_keywords", ())
-    for key, value in given.items():
-        if key not in known and value is not None:
+    accepted = getattr(config, "submit_keywords", ())
+    for key, value in keywords.items():
+        if key not in accepted and value is not None:
             not_there(f"the argument `{key}` of Experiment.submit", "leave it out")
-    return {key: value for key, value in given.items() if key in known}
+    return {key: value for key, value in keywords.items() if key in accepted}

@@ -110,8 +110,8 @@ class BayesianParameterSampling(_Sampling):
 class _Policy:
     kind = ""
 
-    def __init__(self, **given: Any) -> None:
-        self.given = {key: value for key, value in given.items() if value is not None}
+    def __init__(self, **keywords: Any) -> None:
+        self.given = {key: value for key, value in keywords.items() if value is not None}
 
     def early_termination(self) -> Document | None:
         return {"type": self.kind, **self.given} if self.kind else None
@@ -215,7 +215,7 @@ class HyperDriveConfig:
         if self.at_once:
             limits["max_concurrent_trials"] = self.at_once
         trial = ("code", "environment", "environment_variables", "distribution", "resources")
-        found: Document = {
+        sweep: Document = {
             "type": "sweep",
             "trial": {key: job[key] for key in trial if key in job},
             "sampling_algorithm": self.sampling.algorithm(),
@@ -224,10 +224,10 @@ class HyperDriveConfig:
             "limits": limits,
             **{key: job[key] for key in ("compute", "inputs", "outputs") if key in job},
         }
-        found["trial"]["command"] = " ".join([job["command"], *words])
+        sweep["trial"]["command"] = " ".join([job["command"], *words])
         if self.policy is not None and (early := self.policy.early_termination()):
-            found["early_termination"] = early
-        return found
+            sweep["early_termination"] = early
+        return sweep
 
 
 HyperDriveRunConfig = HyperDriveConfig

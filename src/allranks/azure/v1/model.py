@@ -35,18 +35,18 @@ class Model:
         **_: Any,
     ) -> None:
         if id is not None:
-            name, _colon, found = id.partition(":")
-            version = version or found or None
+            name, _colon, suffix = id.partition(":")
+            version = version or suffix or None
         try:
-            told = Client().models.get(str(name), None if version is None else str(version))
+            model = Client().models.get(str(name), None if version is None else str(version))
         except NotFound as error:
             raise ModelNotFoundException(error.message, hint=error.hint) from None
-        self.workspace, self.name, self._version = workspace, told.name, told
-        self.version = int(told.version) if told.version.isdigit() else told.version
-        self.id = f"{told.name}:{told.version}"
-        self.tags = dict(told.tags)
-        self.properties = dict(told.properties)
-        self.description = told.description
+        self.workspace, self.name, self._version = workspace, model.name, model
+        self.version = int(model.version) if model.version.isdigit() else model.version
+        self.id = f"{model.name}:{model.version}"
+        self.tags = dict(model.tags)
+        self.properties = dict(model.properties)
+        self.description = model.description
         self.url = f"models/{self.id}"
 
     @classmethod
@@ -71,8 +71,8 @@ class Model:
     def list(
         cls, workspace: object, name: str | None = None, latest: bool = False, **_: Any
     ) -> list[Model]:
-        found = Client().models.list(name)
-        return [cls(workspace, each.name, version=each.version) for each in found]
+        models = Client().models.list(name)
+        return [cls(workspace, each.name, version=each.version) for each in models]
 
     @staticmethod
     def get_model_path(model_name: str, version: int | None = None, _workspace: Any = None) -> str:
@@ -82,11 +82,11 @@ class Model:
     def download(self, target_dir: str = ".", exist_ok: bool = False, **_: Any) -> str:
         """Download its files; returns the path of the file, or of the folder of several."""
         folder = Client().models.download(self.name, str(self.version), target_dir)
-        found = [each for each in folder.iterdir() if each.name != "MLmodel"]
-        if len(found) == 1 and found[0].is_file():
-            goal = Path(target_dir, found[0].name)
-            shutil.copyfile(found[0], goal)
-            return str(goal)
+        files = [each for each in folder.iterdir() if each.name != "MLmodel"]
+        if len(files) == 1 and files[0].is_file():
+            target = Path(target_dir, files[0].name)
+            shutil.copyfile(files[0], target)
+            return str(target)
         return str(folder)
 
     def delete(self) -> None:

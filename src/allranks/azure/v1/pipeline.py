@@ -93,8 +93,8 @@ class Step:
         self.after.append(step)
 
     def parameters(self) -> list[PipelineParameter]:
-        given = (*self._words, *self._params.values(), *self._inputs)
-        return [each for each in given if isinstance(each, PipelineParameter)]
+        values = (*self._words, *self._params.values(), *self._inputs)
+        return [each for each in values if isinstance(each, PipelineParameter)]
 
     def before(self) -> list[Step]:
         """The steps that it comes after."""
@@ -114,10 +114,10 @@ class Step:
             config.arguments = words
         for each in (*self._inputs, *self._outputs):
             self._argument(each).bind(bound)
-        found = config.job(bound)
+        spec = config.job(bound)
         if not self.allow_reuse:
             # A step is reused if nothing differs.
-            variables = found.setdefault("environment_variables", {})
+            variables = spec.setdefault("environment_variables", {})
             variables["AZUREML_NOT_REUSED"] = uuid.uuid4().hex
         for name, value in self._params.items():
             bound.input(name, _text(value))
@@ -125,13 +125,13 @@ class Step:
             bound.input(f"after_{number}", f"${{{{parent.jobs.{step.node}.outputs.done}}}}")
         if self in waited_for:
             bound.output("done", {"type": "uri_folder"})
-        found |= {"inputs": bound.inputs, "outputs": bound.outputs, "display_name": self.name}
-        return {key: each for key, each in found.items() if each != {}}
+        spec |= {"inputs": bound.inputs, "outputs": bound.outputs, "display_name": self.name}
+        return {key: each for key, each in spec.items() if each != {}}
 
-    def _argument(self, given: Any) -> Any:
-        if isinstance(given, PipelineData):
-            return _Produced(given, self)
-        return given
+    def _argument(self, value: Any) -> Any:
+        if isinstance(value, PipelineData):
+            return _Produced(value, self)
+        return value
 
 
 class _Produced:
@@ -261,14 +261,14 @@ class Pipeline:
         no_more("Pipeline", more, ("resolve_closure",))
         self.workspace, self.description = workspace, description
         self._steps: list[Step] = []
-        for each in _flat(steps):
-            self._add(each)
+        for step in _flat(steps):
+            self._add(step)
 
     def _add(self, step: Step) -> None:
         if step not in self._steps:
             self._steps.append(step)
-            for each in step.before():
-                self._add(each)
+            for earlier in step.before():
+                self._add(earlier)
 
     def job(
         self,
@@ -277,22 +277,22 @@ class Pipeline:
         continue_on_step_failure: bool = False,
     ) -> Document:
         """The pipeline of a job file. Raises UserErrorException."""
-        known = {name_of(p.name): p.default_value for s in self._steps for p in s.parameters()}
-        given = {name_of(key): value for key, value in (pipeline_parameters or {}).items()}
-        for key in given.keys() - known.keys():
-            hint = f"its parameters are: {', '.join(sorted(known)) or 'none'}"
+        defaults = {name_of(p.name): p.default_value for s in self._steps for p in s.parameters()}
+        values = {name_of(key): value for key, value in (pipeline_parameters or {}).items()}
+        for key in values.keys() - defaults.keys():
+            hint = f"its parameters are: {', '.join(sorted(defaults)) or 'none'}"
             raise UserErrorException(f"the pipeline has no parameter {key!r}", hint=hint)
         waited_for = [each for step in self._steps for each in step.after]
         settings: Document = {"continue_on_step_failure": continue_on_step_failure}
         settings["force_rerun"] = regenerate_outputs
-        found: Document = {
+        pipeline: Document = {
             "type": "pipeline",
             "settings": settings,
             "jobs": {each.node: each.to_dict(waited_for) for each in reversed(self._steps)},
         }
-        inputs = {key: _literal(value) for key, value in {**known, **given}.items()}
-        found |= {"inputs": inputs} if inputs else {}
-        return found | ({"description": self.description} if self.description else {})
+        inputs = {key: _literal(value) for key, value in {**defaults, **values}.items()}
+        pipeline |= {"inputs": inputs} if inputs else {}
+        return pipeline | ({"description": self.description} if self.description else {})
 
     def validate(self) -> list[Any]:
         """What is wrong: nothing here; ``submit`` checks it."""
@@ -318,19 +318,19 @@ class Pipeline:
         not_there("Pipeline.publish", "use a schedule, or submit the file: docs/how-to/schedule.md")
 
 
-def _copy(given: RunConfiguration | None) -> RunConfiguration:
+def _copy(config: RunConfiguration | None) -> RunConfiguration:
     made = RunConfiguration()
-    if given is not None:
-        made.__dict__.update(given.__dict__)
+    if config is not None:
+        made.__dict__.update(config.__dict__)
     return made
 
 
 def _flat(steps: Any) -> Iterable[Step]:
-    for each in steps.steps if isinstance(steps, StepSequence) else steps:
-        if isinstance(each, (list, StepSequence)):
-            yield from _flat(each)
+    for step in steps.steps if isinstance(steps, StepSequence) else steps:
+        if isinstance(step, (list, StepSequence)):
+            yield from _flat(step)
         else:
-            yield each
+            yield step
 
 
 def _literal(value: Any) -> Any:

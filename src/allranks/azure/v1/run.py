@@ -98,7 +98,7 @@ class Run(Absent):
 
     def get_details(self) -> dict[str, Any]:
         job = self._job.refresh().to_dict()
-        found = {
+        details = {
             "runId": self.id,
             "target": job.get("compute"),
             "status": job["status"],
@@ -108,7 +108,7 @@ class Run(Absent):
             "runDefinition": definition(job),
             "logFiles": {},
         }
-        return found | ({"error": {"error": job["error"]}} if job.get("error") else {})
+        return details | ({"error": {"error": job["error"]}} if job.get("error") else {})
 
     def _get_outputs_datapath(self) -> DataPath:
         """What it left in `outputs`, as a path; Azure's samples use this private name."""
@@ -166,13 +166,13 @@ class Run(Absent):
         of_tables = {
             f"{key}/{column}" for key, (_, columns) in tables.items() for column in columns
         }
-        found: dict[str, Any] = {}
+        metrics: dict[str, Any] = {}
         for key, points in self._job.metrics().items():
             values = [each["value"] for each in points]
             if key not in of_tables:
-                found[key] = values[0] if len(values) == 1 else values
-        found |= {key: value for key, (value, _) in tables.items()}
-        return found if name is None else {key: found[key] for key in found if key == name}
+                metrics[key] = values[0] if len(values) == 1 else values
+        metrics |= {key: value for key, (value, _) in tables.items()}
+        return metrics if name is None else {key: metrics[key] for key in metrics if key == name}
 
     def _tables(self) -> dict[str, tuple[Any, Sequence[str]]]:
         """What is no number, by name, with its columns."""
@@ -190,13 +190,13 @@ class Run(Absent):
 
     def download_file(self, name: str, output_file_path: str | None = None, **_: Any) -> None:
         """To ``output_file_path``, a file or a folder; else here. Raises UserErrorException."""
-        goal = Path(output_file_path or Path(name).name)
-        if goal.is_dir() or str(output_file_path or "").endswith("/"):
-            goal /= Path(name).name
+        target = Path(output_file_path or Path(name).name)
+        if target.is_dir() or str(output_file_path or "").endswith("/"):
+            target /= Path(name).name
         with tempfile.TemporaryDirectory() as folder:
-            found = self._downloaded(name, folder)
-            goal.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(found, goal)
+            downloaded = self._downloaded(name, folder)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(downloaded, target)
 
     def download_files(
         self,
@@ -214,8 +214,8 @@ class Run(Absent):
     def get_all_logs(self, destination: str | None = None) -> list[str]:
         folder = destination or "."
         names = [each for each in self.get_file_names() if "logs/" in each]
-        for each in names:
-            self.download_file(each, str(Path(folder, each)))
+        for name in names:
+            self.download_file(name, str(Path(folder, name)))
         return [str(Path(folder, each)) for each in names]
 
     def register_model(
@@ -288,7 +288,7 @@ class HyperDriveRun(Run):
         self, top: int = 0, reverse: bool = False, discard_no_metric: bool = False
     ) -> list[dict[str, Any]]:
         """The trials, the best first; of each its run id, parameters, metric and status."""
-        found = [
+        trials = [
             {
                 "run_id": each["job"],
                 "hyperparameters": each["parameters"],
@@ -298,7 +298,7 @@ class HyperDriveRun(Run):
             for each in self._job.refresh().to_dict()["trials"]
             if not (discard_no_metric and each["value"] is None)
         ]
-        ordered = found[::-1] if reverse else found
+        ordered = trials[::-1] if reverse else trials
         return ordered[:top] if top else ordered
 
     def get_hyperparameters(self) -> dict[str, Any]:
@@ -341,10 +341,10 @@ def run_of(job: Job, workspace: object, experiment: Any = None) -> Run:
 
 def children(job: Job) -> list[str]:
     """The names of a parent's jobs."""
-    told = job.to_dict()
-    if told.get("type") == "sweep":
-        return [each["job"] for each in told.get("trials") or () if each.get("job")]
-    return [each["job"] for each in (told.get("steps") or {}).values() if each.get("job")]
+    record = job.to_dict()
+    if record.get("type") == "sweep":
+        return [each["job"] for each in record.get("trials") or () if each.get("job")]
+    return [each["job"] for each in (record.get("steps") or {}).values() if each.get("job")]
 
 
 def _table(several: Sequence[Mapping[str, Any]]) -> tuple[Any, Sequence[str]]:

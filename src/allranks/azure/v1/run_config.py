@@ -58,10 +58,10 @@ class TensorflowConfiguration:
 
     def job(self) -> tuple[int, Document | None]:
         """As above."""
-        found = {"type": "tensorflow", "worker_count": self.worker_count}
+        distribution = {"type": "tensorflow", "worker_count": self.worker_count}
         if self.parameter_server_count:
-            found["parameter_server_count"] = self.parameter_server_count
-        return self.worker_count, found
+            distribution["parameter_server_count"] = self.parameter_server_count
+        return self.worker_count, distribution
 
 
 class ParallelTaskConfiguration:
@@ -183,7 +183,7 @@ class ScriptRunConfig:
                 value.bind(bound)
             else:
                 bound.input(name, value)
-        found: Document = {
+        job: Document = {
             "type": "command",
             "command": line,
             "code": self.source_directory,
@@ -195,26 +195,26 @@ class ScriptRunConfig:
             **config.environment_variables,
         }
         if variables:
-            found["environment_variables"] = {key: str(each) for key, each in variables.items()}
+            job["environment_variables"] = {key: str(each) for key, each in variables.items()}
         if (target := target_name(config.target)) is not None:
-            found["compute"] = target
+            job["compute"] = target
         distributed = self.distributed_job_config or config.distribution()
         nodes, distribution = (1, None) if distributed is None else distributed.job()
         resources: Document = {"instance_count": nodes} if nodes > 1 else {}
         shm = config.docker.shm_size or config.environment.docker.shm_size
-        found["resources"] = resources | ({"shm_size": shm} if shm else {})
+        job["resources"] = resources | ({"shm_size": shm} if shm else {})
         if distribution is not None:
-            found["distribution"] = distribution
+            job["distribution"] = distribution
         if config.max_run_duration_seconds:
-            found["limits"] = {"timeout": config.max_run_duration_seconds}
+            job["limits"] = {"timeout": config.max_run_duration_seconds}
         if self.resume_from is not None:
             bound.input("resume_from", self.resume_from.data())
-        return found | _parts(bound)
+        return job | _parts(bound)
 
 
 def _parts(bound: Bound) -> Document:
-    found = {"inputs": bound.inputs, "outputs": bound.outputs}
-    return {key: each for key, each in found.items() if each}
+    parts = {"inputs": bound.inputs, "outputs": bound.outputs}
+    return {key: each for key, each in parts.items() if each}
 
 
 def target_name(target: Any) -> str | None:

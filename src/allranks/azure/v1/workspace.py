@@ -48,9 +48,9 @@ class Workspace(Absent):
                 raise UserErrorException(f"no config.json found at {path}", hint=hint)
             return cls()
         try:
-            given = json.loads(file.read_text())
-            names = {key: str(given[key]) for key in ("workspace_name",) if key in given}
-            ids = (str(given.get("subscription_id", "")), str(given.get("resource_group", "")))
+            config = json.loads(file.read_text())
+            names = {key: str(config[key]) for key in ("workspace_name",) if key in config}
+            ids = (str(config.get("subscription_id", "")), str(config.get("resource_group", "")))
         except (ValueError, AttributeError, OSError) as error:
             hint = "leave it out: the workspace is this server"
             raise UserErrorException(f"{file} is not a config.json: {error}", hint=hint) from None
@@ -75,9 +75,9 @@ class Workspace(Absent):
 
     def write_config(self, path: str | None = None, file_name: str | None = None) -> None:
         """Write what ``from_config`` reads."""
-        goal = Path(path or ".", ".azureml", file_name or "config.json")
-        goal.parent.mkdir(parents=True, exist_ok=True)
-        goal.write_text(json.dumps({**self.get_details(), "workspace_name": self.name}, indent=4))
+        file = Path(path or ".", ".azureml", file_name or "config.json")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps({**self.get_details(), "workspace_name": self.name}, indent=4))
 
     def get_details(self) -> dict[str, str]:
         return {"subscription_id": self.subscription_id, "resource_group": self.resource_group}
@@ -121,8 +121,8 @@ class Workspace(Absent):
         return datastore.Datastore(self, "workspaceblobstore")
 
     def get_default_compute_target(self, type: str = "CPU") -> compute.ComputeTarget | None:
-        found = Client().compute.list()
-        return compute.ComputeTarget(self, found[0].name) if found else None
+        computes = Client().compute.list()
+        return compute.ComputeTarget(self, computes[0].name) if computes else None
 
     def __repr__(self) -> str:
         return f"Workspace.create(name={self.name!r})"
@@ -133,7 +133,7 @@ def _config(path: str | None) -> Path | None:
         return Path(path)
     start = Path(path or os.getcwd()).absolute()
     for folder in (start, *start.parents):
-        for each in _CONFIG:
-            if (folder / each).is_file():
-                return folder / each
+        for name in _CONFIG:
+            if (folder / name).is_file():
+                return folder / name
     return None

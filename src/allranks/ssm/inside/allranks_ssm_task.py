@@ -145,7 +145,7 @@ class Node:
         if process:
             state = self.path("processing/state") if self.is_real else self.state
         channels = {name: self.path(self.of_channel(name)) for name in config["channels"]}
-        found = {
+        variables = {
             "SM_HOSTS": _json(self.hosts),
             "SM_CURRENT_HOST": self.hosts[self.rank],
             "SM_RESOURCE_CONFIG": _json(self._files()["resourceconfig"]),
@@ -162,16 +162,16 @@ class Node:
             "SSM_INSTANCE_STATE": "%s/%s" % (state, self.instance),
         }
         for name, path in channels.items():
-            found["SM_CHANNEL_%s" % name.upper()] = path
-            found["SSM_CHANNEL_%s" % name.upper()] = path
+            variables["SM_CHANNEL_%s" % name.upper()] = path
+            variables["SSM_CHANNEL_%s" % name.upper()] = path
         for name, value in config["hps"].items():
-            found["SM_HP_%s" % name.upper()] = value if isinstance(value, str) else _json(value)
+            variables["SM_HP_%s" % name.upper()] = value if isinstance(value, str) else _json(value)
         if process:
-            found["SSM_OUTPUT"] = self.path("processing/output")
-            return found
-        found.update(self._of_training())
-        found["SM_TRAINING_ENV"] = _json({k[3:].lower(): v for k, v in found.items()})
-        return found
+            variables["SSM_OUTPUT"] = self.path("processing/output")
+            return variables
+        variables.update(self._of_training())
+        variables["SM_TRAINING_ENV"] = _json({k[3:].lower(): v for k, v in variables.items()})
+        return variables
 
     def _of_training(self):  # type: () -> Dict[str, str]
         config, entry = self.config, self.config.get("entry", "")

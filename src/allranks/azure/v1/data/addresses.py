@@ -19,15 +19,15 @@ from allranks.sdk.connection import find_server
 def address(path: Any) -> tuple[str, str]:
     """Where files are, and whether that is a file or a folder."""
     several = path if isinstance(path, list) else [path]
-    found = [_uri(each) for each in several]
-    if len(found) == 1:
-        plain = found[0].rstrip("*").rstrip("/") if found[0].endswith("*") else found[0]
+    uris = [_uri(each) for each in several]
+    if len(uris) == 1:
+        plain = uris[0].rstrip("*").rstrip("/") if uris[0].endswith("*") else uris[0]
         if "*" in plain:
             plain = plain[: plain.index("*")].rpartition("/")[0]
             return plain, "uri_folder"
         name = plain.rpartition("/")[2]
-        return plain, "uri_file" if "." in name and plain == found[0] else "uri_folder"
-    return _gathered(found), "uri_folder"
+        return plain, "uri_file" if "." in name and plain == uris[0] else "uri_folder"
+    return _gathered(uris), "uri_folder"
 
 
 def _uri(path: Any) -> str:
@@ -45,17 +45,17 @@ def _gathered(addresses: Sequence[str]) -> str:
     own = f"datasets/{digest}"
     folder = Datastore().folder / own
     for each in addresses:
-        goal = folder / Path(urlparse(each).path).name
-        if not goal.exists():
-            goal.parent.mkdir(parents=True, exist_ok=True)
-            _fetch(each, goal)
+        target = folder / Path(urlparse(each).path).name
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _fetch(each, target)
     return Datastore().uri(own)
 
 
-def _fetch(address: str, goal: Path) -> None:
+def _fetch(address: str, target: Path) -> None:
     place = _mapped(address)
     if place.startswith(("http://", "https://")):
-        part = goal.with_name(f"{goal.name}.part")
+        part = target.with_name(f"{target.name}.part")
         try:
             with urlopen(place, timeout=60) as answer, part.open("wb") as file:
                 shutil.copyfileobj(answer, file)
@@ -64,9 +64,9 @@ def _fetch(address: str, goal: Path) -> None:
                 f"or have a copy elsewhere: allranks data map {address.rpartition('/')[0]}/ FOLDER/"
             )
             raise UserErrorException(f"{address} cannot be read: {error}", hint=hint) from None
-        part.rename(goal)
+        part.rename(target)
     else:
-        shutil.copyfile(local(place), goal)
+        shutil.copyfile(local(place), target)
 
 
 def _mapped(address: str) -> str:

@@ -56,10 +56,10 @@ class FileDataset:
         create_new_version: bool = False,
     ) -> FileDataset:
         """Create a data asset, or its next version if the newest has another path."""
-        given = {"description": description, "tags": tags}
+        optional = {"description": description, "tags": tags}
         made = data_spec.Data.model_validate(
             {"name": name, "path": self.path, "type": self.type}
-            | {key: each for key, each in given.items() if each}
+            | {key: each for key, each in optional.items() if each}
         )
         newest = [each for each in Client().data.list() if each.name == name]
         same = bool(newest) and newest[0].path == self.path
@@ -79,11 +79,11 @@ class FileDataset:
     ) -> list[str]:
         """Copy the files to this machine; returns their paths."""
         source = self._folder()
-        goal = Path(target_path or ".")
+        folder = Path(target_path or ".")
         copies = []
-        for each in _files(source):
-            own = each.name if source.is_file() else each.relative_to(source)
-            copies.append(str(copied(each, goal / own, overwrite)))
+        for file in _files(source):
+            own = file.name if source.is_file() else file.relative_to(source)
+            copies.append(str(copied(file, folder / own, overwrite)))
         return copies
 
     @contextlib.contextmanager
@@ -138,9 +138,9 @@ class DatasetConsumptionConfig:
         return DatasetConsumptionConfig(self.name, self.dataset, "download")
 
     def data(self) -> Document:
-        found: Document = self.dataset.data()
+        data: Document = self.dataset.data()
         # Files that are consumed as they are: scripts find a path for `input_datasets[NAME]`.
-        return {**found, "mode": MODES["mount" if self.mode == "direct" else self.mode]}
+        return {**data, "mode": MODES["mount" if self.mode == "direct" else self.mode]}
 
     def bind(self, bound: Bound) -> str:
         return bound.input(self.name, self.data())
@@ -184,9 +184,9 @@ class Dataset:
         """Raises UserErrorException."""
         label = str(version) == "latest"
         with found():
-            told = Client().data.get(name, None if label else str(version))
-        made = TabularDataset(told.path, told.type)
-        made.name, made.version = told.name, told.version
+            asset = Client().data.get(name, None if label else str(version))
+        made = TabularDataset(asset.path, asset.type)
+        made.name, made.version = asset.name, asset.version
         return made
 
     @staticmethod
@@ -197,13 +197,13 @@ class Dataset:
 
     @staticmethod
     def get_by_id(workspace: object, id: str) -> FileDataset:
-        for each in Dataset.get_all(workspace).values():
-            if each.id == id:
-                return each
+        for dataset in Dataset.get_all(workspace).values():
+            if dataset.id == id:
+                return dataset
         raise UserErrorException(f"no dataset with the id {id!r}", hint="use Dataset.get_by_name")
 
 
 def _files(place: Path) -> list[Path]:
     """A file, or the files below a folder."""
-    found = [place] if place.is_file() else place.rglob("*")
-    return sorted(each for each in found if each.is_file())
+    paths = [place] if place.is_file() else place.rglob("*")
+    return sorted(each for each in paths if each.is_file())

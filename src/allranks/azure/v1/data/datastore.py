@@ -72,10 +72,10 @@ class Datastore:
         endpoint: str | None = None,
         **_: Any,
     ) -> Datastore:
-        given = {"container_name": container_name, "account_name": account_name}
+        keys = {"container_name": container_name, "account_name": account_name}
         optional = {"protocol": protocol, "endpoint": endpoint}
         made = datastore_spec.Datastore.model_validate(
-            {"name": datastore_name, "type": "azure_blob", **given}
+            {"name": datastore_name, "type": "azure_blob", **keys}
             | {key: each for key, each in optional.items() if each}
         )
         secrets = {"sas_token": sas_token, "account_key": account_key}
@@ -114,9 +114,9 @@ class Datastore:
         overwrite: bool = False,
         show_progress: bool = True,
     ) -> DataReference:
-        for each in map(Path, files):
-            own = each.relative_to(relative_root) if relative_root else Path(each.name)
-            self._copy(each, Path(target_path or "", own), overwrite)
+        for file in map(Path, files):
+            own = file.relative_to(relative_root) if relative_root else Path(file.name)
+            self._copy(file, Path(target_path or "", own), overwrite)
         return self.path(target_path)
 
     def download(
@@ -124,8 +124,8 @@ class Datastore:
     ) -> int:
         """Copy files from the datastore; returns how many."""
         files = [each for each in (self.folder / (prefix or "")).rglob("*") if each.is_file()]
-        for each in files:
-            copied(each, Path(target_path, each.relative_to(self.folder)), overwrite)
+        for file in files:
+            copied(file, Path(target_path, file.relative_to(self.folder)), overwrite)
         return len(files)
 
     @property
@@ -166,8 +166,8 @@ class DataReference:
     ) -> None:
         self.datastore, self.mode = datastore, mode
         self.path_on_datastore = path_on_datastore or ""
-        given = data_reference_name or f"{datastore.name}_{self.path_on_datastore}"
-        self.name = re.sub(r"\W+", "_", given).strip("_")
+        name = data_reference_name or f"{datastore.name}_{self.path_on_datastore}"
+        self.name = re.sub(r"\W+", "_", name).strip("_")
         self.data_reference_name = self.name
 
     def as_mount(self) -> DataReference:
@@ -192,8 +192,8 @@ class DataReference:
         return f"{REFERENCE}{self.name}"
 
 
-def copied(source: Path, goal: Path, overwrite: bool) -> Path:
-    if overwrite or not goal.exists():
-        goal.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source, goal)
-    return goal
+def copied(source: Path, target: Path, overwrite: bool) -> Path:
+    if overwrite or not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, target)
+    return target

@@ -46,15 +46,15 @@ class OutputFileDatasetConfig:
 
     def data(self) -> Document:
         """The output of a job file."""
-        found = {"type": "uri_folder", "mode": self._mode}
+        data = {"type": "uri_folder", "mode": self._mode}
         if self._destination is not None:
             store, path = self._destination
-            found["path"] = (
+            data["path"] = (
                 store.uri(path or "")
                 .replace("{run-id}", "${{name}}")
                 .replace("{output-name}", "${{output_name}}")
             )
-        return found | ({"name": self._registered} if self._registered else {})
+        return data | ({"name": self._registered} if self._registered else {})
 
     def bind(self, bound: Bound) -> str:
         return bound.output(self.name, self.data())
