@@ -192,7 +192,7 @@ def wait(options: argparse.Namespace) -> int:
     end = float("inf") if options.timeout is None else time.monotonic() + options.timeout
     while True:
         compute: ShownCompute = client.json("GET", _path(options.name))
-        wanted = options.min_nodes or compute["min_instances"] or 1
+        needed = options.min_nodes or compute["min_instances"] or 1
         ready = sum(host["ready"] for host in compute["hosts"])
         remaining = end - time.monotonic()
         if ready >= needed or remaining <= 0:

@@ -62,10 +62,10 @@ def _looked(root: Path) -> Iterator[Finding]:
 
 def _write(findings: Sequence[Finding], data: str | None) -> dict[str, str]:
     """Map the computes that are not there and, with ``data``, the addresses. Returns the maps."""
-    told: ComputesAnswer = find_server.ask("GET", "/api/v1/computes")
-    default = next((each["name"] for each in told["computes"] if each["is_default"]), None)
-    known = {each["name"] for each in told["computes"]} | set(told["stands_for"])
-    missing = {name for each in found for name in each.computes} - known - _STANDING
+    answer: ComputesAnswer = find_server.ask("GET", "/api/v1/computes")
+    default = next((each["name"] for each in answer["computes"] if each["is_default"]), None)
+    known = {each["name"] for each in answer["computes"]} | set(answer["stands_for"])
+    missing = {name for each in findings for name in each.computes} - known - _STANDING
     made = {name: default for name in sorted(missing) if default is not None}
     if made:
         find_server.ask("PUT", _MAPS[0], made)

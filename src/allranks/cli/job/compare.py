@@ -29,7 +29,7 @@ def compare(options: argparse.Namespace) -> int:
     if len(names) < 2:
         hint = "name two jobs or more: allranks job compare - NAME"
         raise UsageError("one job alone cannot be compared", hint=hint)
-    found: ComparisonAnswer = find_server.ask(
+    comparison: ComparisonAnswer = find_server.ask(
         "GET", f"/api/v1/compare?{urlencode({'job': names}, doseq=True)}"
     )
     if options.json:

@@ -222,7 +222,7 @@ def _notes(job: JobAnswer) -> list[str]:
         return []
     with find_server.connect() as client:
         events: list[EventAnswer] = client.json("GET", job_path(job["name"], "/events"))
-        told = [
+        notices = [
             event["data"]
             for event in events
             if (event["data"].get("about"), event["attempt"]) == ("metrics", job["attempts"])

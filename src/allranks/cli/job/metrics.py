@@ -43,10 +43,10 @@ def metrics(options: argparse.Namespace) -> int:
     filters = {"metric": options.metric, "attempt": options.attempt}
     query = urlencode({key: value for key, value in filters.items() if value is not None})
     with find_server.connect() as client:
-        found: list[MetricPoints] = client.json("GET", job_path(options.name, f"/metrics?{query}"))[
-            "series"
-        ]
-    if not found:
+        series: list[MetricPoints] = client.json(
+            "GET", job_path(options.name, f"/metrics?{query}")
+        )["series"]
+    if not series:
         _hold_to_attempt(options)
     if not series and options.metric is not None:
         raise _unknown(options)
@@ -72,9 +72,9 @@ def metrics(options: argparse.Namespace) -> int:
 
 def _table(options: argparse.Namespace) -> int:
     with find_server.connect() as client:
-        found: list[MetricSummary] = client.json("GET", job_path(options.name, "/metrics/summary"))[
-            "series"
-        ]
+        series: list[MetricSummary] = client.json(
+            "GET", job_path(options.name, "/metrics/summary")
+        )["series"]
         job: ShownJob = client.json("GET", job_path(options.name))
     if options.attempt is not None:
         series = [each for each in series if each["attempt"] == options.attempt]

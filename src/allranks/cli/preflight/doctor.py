@@ -170,7 +170,7 @@ def _server(home: Home) -> Finding:
     if not running.alive:
         return Finding("server", NOTE, "not running; starts with the next job")
     try:
-        told: ServerAnswer = find_server.connect(start=False).json("GET", "/api/v1/server")
+        answer: ServerAnswer = find_server.connect(start=False).json("GET", "/api/v1/server")
     except AllranksError as error:
         return Finding("server", BAD, error.message, error.hint or "")
     return Finding("server", OK, f"{running.url}, {counted(answer['live_jobs'], 'job')} live")

@@ -39,8 +39,8 @@ def report(options: argparse.Namespace) -> int:
     """The job's bottleneck with evidence, a fix and its expected gain."""
     with find_server.connect() as client:
         job = observed(client, options.name)
-        told: ShownJob = client.json("GET", job_path(options.name))
-    found = insights(job)
+        record: ShownJob = client.json("GET", job_path(options.name))
+    analysis = insights(job)
     if options.json:
         listed = [each._asdict() | {"kind": str(each.kind)} for each in analysis.insights]
         for entry in listed:

@@ -51,10 +51,10 @@ class States:
 
     def list(self, own: bool = False) -> builtins.list[StateFolder]:
         """The named states, or with ``own`` those of jobs."""
-        found: list[StateAnswer] = find_server.ask(
+        listing: list[StateAnswer] = find_server.ask(
             "GET", "/api/v1/states" + ("?own=true" if own else "")
         )
-        return [_told(each) for each in found]
+        return [_folder(each) for each in listing]
 
     def get(self, name: str) -> StateFolder:
         return _folder(find_server.ask("GET", state_path(name)))

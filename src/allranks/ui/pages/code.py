@@ -60,7 +60,7 @@ async def page(request: Request) -> Response:
 
 async def _changed(session: Session, name: str, against: str) -> list[dict[str, object]]:
     """The files that differ, as `job compare` finds them."""
-    found: ComparisonAnswer = await session.get("compare", job=[against, name])
+    comparison: ComparisonAnswer = await session.get("compare", job=[against, name])
     return [
         {"path": each["name"].removeprefix("file "), "what": each["values"][-1]}
         for each in comparison["differences"]

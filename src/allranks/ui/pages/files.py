@@ -32,8 +32,8 @@ async def page(request: Request) -> Response:
     """The files, and a preview of the one that is chosen."""
     session: Session = request.state.session
     job: ShownJob = await session.get(job_path(request.path_params["name"]))
-    found: list[FileAnswer] = await session.get(job_path(job["name"], "files"))
-    shown = _searched(found, request)
+    listing: list[FileAnswer] = await session.get(job_path(job["name"], "files"))
+    shown = _searched(listing, request)
     chosen = request.query_params.get("path")
     preview: dict[str, Any] | None = None
     if chosen is not None:

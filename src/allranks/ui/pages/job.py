@@ -112,7 +112,8 @@ async def stacks(request: Request) -> Response:
     session: Session = request.state.session
     name = request.path_params["name"]
     job: ShownJob = await session.get(job_path(name))
-    found, why = None, ""
+    answer = None
+    why = ""
     if request.method == "POST" or job["ended_at"] is not None:
         try:
             answer = (await session.call("POST", job_path(name, "stacks"))).json()
@@ -128,9 +129,9 @@ async def _explanation(
     if job["status"] != "Failed" or job["type"] == "pipeline":
         return None
     try:
-        found: FailureExplanation | StepExplanation
-        found = await session.get(job_path(job["name"], "explanation"))
-        return found
+        explanation: FailureExplanation | StepExplanation
+        explanation = await session.get(job_path(job["name"], "explanation"))
+        return explanation
     except AllranksError:
         return None
 
@@ -213,16 +214,16 @@ def _nodes(job: ShownJob) -> list[Node]:
         ranks.setdefault(rank["node"], []).append(rank["rank"])
     return [
         Node(
-            each["node"],
-            each["state"],
-            each["host"] or "",
-            each["address"] or "",
-            loads.get(each["node"]),
+            node["node"],
+            node["state"],
+            node["host"] or "",
+            node["address"] or "",
+            loads.get(node["node"]),
             [
                 Cell(
                     rank,
-                    each["state"],
-                    _load(loads.get(each["node"]), rank, ranks[each["node"]]),
+                    node["state"],
+                    _load(loads.get(node["node"]), rank, ranks[node["node"]]),
                     failed == rank,
                 )
                 for rank in ranks.get(node["node"], ())

@@ -37,11 +37,11 @@ _LEVELS = {
 
 async def page(request: Request) -> Response:
     session: Session = request.state.session
-    name, given = request.path_params["name"], request.query_params
+    name, query = request.path_params["name"], request.query_params
     job: ShownJob = await session.get(job_path(name))
-    found = _logs(await session.get(job_path(name, "files")))
-    attempts = sorted({attempt for attempt, _ in found}, reverse=True)
-    attempt = _number(given.get("attempt"), attempts[0] if attempts else 1, "attempt")
+    logs = _logs(await session.get(job_path(name, "files")))
+    attempts = sorted({attempt for attempt, _ in logs}, reverse=True)
+    attempt = _number(query.get("attempt"), attempts[0] if attempts else 1, "attempt")
     ranks = range(job["processes"])
     choice = query.get("rank") or ("0" if job["processes"] <= 1 else "all")
     if choice != "all" and _number(choice, 0, "rank") not in ranks:

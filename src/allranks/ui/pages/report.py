@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 async def page(request: Request) -> Response:
     session: Session = request.state.session
     job: ShownJob = await session.get(job_path(request.path_params["name"]))
-    found, times = await run_in_threadpool(_read, session, job["name"])
+    analysis, times = await run_in_threadpool(_read, session, job["name"])
     goodput = times.goodput
     seconds = {str(each): goodput.seconds(each) for each in Activity}
     return render.page(
