@@ -86,11 +86,12 @@ def test_services_and_identity_are_validated_and_shown(shared, code):
         "command: x\nservices:\n  s:\n    type: ssh\n    prot: 22\nidentity: {type: manged}\n"
     )
     told = answer(shared, "job", "validate", "-f", "job.yml", code=2)
-    assert [(each["where"], each["line"]) for each in told["errors"]] == [
+    errors = sorted(told["errors"], key=lambda each: each["line"])
+    assert [(each["where"], each["line"]) for each in errors] == [
         ("services.s.prot", 5),
         ("identity.type", 6),
     ]
-    assert [each["hint"] for each in told["errors"]] == [
+    assert [each["hint"] for each in errors] == [
         "did you mean `port`?",
         "did you mean `managed`?",
     ]

@@ -108,7 +108,7 @@ def download(
     targets = {file["path"]: target(file["path"]) for file in listing}
     entries = list(_entries(listing, targets))
     is_empty = not entries and not any(map(target, links))
-    if is_empty and job["ended_at"] and (output is not None or not_kept):
+    if is_empty and not_kept:  # otherwise the job wrote nothing there
         what = f"the output {output} of {name}" if output is not None else name
         hint = "; ".join([*not_kept, f"what it has: allranks job files {name}"])
         raise NotFound(f"{what} has no files", hint=hint)
