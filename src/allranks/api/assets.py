@@ -100,11 +100,20 @@ class ComponentAnswer(AssetVersion):
     limits: NotRequired[Document]
     metrics: NotRequired[Document]
     retry: NotRequired[Document]
+    keep_work: NotRequired[str]
     hang_timeout: NotRequired[float]
     warm: NotRequired[list[str]]
     # Of a pipeline.
     jobs: NotRequired[dict[str, Document]]
     settings: NotRequired[Document]
+    # Of a parallel component.
+    task: NotRequired[Document]
+    input_data: NotRequired[str]
+    mini_batch_size: NotRequired[int | str]
+    mini_batch_error_threshold: NotRequired[int]
+    max_concurrency_per_instance: NotRequired[int]
+    retry_settings: NotRequired[Document]
+    logging_level: NotRequired[str]
 
 
 class CreatedComponent(ComponentAnswer, Created):
@@ -223,7 +232,7 @@ class StateAnswer(TypedDict):
 
 
 class StateVersion(TypedDict):
-    """``torn`` are files that were being written when a node was lost."""
+    """``torn`` are files that were being written when a rank was killed."""
 
     version: int
     made_at: str

@@ -317,7 +317,7 @@ def _lead_order(attempt: int, rank: int | None, node: int) -> tuple[int, bool, i
 
 
 def _lines(name: str, offset: int, data: bytes) -> Iterator[tuple[int, list[tuple[Key, Row]]]]:
-    """The end offset of each line, and its points; none for a damaged line."""
+    """The end offset of each line, and its points without damaged ones."""
     is_metric = FEEDS[name] == METRIC
     for line in data.split(b"\n")[:-1]:
         offset += len(line) + 1

@@ -52,7 +52,9 @@ def test_a_line_of_which_only_a_part_is_recorded_is_reported_so(tmp_path):
     lines = LoggedLines(file)
     lines.look()
     (note,) = lines.notes()
-    assert note["message"].startswith("line 1 of ALLRANKS_METRICS_FILE was recorded only in part")
+    assert note["message"].startswith(
+        "line 1 of ALLRANKS_METRICS_FILE recorded nothing, or not all that it says"
+    )
 
 
 def test_the_first_wrong_line_is_named_and_the_others_are_counted(tmp_path):

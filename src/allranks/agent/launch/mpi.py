@@ -36,9 +36,8 @@ def start(stage: Stage, running: Running) -> Launch:
         rank_env = {**stage.env(rank), "ALLRANKS_LEAVING": programs.path_of("mpi_exit.py")}
         hosted.expect(stage.rank(rank), stage.command, stage.cwd, rank_env, local)
     env["ALLRANKS_RANKS"] = str(hosted.folder)
-    if (
-        stage.container is None
-    ):  # temporary files of mpirun and its daemons are removed with the rest
+    if stage.container is None:
+        # Temporary files of mpirun and its daemons are removed with the rest.
         env["TMPDIR"] = str(hosted.scratch)
     elif all(place.address.startswith("127.") for place in stage.places[1:]):
         env = {**mpi.LOOPBACK, **env}

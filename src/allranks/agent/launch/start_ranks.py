@@ -13,9 +13,9 @@ from allranks.agent.launch import deepspeed, horovod, mpi, ray
 from allranks.agent.launch.remote_start import STAND_INS, with_stand_ins
 from allranks.agent.launch.stage import Launch, Stage
 from allranks.agent.network import ports
-from allranks.agent.processes.ranks import SHELL, Process, Running
+from allranks.agent.processes.ranks import SHELL, Running
 from allranks.plan.distributions import variables
-from allranks.plan.distributions.topology import ranks_of
+from allranks.plan.distributions.topology import Rank, ranks_of
 from allranks.plan.environments.warm_start import Cold
 
 # This folder is on PYTHONPATH of every Python of a job, for its sitecustomize.
@@ -52,7 +52,7 @@ def start(stage: Stage, running: Running) -> Launch:
     ports.release(stage.held)
     warm = 0
     for rank in ranks_of(stage.task, stage.node):
-        warm += _start_rank(stage, running, stage.rank(rank), stage.env(rank) | more)
+        warm += _start_rank(stage, running, rank, more)
     return Launch(running, stage.logs, warm=warm)
 
 
@@ -62,16 +62,18 @@ def clean(stage: Stage) -> None:
         _CLEAN_UPS[stage.task.distribution](stage)
 
 
-def _start_rank(stage: Stage, running: Running, rank: Process, env: Mapping[str, str]) -> bool:
-    """Start a rank. Return whether it started warm."""
+def _start_rank(stage: Stage, running: Running, rank: Rank, more: Mapping[str, str]) -> bool:
+    """Start a rank with ``more`` variables. Return whether it started warm."""
+    env = {**stage.env(rank), **more}
+    process = stage.rank(rank)
     if stage.warm is not None:
         try:
-            stage.warm.start(running, rank, stage.command, stage.cwd, env)
+            stage.warm.start(running, process, stage.command, stage.cwd, env)
             return True
         except Cold as why:
             stage.note(str(why))
-    command = with_stand_ins(stage, stage.command) if STAND_INS in env else stage.command
-    running.start(rank, [SHELL, "-c", command], stage.cwd, env)
+    command = with_stand_ins(stage, stage.command) if STAND_INS in more else stage.command
+    running.start(process, [SHELL, "-c", command], stage.cwd, env)
     return False
 
 

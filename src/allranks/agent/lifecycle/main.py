@@ -62,8 +62,8 @@ if TYPE_CHECKING:
 class Agent:
     """Runs one node of a job, from the first answer of the server until bye.
 
-    ``answer`` is what the server told when the agent called: the task, its clocks and what it has
-    of this node. ``run`` returns when the job is over here.
+    ``answer`` is the server's to hello: the task, its clocks and what it has of this node. ``run``
+    returns when the job is over here.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Agent:
             link.door,
             alone=task.nodes == 1,
             pace=self._clocks.look,
-            known=answer.get("state", True),
+            known=answer["state"],
             note=partial(self._note, facts={"about": "state"}),
             warn=partial(self._note, facts={"about": "checkpoint"}),
         )
@@ -120,7 +120,7 @@ class Agent:
             where,
             link.door,
             pace=self._clocks.look,
-            known=answer.get("files", True),
+            known=answer["files"],
             calls=self._calls,
         )
         self._working = WorkingFolder(

@@ -15,11 +15,9 @@ from allranks.plan.lifecycle.pending_reason import WAITS
 from allranks.plan.plan import Task
 from allranks.statuses import Reason
 
-if TYPE_CHECKING:
-    from allranks.api.agents import Assignment
-
 if TYPE_CHECKING:  # the server asks for kept folders, and needs nothing of an attempt for that
     from allranks.agent.lifecycle.attempt import Attempt
+    from allranks.api.agents import Assignment
 
 # Begins the names of kept folders in the agent's own folder, which is then not removed.
 KEPT = "unsaved-"

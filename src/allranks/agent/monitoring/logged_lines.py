@@ -11,11 +11,10 @@ _PIECE, _SHOWN = 1 << 20, 60
 
 
 class _Wrong(NamedTuple):
-    """A line by number, from 1. ``is_partly``: some of it is recorded."""
+    """A line by number, from 1."""
 
     number: int
     text: str
-    is_partly: bool = False
 
 
 class LoggedLines:
@@ -25,6 +24,8 @@ class LoggedLines:
         self._file = file
         self._offset = self._lines = self._count = 0
         self._first: _Wrong | None = None
+        # Whether something of a wrong line is recorded.
+        self._in_part = False
 
     def look(self, last: bool = False) -> None:
         """Check the complete lines that are new; the ``last`` time also an incomplete one."""
@@ -46,17 +47,17 @@ class LoggedLines:
                     self._lines += 1
                     parsed = metric_lines.read(line)
                     if not parsed.is_whole:
-                        is_partly = bool(parsed.points or parsed.tags)
-                        self._add(_Wrong(self._lines, _shown(line), is_partly))
+                        self._in_part |= bool(parsed.points or parsed.tags)
+                        self._add(_Wrong(self._lines, _shown(line)))
 
     def notes(self) -> list[dict[str, Any]]:
         """One for the record, if a line was wrong."""
         if self._first is None:
             return []
-        number, text, is_partly = self._first
-        recorded = "was recorded only in part" if is_partly else "recorded nothing"
+        number, text = self._first
         more = f" and {self._count - 1} more" if self._count > 1 else ""
-        message = f"line {number}{more} of ALLRANKS_METRICS_FILE {recorded}: {text!r}"
+        part = ", or not all that it says" if self._in_part else ""
+        message = f"line {number}{more} of ALLRANKS_METRICS_FILE recorded nothing{part}: {text!r}"
         return [{"message": f"{message}; a line is {_FORM}, and ends with a newline"}]
 
     def _add(self, wrong: _Wrong) -> None:

@@ -80,6 +80,8 @@ class Sync:
         self.writers = Writers(tree)
         # Files in part, with the complete ones of the server in their place.
         self._torn: dict[str, Synced] = {}
+        # Torn files that had no complete one before them, until they are told.
+        self._incomplete: list[str] = []
         self._noted: set[str] = set()
         # Whether the server had other entries than expected: it was restored from a backup.
         self._surprised = False
@@ -99,6 +101,7 @@ class Sync:
         """Ranks start; ``deaths`` will be those of them."""
         self.writers.begin_attempt(deaths, watch)
         self._torn = {}
+        self._incomplete = []
 
     def fetch_all(self) -> str:
         """Fetch all files from the server. Returns a summary, or '' if there was nothing to fetch.
@@ -185,10 +188,7 @@ class Sync:
                 if has_before:
                     changed[path] = what
                 elif what is Left.TORN:
-                    self._note_once(
-                        f"{self._shown(path)!r} was being written when a rank was killed: it is "
-                        "incomplete, and no complete one was saved before it"
-                    )
+                    self._incomplete.append(path)
         self._torn = {
             path: Synced(self._head[path], files[path]) for path in sorted(set_aside(changed))
         }
@@ -197,37 +197,47 @@ class Sync:
             self._synced[path] = Synced(before._replace(seq=-1), state)
 
     def send_torn(self) -> list[str]:
-        """Save them in a version of their own. Returns messages that name both. Raises
-        AllranksError, OSError."""
+        """Save them in a version of their own. Returns messages that name both, and torn files that
+        had no complete one before them. Raises AllranksError, OSError."""
+        messages = [
+            f"{self._shown(path)!r} was being written when a rank was killed: it is incomplete, "
+            "and no complete one was saved before it"
+            for path in self._incomplete
+        ]
         changes = [self._read_change(path, state, 0) for path, (_, state) in self._torn.items()]
         if not changes:
-            return []
+            self._incomplete = []
+            return messages
         for batch in batches(changes):
             self._client.upload(self._tree, batch)
         place = self._client.keep_torn(self.attempt, [(c.path, c.entry) for c in changes])
-        messages = []
+        still_torn = self._put_back(self._torn)
         for path, (before, state) in self._torn.items():
             age = (state.mtime_ns - before.mtime_ns) / 1e9
+            what = f"({size_text(before.size)}, written {age:.0f} s earlier)"
+            kept = f"{self._name} keeps the complete file before it {what}"
+            lost = f"the complete file before it {what} could not be put back"
             messages.append(
                 f"{self._shown(path)!r}, or a file beside it, was being written when a rank was "
-                f"killed: {self._name} keeps the complete file before it "
-                f"({size_text(before.size)}, written {age:.0f} s earlier); {place} has the newer "
-                f"one ({size_text(state.size)})"
+                f"killed: {lost if path in still_torn else kept}; {place} has the newer one "
+                f"({size_text(state.size)})"
             )
-        self._put_back(self._torn)
         self._torn = {}
+        self._incomplete = []
         return messages
 
     def _may_be_torn(self, path: str) -> bool:
-        """Whether a file that is shorter than before is one in part."""
+        """Whether a file that a killed rank may have left in part is examined: a log is not."""
         return True
 
     def _shown(self, path: str) -> str:
         """A path as messages name it."""
         return path
 
-    def _put_back(self, torn: Mapping[str, Synced]) -> None:
-        """Put the complete files in the place of torn ones, if no later ``fetch_all`` does."""
+    def _put_back(self, torn: Mapping[str, Synced]) -> set[str]:
+        """Put the complete files in the place of torn ones, if no later ``fetch_all`` does. Return
+        the paths at which the torn file had to stay."""
+        return set()
 
     # ------------------------------------------------------------ decisions
 

@@ -174,12 +174,11 @@ class WorkSync(Sync):
     def _shown(self, path: str) -> str:
         return path.split("/", 2)[2]
 
-    def _put_back(self, torn: Mapping[str, Synced]) -> None:
-        self._tree.downloads.mkdir(exist_ok=True)
-        try:
+    def _put_back(self, torn: Mapping[str, Synced]) -> set[str]:
+        with contextlib.suppress(Damaged, OSError):  # a full disk
+            self._tree.downloads.mkdir(exist_ok=True)
             self._fetch([*torn], {path: synced.state for path, synced in torn.items()}, strict=True)
-        except Damaged:
-            self._note_once("a file of the working folder is damaged in the server's home")
+        return {path for path in torn if self._synced[path].entry.seq == -1}
 
     # ------------------------------------------------------------ decisions
 

@@ -77,12 +77,12 @@ class ChildrenViewer(ABC):
         return new
 
     def _changed(self, job: StreamedJob, children: Children) -> None:
+        self._line.clear()
         for child in children:
             if child["status"] in ENDED:
                 self._printer.end(child["job"] or "")
         if self._quiet:
             return
-        self._line.clear()
         for text, status in self.lines(job, children):
             self._printer.hide()
             show.talk(text, status)

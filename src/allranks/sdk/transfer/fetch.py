@@ -69,7 +69,7 @@ class Fetcher:
     """Downloads files at the URL ``place`` into ``folder`` over one connection, until ``stop``.
 
     Raises Unreachable if the server stays down, ServerError if a file cannot be written or is
-    damaged twice, Stopped.
+    damaged twice, Interrupted.
     """
 
     def __init__(

@@ -71,7 +71,7 @@ def is_there(folder: Path, path: str, size: int, mtime_ns: int, sha256: str = ""
 @contextlib.contextmanager
 def destination(folder: Path, path: str, part: str, stop: threading.Event) -> Iterator[Destination]:
     """A ``Destination`` with an exclusive lock. A partial file is kept for the next download.
-    Raises ServerError without write permission, Stopped while waiting for the lock."""
+    Raises ServerError without write permission, Interrupted while waiting for the lock."""
     made: Destination | None = None
     try:
         made = Destination(folder, path, part, stop)

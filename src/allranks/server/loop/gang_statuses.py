@@ -154,7 +154,7 @@ class GangStatuses:
 
 
 def handle_of(row: JobRow) -> Handle:
-    """By what the engine knows the job's gang."""
+    """The engine's handle of the job's gang."""
     return Handle(row.key, row.record.ref, ended=decide.ranks_ended(row.record))
 
 

@@ -104,7 +104,7 @@ class Loop:
                 if woken and time.monotonic() < self._next_tick:
                     live = True  # assumed until the next tick
                     for name in woken:
-                        self._guarded(self._advance, self._records.get(name))
+                        self._advance_or_log(self._records.get(name))
                     self._start_next()
                     self._look_at_stopped()
                     continue
@@ -116,7 +116,7 @@ class Loop:
                 for row in rows:
                     row = self._records.latest(row.name) or row
                     if self._waiting.get(row.name) != row.version:
-                        self._guarded(self._advance, row)
+                        self._advance_or_log(row)
                 self._look_at_stopped()
             except Exception:
                 # A full disk, a locked database: the record is unchanged and the next tick tries
@@ -125,10 +125,10 @@ class Loop:
                 live = True
                 time.sleep(self._clocks.tick)
 
-    def _guarded(self, act: Callable[..., None], row: JobRow, *more: Any) -> None:
-        """Log an error of one job, so that the other jobs are still handled."""
+    def _advance_or_log(self, row: JobRow) -> None:
+        """An error of one job keeps no other from being handled."""
         try:
-            act(row, *more)
+            self._advance(row)
         except Exception:
             log.exception("%s: failed; retrying at the next tick", row.name)
 
@@ -158,7 +158,7 @@ class Loop:
         names, self._stopped = self._stopped, set()
         self._statuses.poll_now([self._records.get(name) for name in names])
         for name in names:
-            self._guarded(self._advance, self._records.get(name))
+            self._advance_or_log(self._records.get(name))
 
     def _start_next(self) -> None:
         """Let the engine start the jobs that waited for ranks that have just ended: a burst of
@@ -325,7 +325,8 @@ class Loop:
         silent = heartbeats.silent(row) if reachable else frozenset[int]()
         since = heartbeats.started_at()
         last_alive = self._statuses.last_alive(row)
-        missed, hung = last_alive is not None and last_alive < since, self._hangs.check(row)
+        missed = last_alive is not None and last_alive < since
+        hung = self._hangs.check(row)
         return decide.Clock(clock.now(), silent, clocks.hello, clocks.grace, since, missed, hung)
 
 

@@ -38,12 +38,13 @@ async def follow_children(services: Services, name: str, request: Wanted) -> Asy
         changed = await run_in_threadpool(children.refresh)
         news = f"{row.record.status} {view.status_reason(row)}"
         over = [each for each in changed if children.states[each].status in TERMINAL]
-        live = [each for each in changed if each not in over]
-        progress: JobProgress = {
-            **view.brief(row),
-            "status_reason": view.status_reason(row) or None,
-            **children.summary(),
-        }
+        live = [each for each in changed if children.states[each].status not in TERMINAL]
+        if changed or news != sent:
+            progress: JobProgress = {
+                **view.brief(row),
+                "status_reason": view.status_reason(row) or None,
+                **children.summary(),
+            }
         if live or news != sent:
             shown = [children.shown(each) for each in live]
             yield line({"job": progress, "last": False, "children": [*shown]})

@@ -256,9 +256,8 @@ class Proxy:
                 continue
             if not await run_in_threadpool(owns[what], each, row):
                 return f"the {what} {each} does not belong to this job"
-            if (
-                what == "model"
-            ):  # not cached: a trace that does not exist yet may become another job's
+            # Not cached: a trace that does not exist yet may become another job's.
+            if what == "model":
                 self._owned.add((job.ours, each))
         return ""
 
