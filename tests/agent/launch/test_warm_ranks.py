@@ -572,15 +572,15 @@ def test_a_rank_that_is_gone_before_the_agent_looks_runs_once(
 ):
     node, work = fresh
     (work / "s.py").write_text("print('ran'); raise SystemExit(7)")
-    receive = warm_ranks.JobServer._receive
+    receive = warm_ranks.WarmConnection._receive
 
-    def late(self: warm_ranks.JobServer, seconds: float) -> dict[str, object] | None:
+    def late(self: warm_ranks.WarmConnection, seconds: float) -> dict[str, object] | None:
         reply = receive(self, seconds)
         if reply is not None and "pid" in reply:
             until(lambda: not Path(f"/proc/{reply['pid']}").exists())
         return reply
 
-    monkeypatch.setattr(warm_ranks.JobServer, "_receive", late)
+    monkeypatch.setattr(warm_ranks.WarmConnection, "_receive", late)
     output, ended = node.warm("python s.py", work, PYTHONPATH=str(work.parent / "lib"))
     assert (output, ended.code) == (b"ran\n", 7)
 

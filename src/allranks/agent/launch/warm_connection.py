@@ -22,7 +22,7 @@ _ENDING = 10.0
 class WarmProcess:
     """A rank that a server forked, with the part of Popen's interface that ``Running`` uses."""
 
-    def __init__(self, server: JobServer, pid: int) -> None:
+    def __init__(self, server: WarmConnection, pid: int) -> None:
         self._server, self.pid = server, pid
 
     def poll(self) -> int | None:
@@ -30,7 +30,7 @@ class WarmProcess:
         return self._server.code(self.pid)
 
 
-class JobServer:
+class WarmConnection:
     """A connection to the server's process for this node. Closing it ends what is left there."""
 
     def __init__(self, connection: socket.socket) -> None:

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from allranks.agent import programs
 from allranks.agent.environments.uv import Wait
-from allranks.agent.launch.warm_connection import JobServer, WarmProcess
+from allranks.agent.launch.warm_connection import WarmConnection, WarmProcess
 from allranks.agent.processes import keeper
 from allranks.agent.processes.ranks import SHELL, Process, Running
 from allranks.agent.programs.allranks_warm.wire import MESSAGE, connect, send
@@ -60,7 +60,7 @@ class WarmRanks(NamedTuple):
     """The ranks of a node that can start warm. ``variables`` are what the server's modules saw of
     the environment, ``loaded`` its top-level modules, ``interpreter`` how ``sys`` differs."""
 
-    server: JobServer
+    server: WarmConnection
     python: str
     variables: Mapping[str, str]
     loaded: frozenset[str]
@@ -180,7 +180,7 @@ def prepare(
     about = {"modules": task.warm, "key": key, "attempt": own}
     with _cold_if_it_fails("the warm server cannot be used"):
         connection, reply = servers.connect(about, [python, *call.options], variables)
-        server = JobServer(connection)
+        server = WarmConnection(connection)
         server.settle()
     return WarmRanks(server, python, variables, frozenset(reply["loaded"]), interpreter)
 
