@@ -162,10 +162,10 @@ def test_steps_run_in_order_and_unchanged_ones_are_reused(
     assert allranks("run", *used).stdout == "xxx 0.5 []\n"
 
     # The trial and the step of the nested pipeline are its grandchildren.
-    assert {"inner_one | trained xxx", "tune_1 | acc=0.5"} <= {*done.stdout.splitlines()}
+    assert {"trained xxx", "acc=0.5"} <= {*done.stdout.splitlines()}
     assert sorted(allranks("job", "stream", "one").stdout) == sorted(done.stdout)
-    lines = allranks("job", "stream", "one", "--no-prefix").stdout.splitlines()
-    assert {"trained xxx", "acc=0.5"} <= {*lines}
+    lines = allranks("job", "stream", "one", "--prefix").stdout.splitlines()
+    assert {"inner_one | trained xxx", "tune_1 | acc=0.5"} <= {*lines}
     names = {each["name"] for each in answer(allranks, "job", "list", "--parent", "one")}
     assert names == {"one_prep", "one_train", "one_inner", "one_tune", "one_show"}
     listed = [each["name"] for each in answer(allranks, "job", "list", "--experiment", "pipes")]
@@ -219,8 +219,9 @@ def test_the_end_of_a_step_comes_after_its_last_lines(allranks: Allranks, folder
     }
     file = written(folder, {"type": "pipeline", "jobs": steps})
     together = {"capture_output": False, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    live = allranks("job", "create", "-f", file, "--name", "p", "--stream", **together)
-    again = allranks("job", "stream", "p", **together)
+    allranks("job", "create", "-f", file, "--name", "p")
+    live = allranks("job", "stream", "p", "--prefix", **together)
+    again = allranks("job", "stream", "p", "--prefix", **together)
     for done in (live, again):
         lines = [each.partition(" after ")[0] for each in done.stdout.splitlines()]
         for step in ("a", "b"):

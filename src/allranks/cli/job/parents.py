@@ -13,12 +13,11 @@ if TYPE_CHECKING:
 
 def viewer(job: JobAnswer, *, prefixed: bool | None = None, **options: Any) -> ChildrenViewer:
     """The viewer of a sweep or a pipeline, with the ``options`` of ``ChildrenViewer``."""
-    # Without names the lines of children cannot be told apart.
-    prefixed = prefixed is not False
     if job["type"] == "sweep":
         from allranks.cli.job.sweep import SweepViewer  # lazy: one of the two
 
-        return SweepViewer(job["name"], prefixed=prefixed, **options)
+        # Without names the lines of trials, all of the same script, cannot be told apart.
+        return SweepViewer(job["name"], prefixed=prefixed is not False, **options)
     from allranks.cli.job.pipeline import PipelineViewer  # lazy: one of the two
 
     return PipelineViewer(job["name"], prefixed=prefixed, **options)
