@@ -21,9 +21,9 @@ _POINTS = 2000
 async def page(request: Request) -> Response:
     session: Session = request.state.session
     job: ShownJob = await session.get(job_path(request.path_params["name"]))
-    found: MetricsSummary = await session.get(job_path(job["name"], "metrics/summary"))
-    names = list(dict.fromkeys(each["name"] for each in found["series"]))
-    ranks = sorted({each["rank"] for each in found["series"] if each["rank"] is not None})
+    summary: MetricsSummary = await session.get(job_path(job["name"], "metrics/summary"))
+    names = list(dict.fromkeys(each["name"] for each in summary["series"]))
+    ranks = sorted({each["rank"] for each in summary["series"] if each["rank"] is not None})
     return render.page(request, "metrics.html", tab="metrics", job=job, names=names, ranks=ranks)
 
 
@@ -43,8 +43,8 @@ async def trials(request: Request) -> Response:
     """The trials of a sweep with their parameters and values, in the order of their numbers."""
     session: Session = request.state.session
     job: ShownJob = await session.get(job_path(request.path_params["name"]))
-    found = sorted(job.get("trials", ()), key=lambda each: each["number"])
-    return JSONResponse({"objective": job.get("objective"), "trials": found})
+    rows = sorted(job.get("trials", ()), key=lambda each: each["number"])
+    return JSONResponse({"objective": job.get("objective"), "trials": rows})
 
 
 async def _passed(request: Request, what: str, **query: str | None) -> Response:
