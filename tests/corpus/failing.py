@@ -9,7 +9,7 @@ class Way(NamedTuple):
     """``command`` is run by ``ranks`` on each of ``nodes``, in a folder with all programs. Where
     the true cause is not to be seen by anybody, ``cause`` is UNKNOWN. ``held``: collected after the
     patterns were written. ``how``: `starved` in a server whose memory is limited, `long` until its
-    time limit, `agent-term`, `agent-kill` what befalls an agent."""
+    time limit, `agent-term`, `agent-kill` what befalls an agent; `gpu` needs an NVIDIA GPU."""
 
     name: str
     cause: Cause
@@ -70,6 +70,7 @@ _NOBODY = (
     '\'ulimit -u 40; exec /usr/bin/python3 -c "$0" {}\' "$(cat ways.py)"'
 )
 _PY, _TORCH = "python ways.py ", "python torch_ways.py "
+_CUDA = "python cuda_ways.py "
 _C = Cause
 
 WAYS = (
@@ -225,6 +226,31 @@ WAYS = (
     Way("gpu", _C.NO_CUDA, _TORCH + "to_gpu"),
     Way("gpu-set", _C.NO_CUDA, _TORCH + "set_gpu", 2),
     Way("gpu-nccl", _C.NO_CUDA, _TORCH + "gpu_backend", 2),
+    # ---------------------------------------------------------------- GPUs that are there
+    Way("cuda-memory", _C.CUDA_OUT_OF_MEMORY, _CUDA + "exhaust", how="gpu"),
+    Way("cuda-memory-share", _C.CUDA_OUT_OF_MEMORY, _CUDA + "exhaust_limited", how="gpu"),
+    Way(
+        "cuda-memory-backward",
+        _C.CUDA_OUT_OF_MEMORY,
+        _CUDA + "exhaust_backward",
+        how="gpu",
+        held=True,
+    ),
+    Way("cuda-memory-two", _C.CUDA_OUT_OF_MEMORY, _CUDA + "one_exhausts", 2, how="gpu", held=True),
+    Way("cuda-memory-jax", _C.CUDA_OUT_OF_MEMORY, _CUDA + "jax_exhausts", how="gpu", held=True),
+    Way("cuda-memory-cupy", _C.CUDA_OUT_OF_MEMORY, _CUDA + "cupy_exhausts", how="gpu", held=True),
+    Way("cuda-labels", _C.DEVICE_ASSERT, _CUDA + "wrong_labels", how="gpu"),
+    Way("cuda-token", _C.DEVICE_ASSERT, _CUDA + "wrong_token", how="gpu", held=True),
+    Way("cuda-nan", _C.DEVICE_ASSERT, _CUDA + "nan_probabilities", how="gpu", held=True),
+    Way("cuda-wild", _C.ILLEGAL_GPU_ACCESS, _CUDA + "wild_pointer", how="gpu"),
+    Way("cuda-wild-triton", _C.ILLEGAL_GPU_ACCESS, _CUDA + "wild_triton", how="gpu", held=True),
+    Way("cuda-ordinal", _C.NO_CUDA, _CUDA + "not_there", how="gpu"),
+    Way("cuda-ordinal-nccl", _C.NO_CUDA, _CUDA + "each_its_own", 2, how="gpu", held=True),
+    Way("cuda-saved", _C.NO_CUDA, _CUDA + "load_saved_there", how="gpu", held=True),
+    Way("cuda-none-jax", _C.NO_CUDA, _CUDA + "jax_without", how="gpu", held=True),
+    Way("nccl-shared", _C.NCCL_ERROR, _CUDA + "share_one", 2, how="gpu"),
+    Way("cuda-loader", _C.SCRIPT_EXCEPTION, _CUDA + "loader_on_gpu", how="gpu", held=True),
+    Way("cuda-devices", _C.SCRIPT_EXCEPTION, _CUDA + "two_devices", how="gpu", held=True),
     Way("backend", _C.BACKEND_MISSING, _TORCH + "other_backend", 2),
     # ---------------------------------------------------------------- ranks among themselves
     Way("port", _C.PORT_TAKEN, _PY + "port_bound"),

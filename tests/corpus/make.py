@@ -1,6 +1,9 @@
 """Makes the corpus: lets every failure really happen, as a job, and keeps what is known of it.
 
     python tests/corpus/make.py [NAME…]     as root, with torch and NumPy, gcc, memory cgroups
+    python tests/corpus/make.py --gpu       where an NVIDIA GPU is, with CuPy, JAX and Triton
+
+Without ``--gpu`` or a name, those that need a GPU are left out.
 
 A case is the JSON of ``plan.diagnosis.explain.FailedAttempt`` and its true cause. Cases of ways
 removed from failing.py stay: delete them by hand.
@@ -67,7 +70,7 @@ class Lab:
         (limited / "cgroup.procs").write_text(str(os.getpid()))
 
     def run(self, way: Way) -> dict:
-        more = ["--timeout", 2] if way.how == "long" else []
+        more = {"long": ["--timeout", 2], "gpu": ["--gpus", 1]}.get(way.how, [])
         for name in _pythons():
             more += ["--env", name]
         size = ("-n", way.nodes, "-p", way.ranks)
@@ -186,12 +189,16 @@ def make(ways: Iterable[Way], starved: bool) -> None:
 
 
 def main() -> None:
-    wanted = [way for way in WAYS if not sys.argv[1:] or way.name in sys.argv[1:]]
+    names = sys.argv[1:]
+    if names in ([], ["--gpu"]):
+        wanted = [way for way in WAYS if (way.how == "gpu") == bool(names)]
+    else:
+        wanted = [way for way in WAYS if way.name in names]
     CASES.mkdir(exist_ok=True)
     for starved in (False, True):
         if ways := [way for way in wanted if (way.how == "starved") == starved]:
             make(ways, starved)
-    for each in [*CGROUP.glob("*/"), CGROUP]:
+    for each in [*CGROUP.glob("*/"), *CGROUP.parent.glob(CGROUP.name)]:
         each.rmdir()
 
 

@@ -13,12 +13,12 @@ from tests.support import Allranks, answer
 
 pytestmark = [pytest.mark.gpu, pytest.mark.slow]
 
-# Two gigabytes of one GPU, and work for as long as the monitor needs to look some times.
+# Two gigabytes of one GPU, and work for as long as the report needs: forty looks, one a second.
 BUSY = """
 import time, torch
 ballast = torch.ones(2 << 30, dtype=torch.uint8, device="cuda")
 square = torch.randn(4096, 4096, device="cuda")
-until = time.monotonic() + 12
+until = time.monotonic() + 50
 while time.monotonic() < until:
     square = torch.tanh(square @ square)
     torch.cuda.synchronize()

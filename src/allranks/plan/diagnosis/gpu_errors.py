@@ -33,7 +33,14 @@ GPUS = (
         r"device is detected)|RuntimeError: Attempting to deserialize object on a CUDA device but|"
         r"ValueError: ProcessGroupNCCL is only supported with GPUs|"
         r"RuntimeError: ProcessGroupNCCL is only supported with GPUs|"
-        r"AcceleratorError: CUDA error: no CUDA-capable device",
+        r"AcceleratorError: CUDA error: no CUDA-capable device|"
+        r"RuntimeError: Unable to initialize backend '(?:cuda|gpu)'",
+    ),
+    ErrorPattern(
+        Cause.SCRIPT_EXCEPTION,
+        r"RuntimeError: Cannot re-initialize CUDA in forked subprocess",
+        "keep CUDA out of what DataLoader's workers run (datasets, collate functions), or start "
+        "them with multiprocessing_context='spawn'",
     ),
     ErrorPattern(
         Cause.NO_KERNEL_IMAGE,

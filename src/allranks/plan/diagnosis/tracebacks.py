@@ -155,8 +155,10 @@ def _of_stream(stream: str, lines: Sequence[_Line]) -> Iterator[Raised]:
         if is_head or _is_syntax_error(lines, index):
             block = _block(stream, lines, index + is_head, link, _is_aside(before, plain))
             if block is not None:
-                yield block[0]
                 index, link, before = block[1], "", ""
+                # Cython prints what it ignores, says so, and prints it again.
+                ignored = index < len(lines) and lines[index].text.startswith("Exception ignored")
+                yield block[0]._replace(aside=True) if ignored else block[0]
                 continue
         if plain in _LINKS:
             link = _LINKS[plain]
@@ -294,13 +296,21 @@ def is_the_end(lines: Sequence[str], last: Raised, strict: bool = False) -> bool
     ``strict``: lines that may belong to the exception's message count as output, too."""
     before, after = (
         [text for stream, text in map(unmarked, part) if stream == last.stream]
-        for part in (lines[: last.at], lines[last.at + 1 :])
+        for part in (lines[: last.at], _without_ignored(lines[last.at + 1 :]))
     )
     bars = {bar[0] for bar in map(_BAR.match, before) if bar}
     rest = [text for text in after if not ((bar := _BAR.match(text)) and bar[0] in bars)]
     one_line = strict or last.was_caught or _ONE_LINE.match(last.printed)
     message = 0 if one_line else _message_lines(last, before, rest)
     return all(not text.strip() or is_noise(text) for text in rest[message:])
+
+
+def _without_ignored(lines: Sequence[str]) -> list[str]:
+    """The lines but for the exceptions that Python printed and ignored."""
+    ignored = [exception for exception in raised(lines) if exception.aside]
+    messages = {at for each in ignored for at in range(each.at, each.end + 1)}
+    heads = {at for at, line in enumerate(lines) if ignored and line.endswith(_HEAD)}
+    return [line for at, line in enumerate(lines) if at not in messages | heads]
 
 
 def is_noise(text: str) -> bool:
