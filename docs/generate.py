@@ -29,11 +29,11 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 import allranks
-from allranks.azure.names import ABSENT, NAMES
-from allranks.azure.partly import PARTLY
 from allranks.cli.commands import COMMANDS
 from allranks.cli.examples import EXAMPLES
 from allranks.cli.parser import parser_of
+from allranks.compat.azure.names import ABSENT, NAMES
+from allranks.compat.azure.partly import PARTLY
 from allranks.engines.options import COMMON, Option
 from allranks.engines.registry import KINDS
 from allranks.plan.diagnosis.causes import TABLE

@@ -22,7 +22,12 @@ RAY_IS_A_DISTRIBUTION = (
 )
 # What Azure ML and SageMaker call the submitter's machine.
 LOCAL_IS_A_TARGET = (
-    *("azure/v1/compute.py", "azure/v1/run_config.py", "ssm/lines.py", "ssm/task.py"),
+    *(
+        "compat/azure/v1/compute.py",
+        "compat/azure/v1/run_config.py",
+        "compat/ssm/lines.py",
+        "compat/ssm/task.py",
+    ),
 )
 ENGINE_WORDS_ALLOWED = {
     *((name, "ray") for name in RAY_IS_A_DISTRIBUTION),
@@ -34,7 +39,11 @@ RUNS_IN_RANKS |= {"agent/programs/allranks_warm/script.py"}
 RUNS_WHAT_IT_READS = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "torch"}
 # Run by path, or read by Alembic: not imported.
 NO_PACKAGES = {
-    *(SRC / "agent" / "inside", SRC / "azure" / "inside", SRC / "ssm" / "inside"),
+    *(
+        SRC / "agent" / "inside",
+        SRC / "compat" / "azure" / "inside",
+        SRC / "compat" / "ssm" / "inside",
+    ),
     SRC / "store" / "migrations" / "versions",
 }
 IMPURE = {"os", "pathlib", "random", "socket", "subprocess", "time"}

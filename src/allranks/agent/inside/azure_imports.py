@@ -36,7 +36,7 @@ def find_spec(name):  # type: (str) -> Optional[ModuleSpec]
         return None
     if os.environ.get("ALLRANKS_SERVER") or os.environ.get("ALLRANKS_HOME"):
         try:
-            from allranks.azure.finder import Finder  # lazy: it may not be installed
+            from allranks.compat.azure.finder import Finder  # lazy: it may not be installed
         except ImportError:
             pass
         else:

@@ -9,11 +9,11 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from allranks.azure.names import ABSENT, NAMES, PACKAGES
 from allranks.cli.az.verbs import read as read_az
 from allranks.cli.importing.finding import NO, PARTLY, YES, Finding
+from allranks.compat.azure.names import ABSENT, NAMES, PACKAGES
+from allranks.compat.ssm.parser import read as read_ssm
 from allranks.errors import AllranksError
-from allranks.ssm.parser import read as read_ssm
 
 _OURS = ("azureml", "azure.ai.ml", "simple_sagemaker")
 _SAGEMAKER = ("sagemaker", "boto3")

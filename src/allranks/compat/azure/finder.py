@@ -1,0 +1,76 @@
+"""Finds `azure.ai.ml` and what belongs to it, after all other finders: what is installed wins."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+from allranks.compat.azure.names import ABSENT, NAMES, PACKAGES
+
+
+def install() -> None:
+    """Answer imports from now on, in this process."""
+    if not any(isinstance(each, Finder) for each in sys.meta_path):
+        sys.meta_path.append(Finder())
+
+
+class Finder(MetaPathFinder):
+    """Finds the modules of ``NAMES``."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name in NAMES or name in PACKAGES:
+            return ModuleSpec(name, _Loader(), is_package=name in PACKAGES)
+        parent = name.rpartition(".")[0]
+        module = sys.modules.get(parent)
+        if parent in NAMES and isinstance(module, _Answers):
+            module.refuse(name.rpartition(".")[2])
+        return None
+
+
+class _Loader(Loader):
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return _Answers(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        assert isinstance(module, _Answers)
+        module.__all__ = sorted(NAMES.get(module.__name__, ()))
+
+
+class _Answers(ModuleType):
+    """A module of Azure's whose names are ours, loaded when they are used."""
+
+    __all__: list[str]
+
+    def __getattr__(self, name: str) -> Any:
+        ours = NAMES.get(self.__name__, {}).get(name)
+        if ours is None and name.startswith("__"):
+            raise AttributeError(name)
+        if ours is not None:
+            module, _, attribute = ours.partition(":")
+            value = getattr(import_module(module), attribute)
+            setattr(self, name, value)
+            return value
+        if f"{self.__name__}.{name}" in NAMES:
+            return import_module(f"{self.__name__}.{name}")
+        return self.refuse(name)
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *NAMES.get(self.__name__, ())]
+
+    def refuse(self, name: str) -> None:
+        """Say that allranks has no such name. Raises ImportError, and not AttributeError: Python
+        would leave our words out."""
+        import difflib  # lazy: only for a name that is not there
+
+        names = NAMES.get(self.__name__, {})
+        instead = ABSENT.get(self.__name__, {}).get(name)
+        near = difflib.get_close_matches(name, names, 1)
+        hint = instead or (f"did you mean {near[0]}?" if near else "see docs/how-to/python.md")
+        raise ImportError(f"{self.__name__}.{name} is not there in allranks: {hint}")

@@ -1,0 +1,52 @@
+"""Of Azure's names that may be imported, those that work in part or not. Data for the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Partly(NamedTuple):
+    """``works`` is `partly` or `not`."""
+
+    works: str
+    why: str
+
+
+_V1, _PARTLY, _NOT = "allranks.compat.azure.v1", "partly", "not"
+# By ``module:name`` of ours.
+PARTLY: Mapping[str, Partly] = {
+    f"{_V1}.{name}": Partly(works, why)
+    for name, works, why in (
+        ("compute:AmlCompute", _PARTLY, "a name of a compute; sizes and counts have no effect"),
+        ("compute:ComputeInstance", _PARTLY, "as AmlCompute"),
+        ("compute:ComputeTarget", _PARTLY, "as AmlCompute"),
+        (
+            "data.datasets:Dataset",
+            _PARTLY,
+            "files at one address; of several a copy",
+        ),
+        ("data.datasets:TabularDataset", _PARTLY, "jobs get the files; data frames need pandas"),
+        ("data.datastore:Datastore", _PARTLY, "uploads to folders of this machine only"),
+        ("data.output:OutputFileDatasetConfig", _PARTLY, "without `source`"),
+        ("environment:DockerSection", _PARTLY, "image, Dockerfile and shm_size"),
+        ("estimators:Estimator", _PARTLY, "with a warning"),
+        ("experiment:Experiment", _PARTLY, "without `start_logging`"),
+        ("hyperdrive:HyperDriveConfig", _PARTLY, "of scripts; without warm starts"),
+        ("model:InferenceConfig", _NOT, "models are registered, not served"),
+        ("model:Model", _PARTLY, "registered and downloaded, not served"),
+        ("pipeline:EstimatorStep", _NOT, "use PythonScriptStep"),
+        ("pipeline:HyperDriveStep", _NOT, "submit the HyperDriveConfig, or write a sweep step"),
+        ("pipeline:ParallelRunStep", _NOT, "write a `parallel` step"),
+        ("pipeline:Pipeline", _PARTLY, "without `publish`"),
+        ("run_config:DockerConfiguration", _PARTLY, "`shm_size`"),
+        ("workspace:Workspace", _PARTLY, "stands for the server"),
+    )
+} | {
+    f"allranks.compat.azure.v2:{name}": Partly(_PARTLY, why)
+    for name, why in (
+        ("Workspace", "stands for the server"),
+        ("parallel_run_function", "files by count; error_threshold and partitions have no effect"),
+        ("RunFunction", "without `model`"),
+    )
+}

@@ -1,0 +1,83 @@
+"""`azureml.data.OutputFileDatasetConfig`: a folder that a job writes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from allranks.compat.azure.v1.arguments import Bound, name_of
+from allranks.compat.azure.v1.exceptions import UserErrorException, not_there
+
+if TYPE_CHECKING:
+    from allranks.api.common import Document
+
+
+class OutputFileDatasetConfig:
+    """A folder that a job writes: an argument of the job, an input of later ones."""
+
+    def __init__(
+        self,
+        name: str | None = None,
+        destination: Any = None,
+        source: str | None = None,
+        partition_format: object = None,
+    ) -> None:
+        if source is not None:
+            not_there("OutputFileDatasetConfig(source=…)", "pass the output as an argument")
+        self.name = name or f"output_{id(self):x}"
+        self._destination, self._mode, self._registered = destination, "rw_mount", ""
+        # The step of a pipeline that makes it.
+        self.producer: Any = None
+
+    def as_mount(self, *_: Any, **__: Any) -> OutputFileDatasetConfig:
+        return self
+
+    def as_upload(self, *_: Any, **__: Any) -> OutputFileDatasetConfig:
+        self._mode = "upload"
+        return self
+
+    def register_on_complete(self, name: str, *_: Any, **__: Any) -> OutputFileDatasetConfig:
+        self._registered = name
+        return self
+
+    def as_input(self, name: str | None = None) -> OutputAsInput:
+        return OutputAsInput(self, name or self.name)
+
+    read_delimited_files = as_input
+
+    def data(self) -> Document:
+        """The output of a job file."""
+        data = {"type": "uri_folder", "mode": self._mode}
+        if self._destination is not None:
+            store, path = self._destination
+            data["path"] = (
+                store.uri(path or "")
+                .replace("{run-id}", "${{name}}")
+                .replace("{output-name}", "${{output_name}}")
+            )
+        return data | ({"name": self._registered} if self._registered else {})
+
+    def bind(self, bound: Bound) -> str:
+        return bound.output(self.name, self.data())
+
+
+class OutputAsInput:
+    """An output of an earlier step."""
+
+    def __init__(self, output: OutputFileDatasetConfig, name: str) -> None:
+        self.output, self.name = output, name
+
+    def as_mount(self, *_: Any) -> OutputAsInput:
+        return self
+
+    as_download = as_mount
+
+    def bind(self, bound: Bound) -> str:
+        return bound.input(self.name, reference(self.output))
+
+
+def reference(data: Any) -> str:
+    """The expression of an output of another step. Raises UserErrorException."""
+    if data.producer is None:
+        hint = "pass it to the step that writes it as an argument"
+        raise UserErrorException(f"no step makes the data {data.name!r}", hint=hint)
+    return f"${{{{parent.jobs.{data.producer.node}.outputs.{name_of(data.name)}}}}}"

@@ -1,0 +1,110 @@
+"""`azureml.core.Model`: models of the registry."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from allranks.compat.azure.v1.exceptions import ModelNotFoundException, no_more, not_there
+from allranks.errors import NotFound
+from allranks.sdk import Client
+
+# What Azure shows of a model and serving needs.
+SHOWN = (
+    "model_framework",
+    "model_framework_version",
+    "datasets",
+    "resource_configuration",
+    "sample_input_dataset",
+    "sample_output_dataset",
+)
+
+
+class Model:
+    """A version of a model, the newest by default. Raises ModelNotFoundException."""
+
+    def __init__(
+        self,
+        workspace: object,
+        name: str | None = None,
+        id: str | None = None,
+        tags: object = None,
+        version: str | int | None = None,
+        **_: Any,
+    ) -> None:
+        if id is not None:
+            name, _colon, suffix = id.partition(":")
+            version = version or suffix or None
+        try:
+            model = Client().models.get(str(name), None if version is None else str(version))
+        except NotFound as error:
+            raise ModelNotFoundException(error.message, hint=error.hint) from None
+        self.workspace, self.name, self._version = workspace, model.name, model
+        self.version = int(model.version) if model.version.isdigit() else model.version
+        self.id = f"{model.name}:{model.version}"
+        self.tags = dict(model.tags)
+        self.properties = dict(model.properties)
+        self.description = model.description
+        self.url = f"models/{self.id}"
+
+    @classmethod
+    def register(
+        cls,
+        workspace: object,
+        model_path: str,
+        model_name: str,
+        tags: Mapping[str, str] | None = None,
+        properties: Mapping[str, str] | None = None,
+        description: str | None = None,
+        **more: Any,
+    ) -> Model:
+        """Create a version from files of this machine."""
+        no_more("Model.register", more, SHOWN)
+        made = Client().models.register(
+            model_name, model_path, tags=tags, properties=properties, description=description
+        )
+        return cls(workspace, model_name, version=made.version)
+
+    @classmethod
+    def list(
+        cls, workspace: object, name: str | None = None, latest: bool = False, **_: Any
+    ) -> list[Model]:
+        models = Client().models.list(name)
+        return [cls(workspace, each.name, version=each.version) for each in models]
+
+    @staticmethod
+    def get_model_path(model_name: str, version: int | None = None, _workspace: Any = None) -> str:
+        """Download a version; returns the path of its file, or of its folder."""
+        return Model(_workspace, model_name, version=version).download("azureml-models")
+
+    def download(self, target_dir: str = ".", exist_ok: bool = False, **_: Any) -> str:
+        """Download its files; returns the path of the file, or of the folder of several."""
+        folder = Client().models.download(self.name, str(self.version), target_dir)
+        files = [each for each in folder.iterdir() if each.name != "MLmodel"]
+        if len(files) == 1 and files[0].is_file():
+            target = Path(target_dir, files[0].name)
+            shutil.copyfile(files[0], target)
+            return str(target)
+        return str(folder)
+
+    def delete(self) -> None:
+        Client().models.delete(self.name, str(self.version))
+
+    @staticmethod
+    def deploy(*_: Any, **__: Any) -> None:
+        """Raises NotThere."""
+        not_there("Model.deploy", "models are registered, not served: allranks model download")
+
+    package = profile = deploy
+
+    def __repr__(self) -> str:
+        return f"Model(name={self.name}, id={self.id}, version={self.version})"
+
+
+class InferenceConfig:
+    """Not there: models are not served."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        Model.deploy()

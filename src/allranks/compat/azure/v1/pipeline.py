@@ -1,0 +1,337 @@
+"""`azureml.pipeline.core` and `azureml.pipeline.steps`."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from allranks.compat.azure.v1.arguments import Bound, name_of
+from allranks.compat.azure.v1.data.datastore import DataReference
+from allranks.compat.azure.v1.data.output import OutputAsInput, OutputFileDatasetConfig, reference
+from allranks.compat.azure.v1.exceptions import UserErrorException, no_more, not_there
+from allranks.compat.azure.v1.experiment import Experiment
+from allranks.compat.azure.v1.hyperdrive import HyperDriveConfig
+from allranks.compat.azure.v1.run import Run
+from allranks.compat.azure.v1.run_config import RunConfiguration, ScriptRunConfig
+
+if TYPE_CHECKING:
+    from allranks.api.common import Document
+
+_NUMBERS = itertools.count()
+
+
+class PipelineParameter:
+    """A value that ``submit`` may change."""
+
+    def __init__(self, name: str, default_value: Any) -> None:
+        self.name, self.default_value = name, default_value
+
+    def bind(self, bound: Bound) -> str:
+        # In quotes, as its value is one argument.
+        return f'"{bound.input(self.name, f"${{{{parent.inputs.{name_of(self.name)}}}}}")}"'
+
+
+class PipelineData:
+    """A folder that one step writes and others read."""
+
+    def __init__(
+        self,
+        name: str,
+        datastore: Any = None,
+        output_name: str | None = None,
+        output_mode: str = "mount",
+        output_path_on_compute: str | None = None,
+        output_overwrite: bool | None = None,
+        data_type: str | None = None,
+        is_directory: bool | None = None,
+        **more: Any,
+    ) -> None:
+        no_more("PipelineData", more, ("pipeline_output_name", "training_output"))
+        self.name = output_name or name
+        self.kind = "uri_file" if is_directory is False else "uri_folder"
+        self.producer: Step | None = None
+
+    def as_input(self, input_name: str | None = None) -> PipelineData:
+        return self
+
+    as_dataset = as_mount = as_download = as_input
+
+    def data(self) -> Document:
+        return {"type": self.kind}
+
+
+class Step:
+    """A step. It comes after those whose data it reads, and those of ``run_after``."""
+
+    def __init__(
+        self,
+        name: str,
+        config: ScriptRunConfig,
+        inputs: Sequence[Any] = (),
+        outputs: Sequence[Any] = (),
+        allow_reuse: bool = True,
+        params: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.name, self._config, self.allow_reuse = name, config, allow_reuse
+        self._inputs = list(inputs)
+        self._outputs = list(outputs)
+        self._params = dict(params or {})
+        self.after: list[Step] = []
+        self.node = f"{name_of(name)}_{next(_NUMBERS)}"
+        # What the script or the command is given, which may be data.
+        words = config.command if isinstance(config.command, list | tuple) else None
+        self._is_command = words is not None
+        self._words = [*config.arguments] if words is None else [*words]
+        for each in (*self._outputs, *self._words):
+            if isinstance(each, OutputFileDatasetConfig) or each in self._outputs:
+                each.producer = self
+
+    def run_after(self, step: Step) -> None:
+        self.after.append(step)
+
+    def parameters(self) -> list[PipelineParameter]:
+        values = (*self._words, *self._params.values(), *self._inputs)
+        return [each for each in values if isinstance(each, PipelineParameter)]
+
+    def before(self) -> list[Step]:
+        """The steps that it comes after."""
+        read = (*self._inputs, *self._words)
+        data = [each.output if isinstance(each, OutputAsInput) else each for each in read]
+        made = [getattr(each, "producer", None) for each in data]
+        return [each for each in (*made, *self.after) if each is not None and each is not self]
+
+    def to_dict(self, waited_for: Iterable[Step]) -> Document:
+        """The step of a job file. ``waited_for`` are those that others come after."""
+        bound = Bound()
+        config = copy.copy(self._config)
+        words = [self._argument(each) for each in self._words]
+        if self._is_command:
+            config.command = words
+        else:
+            config.arguments = words
+        for each in (*self._inputs, *self._outputs):
+            self._argument(each).bind(bound)
+        spec = config.job(bound)
+        if not self.allow_reuse:
+            # A step is reused if nothing differs.
+            variables = spec.setdefault("environment_variables", {})
+            variables["AZUREML_NOT_REUSED"] = uuid.uuid4().hex
+        for name, value in self._params.items():
+            bound.input(name, _text(value))
+        for number, step in enumerate(self.after):
+            bound.input(f"after_{number}", f"${{{{parent.jobs.{step.node}.outputs.done}}}}")
+        if self in waited_for:
+            bound.output("done", {"type": "uri_folder"})
+        spec |= {"inputs": bound.inputs, "outputs": bound.outputs, "display_name": self.name}
+        return {key: each for key, each in spec.items() if each != {}}
+
+    def _argument(self, value: Any) -> Any:
+        if isinstance(value, PipelineData):
+            return _Produced(value, self)
+        return value
+
+
+class _Produced:
+    """Data of the pipeline, as an output of the step that makes it and an input of others."""
+
+    def __init__(self, data: PipelineData, step: Step) -> None:
+        self._data, self._step = data, step
+
+    def bind(self, bound: Bound) -> str:
+        if self._data.producer is None:
+            hint = "list it in `outputs` of the step that writes it"
+            raise UserErrorException(f"no step makes the data {self._data.name!r}", hint=hint)
+        if self._data.producer is self._step:
+            return bound.output(self._data.name, self._data.data())
+        return bound.input(self._data.name, reference(self._data))
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, PipelineParameter):
+        return f"${{{{parent.inputs.{name_of(value.name)}}}}}"
+    return value
+
+
+class PythonScriptStep(Step):
+    """A script as a step."""
+
+    def __init__(
+        self,
+        script_name: str,
+        name: str | None = None,
+        arguments: Sequence[Any] | None = None,
+        compute_target: Any = None,
+        runconfig: RunConfiguration | None = None,
+        runconfig_pipeline_params: object = None,
+        inputs: Sequence[Any] | None = None,
+        outputs: Sequence[Any] | None = None,
+        params: Mapping[str, Any] | None = None,
+        source_directory: str | None = None,
+        allow_reuse: bool = True,
+        version: str | None = None,
+        hash_paths: object = None,
+    ) -> None:
+        config = ScriptRunConfig(
+            source_directory,
+            script_name,
+            arguments or (),
+            _copy(runconfig),
+            compute_target=compute_target,
+        )
+        super().__init__(
+            name or script_name, config, inputs or (), outputs or (), allow_reuse, params
+        )
+
+
+class CommandStep(Step):
+    """A command as a step."""
+
+    def __init__(
+        self,
+        command: Any = None,
+        name: str | None = None,
+        compute_target: Any = None,
+        runconfig: Any = None,
+        inputs: Sequence[Any] | None = None,
+        outputs: Sequence[Any] | None = None,
+        source_directory: str | None = None,
+        allow_reuse: bool = True,
+        **more: Any,
+    ) -> None:
+        no_more("CommandStep", more, ("version", "runconfig_pipeline_params"))
+        if isinstance(runconfig, ScriptRunConfig):
+            config = runconfig
+        else:
+            config = ScriptRunConfig(
+                source_directory,
+                command=command,
+                run_config=_copy(runconfig),
+                compute_target=compute_target,
+            )
+        super().__init__(name or "command", config, inputs or (), outputs or (), allow_reuse)
+
+
+class EstimatorStep(PythonScriptStep):
+    """Not there: estimators are deprecated."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        not_there("EstimatorStep", "use PythonScriptStep with a runconfig")
+
+
+class HyperDriveStep(Step):
+    """Not there: see ``__init__``."""
+
+    def __init__(self, name: str, hyperdrive_config: HyperDriveConfig, *_: Any, **__: Any) -> None:
+        not_there("HyperDriveStep", "submit the HyperDriveConfig itself, or write a sweep step")
+
+
+class ParallelRunStep(Step):
+    """Not there."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        not_there("ParallelRunStep", "write a `parallel` step: docs/how-to/pipeline.md")
+
+
+class StepSequence:
+    """Steps one after the other."""
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self.steps = list(steps)
+        for one, two in itertools.pairwise(self.steps):
+            two.run_after(one)
+
+
+class Pipeline:
+    """Steps, with those whose data they read."""
+
+    submit_keywords = ("pipeline_parameters", "regenerate_outputs", "continue_on_step_failure")
+
+    def __init__(
+        self,
+        workspace: Any,
+        steps: Any,
+        description: str | None = None,
+        default_datastore: Any = None,
+        default_source_directory: str | None = None,
+        **more: Any,
+    ) -> None:
+        no_more("Pipeline", more, ("resolve_closure",))
+        self.workspace, self.description = workspace, description
+        self._steps: list[Step] = []
+        for step in _flat(steps):
+            self._add(step)
+
+    def _add(self, step: Step) -> None:
+        if step not in self._steps:
+            self._steps.append(step)
+            for earlier in step.before():
+                self._add(earlier)
+
+    def job(
+        self,
+        pipeline_parameters: Mapping[str, Any] | None = None,
+        regenerate_outputs: bool = False,
+        continue_on_step_failure: bool = False,
+    ) -> Document:
+        """The pipeline of a job file. Raises UserErrorException."""
+        defaults = {name_of(p.name): p.default_value for s in self._steps for p in s.parameters()}
+        values = {name_of(key): value for key, value in (pipeline_parameters or {}).items()}
+        for key in values.keys() - defaults.keys():
+            hint = f"its parameters are: {', '.join(sorted(defaults)) or 'none'}"
+            raise UserErrorException(f"the pipeline has no parameter {key!r}", hint=hint)
+        waited_for = [each for step in self._steps for each in step.after]
+        settings: Document = {"continue_on_step_failure": continue_on_step_failure}
+        settings["force_rerun"] = regenerate_outputs
+        pipeline: Document = {
+            "type": "pipeline",
+            "settings": settings,
+            "jobs": {each.node: each.to_dict(waited_for) for each in reversed(self._steps)},
+        }
+        inputs = {key: _literal(value) for key, value in {**defaults, **values}.items()}
+        pipeline |= {"inputs": inputs} if inputs else {}
+        return pipeline | ({"description": self.description} if self.description else {})
+
+    def validate(self) -> list[Any]:
+        """What is wrong: nothing here; ``submit`` checks it."""
+        return []
+
+    def submit(
+        self,
+        experiment_name: str,
+        pipeline_parameters: Mapping[str, Any] | None = None,
+        continue_on_step_failure: bool = False,
+        regenerate_outputs: bool = False,
+        **more: Any,
+    ) -> Run:
+        no_more("Pipeline.submit", more, ("credential_passthrough",))
+        return Experiment(self.workspace, experiment_name).submit(
+            self,
+            pipeline_parameters=pipeline_parameters,
+            continue_on_step_failure=continue_on_step_failure,
+            regenerate_outputs=regenerate_outputs,
+        )
+
+    def publish(self, *_: Any, **__: Any) -> None:
+        not_there("Pipeline.publish", "use a schedule, or submit the file: docs/how-to/schedule.md")
+
+
+def _copy(config: RunConfiguration | None) -> RunConfiguration:
+    made = RunConfiguration()
+    if config is not None:
+        made.__dict__.update(config.__dict__)
+    return made
+
+
+def _flat(steps: Any) -> Iterable[Step]:
+    for step in steps.steps if isinstance(steps, StepSequence) else steps:
+        if isinstance(step, (list, StepSequence)):
+            yield from _flat(step)
+        else:
+            yield step
+
+
+def _literal(value: Any) -> Any:
+    return value.data() if isinstance(value, DataReference) or hasattr(value, "data") else value

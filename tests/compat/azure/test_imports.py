@@ -1,0 +1,146 @@
+"""Programs for `azure.ai.ml`, unmodified, by `allranks python`, without Azure's packages."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from allranks.compat.azure.names import ABSENT, NAMES
+from allranks.compat.azure.partly import PARTLY
+from allranks.sdk.submit.current_environment import current
+from tests.support import Allranks
+
+SUBMIT = """
+from azure.ai.ml import Input, MLClient, command, dsl
+from azure.ai.ml.constants import AssetTypes
+from azure.ai.ml.entities import AmlCompute, Environment
+from azure.core.exceptions import ResourceNotFoundError
+from azure.identity import DefaultAzureCredential
+
+credential = DefaultAzureCredential()
+credential.get_token("https://management.azure.com/.default")
+ml_client = MLClient(credential, "subscription", "group", "workspace")
+try:
+    cluster = ml_client.compute.get("my-cluster")
+except ResourceNotFoundError:
+    print("creating a cluster")
+    cluster = AmlCompute(name="my-cluster", size="STANDARD_DS3_v2", max_instances=4)
+    cluster = ml_client.compute.begin_create_or_update(cluster).result()
+job = command(
+    command="cat ${{inputs.data}} && echo ${{inputs.rate}}",
+    inputs={"data": Input(type=AssetTypes.URI_FILE, path="data.txt"), "rate": 0.1},
+    environment="current",
+    compute="my-cluster",
+)
+job.experiment_name = "unmodified"
+returned = ml_client.jobs.create_or_update(job)
+ml_client.jobs.stream(returned.name)
+print(ml_client.jobs.get(returned.name).status)
+
+@dsl.pipeline(default_compute="my-cluster")
+def two(rate):
+    step = command(command="echo ${{inputs.r}}", environment="current", inputs={"r": 1})
+    step(r=rate)
+
+done = ml_client.jobs.create_or_update(two(rate=5))
+ml_client.jobs.stream(done.name)
+print(ml_client.jobs.get(done.name).status)
+"""
+
+
+@pytest.mark.medium
+@pytest.mark.end_to_end
+def test_a_program_runs_unmodified(allranks: Allranks, code: Path) -> None:
+    (code / "data.txt").write_text("some data\n")
+    (code / "submit.py").write_text(SUBMIT)
+    done = allranks("python", "submit.py")
+    assert done.returncode == 0, done.stderr
+    assert "creating a cluster" in done.stdout
+    assert "some data\n0.1\n" in done.stdout
+    assert done.stdout.count("Completed") >= 2
+    assert "my-cluster" in allranks("compute", "map").stdout
+
+
+def python(*words: str, **more: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-P", "-m", "allranks.cli.main", "python", *words]
+    env = {"PATH": "/usr/bin:/bin", **more}
+    return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60)
+
+
+_CLIENT = "from azure.ai.ml import MLClient as C; C.from_config(None)"
+_WORKSPACE = "from azureml.core import Workspace as W; W.from_config()"
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("from azure.ai.ml import automl", "azure.ai.ml.automl is not there in allranks: there is"),
+        ("from azure.ai.ml import comand", "did you mean command?"),
+        ("from azure.ai.ml.entities import ManagedOnlineEndpoint", "models are registered"),
+        ("import azure.ai.ml.finetuning", "azure.ai.ml.finetuning is not there in allranks"),
+        ("import azure.ai.ml; azure.ai.ml.Nope", "azure.ai.ml.Nope is not there in allranks"),
+        (
+            f"{_CLIENT}.online_endpoints",
+            "MLClient.online_endpoints is not there in allranks: models",
+        ),
+        (f"{_CLIENT}.job", "did you mean jobs?"),
+        (f"{_WORKSPACE}.webservices", "Workspace.webservices is not there in allranks: models"),
+        (f"{_WORKSPACE}.experimnts", "did you mean experiments?"),
+        ("import azure.storage.blob", "No module named 'azure.storage'"),
+    ],
+)
+def test_what_is_not_there_is_said_at_once(program: str, said: str) -> None:
+    done = python("-c", program)
+    assert done.returncode == 1
+    assert said in done.stderr.splitlines()[-1]
+
+
+def test_it_is_python(tmp_path: Path) -> None:
+    show = "import json, os, sys; print(json.dumps([sys.argv, os.environ.get('PYTHONPATH')]))"
+    assert json.loads(python("-c", show, "a", "--b").stdout)[0] == ["-c", "a", "--b"]
+    # Pythons that the program starts, such as a notebook's, answer too; jobs do not get it.
+    _, there = json.loads(python("-c", show, PYTHONPATH=str(tmp_path)).stdout)
+    assert there.endswith(f"/azure/inside:{tmp_path}")
+    assert current({"PYTHONPATH": there})["PYTHONPATH"] == str(tmp_path)
+    child = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import azure.ai.ml'])"
+    assert python("-c", child).stderr == ""
+    assert python("-c", "raise SystemExit(7)").returncode == 7
+    assert "usage: python -m json.tool" in python("-m", "json.tool", "--help").stdout
+    (tmp_path / "sitecustomize.py").write_text("print('mine')")
+    # Once for the command line, once for the program.
+    assert python("-c", "", PYTHONPATH=str(tmp_path)).stdout == "mine\n" * 2
+    ours = "import azure.ai.ml as a; print(dir(a) and a.entities.Model, a.__name__)"
+    assert python("-c", ours).stdout == "<class 'allranks.spec.model.Model'> azure.ai.ml\n"
+    versions = "import azureml.core as c; assert c.VERSION == c.__version__; c.__file__"
+    assert "AttributeError: __file__" in python("-c", versions).stderr
+    has = "from azureml.core import Workspace; print(hasattr(Workspace(), 'images'))"
+    assert python("-c", has).stdout == "False\n"
+
+
+def test_what_is_installed_wins(tmp_path: Path) -> None:
+    package = tmp_path / "azure" / "ai" / "ml"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("MLClient = 'theirs'")
+    done = python(
+        "-c", "from azure.ai.ml import MLClient; print(MLClient)", PYTHONPATH=str(tmp_path)
+    )
+    assert done.stdout == "theirs\n"
+    assert "azure.ai.ml is installed here" in done.stderr
+    assert "azureml.core is installed here" not in done.stderr
+
+
+def test_every_name_is_there() -> None:
+    for names in NAMES.values():
+        for ours in names.values():
+            module, _, name = ours.partition(":")
+            assert getattr(import_module(module), name)
+    ours = {each for names in NAMES.values() for each in names.values()}
+    assert set(PARTLY) <= ours
+    for module, names in ABSENT.items():
+        assert not names.keys() & NAMES[module].keys()
