@@ -15,7 +15,7 @@ OURS = [
     *("engines.slurm", "engines.ray", "engines.kubernetes", "server.storage", "spec.yaml"),
     *("server.parents.sweep", "server.parents.pipeline", "spec.sweep", "spec.pipeline"),
     *("plan.diagnosis.explain", "plan.schedule", "plan.insights", "server.jobs.explain"),
-    *("server.jobs.failure", "server.people.openapi", "sdk", "cli", "agent.monitoring"),
+    *("server.jobs.failure", "server.api.openapi", "sdk", "cli", "agent.monitoring"),
 ]
 START = "import allranks.server.__main__, allranks.server.app, allranks.server.http.sleeping_server"
 
@@ -31,12 +31,12 @@ def test_a_server_imports_no_routes_and_nothing_that_few_requests_need() -> None
     found = imported(START)
     heavy = [*LIBRARIES, *(f"allranks.{name}" for name in OURS)]
     assert [name for name in heavy if name in found] == []
-    routes = {name for name in found if name.startswith("allranks.server.routes.")}
-    assert routes == {"allranks.server.routes.mlflow", "allranks.server.routes.ui"}
+    routes = {name for name in found if name.startswith("allranks.server.api.routes.")}
+    assert routes == {"allranks.server.api.routes.mlflow", "allranks.server.api.routes.ui"}
 
 
 @pytest.mark.medium
 def test_nor_does_the_first_job() -> None:
-    found = imported(f"{START}; import allranks.server.routes.jobs")
+    found = imported(f"{START}; import allranks.server.api.routes.jobs")
     heavy = [*LIBRARIES, *(f"allranks.{name}" for name in OURS)]
     assert [name for name in heavy if name in found] == []

@@ -14,8 +14,11 @@ from starlette.applications import Starlette
 
 from allranks.engines.base import Kind
 from allranks.engines.registry import KINDS
-from allranks.server.agents import input_routes, routes, start_routes, state_routes
-from allranks.server.agents.home_mark import mark_home
+from allranks.server.agent_api import input_routes, routes, start_routes, state_routes
+from allranks.server.agent_api.home_mark import mark_home
+from allranks.server.api import application as people
+from allranks.server.api.routes.mlflow import Proxy
+from allranks.server.api.routes.ui import UiProxy
 from allranks.server.assets import components, datastores
 from allranks.server.assets.components import Components
 from allranks.server.assets.datastores import Datastores
@@ -47,9 +50,6 @@ from allranks.server.loop.stacks import Stacks
 from allranks.server.loop.wakeups import Wakeups
 from allranks.server.mlflow import tracking
 from allranks.server.parents.loop import Parents
-from allranks.server.people import application as people
-from allranks.server.routes.mlflow import Proxy
-from allranks.server.routes.ui import UiProxy
 from allranks.server.schedules.loop import ScheduleLoop
 from allranks.settings import Clocks, Home
 from allranks.settings import database as database_of

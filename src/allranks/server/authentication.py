@@ -12,13 +12,13 @@ from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
 from allranks.errors import AllranksError, Unauthorized
-from allranks.server.agents import routes as agents
+from allranks.server.agent_api import routes as agents
+from allranks.server.api.routes.mlflow import PREFIX
+from allranks.server.api.routes.ui import PREFIX as UI
 from allranks.server.auth.roles import PERSON
 from allranks.server.dependencies import Services
 from allranks.server.http.connection_limit import RefusalLog
 from allranks.server.http.error_responses import reply
-from allranks.server.routes.mlflow import PREFIX
-from allranks.server.routes.ui import PREFIX as UI
 
 log = logging.getLogger("allranks.authentication")
 

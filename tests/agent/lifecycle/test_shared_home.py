@@ -9,7 +9,7 @@ import pytest
 from allranks import settings
 from allranks.agent.lifecycle.shared_home import require_home
 from allranks.errors import NotFound
-from allranks.server.agents.home_mark import mark_home
+from allranks.server.agent_api.home_mark import mark_home
 
 
 @pytest.fixture

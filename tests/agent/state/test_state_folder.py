@@ -30,7 +30,7 @@ from allranks.events import Event, Kind
 from allranks.http_client import Reply, checked
 from allranks.plan.data import state_manifest as plan_states
 from allranks.plan.plan import Gang, Plan, Rules, Task
-from allranks.server.agents import routes, state_routes
+from allranks.server.agent_api import routes, state_routes
 from allranks.server.assets.state_folders import States
 from allranks.server.auth.identity import Auth
 from allranks.server.loop import mailbox

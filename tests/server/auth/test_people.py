@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from allranks.errors import Conflict, NotFound, UsageError
+from allranks.server.api.table import ROUTES
 from allranks.server.auth import tokens
 from allranks.server.auth.roles import Role
 from allranks.server.auth.tokens import Tokens
-from allranks.server.people.table import ROUTES
 from allranks.store.database import open_database
 from allranks.store.key_values import Settings
 from tests.server.serving import JOB, Served, held_to, served

@@ -15,10 +15,10 @@ from allranks.events import Event
 from allranks.events import Kind as EventKind
 from allranks.plan.data.retention import Kind
 from allranks.plan.plan import Gang, InputTask, OutputTask, Plan, Rules, Task
+from allranks.server.api.routes import job_files
 from allranks.server.assets.datastores import Datastores
 from allranks.server.assets.model_versions import ModelVersions
 from allranks.server.jobs.register_model import Models
-from allranks.server.routes import job_files
 from allranks.server.storage.garbage_collection import GarbageCollection, Options
 from allranks.settings import Home, make
 from allranks.spec.fields.azureml_references import Asset

@@ -9,9 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
+from allranks.server.api.routes.mlflow import Proxy
 from allranks.server.auth.identity import Auth
 from allranks.server.http.host_header_check import HostNames
-from allranks.server.routes.mlflow import Proxy
 from allranks.settings import Home
 
 # No MLflow: whoever is let through is told so.

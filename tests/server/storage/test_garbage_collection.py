@@ -21,7 +21,7 @@ from allranks.events import Event
 from allranks.events import Kind as EventKind
 from allranks.plan.data.retention import Kind
 from allranks.plan.plan import Gang, InputTask, Plan, Recipe, Rules, Task
-from allranks.server.routes import gc
+from allranks.server.api.routes import gc
 from allranks.server.storage import garbage_collection, inventory
 from allranks.server.storage.garbage_collection import GarbageCollection, Options, Report
 from allranks.settings import Home, make

@@ -14,7 +14,7 @@ from allranks.cli.output import show
 from allranks.cli.parser import Parser
 
 _ANSWERED = ("azure.ai.ml", "azureml.core", "simple_sagemaker")
-_INSIDE = Path(__file__).parents[2] / "azure" / "inside"
+_INSIDE = Path(__file__).parents[2] / "compat" / "azure" / "inside"
 
 
 def python_options(parser: Parser) -> None:

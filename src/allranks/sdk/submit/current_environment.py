@@ -12,7 +12,7 @@ from allranks.errors import UsageError
 from allranks.masking import looks_secret
 
 # What `allranks python` adds to PYTHONPATH: jobs have an answer of their own.
-_ANSWERS = str(Path(__file__).absolute().parents[2] / "azure" / "inside")
+_ANSWERS = str(Path(__file__).absolute().parents[2] / "compat" / "azure" / "inside")
 # The clean base. Nothing else of the submitter's shell is passed on.
 _BASE = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "PATH")
 # Set in a rank: the server lets no job wait for the one whose rank submitted it.

@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from allranks.errors import NotFound, UsageError
-from allranks.server.agents.routes import PREFIX, number_of, readable, row_of, who
+from allranks.server.agent_api.routes import PREFIX, number_of, readable, row_of, who
 from allranks.server.assets.node_files import NodeFiles
 from allranks.server.assets.state_folders import States
 from allranks.server.assets.working_folders import WorkingFolders

@@ -27,7 +27,7 @@ from allranks.agent.transport.link import ServerAddress
 from allranks.engines import agent_bundle, agent_fetch
 from allranks.engines.base import Kind
 from allranks.errors import NotFound
-from allranks.server.agents import input_routes
+from allranks.server.agent_api import input_routes
 from allranks.server.http.agents_listener import write
 from allranks.settings import Home
 from tests.server.serving import FAKE, Served, Target, held_to, served

@@ -16,7 +16,7 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from allranks.errors import NotFound, Unauthorized
-from allranks.server.agents.routes import PREFIX, row_of, who
+from allranks.server.agent_api.routes import PREFIX, row_of, who
 from allranks.statuses import TERMINAL, NodeState
 
 # A waiting node is answered after 5 s at most. Its call counts for 10 s: longer than an answer

@@ -21,7 +21,7 @@ from starlette.routing import Route
 from allranks.agent.data import local_files
 from allranks.errors import Conflict, NotFound, Unauthorized, UsageError
 from allranks.plan.data.state_manifest import is_path
-from allranks.server.agents.routes import PREFIX, readable, row_of, who
+from allranks.server.agent_api.routes import PREFIX, readable, row_of, who
 from allranks.server.dependencies import Services
 from allranks.server.http.request_text import parse
 from allranks.statuses import TERMINAL

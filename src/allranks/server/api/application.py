@@ -12,11 +12,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from allranks.server.api.endpoint import Endpoint
+from allranks.server.api.table import ROUTES
 from allranks.server.http.error_responses import HANDLERS, Answer
 from allranks.server.http.request_limits import Limited
 from allranks.server.http.request_text import CheckedJson
-from allranks.server.people.endpoint import Endpoint
-from allranks.server.people.table import ROUTES
 
 
 def create_app(lifespan: Callable[[Starlette], Any]) -> Starlette:
@@ -35,6 +35,6 @@ def create_app(lifespan: Callable[[Starlette], Any]) -> Starlette:
 
 
 async def _describe(_: Request) -> Response:
-    from allranks.server.people.openapi import description  # lazy: it imports all routes
+    from allranks.server.api.openapi import description  # lazy: it imports all routes
 
     return Answer(await run_in_threadpool(description, map(Endpoint, ROUTES)))

@@ -4,9 +4,9 @@ import inspect
 
 import pytest
 
-from allranks.server.people.endpoint import Endpoint
-from allranks.server.people.openapi import description
-from allranks.server.people.table import ROUTES
+from allranks.server.api.endpoint import Endpoint
+from allranks.server.api.openapi import description
+from allranks.server.api.table import ROUTES
 
 
 @pytest.mark.medium

@@ -16,7 +16,7 @@ from allranks.agent.state.transfer import StateClient
 from allranks.agent.state.working_folder import WorkSync, WorkTree
 from allranks.agent.transport.link import ServerAddress
 from allranks.plan.data.working_set import ABOUT, FILES, About
-from tests.server.agents.test_own_disks import OWN, Client, Nodes, can_hide, job_of, submit
+from tests.server.agent_api.test_own_disks import OWN, Client, Nodes, can_hide, job_of, submit
 from tests.server.serving import served
 from tests.support import until
 

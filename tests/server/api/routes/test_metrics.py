@@ -11,11 +11,11 @@ import httpx
 import pytest
 
 from allranks.plan.plan import Gang, MetricTask, Plan, Rules, Task
+from allranks.server.api.application import create_app
+from allranks.server.api.routes import metrics
 from allranks.server.auth.roles import OWNER, PERSON
 from allranks.server.loop.live_views import LiveViews
 from allranks.server.loop.wakeups import Wakeups
-from allranks.server.people.application import create_app
-from allranks.server.routes import metrics
 from allranks.statuses import JobStatus
 from allranks.store.database import open_database
 from allranks.store.jobs.records import Records

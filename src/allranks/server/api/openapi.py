@@ -11,9 +11,9 @@ from pydantic import BaseModel, TypeAdapter
 from starlette.responses import Response
 from starlette.routing import compile_path
 
+from allranks.server.api.endpoint import Endpoint
 from allranks.server.arguments import REQUIRED, Argument, Signature, Source
 from allranks.server.http.content import LINES, Content
-from allranks.server.people.endpoint import Endpoint
 from allranks.version import __version__
 
 _JSON = "application/json"

@@ -31,6 +31,9 @@ from allranks.masking import masked
 from allranks.plan.distributions.topology import ranks, world
 from allranks.plan.job.report import report
 from allranks.plan.job.services import service_notes
+from allranks.server.api.routes.job_stream import follow, until_ended
+from allranks.server.api.routes.metrics import measured
+from allranks.server.api.routes.ui import page
 from allranks.server.arguments import BODY
 from allranks.server.auth.roles import Who, require_own
 from allranks.server.dependencies import JsonBody, Services, ServicesDep
@@ -41,9 +44,6 @@ from allranks.server.jobs import view
 from allranks.server.jobs.stream import Wanted
 from allranks.server.jobs.view import submitter
 from allranks.server.parents import view as parents
-from allranks.server.routes.job_stream import follow, until_ended
-from allranks.server.routes.metrics import measured
-from allranks.server.routes.ui import page
 from allranks.server.submission import continuation
 from allranks.server.submission.submit import Submission, notes, submit, submit_all
 from allranks.spec.job import parse

@@ -10,8 +10,8 @@ from starlette.responses import Response
 
 from allranks.api.jobs import CodeFile
 from allranks.errors import NotFound
+from allranks.server.api.routes.job_files import path_of
 from allranks.server.dependencies import Services, ServicesDep
-from allranks.server.routes.job_files import path_of
 
 # The most bytes of a file that are sent.
 _MOST = 16 << 20
