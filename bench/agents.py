@@ -26,8 +26,8 @@ from typing import Any
 
 from allranks.agent.monitoring.monitor import LOOK, Monitor
 from allranks.agent.transport.tails import batch_pause
+from allranks.core.plan import pack
 from allranks.events import Event, Kind
-from allranks.plan.plan import pack
 from allranks.settings import Home
 from allranks.statuses import Reason
 from bench import procs

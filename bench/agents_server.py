@@ -10,9 +10,9 @@ from typing import cast
 
 import uvicorn
 
+from allranks.core.plan import Gang, Plan, Rules, Task
 from allranks.engines.base import Kind, Target
 from allranks.engines.fake import FakeEngine
-from allranks.plan.plan import Gang, Plan, Rules, Task
 from allranks.server.app import create_app
 from allranks.server.auth.identity import Auth
 from allranks.server.http.agents_listener import AgentsListener, config

@@ -34,9 +34,9 @@ from allranks.cli.examples import EXAMPLES
 from allranks.cli.parser import parser_of
 from allranks.compat.azure.names import ABSENT, NAMES
 from allranks.compat.azure.partly import PARTLY
+from allranks.core.diagnosis.causes import TABLE
 from allranks.engines.options import COMMON, Option
 from allranks.engines.registry import KINDS
-from allranks.plan.diagnosis.causes import TABLE
 from allranks.settings import Clocks
 from allranks.spec import environment_variables
 from allranks.spec.compute import Compute

@@ -13,7 +13,7 @@ from typing import Any
 
 import psutil
 
-from allranks.plan.job.shell_variables import dropped
+from allranks.core.job.shell_variables import dropped
 from allranks.sdk.submit.current_environment import current
 
 CLI = "import sys; from allranks.cli.main import main; sys.exit(main())"

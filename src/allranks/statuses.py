@@ -82,7 +82,7 @@ class Reason(StrEnum):
 
 class RetryOn(StrEnum):
     """Causes after which a job may restart: the keys of ``retry.on``, and PORT, which users cannot
-    choose. Their budgets are in ``plan/lifecycle/retry.py``."""
+    choose. Their budgets are in ``core/lifecycle/retry.py``."""
 
     USER = "user"
     HANG = "hang"

@@ -18,9 +18,9 @@ import pytest
 
 from allranks.cli.output import show
 from allranks.cli.output.progress_line import ProgressLine
+from allranks.core.progress import Progress, amounts
 from allranks.errors import NotFound, ServerError, Unreachable, UsageError
 from allranks.http_client import Client
-from allranks.plan.progress import Progress, amounts
 from allranks.sdk.connection.urls import checksum_path, file_path, job_path
 from allranks.sdk.transfer import fetch
 from allranks.sdk.transfer.download import download

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import allranks as sdk
+from allranks.core.job.code_size import MOST_BYTES, MOST_FILES
+from allranks.core.progress import Progress
 from allranks.errors import CodeTooLarge
-from allranks.plan.job.code_size import MOST_BYTES, MOST_FILES
-from allranks.plan.progress import Progress
 from allranks.snapshot.take import take_snapshot
 from tests.support import CLI, environment, until
 

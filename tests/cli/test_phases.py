@@ -8,11 +8,11 @@ import sys
 import pytest
 
 from allranks.cli.output.phases import Phases
+from allranks.core.lifecycle import decide, phases
+from allranks.core.lifecycle.fold import fold
+from allranks.core.lifecycle.phases import Current, Phase
+from allranks.core.plan import pack
 from allranks.events import Event, Kind
-from allranks.plan.lifecycle import decide, phases
-from allranks.plan.lifecycle.fold import fold
-from allranks.plan.lifecycle.phases import Current, Phase
-from allranks.plan.plan import pack
 from allranks.statuses import JobStatus
 from tests.cli.test_progress_bars import Screen
 from tests.support import CLI, environment, until

@@ -11,8 +11,8 @@ import threading
 import pytest
 
 from allranks.cli.output import show
-from allranks.plan.job.code_size import MOST_FILES
-from allranks.plan.progress import Meter, Progress, amounts, percent
+from allranks.core.job.code_size import MOST_FILES
+from allranks.core.progress import Meter, Progress, amounts, percent
 from tests.support import CLI, environment
 
 

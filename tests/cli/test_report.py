@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from allranks.cli.report import commands, picture
 from allranks.cli.report.figure import axis, figure
 from allranks.cli.report.html_page import page
+from allranks.core.insights import scaling_text
+from allranks.core.insights.job_facts import Facts
+from allranks.core.insights.scaling import scaling
 from allranks.errors import UsageError
-from allranks.plan.insights import scaling_text
-from allranks.plan.insights.job_facts import Facts
-from allranks.plan.insights.scaling import scaling
 
 SIZES = ((1, 26614.0), (2, 15400.0), (4, 9900.0), (8, 6700.0))
 HOSTILE = "a<script>&$x$'\"_^ b"

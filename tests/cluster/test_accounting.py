@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from allranks.core.plan import Gang
 from allranks.engines.base import Handle
 from allranks.engines.slurm.engine import SlurmEngine
 from allranks.errors import Refused
-from allranks.plan.plan import Gang
 from tests.cluster.conftest import NEEDS, PATH, Cluster, environment_of, number_of
 from tests.engines.contract import sleeper
 from tests.support import until

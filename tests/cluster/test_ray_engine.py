@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from allranks.core.plan import Gang
 from allranks.engines.base import MARKER, Handle
 from allranks.engines.ray.engine import RayEngine
 from allranks.errors import EngineError, Refused
-from allranks.plan.plan import Gang
 from allranks.statuses import GangState, Reason
 from tests.cluster import ray_bed
 from tests.cluster.conftest import number_of

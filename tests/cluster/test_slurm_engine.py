@@ -9,11 +9,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from allranks.core.plan import Gang
 from allranks.engines.base import MARKER, Handle
 from allranks.engines.slurm import engine as slurm
 from allranks.engines.slurm.engine import KIND, SlurmEngine
 from allranks.errors import EngineError, Refused
-from allranks.plan.plan import Gang
 from tests.cluster.conftest import Cluster
 from tests.cluster.test_slurm import ready
 from tests.engines.contract import Case, Contract, sleeper

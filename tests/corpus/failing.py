@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from allranks.plan.diagnosis.causes import Cause
+from allranks.core.diagnosis.causes import Cause
 
 
 class Way(NamedTuple):

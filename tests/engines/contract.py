@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import pytest
 
+from allranks.core.plan import Gang
 from allranks.engines.base import MARKER, Engine, Handle
 from allranks.errors import Refused
-from allranks.plan.plan import Gang
 from allranks.statuses import GangState
 from tests.support import until
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from allranks.core.plan import Gang
 from allranks.engines.base import Handle
 from allranks.engines.fake import FakeEngine
 from allranks.errors import Refused
-from allranks.plan.plan import Gang
 from allranks.statuses import GangState as G
 
 

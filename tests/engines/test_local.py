@@ -13,13 +13,13 @@ from pathlib import Path
 import psutil
 import pytest
 
+from allranks.core.plan import Gang
 from allranks.engines.base import MARKER, Handle
 from allranks.engines.local.capacity import Capacity
 from allranks.engines.local.end_gang import end_gang, marked
 from allranks.engines.local.engine import LocalEngine
 from allranks.engines.local.fork_server import ForkServer
 from allranks.errors import Refused
-from allranks.plan.plan import Gang
 from allranks.statuses import GangState
 from tests import reforking
 from tests.support import until

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from allranks.core.plan import Gang
 from allranks.engines.base import Handle
 from allranks.engines.ray import driver
 from allranks.engines.ray.engine import OPTIONS, RayEngine, bundle, cause, package
 from allranks.errors import EngineError, Refused
-from allranks.plan.plan import Gang
 from allranks.statuses import GangState
 
 GANG = Gang("a job.1", 2, (sys.executable, "-P", "-m", "allranks.agent"), {"TOKEN": "s3cret"})

@@ -9,10 +9,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from allranks.core.plan import Gang
 from allranks.engines.slurm.batch_script import gpus_of, script
 from allranks.engines.slurm.commands import gpus, number
 from allranks.engines.slurm.engine import STATES
-from allranks.plan.plan import Gang
 
 GANG = Gang("job.1", 2, ("/a b/python", "-P", "-m", "allranks.agent"))
 HOSTILE = ["/ho'me x/$(touch bad)/`id`/job.1", '/a"b/%j/c\\d/job.1']

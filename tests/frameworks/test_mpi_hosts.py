@@ -20,7 +20,7 @@ from allranks.agent.launch.find_mpi import find_mpi
 from allranks.agent.launch.mpi_ranks import MpiRanks
 from allranks.agent.processes.ranks import Process
 from allranks.agent.programs import remote_shell
-from allranks.plan.distributions import mpi
+from allranks.core.distributions import mpi
 from tests.frameworks.environments import environment
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.slow, pytest.mark.timeout(600)]

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from allranks.core.plan import Gang
 from allranks.engines.local.capacity import Capacity
 from allranks.engines.local.engine import LocalEngine
-from allranks.plan.plan import Gang
 from tests.support import Allranks
 
 SCREENS = Path(__file__).parent / "screens"

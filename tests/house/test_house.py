@@ -15,9 +15,9 @@ ENGINES = {"local", "fake", "slurm", "ray", "kubernetes"}
 RAY_IS_A_DISTRIBUTION = (
     "agent/launch/ray.py",
     "agent/launch/start_ranks.py",
-    "plan/job/compile.py",
-    "plan/distributions/topology.py",
-    "plan/distributions/variables.py",
+    "core/job/compile.py",
+    "core/distributions/topology.py",
+    "core/distributions/variables.py",
     "spec/job_parts.py",
 )
 # What Azure ML and SageMaker call the submitter's machine.
@@ -88,8 +88,8 @@ def engine_words(source: Source) -> list[str]:
 
 
 def impure_imports(source: Source) -> list[str]:
-    """plan/ decides: no clock, no chance, no files, no processes."""
-    if not source.name.startswith("plan/"):
+    """core/ decides: no clock, no chance, no files, no processes."""
+    if not source.name.startswith("core/"):
         return []
     imports = [
         f"{source.name}:{node.lineno}: {module}"
@@ -215,7 +215,7 @@ def parsed(file: Path) -> ast.Module:
 # Each rule with a file that breaks it: a rule that cannot fail protects nothing.
 BROKEN: dict[Rule, Source] = {
     engine_words: Source("server/app.py", 'if compute.type == "slurm": ...'),
-    impure_imports: Source("plan/lifecycle/decide.py", "from os.path import join"),
+    impure_imports: Source("core/lifecycle/decide.py", "from os.path import join"),
     inner_imports: Source("server/app.py", "def f():\n    import yaml"),
     unpickled: Source("server/app.py", "yaml.load(x)"),
     drawers: Source("server/log_utils.py", ""),

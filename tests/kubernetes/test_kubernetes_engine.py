@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from allranks.core.plan import Gang
 from allranks.engines.base import MARKER, GangStatus, Handle
 from allranks.engines.kubernetes.engine import KubernetesEngine
 from allranks.errors import EngineError, Refused
-from allranks.plan.plan import Gang
 from allranks.statuses import GangState, Reason
 from tests.containers.image import PYTHON
 from tests.engines.contract import Case, Contract, sleeper

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from sqlalchemy import event as database_event
 
+from allranks.core.lifecycle import decide, retry
+from allranks.core.lifecycle.agent_orders import accepted, order
+from allranks.core.lifecycle.fold import fold
+from allranks.core.plan import Gang, Plan, Rules, Task
 from allranks.engines.base import GangStatus, Handle
 from allranks.events import FROM_AGENTS, Event, Kind
-from allranks.plan.lifecycle import decide, retry
-from allranks.plan.lifecycle.agent_orders import accepted, order
-from allranks.plan.lifecycle.fold import fold
-from allranks.plan.plan import Gang, Plan, Rules, Task
 from allranks.server.assets.state_folders import States
 from allranks.server.loop.heartbeats import Heartbeats
 from allranks.server.loop.reconcile import Loop

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from allranks.core.plan import Gang, Plan, Rules, Task
 from allranks.engines.registry import KINDS
-from allranks.plan.plan import Gang, Plan, Rules, Task
 from allranks.server.submission.submit import notes
 
 

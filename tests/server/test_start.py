@@ -14,7 +14,7 @@ LIBRARIES = [
 OURS = [
     *("engines.slurm", "engines.ray", "engines.kubernetes", "server.storage", "spec.yaml"),
     *("server.parents.sweep", "server.parents.pipeline", "spec.sweep", "spec.pipeline"),
-    *("plan.diagnosis.explain", "plan.schedule", "plan.insights", "server.jobs.explain"),
+    *("core.diagnosis.explain", "core.schedule", "core.insights", "server.jobs.explain"),
     *("server.jobs.failure", "server.api.openapi", "sdk", "cli", "agent.monitoring"),
 ]
 START = "import allranks.server.__main__, allranks.server.app, allranks.server.http.sleeping_server"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from allranks.plan.job import code_packages
-from allranks.plan.job.code_packages import Import
+from allranks.core.job import code_packages
+from allranks.core.job.code_packages import Import
 from allranks.snapshot import packages as module
 from allranks.snapshot.packages import Package
 from allranks.snapshot.take import Snapshot, take_snapshot

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import event, func, select
 
+from allranks.core.lifecycle.validate_event import LATEST
 from allranks.events import Event, Kind
-from allranks.plan.lifecycle.validate_event import LATEST
 from allranks.store import compaction, database_copy, point_blocks, tables
 from allranks.store.database import open_database
 from allranks.store.jobs.records import Records

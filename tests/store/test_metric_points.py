@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import event
 
-from allranks.plan.plan import Gang, Plan, Rules, Task
+from allranks.core.plan import Gang, Plan, Rules, Task
 from allranks.store.database import open_database
 from allranks.store.jobs.records import Records
 from allranks.store.metric_points import METRIC, RESOURCE, Point, Points, Source

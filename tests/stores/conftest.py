@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from allranks.agent.data import cache
-from allranks.plan.data.addresses import Account, Store
+from allranks.core.data.addresses import Account, Store
 from tests.stores import servers
 from tests.stores.servers import Site, Wire
 from tests.stores.whole import check_cache

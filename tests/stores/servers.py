@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from allranks.agent.data.object_stores import open_store
-from allranks.plan.data.addresses import Account, Address
+from allranks.core.data.addresses import Account, Address
 from tests.frameworks.environments import ROOT, environment
 from tests.support import until
 

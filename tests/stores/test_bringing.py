@@ -14,8 +14,8 @@ import pytest
 from allranks.agent.data import object_stores
 from allranks.agent.data.object_stores import open_store
 from allranks.agent.data.upload import Output, Uploader
+from allranks.core.data.addresses import Account, Address
 from allranks.errors import AllranksError, NotFound
-from allranks.plan.data.addresses import Account, Address
 from tests.stores.servers import Site, Wire
 
 pytestmark = [pytest.mark.stores, pytest.mark.slow, pytest.mark.timeout(900)]

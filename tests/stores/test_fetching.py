@@ -21,8 +21,8 @@ from allranks.agent.data import cache, object_stores
 from allranks.agent.data.input_source import InputRequest
 from allranks.agent.data.inputs import CachedInput, InputCache
 from allranks.agent.data.object_stores import open_store
+from allranks.core.data.addresses import Account, Address, Store
 from allranks.errors import AllranksError, NotFound
-from allranks.plan.data.addresses import Account, Address, Store
 from tests.stores.servers import ACCOUNT, KEY, Site, Wire, put
 from tests.stores.whole import check_cache
 from tests.support import until

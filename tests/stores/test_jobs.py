@@ -14,7 +14,7 @@ import obstore
 import pytest
 
 from allranks.agent.data.object_stores import open_store
-from allranks.plan.data.addresses import Account, Address, Store
+from allranks.core.data.addresses import Account, Address, Store
 from tests.stores.servers import ACCOUNT, KEY
 from tests.support import Allranks, until
 

@@ -26,8 +26,8 @@ from allranks.agent.data import http_stream
 from allranks.agent.data.http_stream import PART, Streams, _parse_range
 from allranks.agent.data.input_source import InputRequest, Source
 from allranks.agent.data.object_stores import open_store
+from allranks.core.data.addresses import Account, Address, Store
 from allranks.errors import AllranksError
-from allranks.plan.data.addresses import Account, Address, Store
 from tests.frameworks.environments import environment
 from tests.stores.servers import Site, Wire, put
 from tests.support import Allranks, until

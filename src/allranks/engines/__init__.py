@@ -1,4 +1,4 @@
 """Where gangs of agents run: one package or module for each engine, behind the protocol of `base`.
 
-Imports `allranks.plan`, `allranks.spec` and what is below them.
+Imports `allranks.core`, `allranks.spec` and what is below them.
 """

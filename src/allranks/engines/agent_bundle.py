@@ -17,7 +17,7 @@ _PARTS = (
     "*.py",
     "agent/**/*.py",
     "agent/inside/*.sh",
-    "plan/**/*.py",
+    "core/**/*.py",
     "snapshot/__init__.py",
     "snapshot/ignore.py",
     "spec/**/*.py",

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from allranks.core.plan import Gang
 from allranks.engines.options import Option
-from allranks.plan.plan import Gang
 from allranks.settings import Home
 from allranks.statuses import GangState, Reason
 

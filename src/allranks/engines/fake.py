@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from allranks.core.plan import Gang
 from allranks.engines.base import GangStatus, Handle
 from allranks.errors import Refused
-from allranks.plan.plan import Gang
 from allranks.statuses import GangState
 
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from allranks.core import amounts
+from allranks.core.environments.container import ENGINES
 from allranks.errors import Problem, SpecError
-from allranks.plan import amounts
-from allranks.plan.environments.container import ENGINES
 
 
 class Type(StrEnum):

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, Unpack, overload
 from urllib.parse import urlencode
 
+from allranks.core.insights.rehearsal import TOLERANCE
+from allranks.core.job.file_addresses import JobFile, downloaded_as
 from allranks.errors import UsageError
-from allranks.plan.insights.rehearsal import TOLERANCE
-from allranks.plan.job.file_addresses import JobFile, downloaded_as
 from allranks.sdk.assets.computes import Computes, Poller
 from allranks.sdk.assets.data import DataAssets, Datastores
 from allranks.sdk.assets.environments import Environments

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from allranks.plan.job.code_packages import FOLDER
+from allranks.core.job.code_packages import FOLDER
 
 # What a name in a pattern consists of: stars, sets, and characters, plain ones behind a backslash.
 _TOKENS = re.compile(rb"\*+|\[[!^]?+\]?+(?:\\.|[^]\\])*\]|\\?.", re.DOTALL)

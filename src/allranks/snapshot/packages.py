@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from allranks.plan.job.code_packages import FOLDER, LIST, Import, packed
-from allranks.plan.job.code_size import is_too_large
+from allranks.core.job.code_packages import FOLDER, LIST, Import, packed
+from allranks.core.job.code_size import is_too_large
 from allranks.snapshot.files import File, generated, walk
 from allranks.snapshot.ignore import excluded_by_user
 

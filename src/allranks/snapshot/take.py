@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from allranks.core.amounts import size_text
+from allranks.core.job.code_size import MOST_BYTES, MOST_FILES, is_too_large, largest
+from allranks.core.progress import OnProgress, Progress, unheard
 from allranks.errors import CodeTooLarge, NotFound, UsageError
-from allranks.plan.amounts import size_text
-from allranks.plan.job.code_size import MOST_BYTES, MOST_FILES, is_too_large, largest
-from allranks.plan.progress import OnProgress, Progress, unheard
 from allranks.snapshot import chunks
 from allranks.snapshot.files import File, status_now, walk
 from allranks.snapshot.packages import Package, with_packages

@@ -361,7 +361,7 @@ class Environment(Asset):
 
 class Resources(Part):
     """What a job requests from its compute; ``properties.<engine>`` holds options of an engine. A
-    job without ``gpus_per_instance`` gets what `plan/job/gpu_allocation.py` chooses; 0 means none.
+    job without ``gpus_per_instance`` gets what `core/job/gpu_allocation.py` chooses; 0 means none.
     """
 
     instance_count: Count = 1

@@ -1,4 +1,4 @@
 """The record of a home: its database and the files beside it.
 
-Imports `allranks.plan`, `allranks.spec` and what is below them.
+Imports `allranks.core`, `allranks.spec` and what is below them.
 """

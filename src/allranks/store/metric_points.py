@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from sqlalchemy import Engine, and_, bindparam, delete, func, literal_column, select, update
 from sqlalchemy.engine import Connection
 
-from allranks.plan.metrics import metric_lines
-from allranks.plan.metrics.metric_lines import Key, Row
+from allranks.core.metrics import metric_lines
+from allranks.core.metrics.metric_lines import Key, Row
 from allranks.store import point_blocks
 from allranks.store.database import insert_many
 from allranks.store.point_blocks import Range

@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from allranks.plan.amounts import counted, size_text
+from allranks.core.amounts import counted, size_text
 from allranks.statuses import TERMINAL
 from allranks.version import __version__
 

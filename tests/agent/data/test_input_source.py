@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from allranks.agent.data.input_source import InputRequest, Source
+from allranks.core.data.addresses import Account, Store
 from allranks.errors import Passing
-from allranks.plan.data.addresses import Account, Store
 
 
 @pytest.mark.slow

@@ -10,9 +10,9 @@ from uv import find_uv_bin
 
 from allranks.agent.environments.conflicts import Conflict, Conflicting, collect, parent_of
 from allranks.agent.environments.virtual_environments import EnvironmentCache
+from allranks.core.environments.packages import replaced
+from allranks.core.plan import Recipe
 from allranks.errors import AllranksError
-from allranks.plan.environments.packages import replaced
-from allranks.plan.plan import Recipe
 from tests.agent.environments.test_virtual_environments import wait
 from tests.wheels import from_wheels, wheel
 

@@ -19,9 +19,9 @@ from uv import find_uv_bin
 from allranks.agent.environments import virtual_environments
 from allranks.agent.environments.layer import layer
 from allranks.agent.environments.virtual_environments import READY, EnvironmentCache
+from allranks.core.environments.activation import activated
+from allranks.core.plan import Recipe
 from allranks.errors import AllranksError
-from allranks.plan.environments.activation import activated
-from allranks.plan.plan import Recipe
 from tests.support import until
 from tests.wheels import from_wheels, wheel
 
@@ -163,7 +163,7 @@ KILLED = """
 import select, sys
 from pathlib import Path
 from allranks.agent.environments.virtual_environments import EnvironmentCache
-from allranks.plan.plan import Recipe
+from allranks.core.plan import Recipe
 def wait(fd=None, seconds=None):
     select.select([] if fd is None else [fd], [], [], seconds)
 folder, uv, home, *lines = sys.argv[1:]

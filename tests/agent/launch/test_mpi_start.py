@@ -34,7 +34,7 @@ from allranks.agent.lifecycle.attempt import Attempt
 from allranks.agent.transport.inbox import Inbox
 from allranks.agent.processes.keeper import become_subreaper
 from allranks.agent.launch.stage import Stage
-from allranks.plan.plan import Place, Task
+from allranks.core.plan import Place, Task
 from allranks.settings import Clocks
 become_subreaper()
 told = json.loads(sys.argv[1])

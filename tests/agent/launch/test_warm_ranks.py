@@ -22,9 +22,9 @@ from allranks.agent.launch.start_ranks import with_sitecustomize
 from allranks.agent.launch.warm_ranks import Where
 from allranks.agent.processes import keeper
 from allranks.agent.processes.ranks import SHELL, Ended, Process, Running
+from allranks.core.environments.warm_start import Cold
+from allranks.core.plan import Task
 from allranks.engines.local import warm_processes
-from allranks.plan.environments.warm_start import Cold
-from allranks.plan.plan import Task
 from tests.agent.launch.warm_scripts import SCRIPTS
 from tests.support import until
 

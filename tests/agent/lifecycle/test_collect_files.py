@@ -9,8 +9,8 @@ import pytest
 
 from allranks.agent.lifecycle import collect_files
 from allranks.agent.lifecycle.collect_files import Deadline, OutOfTime, keep, listing, set_aside
-from allranks.plan.data.kept_files import FILES, Summary, Why
-from allranks.plan.plan import Task
+from allranks.core.data.kept_files import FILES, Summary, Why
+from allranks.core.plan import Task
 
 NAMES = [
     "a\nb",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from allranks.agent.lifecycle.other_nodes_files import copies_of, copy_missing, remove_unchanged
-from allranks.plan.data.working_set import FILES
+from allranks.core.data.working_set import FILES
 
 HOSTILE = ["a\nb", "ü'\"", "-rf", b"\xff".decode(errors="surrogateescape")]
 

@@ -8,8 +8,8 @@ import pytest
 
 from allranks.agent.lifecycle.own_disk import with_home
 from allranks.agent.transport.identity import AgentIdentity
+from allranks.core.plan import Task
 from allranks.errors import UsageError
-from allranks.plan.plan import Task
 from allranks.settings import home
 
 

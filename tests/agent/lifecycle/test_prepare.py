@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from allranks.agent.lifecycle import prepare
+from allranks.core.plan import Task
 from allranks.errors import AllranksError
-from allranks.plan.plan import Task
 from allranks.snapshot.take import take_snapshot
 
 HOSTILE = [

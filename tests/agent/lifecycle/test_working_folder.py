@@ -10,7 +10,7 @@ from allranks.agent.lifecycle import working_folder
 from allranks.agent.lifecycle.collect_files import listing
 from allranks.agent.lifecycle.working_folder import WorkingFolder, lay_over
 from allranks.agent.state.working_folder import WorkTree
-from allranks.plan.data.working_set import ABOUT, FILES, About, Held
+from allranks.core.data.working_set import ABOUT, FILES, About, Held
 
 HOSTILE = ["a\nb", "ü'\"", "$(touch x)", "-rf", b"\xff".decode(errors="surrogateescape")]
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from allranks.agent.monitoring.logged_lines import LoggedLines
-from allranks.plan.metrics import metric_lines
+from allranks.core.metrics import metric_lines
 
 GOOD = b'{"points": [["loss", 0, 1, 1.5, 0.25]]}\n'
 

@@ -12,7 +12,7 @@ import pytest
 
 from allranks.agent.monitoring.metric_scraper import NAMES
 from allranks.agent.monitoring.metrics import Metrics
-from allranks.plan.plan import MetricTask, Task
+from allranks.core.plan import MetricTask, Task
 from allranks.spec.fields.patterns import BUILTIN
 from tests.support import until
 

@@ -13,7 +13,7 @@ import pytest
 
 from allranks.agent import inside
 from allranks.agent.monitoring import stacks
-from allranks.plan.diagnosis.stacks import Process, load
+from allranks.core.diagnosis.stacks import Process, load
 from tests.support import until
 
 INSIDE = inside.__path__[0]

@@ -25,11 +25,11 @@ from allranks.agent.state.sync import Sync
 from allranks.agent.state.torn_files import Deaths
 from allranks.agent.state.transfer import PIECE, StateClient
 from allranks.agent.state.tree import Tree
+from allranks.core.data import state_manifest as plan_states
+from allranks.core.plan import Gang, Plan, Rules, Task
 from allranks.errors import NotFound, Unauthorized, Unreachable
 from allranks.events import Event, Kind
 from allranks.http_client import Reply, checked
-from allranks.plan.data import state_manifest as plan_states
-from allranks.plan.plan import Gang, Plan, Rules, Task
 from allranks.server.agent_api import routes, state_routes
 from allranks.server.assets.state_folders import States
 from allranks.server.auth.identity import Auth

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from allranks.agent.state.torn_files import Deaths, Left, left, set_aside
-from allranks.plan.data.state_manifest import Entry
+from allranks.core.data.state_manifest import Entry
 
 OLD = os.urandom(5000)
 

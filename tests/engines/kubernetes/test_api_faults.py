@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from allranks.core.plan import Gang
 from allranks.engines.base import GangStatus, Handle
 from allranks.engines.kubernetes import cache
 from allranks.engines.kubernetes.engine import KubernetesEngine
 from allranks.errors import EngineError, Refused
-from allranks.plan.plan import Gang
 from allranks.statuses import GangState, Reason
 from tests.engines.kubernetes import api_server
 from tests.engines.kubernetes.api_server import INDEX, ApiServer, answers, cuts

@@ -13,6 +13,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from allranks.core.plan import Gang
 from allranks.engines import agent_bundle
 from allranks.engines.kubernetes.engine import KubernetesEngine
 from allranks.engines.kubernetes.manifest import Names, job
@@ -21,7 +22,6 @@ from allranks.engines.kubernetes.start import Fetched, Shared
 from allranks.engines.kubernetes.strategic_merge import merged
 from allranks.engines.kubernetes.yaml_text import documents
 from allranks.errors import Refused
-from allranks.plan.plan import Gang
 
 MANIFESTS = Path(__file__).parent / "manifests"
 DISK = Shared("/home/ann/.allranks", "/home/ann/.allranks/nodes/fox.1", "/home/ann/code")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from allranks.plan.insights.job_facts import Point, Series
+from allranks.core.insights.job_facts import Point, Series
 from allranks.sdk.jobs.report_facts import facts
 
 JOB = {

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from allranks.core.job.code_packages import NOT_RECORDED
 from allranks.errors import UsageError
-from allranks.plan.job.code_packages import NOT_RECORDED
 from allranks.sdk.submit import restart as restarting
 from allranks.server.submission import restart as server
 

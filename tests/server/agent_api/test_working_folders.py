@@ -15,7 +15,7 @@ from allranks.agent.state.torn_files import Deaths
 from allranks.agent.state.transfer import StateClient
 from allranks.agent.state.working_folder import WorkSync, WorkTree
 from allranks.agent.transport.link import ServerAddress
-from allranks.plan.data.working_set import ABOUT, FILES, About
+from allranks.core.data.working_set import ABOUT, FILES, About
 from tests.server.agent_api.test_own_disks import OWN, Client, Nodes, can_hide, job_of, submit
 from tests.server.serving import served
 from tests.support import until

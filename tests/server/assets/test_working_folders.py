@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from allranks.agent.lifecycle.other_nodes_files import copy_missing
-from allranks.plan.data.working_set import FILES
-from allranks.plan.lifecycle.decide import Node
-from allranks.plan.plan import Place
+from allranks.core.data.working_set import FILES
+from allranks.core.lifecycle.decide import Node
+from allranks.core.plan import Place
 from allranks.server.assets import working_folders
 from allranks.server.assets.working_folders import WorkingFolders
 from allranks.settings import Home

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from allranks.core.data.state_manifest import Entry
+from allranks.core.plan import Gang, Plan, Rules, Task
 from allranks.errors import NotFound
 from allranks.events import Event, Kind
-from allranks.plan.data.state_manifest import Entry
-from allranks.plan.plan import Gang, Plan, Rules, Task
 from allranks.server.assets.state_folders import States
 from allranks.settings import Home, make
 from allranks.statuses import TERMINAL

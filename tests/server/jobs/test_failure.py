@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from allranks.core.attempt_end import Failure
+from allranks.core.lifecycle import decide
+from allranks.core.plan import Gang
 from allranks.engines.base import Handle
 from allranks.errors import Refused
-from allranks.plan.attempt_end import Failure
-from allranks.plan.lifecycle import decide
-from allranks.plan.plan import Gang
 from allranks.server.jobs.failure import _sentence
 from allranks.statuses import Reason
 from tests.server.serving import FAKE, Target, served

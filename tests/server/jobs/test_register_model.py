@@ -10,11 +10,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from allranks.core.data.retention import Kind
+from allranks.core.plan import Gang, InputTask, OutputTask, Plan, Rules, Task
 from allranks.errors import AllranksError, Conflict, MissingCode, NotFound, SpecError, UsageError
 from allranks.events import Event
 from allranks.events import Kind as EventKind
-from allranks.plan.data.retention import Kind
-from allranks.plan.plan import Gang, InputTask, OutputTask, Plan, Rules, Task
 from allranks.server.api.routes import job_files
 from allranks.server.assets.datastores import Datastores
 from allranks.server.assets.model_versions import ModelVersions

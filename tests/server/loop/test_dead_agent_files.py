@@ -3,8 +3,8 @@
 import json
 
 from allranks.agent.transport.outbox import Outbox
+from allranks.core.plan import Gang, Plan, Rules, Task
 from allranks.events import Kind
-from allranks.plan.plan import Gang, Plan, Rules, Task
 from allranks.server.loop.dead_agent_files import collect
 from allranks.settings import Home
 from allranks.store.database import open_database

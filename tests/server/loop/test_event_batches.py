@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from allranks.core.plan import Gang, Plan, Rules, Task
 from allranks.errors import NotFound
 from allranks.events import Event, Kind
-from allranks.plan.plan import Gang, Plan, Rules, Task
 from allranks.server.loop.event_batches import EventBatches
 from allranks.store.database import open_database
 from allranks.store.jobs.records import Records

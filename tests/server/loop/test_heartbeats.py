@@ -6,7 +6,7 @@ import time
 import pytest
 
 from allranks import clock
-from allranks.plan.plan import Gang, Plan, Rules, Task
+from allranks.core.plan import Gang, Plan, Rules, Task
 from allranks.server.loop.heartbeats import Heartbeats
 from allranks.store.database import open_database
 from allranks.store.jobs.job_rows import JobRow

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
-from allranks.plan.lifecycle.no_progress import Left
-from allranks.plan.plan import Gang, OutputTask, Plan, Rules, Task
+from allranks.core.lifecycle.no_progress import Left
+from allranks.core.plan import Gang, OutputTask, Plan, Rules, Task
 from allranks.server.assets.state_folders import States
 from allranks.server.loop import progress
 from allranks.settings import Home, make

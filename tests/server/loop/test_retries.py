@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from allranks.core.plan import Gang
 from allranks.engines.base import Handle
 from allranks.errors import EngineError
-from allranks.plan.plan import Gang
 from allranks.server.loop import retries
 from allranks.server.loop.retries import LONGEST, Retries
 from tests.server.serving import FAKE, Target, served

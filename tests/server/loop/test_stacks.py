@@ -2,8 +2,8 @@
 
 import json
 
-from allranks.plan.diagnosis.stacks import Frame, Process
-from allranks.plan.plan import pack
+from allranks.core.diagnosis.stacks import Frame, Process
+from allranks.core.plan import pack
 from allranks.server.loop.stacks import Stacks
 from allranks.server.loop.wakeups import Wakeups
 from allranks.settings import Home

@@ -13,12 +13,12 @@ from typing import Any
 import psutil
 import pytest
 
+from allranks.core.data.state_manifest import Entry
+from allranks.core.job.list_filters import Query
+from allranks.core.plan import Gang, Plan, Rules, Task
+from allranks.core.progress import Progress
 from allranks.errors import Conflict, ServerError, UsageError
 from allranks.events import Event, Kind
-from allranks.plan.data.state_manifest import Entry
-from allranks.plan.job.list_filters import Query
-from allranks.plan.plan import Gang, Plan, Rules, Task
-from allranks.plan.progress import Progress
 from allranks.server.storage import backup, restore
 from allranks.settings import Home, make
 from allranks.store.database import open_database

@@ -16,11 +16,11 @@ import pytest
 from allranks import file_locks, folder_trees
 from allranks.agent.data import cache
 from allranks.agent.environments.virtual_environments import READY, recipe_hash
+from allranks.core.data.retention import Kind
+from allranks.core.plan import Gang, InputTask, Plan, Recipe, Rules, Task
 from allranks.errors import Conflict, NotFound
 from allranks.events import Event
 from allranks.events import Kind as EventKind
-from allranks.plan.data.retention import Kind
-from allranks.plan.plan import Gang, InputTask, Plan, Recipe, Rules, Task
 from allranks.server.api.routes import gc
 from allranks.server.storage import garbage_collection, inventory
 from allranks.server.storage.garbage_collection import GarbageCollection, Options, Report

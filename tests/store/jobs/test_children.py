@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from allranks.core.job.list_filters import Query
+from allranks.core.plan import Gang, Plan, Rules, Task
 from allranks.errors import Conflict, UsageError
 from allranks.events import Kind
-from allranks.plan.job.list_filters import Query
-from allranks.plan.plan import Gang, Plan, Rules, Task
 from allranks.statuses import JobStatus
 from allranks.store.database import open_database
 from allranks.store.jobs.children import Children

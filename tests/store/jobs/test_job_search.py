@@ -9,9 +9,9 @@ import time
 import pytest
 from sqlalchemy import event, select
 
+from allranks.core.job import list_filters
+from allranks.core.job.list_filters import Query, Sort, condition, like, sort, status, tag
 from allranks.errors import Conflict, UsageError
-from allranks.plan.job import list_filters
-from allranks.plan.job.list_filters import Query, Sort, condition, like, sort, status, tag
 from allranks.statuses import JobStatus
 from allranks.store.database import open_database
 from allranks.store.jobs import job_search

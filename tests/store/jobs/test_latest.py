@@ -1,7 +1,7 @@
 """Live jobs are in memory and read once; ended ones come and go."""
 
+from allranks.core.plan import Gang, Plan, Rules, Task
 from allranks.events import Event, Kind
-from allranks.plan.plan import Gang, Plan, Rules, Task
 from allranks.store.database import open_database
 from allranks.store.jobs import latest
 from allranks.store.jobs.job_rows import JobRow

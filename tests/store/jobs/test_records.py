@@ -7,9 +7,9 @@ import time
 import pytest
 from sqlalchemy import create_engine, inspect
 
+from allranks.core.plan import Gang, Plan, Rules, Task
 from allranks.errors import Conflict, NotFound, ServerError, UsageError
 from allranks.events import Event, Kind
-from allranks.plan.plan import Gang, Plan, Rules, Task
 from allranks.statuses import JobStatus
 from allranks.store import migrations
 from allranks.store.database import HEAD, open_database

@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from allranks.core.amounts import size_text
 from allranks.errors import AllranksError
-from allranks.plan.amounts import size_text
 
 # Bytes counted for each entry besides its contents, because a million empty files also take space.
 ENTRY_SIZE = 512

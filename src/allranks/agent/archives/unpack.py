@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 
 from allranks.agent.archives import formats
 from allranks.agent.archives.size_limit import disk_full, free_bytes, too_large
+from allranks.core.amounts import size_text
 from allranks.errors import AllranksError, NotFound, from_body
-from allranks.plan.amounts import size_text
 
 # Longest time between two progress calls, in seconds.
 _PROGRESS_SECONDS = 0.25

@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 from allranks import file_locks, folder_trees
 from allranks.agent.data.file_entry import FileEntry
+from allranks.core.amounts import size_text
 from allranks.errors import AllranksError, Passing
-from allranks.plan.amounts import size_text
 
 MANIFEST, DATA, PACKED = "manifest.json", "data", "packed"
 # Disk space kept free for other programs: a share of the disk, up to a number of bytes.

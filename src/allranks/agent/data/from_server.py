@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from allranks import folder_trees
 from allranks.agent.transport.link import ServerAddress
+from allranks.core.amounts import counted, size_text
 from allranks.errors import AllranksError, Unreachable
 from allranks.http_client import Client
-from allranks.plan.amounts import counted, size_text
 
 # Bytes of files in one request, and files.
 _PIECE, _COUNT = 4 << 20, 1000

@@ -13,10 +13,10 @@ import obstore
 
 from allranks.agent.data import local_files, object_stores
 from allranks.agent.data.file_entry import Changed, FileEntry, Report
+from allranks.core.data import addresses
+from allranks.core.data.addresses import Account, Address
 from allranks.errors import AllranksError, NotFound, Passing
 from allranks.masking import without_credentials
-from allranks.plan.data import addresses
-from allranks.plan.data.addresses import Account, Address
 
 # A step that is empty, `.` or `..`, or a NUL.
 _NO_PATH = re.compile(r"(?:^|/)\.{0,2}(?:/|\Z)|\0")

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 from allranks.agent.data.input_source import InputRequest, Source
 from allranks.agent.data.inputs import InputCache
+from allranks.core.data.addresses import Account
 from allranks.errors import AllranksError, Passing, is_passing
-from allranks.plan.data.addresses import Account
 
 if TYPE_CHECKING:
     from allranks.agent.data.upload import Uploader

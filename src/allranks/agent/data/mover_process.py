@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from allranks.agent.environments.uv import Say, Wait
+from allranks.core.amounts import counted, size_text
 from allranks.errors import AllranksError, from_body
-from allranks.plan.amounts import counted, size_text
 
 # Seconds until the first progress note, and the longest interval between two.
 _FIRST_SECONDS, _MAX_SECONDS = 1.0, 20.0

@@ -19,9 +19,9 @@ import obstore
 from obstore import exceptions, store
 
 from allranks.agent.data.file_entry import FileEntry
+from allranks.core.data.addresses import CERTIFICATES, IDENTITY, Account, Address
 from allranks.errors import AllranksError, NotFound, Passing
 from allranks.masking import without_credentials
-from allranks.plan.data.addresses import CERTIFICATES, IDENTITY, Account, Address
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig

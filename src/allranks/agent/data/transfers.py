@@ -26,10 +26,10 @@ from allranks.agent.data.mover_process import (
     uploaded_text,
 )
 from allranks.agent.environments.uv import Say, Wait
+from allranks.core.data import addresses
+from allranks.core.data.addresses import CERTIFICATES, IDENTITY, Account
+from allranks.core.plan import InputTask, OutputTask, Recipe, Task
 from allranks.errors import AllranksError
-from allranks.plan.data import addresses
-from allranks.plan.data.addresses import CERTIFICATES, IDENTITY, Account
-from allranks.plan.plan import InputTask, OutputTask, Recipe, Task
 
 # The library that opens stores; the mover's interpreter needs it.
 _CLIENT = "obstore>=0.10,<1"

@@ -22,9 +22,9 @@ import obstore
 from allranks import folder_trees
 from allranks.agent.data import object_stores
 from allranks.agent.data.complete_files import Fingerprint, fingerprint, is_open_for_writing
+from allranks.core.data import addresses
+from allranks.core.data.addresses import Account, Address
 from allranks.errors import AllranksError
-from allranks.plan.data import addresses
-from allranks.plan.data.addresses import Account, Address
 
 _PART, _CONCURRENT = 8 << 20, 8
 # S3 allows 10,000 parts for an object.

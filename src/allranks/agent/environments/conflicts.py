@@ -11,8 +11,8 @@ import shlex
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from allranks.core.environments.packages import NONE, normal, replaced, requirement
 from allranks.errors import AllranksError
-from allranks.plan.environments.packages import NONE, normal, replaced, requirement
 
 CANNOT = "cannot build the environment"
 # Conflicts to look for: each takes uv about a second.

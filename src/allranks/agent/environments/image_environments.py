@@ -32,10 +32,10 @@ from allranks.agent.environments.node_container import NodeContainer
 from allranks.agent.environments.uv import Say, Wait, configuration, not_started, program
 from allranks.agent.environments.uv_in_container import UvInContainer
 from allranks.agent.environments.virtual_environments import READY, Environment, EnvironmentCache
+from allranks.core.environments.activation import activated, kept
+from allranks.core.environments.container import Mount, hostname
+from allranks.core.plan import Container, Recipe, Task
 from allranks.errors import AllranksError
-from allranks.plan.environments.activation import activated, kept
-from allranks.plan.environments.container import Mount, hostname
-from allranks.plan.plan import Container, Recipe, Task
 
 _OURS = str(Path(__file__).absolute().parents[1])
 # Variables with which uv and others refer to files of the node.

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from allranks.agent.environments.uv import Wait
 from allranks.agent.processes.ranks import last_lines
+from allranks.core.environments.container import FILE, TRACELESS
+from allranks.core.plan import Container
 from allranks.errors import AllranksError, NotFound, Passing
-from allranks.plan.environments.container import FILE, TRACELESS
-from allranks.plan.plan import Container
 
 _LOCK_POLL_SECONDS = 0.2
 

@@ -15,8 +15,8 @@ from allranks.agent.environments.layer import layer
 from allranks.agent.environments.layer_of_current import layer_of_current
 from allranks.agent.environments.uv import Say, Wait, program
 from allranks.agent.environments.virtual_environments import EnvironmentCache
-from allranks.plan.environments.activation import activated, kept
-from allranks.plan.plan import Task
+from allranks.core.environments.activation import activated, kept
+from allranks.core.plan import Task
 
 
 class Prepared(NamedTuple):

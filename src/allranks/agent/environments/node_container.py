@@ -22,9 +22,9 @@ from allranks.agent.environments import images
 from allranks.agent.environments.uv import Wait
 from allranks.agent.processes.keeper import has_watchers
 from allranks.agent.processes.ranks import Ended, Process, Running, last_lines
+from allranks.core.environments.container import LABEL, TRACELESS, Mount, mounts, words
+from allranks.core.plan import Container, Task
 from allranks.errors import AllranksError
-from allranks.plan.environments.container import LABEL, TRACELESS, Mount, mounts, words
-from allranks.plan.plan import Container, Task
 
 _OURS = Path(__file__).absolute().parents[1]
 _PROGRAM = _OURS / "inside" / "room.sh"

@@ -9,9 +9,9 @@ from typing import NamedTuple
 from packaging.utils import canonicalize_name
 
 from allranks.agent.environments.conflicts import CANNOT, Conflict
+from allranks.core.environments.packages import NONE, requirement, torch_for
+from allranks.core.plan import Recipe
 from allranks.errors import AllranksError, Passing
-from allranks.plan.environments.packages import NONE, requirement, torch_for
-from allranks.plan.plan import Recipe
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")

@@ -26,9 +26,9 @@ from allranks.agent.environments import pip_conf, uv_messages
 from allranks.agent.environments.conflicts import Conflicting, collect
 from allranks.agent.environments.layer import packages_of
 from allranks.agent.environments.uv import Say, Uv, Wait, configuration
+from allranks.core.plan import Recipe
 from allranks.errors import AllranksError
 from allranks.masking import without_credentials
-from allranks.plan.plan import Recipe
 
 READY = "allranks.json"
 # Seconds between two attempts to take the lock.

@@ -7,7 +7,7 @@ import os
 from allranks.agent.launch import remote_start
 from allranks.agent.launch.stage import Stage
 from allranks.agent.processes.ranks import Running
-from allranks.plan.distributions.topology import ranks_of
+from allranks.core.distributions.topology import ranks_of
 
 
 def start(stage: Stage, running: Running) -> dict[str, str]:

@@ -12,10 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from allranks.core.distributions import mpi
+from allranks.core.environments.container import hostname
+from allranks.core.plan import Place
 from allranks.errors import NotFound, Unsupported
-from allranks.plan.distributions import mpi
-from allranks.plan.environments.container import hostname
-from allranks.plan.plan import Place
 
 if TYPE_CHECKING:
     from allranks.agent.environments.node_container import NodeContainer

@@ -13,9 +13,9 @@ from allranks.agent.launch.mpi_ranks import MpiRanks
 from allranks.agent.launch.stage import Launch, Stage
 from allranks.agent.network import ports
 from allranks.agent.processes.ranks import Process, Running
-from allranks.plan.distributions import mpi
-from allranks.plan.distributions.topology import ranks_of
-from allranks.plan.environments.container import hostname
+from allranks.core.distributions import mpi
+from allranks.core.distributions.topology import ranks_of
+from allranks.core.environments.container import hostname
 
 
 def start(stage: Stage, running: Running) -> Launch:

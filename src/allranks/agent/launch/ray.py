@@ -11,9 +11,9 @@ from allranks.agent import programs
 from allranks.agent.launch.stage import Launch, Stage
 from allranks.agent.network import ports
 from allranks.agent.processes.ranks import SHELL, Running
+from allranks.core.distributions import ray
+from allranks.core.distributions.topology import Rank
 from allranks.errors import NotFound
-from allranks.plan.distributions import ray
-from allranks.plan.distributions.topology import Rank
 
 
 def start(stage: Stage, running: Running) -> Launch:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from allranks.agent.processes.ranks import Process, Running
-from allranks.plan.distributions.topology import Rank, ranks_of
-from allranks.plan.plan import Place, Task
+from allranks.core.distributions.topology import Rank, ranks_of
+from allranks.core.plan import Place, Task
 
 if TYPE_CHECKING:
     from allranks.agent.environments.node_container import NodeContainer

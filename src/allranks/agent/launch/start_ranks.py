@@ -14,9 +14,9 @@ from allranks.agent.launch.remote_start import STAND_INS, with_stand_ins
 from allranks.agent.launch.stage import Launch, Stage
 from allranks.agent.network import ports
 from allranks.agent.processes.ranks import SHELL, Running
-from allranks.plan.distributions import variables
-from allranks.plan.distributions.topology import Rank, ranks_of
-from allranks.plan.environments.warm_start import Cold
+from allranks.core.distributions import variables
+from allranks.core.distributions.topology import Rank, ranks_of
+from allranks.core.environments.warm_start import Cold
 
 # This folder is on PYTHONPATH of every Python of a job, for its sitecustomize.
 _INSIDE = str(Path(__file__).absolute().parents[1] / "inside")

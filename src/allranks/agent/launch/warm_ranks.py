@@ -28,11 +28,11 @@ from allranks.agent.launch.warm_connection import WarmConnection, WarmProcess
 from allranks.agent.processes import keeper
 from allranks.agent.processes.ranks import SHELL, Process, Running
 from allranks.agent.programs.allranks_warm.wire import MESSAGE, connect, send
-from allranks.plan.distributions.topology import STARTS_RANKS
-from allranks.plan.environments import warm_start
-from allranks.plan.environments.warm_start import Call, Cold
-from allranks.plan.job import code_packages
-from allranks.plan.plan import Task
+from allranks.core.distributions.topology import STARTS_RANKS
+from allranks.core.environments import warm_start
+from allranks.core.environments.warm_start import Call, Cold
+from allranks.core.job import code_packages
+from allranks.core.plan import Task
 from allranks.version import __version__
 
 Say = Callable[[str], None]

@@ -24,11 +24,11 @@ from allranks.agent.processes.keeper import (
 from allranks.agent.processes.ranks import Ended, Running, last_lines
 from allranks.agent.state.torn_files import Deaths
 from allranks.agent.transport.inbox import Inbox
+from allranks.core.diagnosis import rank_failure
+from allranks.core.distributions import variables
+from allranks.core.distributions.topology import ranks_of, together
 from allranks.errors import AllranksError, is_passing
 from allranks.events import LEFTOVERS, Kind
-from allranks.plan.diagnosis import rank_failure
-from allranks.plan.distributions import variables
-from allranks.plan.distributions.topology import ranks_of, together
 from allranks.settings import Clocks
 from allranks.statuses import Reason
 
@@ -297,7 +297,7 @@ class Attempt:
 
     def _too_large(self, held: int, most: int, rank: int | None) -> _End:
         """An end like that by the kernel's OOM killer."""
-        from allranks.plan.amounts import size_text  # lazy: few jobs exceed their memory
+        from allranks.core.amounts import size_text  # lazy: few jobs exceed their memory
 
         message = f"the job held {size_text(held)} of memory on node {self._stage.node}, more than "
         message += f"the {size_text(most)} that it requested"

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from allranks import folder_trees
-from allranks.plan.data.kept_files import (
+from allranks.core.data.kept_files import (
     ABOUT,
     FILES,
     File,
@@ -28,8 +28,8 @@ from allranks.plan.data.kept_files import (
     left_out,
     note,
 )
-from allranks.plan.plan import Task
-from allranks.plan.text import printable
+from allranks.core.plan import Task
+from allranks.core.text import printable
 from allranks.snapshot.ignore import NEVER, ignore_rules
 from allranks.statuses import Reason
 

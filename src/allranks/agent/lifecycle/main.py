@@ -38,15 +38,15 @@ from allranks.agent.transport.identity import AgentIdentity, networks, with_site
 from allranks.agent.transport.inbox import Inbox
 from allranks.agent.transport.link import Link, ServerAddress
 from allranks.agent.transport.outbox import Outbox
+from allranks.core.data.working_set import Held
+from allranks.core.distributions import topology, variables
+from allranks.core.distributions.topology import Rank
+from allranks.core.environments import warm_start
+from allranks.core.environments.activation import is_made_for
+from allranks.core.lifecycle.phases import Phase
+from allranks.core.plan import Place, Task
 from allranks.errors import AllranksError, is_passing
 from allranks.events import Kind
-from allranks.plan.data.working_set import Held
-from allranks.plan.distributions import topology, variables
-from allranks.plan.distributions.topology import Rank
-from allranks.plan.environments import warm_start
-from allranks.plan.environments.activation import is_made_for
-from allranks.plan.lifecycle.phases import Phase
-from allranks.plan.plan import Place, Task
 from allranks.settings import Clocks
 from allranks.statuses import Reason
 
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from allranks.agent.environments.node_container import NodeContainer
     from allranks.agent.launch.warm_ranks import WarmRanks
     from allranks.api.agents import Assignment, HelloAnswer
-    from allranks.plan.data.addresses import Account
+    from allranks.core.data.addresses import Account
 
 
 class Agent:

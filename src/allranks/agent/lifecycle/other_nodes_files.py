@@ -19,7 +19,7 @@ from pathlib import Path
 
 from allranks import folder_trees
 from allranks.agent.lifecycle.collect_files import Listing
-from allranks.plan.data.working_set import FILES, is_carried
+from allranks.core.data.working_set import FILES, is_carried
 
 _LIST = "copies"
 

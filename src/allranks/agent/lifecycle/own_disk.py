@@ -17,10 +17,10 @@ from allranks.agent.lifecycle.unsaved import AgentCalls
 from allranks.agent.state.state_folder import State, job_files
 from allranks.agent.transport.identity import AgentIdentity
 from allranks.agent.transport.link import ServerAddress
+from allranks.core.data.state_manifest import own
+from allranks.core.job import output_places
+from allranks.core.plan import InputTask, Task
 from allranks.errors import NotFound, Unreachable
-from allranks.plan.data.state_manifest import own
-from allranks.plan.job import output_places
-from allranks.plan.plan import InputTask, Task
 from allranks.settings import Clocks
 from allranks.statuses import Reason
 

@@ -7,9 +7,9 @@ import socket
 
 from allranks.agent.network import ports
 from allranks.agent.transport.identity import AgentIdentity, interface_to
-from allranks.plan.distributions import topology
-from allranks.plan.distributions.fixed_ports import fixed_ports
-from allranks.plan.plan import Place, Task
+from allranks.core.distributions import topology
+from allranks.core.distributions.fixed_ports import fixed_ports
+from allranks.core.plan import Place, Task
 
 
 def reserve_ports(task: Task, where: AgentIdentity) -> list[socket.socket]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 from allranks import clock
-from allranks.plan.lifecycle.phases import Phase
+from allranks.core.lifecycle.phases import Phase
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 from allranks import folder_trees
 from allranks.agent.lifecycle.attempt import sentence
 from allranks.agent.lifecycle.collect_files import Listing
+from allranks.core.data.working_set import COLLECTED
+from allranks.core.job import code_packages
+from allranks.core.plan import InputTask, OutputTask, Task
 from allranks.errors import AllranksError, NotFound
-from allranks.plan.data.working_set import COLLECTED
-from allranks.plan.job import code_packages
-from allranks.plan.plan import InputTask, OutputTask, Task
 from allranks.spec.shell.expressions import fill_shell
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from allranks import folder_trees
+from allranks.core.lifecycle.pending_reason import WAITS
+from allranks.core.plan import Task
 from allranks.errors import is_disk_full
-from allranks.plan.lifecycle.pending_reason import WAITS
-from allranks.plan.plan import Task
 from allranks.statuses import Reason
 
 if TYPE_CHECKING:  # the server asks for kept folders, and needs nothing of an attempt for that

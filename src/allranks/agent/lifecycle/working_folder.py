@@ -22,11 +22,11 @@ from allranks.agent.state.torn_files import Deaths
 from allranks.agent.state.working_folder import WorkState, WorkTree, earlier
 from allranks.agent.transport.identity import AgentIdentity
 from allranks.agent.transport.link import ServerAddress
+from allranks.core.data import working_set
+from allranks.core.data.state_manifest import own
+from allranks.core.data.working_set import ABOUT, FILES, About, Held
+from allranks.core.plan import Task
 from allranks.errors import AllranksError, NotFound
-from allranks.plan.data import working_set
-from allranks.plan.data.state_manifest import own
-from allranks.plan.data.working_set import ABOUT, FILES, About, Held
-from allranks.plan.plan import Task
 
 
 class WorkingFolder:

@@ -16,8 +16,8 @@ from allranks.agent.monitoring.other_jobs import Met, StoreWatch
 from allranks.agent.processes.rank_processes import Members
 from allranks.agent.transport.link import Link
 from allranks.agent.transport.tails import Feed, Tail
-from allranks.plan.distributions.variables import LOGGED
-from allranks.plan.plan import Task
+from allranks.core.distributions.variables import LOGGED
+from allranks.core.plan import Task
 
 if TYPE_CHECKING:
     from allranks.agent.monitoring.idle_ranks import IdleRanks

@@ -1,5 +1,5 @@
 """Facts about a node at the moment a rank fails: OOM kills, free disk space, the Python in use.
-``plan`` decides what they mean.
+``core`` decides what they mean.
 
 The kernel's counter of OOM kills covers the whole machine, or a cgroup that many ranks and jobs
 share. So it is compared with its value some seconds before, not at the attempt's start.

@@ -33,7 +33,7 @@ class LoggedLines:
             file = self._file.open("rb")
         except OSError:
             return  # nothing was logged
-        from allranks.plan.metrics import metric_lines  # lazy: most ranks log nothing
+        from allranks.core.metrics import metric_lines  # lazy: most ranks log nothing
 
         with file:
             file.seek(self._offset)

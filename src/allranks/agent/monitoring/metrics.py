@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from allranks.agent.monitoring.metric_scraper import NAMES
-from allranks.plan.metrics.patterns import of_rank
-from allranks.plan.plan import MetricTask, Task, pack
+from allranks.core.metrics.patterns import of_rank
+from allranks.core.plan import MetricTask, Task, pack
 
 _ARGV = (sys.executable, "-P", "-S", "-m", "allranks.agent.monitoring.metric_scraper")
 # It needs only this package and Python. ALLRANKS_GANG marks it for the clean-up of leftovers.

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from allranks.agent.processes.rank_processes import families
-from allranks.plan.diagnosis.stacks import ANSWERED, WHOLE, Frame, Process, Thread, read, short
-from allranks.plan.plan import pack
+from allranks.core.diagnosis.stacks import ANSWERED, WHOLE, Frame, Process, Thread, read, short
+from allranks.core.plan import pack
 
 # Seconds to wait for answers; seconds without growth after which an answer is complete.
 PATIENCE, QUIET = 0.6, 0.03

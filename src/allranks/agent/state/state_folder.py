@@ -21,6 +21,8 @@ from allranks.agent.state.transfer import StateClient
 from allranks.agent.state.tree import ChangedMeanwhile, Tree
 from allranks.agent.transport.identity import AgentIdentity
 from allranks.agent.transport.link import ServerAddress
+from allranks.core.data import node_files
+from allranks.core.data.state_manifest import SHARED, own
 from allranks.errors import (
     AllranksError,
     ServerError,
@@ -28,8 +30,6 @@ from allranks.errors import (
     Unreachable,
     is_disk_full,
 )
-from allranks.plan.data import node_files
-from allranks.plan.data.state_manifest import SHARED, own
 
 # The pause between rounds, in multiples of the CPU time of the last one; and the longest interval
 # of asking the server for changes of other nodes, in multiples of the interval of rounds.

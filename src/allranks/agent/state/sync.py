@@ -17,10 +17,10 @@ from allranks.agent.state.torn_files import Deaths, Left, left, set_aside
 from allranks.agent.state.transfer import SMALL, Damaged, LocalChange, StateClient, batches
 from allranks.agent.state.tree import ChangedMeanwhile, FileState, Scan, Tree
 from allranks.agent.state.writers import Writers
+from allranks.core.amounts import size_text
+from allranks.core.data import state_manifest
+from allranks.core.data.state_manifest import Entry, Here, Todo, todo
 from allranks.errors import AllranksError, MissingCode
-from allranks.plan.amounts import size_text
-from allranks.plan.data import state_manifest
-from allranks.plan.data.state_manifest import Entry, Here, Todo, todo
 
 # Bytes of small files kept in memory between hashing and sending.
 _MEMORY_SIZE = 32 << 20

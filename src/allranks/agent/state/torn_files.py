@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import BinaryIO
 
-from allranks.plan.data.state_manifest import Entry
+from allranks.core.data.state_manifest import Entry
 
 _PIECE = 4 << 20
 _ZIP, _ZIP_END, _ZIP_TAIL = b"PK\x03\x04", b"PK\x05\x06", (1 << 16) + 22

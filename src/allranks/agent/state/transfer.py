@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from allranks.agent.state.tree import ChangedMeanwhile, FileState, Tree
 from allranks.agent.transport.link import ServerAddress
+from allranks.core.data.state_manifest import Entry
 from allranks.errors import UsageError
-from allranks.plan.data.state_manifest import Entry
 
 if TYPE_CHECKING:
     from allranks.api.agents import SyncAnswer

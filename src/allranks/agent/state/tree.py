@@ -16,7 +16,7 @@ from typing import BinaryIO, NamedTuple
 
 from allranks import folder_trees
 from allranks.agent.data.complete_files import Fingerprint, fingerprint, is_open_for_writing
-from allranks.plan.data.state_manifest import Entry, What, is_path, stays_inside
+from allranks.core.data.state_manifest import Entry, What, is_path, stays_inside
 
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 

@@ -16,8 +16,8 @@ from allranks.agent.state.transfer import Damaged, StateClient
 from allranks.agent.state.tree import FileState, Scan, Tree
 from allranks.agent.transport.identity import AgentIdentity
 from allranks.agent.transport.link import ServerAddress
-from allranks.plan.data.state_manifest import own, stays_inside
-from allranks.plan.data.working_set import (
+from allranks.core.data.state_manifest import own, stays_inside
+from allranks.core.data.working_set import (
     ABOUT,
     FILES,
     About,

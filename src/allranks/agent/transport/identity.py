@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from allranks.agent.network import interfaces
+from allranks.core.environments import cluster_modules
+from allranks.core.plan import Place
 from allranks.http_client import MAILBOX, host
-from allranks.plan.environments import cluster_modules
-from allranks.plan.plan import Place
 
 
 class AgentIdentity(NamedTuple):

@@ -24,7 +24,7 @@ from allranks.http_client import MAILBOX, Client
 
 if TYPE_CHECKING:
     from allranks.api.agents import Acknowledgement, HelloAnswer, Order
-    from allranks.plan.data.addresses import Account
+    from allranks.core.data.addresses import Account
 
 # Seconds between checks of the logs for new output; more if the server takes long to answer: so
 # many times that, up to a limit. The agents of many ranks that print would otherwise overload it.
@@ -190,7 +190,7 @@ class Link:
 
         Raises AllranksError if the server refuses, or after ``patience`` seconds.
         """
-        from allranks.plan.data.addresses import Account  # lazy: many jobs have none
+        from allranks.core.data.addresses import Account  # lazy: many jobs have none
 
         while True:
             try:

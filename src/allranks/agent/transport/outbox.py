@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from allranks import clock
+from allranks.core.lifecycle.validate_event import validate_event
+from allranks.core.text import repaired
 from allranks.errors import UsageError
 from allranks.events import Event, Kind
-from allranks.plan.lifecycle.validate_event import validate_event
-from allranks.plan.text import repaired
 from allranks.statuses import Reason
 
 NAME = "outbox.jsonl"

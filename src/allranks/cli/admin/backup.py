@@ -12,8 +12,8 @@ from allranks import settings
 from allranks.cli.admin.server import own_home
 from allranks.cli.output import show
 from allranks.cli.output.progress_line import ProgressLine
-from allranks.plan.amounts import counted, size_text
-from allranks.plan.progress import OnProgress
+from allranks.core.amounts import counted, size_text
+from allranks.core.progress import OnProgress
 
 
 def backup_options(parser: argparse.ArgumentParser) -> None:

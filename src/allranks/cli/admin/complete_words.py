@@ -224,7 +224,7 @@ def _statuses() -> list[str]:
 
 
 def _sorts() -> list[str]:
-    from allranks.plan.job.list_filters import SORTS
+    from allranks.core.job.list_filters import SORTS
 
     return [*SORTS, *(f"-{each}" for each in SORTS)]
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from allranks.cli.assets.versions import definition, given
 from allranks.cli.output import show
+from allranks.core.amounts import counted
 from allranks.engines.options import COMMON, Option, Type
 from allranks.engines.registry import KINDS
 from allranks.errors import UsageError
-from allranks.plan.amounts import counted
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import asset_path
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from allranks.cli.output import show
+from allranks.core.amounts import size_text
 from allranks.errors import UsageError
-from allranks.plan.amounts import size_text
 from allranks.sdk.connection import find_server
 
 _SECONDS = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}

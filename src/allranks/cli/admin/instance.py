@@ -6,8 +6,8 @@ import argparse
 from typing import TYPE_CHECKING
 
 from allranks.cli.output import show
+from allranks.core.amounts import counted
 from allranks.errors import UsageError
-from allranks.plan.amounts import counted
 from allranks.sdk.connection import find_server
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from allranks import settings
 from allranks.cli.output import show
+from allranks.core.amounts import counted
 from allranks.errors import AllranksError, ServerError, UsageError
-from allranks.plan.amounts import counted
 from allranks.sdk.connection import find_server
 from allranks.settings import Home
 

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from allranks.cli.output import colours, load, show, tables
-from allranks.plan.amounts import counted
+from allranks.core.amounts import counted
 from allranks.sdk.connection import find_server
 from allranks.sdk.jobs.follow import answered
 

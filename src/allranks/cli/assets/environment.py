@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from allranks.cli.assets import versions
 from allranks.cli.assets.versions import WHICH, reference
 from allranks.cli.output import show
+from allranks.core.amounts import counted
 from allranks.errors import NotFound, SpecError, UsageError
-from allranks.plan.amounts import counted
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import asset_path, labelled
 from allranks.sdk.submit.current_environment import current, tools
@@ -240,7 +240,7 @@ def _cache_and_recipe(environment: Any) -> tuple[Any, Any]:
 
     # lazy: as above
     from allranks.agent.environments.virtual_environments import EnvironmentCache
-    from allranks.plan.plan import Recipe  # lazy: as above
+    from allranks.core.plan import Recipe  # lazy: as above
 
     answer: RecipeAnswer = find_server.ask(
         "POST", f"{_ENVIRONMENTS}/recipe", {"environment": environment}

@@ -11,8 +11,8 @@ from allranks.cli.assets import versions
 from allranks.cli.job_names import JobReference
 from allranks.cli.output import show
 from allranks.cli.output.progress_line import ProgressLine
+from allranks.core.amounts import counted, size_text
 from allranks.errors import UsageError
-from allranks.plan.amounts import counted, size_text
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import asset_path
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from allranks.cli.output import show
-from allranks.plan.amounts import counted, size_text
+from allranks.core.amounts import counted, size_text
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import state_path
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, TypedDict
 
 from allranks.cli.job_names import job_argument
 from allranks.cli.output import show
+from allranks.core.amounts import counted, size_text
+from allranks.core.job.list_filters import tag as read_tag
 from allranks.errors import Conflict, UsageError
 from allranks.http_client import Client
-from allranks.plan.amounts import counted, size_text
-from allranks.plan.job.list_filters import tag as read_tag
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
 

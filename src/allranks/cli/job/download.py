@@ -15,7 +15,7 @@ from allranks.cli.assets.versions import which_option
 from allranks.cli.job_names import job_argument
 from allranks.cli.output import show
 from allranks.cli.output.progress_line import ProgressLine
-from allranks.plan.amounts import counted, size_text
+from allranks.core.amounts import counted, size_text
 from allranks.sdk.connection import find_server
 from allranks.sdk.transfer import filled_folders
 from allranks.sdk.transfer.download import Fetched, download, download_model, download_state

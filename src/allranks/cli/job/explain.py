@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from allranks.cli.job_names import job_argument
 from allranks.cli.output import show
-from allranks.plan.amounts import counted
+from allranks.core.amounts import counted
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from allranks.cli.job_names import job_argument
 from allranks.cli.output import show
+from allranks.core.amounts import counted, size_text
+from allranks.core.data import kept_files
 from allranks.errors import ServerError
-from allranks.plan.amounts import counted, size_text
-from allranks.plan.data import kept_files
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
 from allranks.statuses import JobStatus

@@ -11,8 +11,8 @@ from allranks.cli.job_names import job_argument
 from allranks.cli.output import load, show
 from allranks.cli.output.failure import exit_code, unsaved, why
 from allranks.cli.report.goodput import summary
+from allranks.core.amounts import counted
 from allranks.errors import AllranksError
-from allranks.plan.amounts import counted
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
 from allranks.sdk.jobs import interrupt

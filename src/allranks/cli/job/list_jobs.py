@@ -10,9 +10,9 @@ from urllib.parse import urlencode
 
 from allranks.cli.job_names import JobReference
 from allranks.cli.output import show
+from allranks.core.amounts import counted
+from allranks.core.job import list_filters as job_query
 from allranks.errors import UsageError
-from allranks.plan.amounts import counted
-from allranks.plan.job import list_filters as job_query
 from allranks.sdk.connection import find_server
 
 if TYPE_CHECKING:

@@ -151,7 +151,7 @@ def expect_ranks(spec: Document, ranks: list[int]) -> None:
     """Raise UsageError for a rank that the job will not have. Distributions with roles are skipped,
     because their number of ranks differs."""
     # lazy: logs of jobs need nothing of the plan
-    from allranks.plan.distributions.topology import ONE_EACH
+    from allranks.core.distributions.topology import ONE_EACH
 
     try:
         distribution, nodes = spec.get("distribution") or {}, spec["resources"]["instance_count"]

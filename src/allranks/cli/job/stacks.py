@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from allranks.cli.job_names import job_argument
 from allranks.cli.output import show
+from allranks.core.diagnosis.stacks import numbers
 from allranks.errors import NotFound
-from allranks.plan.diagnosis.stacks import numbers
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from allranks import folder_trees
 from allranks.cli.job_names import job_argument
 from allranks.cli.output import show
+from allranks.core.job.services import SHOWN
 from allranks.errors import AllranksError, NotFound, UsageError
-from allranks.plan.job.services import SHOWN
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
 from allranks.sdk.submit.current_environment import current

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from allranks.plan.amounts import size_text
+from allranks.core.amounts import size_text
 
 if TYPE_CHECKING:
     from allranks.api.common import Number

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from allranks.cli.output import show
-from allranks.plan.lifecycle.phases import PREPARATION, Phase
+from allranks.core.lifecycle.phases import PREPARATION, Phase
 
 # Seconds after which a phase gets a line, and between updates of the bottom line.
 _LONG, _EVERY = 1.0, 1.0

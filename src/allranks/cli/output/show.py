@@ -10,7 +10,7 @@ from typing import Any
 
 from allranks.cli.output import colours
 from allranks.cli.output.colours import coloured
-from allranks.plan.amounts import counted, seconds_text
+from allranks.core.amounts import counted, seconds_text
 
 _BARS = "▁▂▃▄▅▆▇█"
 # The number of names to print of many.

@@ -20,8 +20,8 @@ from allranks.agent.network import interfaces
 from allranks.cli.output import show
 from allranks.cli.preflight.findings import BAD, NOTE, OK, Finding, present
 from allranks.cli.preflight.networks import fabric_words, interface_words
+from allranks.core.amounts import counted
 from allranks.errors import AllranksError, UsageError
-from allranks.plan.amounts import counted
 from allranks.sdk.connection import find_server
 from allranks.sdk.submit.current_environment import current
 from allranks.settings import Home

@@ -19,14 +19,14 @@ from allranks.cli.preflight.findings import BAD, NOTE, OK, Finding
 from allranks.cli.preflight.probe_gang import MEET, TOTAL, rehearse, spec_of, within
 from allranks.cli.preflight.probe_questions import Question
 from allranks.cli.submit.overrides import engines
+from allranks.core.amounts import counted
+from allranks.core.distributions import mpi
+from allranks.core.environments.container import ENGINES
+from allranks.core.environments.recipe import CURRENT, Compute, resolve
+from allranks.core.job.compile import CompileContext, compile
+from allranks.core.job.gpu_allocation import Choice
+from allranks.core.plan import Recipe, Task
 from allranks.errors import AllranksError, Problem, SpecError
-from allranks.plan.amounts import counted
-from allranks.plan.distributions import mpi
-from allranks.plan.environments.container import ENGINES
-from allranks.plan.environments.recipe import CURRENT, Compute, resolve
-from allranks.plan.job.compile import CompileContext, compile
-from allranks.plan.job.gpu_allocation import Choice
-from allranks.plan.plan import Recipe, Task
 from allranks.sdk.submit.current_environment import current, tools
 from allranks.sdk.submit.paths import environment_of, local
 from allranks.sdk.submit.prepare import prepare

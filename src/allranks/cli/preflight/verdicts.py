@@ -9,7 +9,7 @@ from allranks.cli.preflight.findings import BAD, NOTE, OK, Finding
 from allranks.cli.preflight.job_script import PACKAGES, missing
 from allranks.cli.preflight.networks import grouped, infiniband, named, networks
 from allranks.cli.preflight.probe_questions import ProbeAnswers, Question
-from allranks.plan.amounts import counted
+from allranks.core.amounts import counted
 
 # The limit of lines per finding.
 _MOST = 8

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from allranks.cli.job_names import job_argument
 from allranks.cli.output import show
 from allranks.cli.output.failure import why
+from allranks.core.insights import scaling_text
+from allranks.core.insights.amdahl import Fit
+from allranks.core.insights.analyze import report as insights
+from allranks.core.insights.scaling import Gain, Row, Scaling
+from allranks.core.insights.scaling import scaling as compare
+from allranks.core.plan import pack
 from allranks.errors import UsageError
-from allranks.plan.insights import scaling_text
-from allranks.plan.insights.amdahl import Fit
-from allranks.plan.insights.analyze import report as insights
-from allranks.plan.insights.scaling import Gain, Row, Scaling
-from allranks.plan.insights.scaling import scaling as compare
-from allranks.plan.plan import pack
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
 from allranks.sdk.jobs.report_facts import observed

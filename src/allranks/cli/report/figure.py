@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from allranks.plan.insights.scaling import Row, Scaling
+from allranks.core.insights.scaling import Row, Scaling
 
 _CURVE = 120
 _CLOCKS = (("hours", 3600.0, 2 * 3600.0), ("minutes", 60.0, 120.0), ("seconds", 1.0, 0.0))

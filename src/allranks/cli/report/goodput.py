@@ -11,9 +11,9 @@ from urllib.parse import urlencode
 
 from allranks.cli.job_names import job_argument
 from allranks.cli.output import show
+from allranks.core.insights.checkpoint_interval import Advice, advise
+from allranks.core.insights.goodput import Activity, Goodput
 from allranks.errors import NotFound, UsageError
-from allranks.plan.insights.checkpoint_interval import Advice, advise
-from allranks.plan.insights.goodput import Activity, Goodput
 from allranks.sdk.connection import find_server
 from allranks.sdk.jobs.goodput_facts import COSTS, JobTimes, children_of, job_times
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from allranks import settings
 from allranks.cli.output import show
+from allranks.core.job import rank_variables
+from allranks.core.job.report import report
+from allranks.core.plan import Plan, pack
 from allranks.masking import all_without_credentials, without_credentials
-from allranks.plan.job import rank_variables
-from allranks.plan.job.report import report
-from allranks.plan.plan import Plan, pack
 from allranks.sdk.submit.prepare import prepare
 from allranks.server.assets.read_only_home import ReadOnlyHome, read_only_home
 from allranks.server.parents.pipeline.create import pipeline_plan

@@ -10,8 +10,8 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from allranks.cli.output import show
+from allranks.core.insights.rehearsal import TOLERANCE
 from allranks.errors import UsageError
-from allranks.plan.insights.rehearsal import TOLERANCE
 from allranks.sdk.submit import rehearsal
 
 if TYPE_CHECKING:

@@ -265,7 +265,7 @@ def _distribution(options: argparse.Namespace) -> Document | None:
             hint="add -d tensorflow, or remove them",
         )
     if options.procs_per_node > 1:
-        from allranks.plan.distributions.topology import ONE_EACH  # lazy: few runs need the plan
+        from allranks.core.distributions.topology import ONE_EACH  # lazy: few runs need the plan
 
         if kind in ONE_EACH:
             raise UsageError(

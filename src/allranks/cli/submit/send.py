@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from allranks.cli.output import show
 from allranks.cli.output.progress_line import ProgressLine
+from allranks.core.amounts import counted
+from allranks.core.job.shell_variables import dropped, passed_by_default, sentence
 from allranks.errors import CodeTooLarge
 from allranks.masking import PASSED_ON
-from allranks.plan.amounts import counted
-from allranks.plan.job.shell_variables import dropped, passed_by_default, sentence
 from allranks.sdk.connection import find_server
 from allranks.sdk.submit.current_environment import is_current
 from allranks.sdk.submit.prepare import prepare

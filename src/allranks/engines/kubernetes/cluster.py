@@ -6,12 +6,12 @@ import re
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
+from allranks.core.amounts import counted
+from allranks.core.plan import Gang
 from allranks.engines.base import Host
 from allranks.engines.kubernetes import manifest, options
 from allranks.engines.kubernetes.api import Api, Object
 from allranks.errors import AllranksError, Problem, Refused
-from allranks.plan.amounts import counted
-from allranks.plan.plan import Gang
 
 # The first version where `backoffLimitPerIndex` is on by default.
 OLDEST = (1, 29)

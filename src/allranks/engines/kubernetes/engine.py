@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from allranks.core.plan import Gang
 from allranks.engines import agent_bundle
 from allranks.engines.base import GangStatus, Handle, Host, Kind
 from allranks.engines.home_mark import HomeMark
@@ -30,7 +31,6 @@ from allranks.engines.kubernetes.start import PLACED, Fetched, Shared, Start
 from allranks.engines.kubernetes.status import held, status
 from allranks.engines.kubernetes.views import JobView, PodView, job_view, pod_view
 from allranks.errors import AllranksError, EngineError, Refused
-from allranks.plan.plan import Gang
 from allranks.settings import Home
 from allranks.statuses import GangState
 

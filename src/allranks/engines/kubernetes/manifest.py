@@ -8,13 +8,13 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from allranks.core import amounts
+from allranks.core.plan import Gang
 from allranks.engines.base import MARKER
 from allranks.engines.kubernetes import options as option
 from allranks.engines.kubernetes.start import Fetched, Start, literal
 from allranks.engines.kubernetes.strategic_merge import merged
 from allranks.errors import Refused
-from allranks.plan import amounts
-from allranks.plan.plan import Gang
 
 HOME, GANG, KEY = "allranks/home", "allranks/gang", "allranks/key"
 HOLD_LIMIT = "allranks/hold-limit"

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from importlib import resources
 from typing import Any, NamedTuple
 
+from allranks.core.plan import Gang
 from allranks.engines.kubernetes import options as option
-from allranks.plan.plan import Gang
 
 # Where pods without the home have the folders of agents.
 OWN = "/allranks"

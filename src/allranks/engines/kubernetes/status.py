@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from allranks.core.amounts import counted
 from allranks.engines.base import GangStatus
 from allranks.engines.kubernetes.views import JobView, PodView
-from allranks.plan.amounts import counted
 from allranks.statuses import GangState, Reason
 
 # Why a pod was ended from outside: the reason of its DisruptionTarget condition.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from allranks.plan.plan import Gang
+from allranks.core.plan import Gang
 
 
 class Capacity(NamedTuple):

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from allranks import file_locks
+from allranks.core.plan import Gang, pack
 from allranks.engines.base import MARKER, GangStatus, Handle, Host, Kind
 from allranks.engines.local import fork_server, warm_processes
 from allranks.engines.local.capacity import Capacity, need, this_machine
@@ -27,7 +28,6 @@ from allranks.engines.local.fork_server import ForkServer
 from allranks.engines.local.queue import Entry, turns
 from allranks.engines.options import Option, Type
 from allranks.errors import EngineError, Refused
-from allranks.plan.plan import Gang, pack
 from allranks.settings import Home
 from allranks.statuses import GangState
 

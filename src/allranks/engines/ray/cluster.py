@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from allranks.core.amounts import counted
 from allranks.engines.base import GangStatus, Host
 from allranks.engines.ray.dashboard_client import Dashboard
 from allranks.engines.ray.driver import AllranksNode
-from allranks.plan.amounts import counted
 from allranks.statuses import GangState
 
 _ACTORS = (

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from allranks.core.plan import Gang
 from allranks.engines import agent_bundle
 from allranks.engines.base import GangStatus, Handle, Host, Kind
 from allranks.engines.home_mark import HomeMark
@@ -27,7 +28,6 @@ from allranks.engines.ray import cluster
 from allranks.engines.ray import driver as ray_driver
 from allranks.engines.ray.dashboard_client import Answer, Dashboard
 from allranks.errors import EngineError, Refused
-from allranks.plan.plan import Gang
 from allranks.settings import Home
 from allranks.statuses import GangState, Reason
 

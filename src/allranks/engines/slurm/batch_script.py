@@ -8,9 +8,9 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from allranks.core.plan import Gang
 from allranks.engines.options import Option, Type
 from allranks.errors import Refused
-from allranks.plan.plan import Gang
 
 OPTIONS = (
     Option(

@@ -15,6 +15,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from allranks.core.amounts import counted
+from allranks.core.plan import Gang
 from allranks.engines.agent_bundle import archive
 from allranks.engines.base import MARKER, GangStatus, Handle, Host, Kind
 from allranks.engines.slurm.batch_script import (
@@ -30,8 +32,6 @@ from allranks.engines.slurm.batch_script import (
 )
 from allranks.engines.slurm.commands import PATIENCE, Commands, number
 from allranks.errors import EngineError, Refused
-from allranks.plan.amounts import counted
-from allranks.plan.plan import Gang
 from allranks.settings import Home
 from allranks.statuses import GangState, Reason
 

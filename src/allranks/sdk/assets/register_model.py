@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from allranks.core.progress import OnProgress, Progress, unheard
 from allranks.errors import MissingCode, Problem, SpecError
 from allranks.http_client import Client
-from allranks.plan.progress import OnProgress, Progress, unheard
 from allranks.sdk.connection.counted_file import counted
 from allranks.sdk.connection.urls import labelled
 from allranks.sdk.submit.paths import local

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from allranks.core.job.file_addresses import JobFile, address, hint, selects, written_by
 from allranks.errors import NotFound
 from allranks.http_client import Client
-from allranks.plan.job.file_addresses import JobFile, address, hint, selects, written_by
 from allranks.sdk.connection.urls import job_path
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from datetime import datetime
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from allranks.core.insights.checkpoint_interval import held_up
+from allranks.core.insights.goodput import Goodput, Trail, goodput
+from allranks.core.insights.rehearsal import is_counted
 from allranks.events import Event, Kind
 from allranks.http_client import Client
-from allranks.plan.insights.checkpoint_interval import held_up
-from allranks.plan.insights.goodput import Goodput, Trail, goodput
-from allranks.plan.insights.rehearsal import is_counted
 from allranks.sdk.connection.urls import job_path, state_path
 from allranks.statuses import JobStatus
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from allranks.plan.amounts import size_text
+from allranks.core.amounts import size_text
 from allranks.sdk.jobs.notebook_chart import chart
 
 _COLOURS = {"Completed": "#2e7d32", "Failed": "#c62828", "Canceled": "#8d6e00"}

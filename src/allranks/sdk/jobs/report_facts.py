@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from allranks.core.distributions.topology import log_name
+from allranks.core.insights import comparable_runs
+from allranks.core.insights.job_facts import Facts, Point, Series
 from allranks.errors import UsageError
 from allranks.http_client import Client
-from allranks.plan.distributions.topology import log_name
-from allranks.plan.insights import comparable_runs
-from allranks.plan.insights.job_facts import Facts, Point, Series
 from allranks.sdk.connection.urls import job_path
 
 if TYPE_CHECKING:

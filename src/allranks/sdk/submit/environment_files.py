@@ -87,7 +87,7 @@ def _context(build: Mapping[str, Any], base: Path) -> Mapping[str, Any]:
 
 def _without_containers(build: Mapping[str, Any], folder: Path, file: Path) -> Document:
     """The environment that has what the Dockerfile installs; why there is none, as `refused`."""
-    from allranks.plan.environments import dockerfile  # lazy: few jobs have one
+    from allranks.core.environments import dockerfile  # lazy: few jobs have one
 
     if "without_containers" in build:
         return {}
@@ -102,7 +102,7 @@ def _without_containers(build: Mapping[str, Any], folder: Path, file: Path) -> D
 
 
 def _conda(file: Path, limits: list[str]) -> Document:
-    from allranks.plan.environments import conda  # lazy: few jobs have such a file
+    from allranks.core.environments import conda  # lazy: few jobs have such a file
     from allranks.spec.fields.problems import placed  # lazy: imports the models
 
     data, lines = _yaml(file)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import allranks.agent
 from allranks import settings
+from allranks.core.job.code_packages import NOT_RECORDED
+from allranks.core.progress import OnProgress, unheard
 from allranks.errors import Problem, SpecError
-from allranks.plan.job.code_packages import NOT_RECORDED
-from allranks.plan.progress import OnProgress, unheard
 from allranks.sdk.submit.current_environment import current, is_current, tools
 from allranks.sdk.submit.editable_packages import live_packages
 from allranks.sdk.submit.names import generate_name

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allranks import settings
+from allranks.core.job.code_packages import NOT_RECORDED
+from allranks.core.progress import OnProgress, unheard
 from allranks.errors import SpecError, UsageError
 from allranks.masking import without_credentials
-from allranks.plan.job.code_packages import NOT_RECORDED
-from allranks.plan.progress import OnProgress, unheard
 from allranks.sdk.submit.current_environment import current, is_current, tools
 from allranks.sdk.submit.editable_packages import live_packages
 from allranks.sdk.submit.names import generate_name

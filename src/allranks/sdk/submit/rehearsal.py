@@ -13,11 +13,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from allranks.core.amounts import counted, size_text
+from allranks.core.insights import rehearsal
+from allranks.core.insights.rehearsal import HINTS, VERIFIED, Result, Trail, Verdict
+from allranks.core.plan import pack
 from allranks.errors import Conflict, NotFound, UsageError
-from allranks.plan.amounts import counted, size_text
-from allranks.plan.insights import rehearsal
-from allranks.plan.insights.rehearsal import HINTS, VERIFIED, Result, Trail, Verdict
-from allranks.plan.plan import pack
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path, state_path
 from allranks.sdk.jobs import interrupt

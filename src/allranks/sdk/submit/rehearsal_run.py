@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from allranks.core.insights import rehearsal
+from allranks.core.insights.rehearsal import Trail
 from allranks.errors import NotFound
-from allranks.plan.insights import rehearsal
-from allranks.plan.insights.rehearsal import Trail
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path, state_path
 from allranks.sdk.jobs.follow import answered

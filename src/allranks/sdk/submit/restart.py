@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
+from allranks.core.progress import OnProgress, unheard
 from allranks.errors import UsageError
-from allranks.plan.progress import OnProgress, unheard
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
 from allranks.sdk.submit.current_environment import is_current

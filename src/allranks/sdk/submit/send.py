@@ -7,9 +7,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from allranks.core.progress import OnProgress, Progress, unheard
 from allranks.errors import AllranksError, MissingCode, Unreachable
 from allranks.http_client import Client
-from allranks.plan.progress import OnProgress, Progress, unheard
 from allranks.sdk.connection.counted_file import counted
 from allranks.sdk.jobs import terminal
 from allranks.snapshot.take import Snapshot

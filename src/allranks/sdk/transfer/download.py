@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from allranks.core.data import kept_files
+from allranks.core.job.file_addresses import address, downloaded
+from allranks.core.progress import OnProgress, Progress, unheard
 from allranks.errors import NotFound, ServerError
 from allranks.http_client import Client
-from allranks.plan.data import kept_files
-from allranks.plan.job.file_addresses import address, downloaded
-from allranks.plan.progress import OnProgress, Progress, unheard
 from allranks.sdk.connection.urls import asset_path, job_path, state_path
 from allranks.sdk.jobs.files import selected
 from allranks.sdk.transfer.fetch import Entry, Fetcher, Tally

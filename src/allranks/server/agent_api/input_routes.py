@@ -19,8 +19,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from allranks.agent.data import local_files
+from allranks.core.data.state_manifest import is_path
 from allranks.errors import Conflict, NotFound, Unauthorized, UsageError
-from allranks.plan.data.state_manifest import is_path
 from allranks.server.agent_api.routes import PREFIX, readable, row_of, who
 from allranks.server.dependencies import Services
 from allranks.server.http.request_text import parse

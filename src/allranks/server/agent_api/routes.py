@@ -23,13 +23,13 @@ from starlette.routing import Mount, Route
 from starlette.types import Receive, Scope, Send
 
 from allranks import clock
+from allranks.core.distributions.topology import log_name, world
+from allranks.core.lifecycle import agent_orders as orders_of
+from allranks.core.lifecycle.validate_event import validate_event
+from allranks.core.metrics import metric_lines
+from allranks.core.plan import pack
 from allranks.errors import NotFound, Unauthorized, UsageError
 from allranks.events import Event
-from allranks.plan.distributions.topology import log_name, world
-from allranks.plan.lifecycle import agent_orders as orders_of
-from allranks.plan.lifecycle.validate_event import validate_event
-from allranks.plan.metrics import metric_lines
-from allranks.plan.plan import pack
 from allranks.server.dependencies import Services
 from allranks.server.http.direct import Direct
 from allranks.server.http.request_text import parse

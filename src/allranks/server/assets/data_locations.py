@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from allranks.core.data import addresses
+from allranks.core.data.addresses import Located
+from allranks.core.plan import OutputTask
 from allranks.errors import NotFound, Problem, SpecError, UsageError
-from allranks.plan.data import addresses
-from allranks.plan.data.addresses import Located
-from allranks.plan.plan import OutputTask
 from allranks.server.assets import job_files
 from allranks.server.assets.datastores import DEFAULT, Datastores
 from allranks.settings import Home

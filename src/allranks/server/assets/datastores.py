@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from allranks.core.data import addresses
+from allranks.core.data.address_map import mapped
+from allranks.core.data.addresses import Account, Address, Located, Store
 from allranks.errors import NotFound, Problem, SpecError, UsageError
-from allranks.plan.data import addresses
-from allranks.plan.data.address_map import mapped
-from allranks.plan.data.addresses import Account, Address, Located, Store
 from allranks.server.assets.model_versions import ModelVersions
 from allranks.spec.data import Data
 from allranks.spec.datastore import Datastore

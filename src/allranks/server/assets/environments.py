@@ -6,9 +6,9 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from allranks.core.environments import curated
+from allranks.core.environments.recipe import Resolved, Table
 from allranks.errors import Problem, SpecError
-from allranks.plan.environments import curated
-from allranks.plan.environments.recipe import Resolved, Table
 from allranks.spec.fields.azureml_references import Asset
 from allranks.spec.fields.problems import nearest
 from allranks.spec.job_parts import Environment

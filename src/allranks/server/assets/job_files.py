@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from allranks import folder_trees
+from allranks.core.data.working_set import RECORDED
+from allranks.core.job import file_addresses
+from allranks.core.plan import OutputTask
 from allranks.errors import Problem, SpecError
-from allranks.plan.data.working_set import RECORDED
-from allranks.plan.job import file_addresses
-from allranks.plan.plan import OutputTask
 from allranks.settings import Home
 from allranks.spec.fields.azureml_references import ARTIFACTS, OutputOf
 from allranks.statuses import JobStatus

@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allranks import folder_trees
+from allranks.core.data import state_manifest
+from allranks.core.data.node_files import may_write
+from allranks.core.data.state_manifest import Entries, Entry, own, stays_inside
+from allranks.core.job.output_places import on_server
+from allranks.core.plan import Task
 from allranks.errors import Conflict, MissingCode, NotFound, UsageError
-from allranks.plan.data import state_manifest
-from allranks.plan.data.node_files import may_write
-from allranks.plan.data.state_manifest import Entries, Entry, own, stays_inside
-from allranks.plan.job.output_places import on_server
-from allranks.plan.plan import Task
 from allranks.server.assets.state_folders import entry_of, put_of, require_live
 from allranks.settings import Home
 from allranks.statuses import TERMINAL

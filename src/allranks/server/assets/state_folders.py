@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from allranks.core.data import state_manifest
+from allranks.core.data.state_manifest import Entries, Entry, Quiet
+from allranks.core.plan import Task
 from allranks.errors import Conflict, NotFound, Unauthorized, UsageError
-from allranks.plan.data import state_manifest
-from allranks.plan.data.state_manifest import Entries, Entry, Quiet
-from allranks.plan.plan import Task
 from allranks.settings import Home
 from allranks.statuses import TERMINAL, NodeState
 from allranks.store.files.state_folders import (

@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from allranks import folder_trees
 from allranks.agent.lifecycle.other_nodes_files import remove_unchanged
+from allranks.core import amounts
+from allranks.core.data import state_manifest, working_set
+from allranks.core.data.state_manifest import Entry, own, stays_inside
+from allranks.core.data.working_set import ABOUT, FILES, About, folders_above, is_carried
+from allranks.core.job import code_packages
+from allranks.core.job.continuation import File
+from allranks.core.plan import Task
 from allranks.errors import Conflict, NotFound, UsageError
-from allranks.plan import amounts
-from allranks.plan.data import state_manifest, working_set
-from allranks.plan.data.state_manifest import Entry, own, stays_inside
-from allranks.plan.data.working_set import ABOUT, FILES, About, folders_above, is_carried
-from allranks.plan.job import code_packages
-from allranks.plan.job.continuation import File
-from allranks.plan.plan import Task
 from allranks.server.assets.state_folders import entry_of, put_of, require_live
 from allranks.settings import Home
 from allranks.statuses import NodeState

@@ -15,11 +15,11 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
+from allranks.core.plan import Plan
 from allranks.engines import options
 from allranks.engines.base import Kind, Target
 from allranks.engines.registry import KINDS
 from allranks.errors import AllranksError, Problem, SpecError
-from allranks.plan.plan import Plan
 from allranks.server.clusters.host_gpus import HostGpus
 from allranks.settings import Home
 from allranks.spec.compute import Compute

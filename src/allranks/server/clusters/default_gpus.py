@@ -1,5 +1,5 @@
 """How many GPUs a job gets if it does not say: gathers what the compute has, for
-`plan/job/gpu_allocation.py` to decide."""
+`core/job/gpu_allocation.py` to decide."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from allranks.plan.distributions.topology import GIVES_OUT
-from allranks.plan.job.gpu_allocation import Choice, Request, choose
+from allranks.core.distributions.topology import GIVES_OUT
+from allranks.core.job.gpu_allocation import Choice, Request, choose
 from allranks.server.clusters.clusters import Clusters
 from allranks.spec.compute import Compute
 from allranks.spec.job import CommandJob

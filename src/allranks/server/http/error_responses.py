@@ -14,8 +14,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from allranks import settings
+from allranks.core.text import repaired
 from allranks.errors import AllranksError, NotFound, ServerError, UsageError
-from allranks.plan.text import repaired
 from allranks.server.arguments import SEE
 from allranks.store.database import database_error
 

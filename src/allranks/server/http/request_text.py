@@ -15,8 +15,8 @@ from urllib.parse import unquote_to_bytes
 from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from allranks.core import text
 from allranks.errors import AllranksError, UsageError
-from allranks.plan import text
 from allranks.server.http.error_responses import reply
 
 _HINT = "send text in UTF-8 without NUL and lone surrogates, and finite numbers"

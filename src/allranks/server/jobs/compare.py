@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from allranks.core.job.comparison import Facts, differences
+from allranks.core.job.differences import Change, Side, changes
+from allranks.core.job.list_filters import Query
+from allranks.core.plan import InputTask
 from allranks.errors import AllranksError
 from allranks.masking import PASSED_ON, all_without_credentials, looks_secret, without_credentials
-from allranks.plan.job.comparison import Facts, differences
-from allranks.plan.job.differences import Change, Side, changes
-from allranks.plan.job.list_filters import Query
-from allranks.plan.plan import InputTask
 from allranks.server.jobs import view
 from allranks.statuses import JobStatus
 from allranks.store.files.blobs import Blobs

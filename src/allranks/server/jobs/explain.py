@@ -7,15 +7,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from allranks.core.diagnosis import explain
+from allranks.core.diagnosis.causes import TABLE
+from allranks.core.diagnosis.explain import Explanation, FailedAttempt, RankEnd
+from allranks.core.diagnosis.rank_failure import COLOURS
+from allranks.core.distributions.topology import log_name, ranks, world
+from allranks.core.lifecycle import decide
 from allranks.errors import Conflict
 from allranks.events import Event, Kind
 from allranks.masking import without_credentials
-from allranks.plan.diagnosis import explain
-from allranks.plan.diagnosis.causes import TABLE
-from allranks.plan.diagnosis.explain import Explanation, FailedAttempt, RankEnd
-from allranks.plan.diagnosis.rank_failure import COLOURS
-from allranks.plan.distributions.topology import log_name, ranks, world
-from allranks.plan.lifecycle import decide
 from allranks.server.jobs import compare
 from allranks.settings import Home
 from allranks.statuses import TERMINAL, JobStatus

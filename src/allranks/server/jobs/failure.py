@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from allranks.core.attempt_end import Failure
+from allranks.core.diagnosis.causes import TABLE, Cause
+from allranks.core.diagnosis.explain import Explanation, as_json
+from allranks.core.distributions import topology
+from allranks.core.lifecycle import pending_reason
 from allranks.events import Kind
-from allranks.plan.attempt_end import Failure
-from allranks.plan.diagnosis.causes import TABLE, Cause
-from allranks.plan.diagnosis.explain import Explanation, as_json
-from allranks.plan.distributions import topology
-from allranks.plan.lifecycle import pending_reason
 from allranks.server.jobs.explain import explanation_of
 from allranks.settings import Home
 from allranks.statuses import VERDICTS, Blame, JobStatus, Reason, Verdict

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from allranks.core.plan import OutputTask
 from allranks.errors import Conflict, Problem, SpecError
-from allranks.plan.plan import OutputTask
 from allranks.server.assets.datastores import DEFAULT
 from allranks.spec.job import CommandJob
 from allranks.spec.shell.expressions import fill

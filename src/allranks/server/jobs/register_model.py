@@ -7,10 +7,10 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from allranks.core.data import model_flavor
+from allranks.core.plan import OutputTask
 from allranks.errors import Conflict, MissingCode, SpecError, UsageError
 from allranks.masking import without_credentials
-from allranks.plan.data import model_flavor
-from allranks.plan.plan import OutputTask
 from allranks.server.assets import job_files
 from allranks.server.assets.data_locations import Find
 from allranks.server.assets.model_versions import ModelVersions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from allranks.plan.lifecycle import decide
+from allranks.core.lifecycle import decide
 from allranks.settings import Home
 from allranks.statuses import VERDICTS, JobStatus, Reason
 from allranks.store.jobs.job_rows import JobRow

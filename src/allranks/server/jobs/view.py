@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from allranks import clock
+from allranks.core.distributions.topology import log_name, ranks, together, world
+from allranks.core.job.continuation import Carried
+from allranks.core.lifecycle import pending_reason as plan_standing
+from allranks.core.plan import Task, pack
 from allranks.masking import all_without_credentials, masked, without_credentials
-from allranks.plan.distributions.topology import log_name, ranks, together, world
-from allranks.plan.job.continuation import Carried
-from allranks.plan.lifecycle import pending_reason as plan_standing
-from allranks.plan.plan import Task, pack
 from allranks.server.auth.roles import OWNER
 from allranks.server.timestamps import iso_time
 from allranks.settings import Home

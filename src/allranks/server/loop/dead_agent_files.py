@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from allranks.agent.transport import outbox
+from allranks.core.distributions.topology import log_name, ranks_of, world
+from allranks.core.lifecycle.decide import Job, Node
 from allranks.engines.base import GangStatus
-from allranks.plan.distributions.topology import log_name, ranks_of, world
-from allranks.plan.lifecycle.decide import Job, Node
 from allranks.settings import Home
 from allranks.statuses import GangState, NodeState
 from allranks.store.files.logs import Logs

@@ -7,10 +7,10 @@ import time
 from typing import NamedTuple
 
 from allranks import clock
+from allranks.core.lifecycle import decide
 from allranks.engines.base import Engine, GangStatus, Handle
 from allranks.errors import AllranksError
 from allranks.events import Kind
-from allranks.plan.lifecycle import decide
 from allranks.server.assets.node_files import NodeFiles
 from allranks.server.assets.state_folders import States
 from allranks.server.assets.working_folders import WorkingFolders

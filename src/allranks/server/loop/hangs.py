@@ -14,10 +14,10 @@ from math import inf
 from typing import Any, NamedTuple
 
 from allranks import clock
-from allranks.plan.attempt_end import Failure
-from allranks.plan.diagnosis import hangs
-from allranks.plan.diagnosis.hangs import Rank, Suspicion
-from allranks.plan.distributions import topology
+from allranks.core.attempt_end import Failure
+from allranks.core.diagnosis import hangs
+from allranks.core.diagnosis.hangs import Rank, Suspicion
+from allranks.core.distributions import topology
 from allranks.server.loop.stacks import Answers, Stacks, running
 from allranks.statuses import JobStatus
 from allranks.store.jobs.job_rows import JobRow

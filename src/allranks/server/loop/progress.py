@@ -8,9 +8,9 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from allranks.core.lifecycle import no_progress
+from allranks.core.lifecycle.no_progress import Left
 from allranks.events import Kind
-from allranks.plan.lifecycle import no_progress
-from allranks.plan.lifecycle.no_progress import Left
 from allranks.server.assets.state_folders import States
 from allranks.settings import Home
 from allranks.store.jobs.job_rows import JobRow

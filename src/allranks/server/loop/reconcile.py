@@ -19,13 +19,13 @@ from typing import Any
 
 from allranks import clock, folder_trees
 from allranks.agent.lifecycle.unsaved import is_kept
+from allranks.core.lifecycle import decide, no_progress
+from allranks.core.lifecycle.decide import Effect, Step
+from allranks.core.lifecycle.fold import fold
+from allranks.core.plan import Gang
 from allranks.engines.base import GangStatus, Handle
 from allranks.errors import AllranksError, Refused
 from allranks.events import LEFTOVERS, Event, Kind
-from allranks.plan.lifecycle import decide, no_progress
-from allranks.plan.lifecycle.decide import Effect, Step
-from allranks.plan.lifecycle.fold import fold
-from allranks.plan.plan import Gang
 from allranks.server.clusters.clusters import Cluster
 from allranks.server.jobs.output_assets import register
 from allranks.server.jobs.result import result_of

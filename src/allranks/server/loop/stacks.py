@@ -13,10 +13,10 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from allranks.plan.diagnosis import stacks
-from allranks.plan.diagnosis.stacks import Process
-from allranks.plan.distributions.topology import ranks_of
-from allranks.plan.plan import pack
+from allranks.core.diagnosis import stacks
+from allranks.core.diagnosis.stacks import Process
+from allranks.core.distributions.topology import ranks_of
+from allranks.core.plan import pack
 from allranks.server.loop.wakeups import Wakeups
 from allranks.settings import Home
 from allranks.statuses import NodeState

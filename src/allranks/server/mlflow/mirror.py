@@ -11,9 +11,9 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+from allranks.core.metrics import mlflow_run, names
+from allranks.core.plan import Task
 from allranks.errors import AllranksError, NotFound
-from allranks.plan.metrics import mlflow_run, names
-from allranks.plan.plan import Task
 from allranks.server.mlflow.child import Child
 from allranks.server.mlflow.runs import METRICS, Denied, Runs, ours
 from allranks.statuses import TERMINAL, JobStatus

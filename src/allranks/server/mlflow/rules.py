@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlencode
 
-from allranks.plan.metrics.mlflow_run import JOB_TAG, PARENT_TAG, RUN_TAG
+from allranks.core.metrics.mlflow_run import JOB_TAG, PARENT_TAG, RUN_TAG
 
 _CALL = re.compile(r"/(?:ajax-)?api/[0-9.]+/mlflow/(.*)")
 _FILES = re.compile(r"/(?:ajax-)?api/[0-9.]+/mlflow-artifacts/artifacts/(.*)")

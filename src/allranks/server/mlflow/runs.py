@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
+from allranks.core.metrics import mlflow_run
 from allranks.errors import AllranksError, NotFound, ServerError
-from allranks.plan.metrics import mlflow_run
 from allranks.server.mlflow.child import Child
 from allranks.store.jobs.job_rows import JobRow
 from allranks.store.mlflow_runs import Mirrored, MlflowRuns

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Engine
 
-from allranks.plan.metrics import mlflow_run
+from allranks.core.metrics import mlflow_run
 from allranks.server.auth.identity import Auth
 from allranks.server.mlflow.child import Child, python
 from allranks.server.mlflow.mirror import Mirror

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
+from allranks.core.schedule import next_time
 from allranks.errors import MissingCode, SpecError
-from allranks.plan.schedule import next_time
 from allranks.server.assets.data_locations import Find
 from allranks.server.dependencies import Services
 from allranks.server.parents.pipeline.create import pipeline_plan

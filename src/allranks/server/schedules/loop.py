@@ -15,7 +15,7 @@ from allranks.store.jobs.job_rows import COMMAND
 from allranks.store.schedules import ScheduleRow
 
 if TYPE_CHECKING:
-    from allranks.plan.schedule import Due
+    from allranks.core.schedule import Due
 
 log = logging.getLogger("allranks.schedules")
 
@@ -72,7 +72,7 @@ class ScheduleLoop:
 
     def _take(self, row: ScheduleRow, now: datetime) -> None:
         """Submit the job of a schedule, and record the time that follows."""
-        from allranks.plan.schedule import due  # lazy: most homes have no schedules
+        from allranks.core.schedule import due  # lazy: most homes have no schedules
         from allranks.server.schedules.create import parse  # lazy: as above
 
         schedule = parse(row)
@@ -118,7 +118,7 @@ class ScheduleLoop:
 
 def resumed_at(row: ScheduleRow) -> float | None:
     """The next time of a schedule that is resumed now: times while it was paused do not count."""
-    from allranks.plan.schedule import next_time  # lazy: most homes have no schedules
+    from allranks.core.schedule import next_time  # lazy: most homes have no schedules
     from allranks.server.schedules.create import parse  # lazy: as above
 
     created = datetime.fromtimestamp(row.created_at, UTC)

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from allranks import folder_trees, settings
+from allranks.core.progress import OnProgress, Progress
 from allranks.errors import Conflict, NotFound, UsageError
 from allranks.folder_trees import LONGEST
-from allranks.plan.progress import OnProgress, Progress
 from allranks.server.storage import backup_archive
 from allranks.settings import Home, database, has_record
 from allranks.store import database_copy

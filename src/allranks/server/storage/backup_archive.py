@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from allranks.core.progress import OnProgress, Progress
 from allranks.errors import UsageError
-from allranks.plan.progress import OnProgress, Progress
 
 _MANIFEST, _FORMAT, _PIECE = "manifest.json", 1, 1 << 20
 

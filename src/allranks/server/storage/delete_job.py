@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from allranks import folder_trees
+from allranks.core.data.retention import readers
 from allranks.errors import Conflict
-from allranks.plan.data.retention import readers
 from allranks.server.dependencies import Services
 from allranks.server.storage import inventory
 from allranks.server.storage.garbage_collection import put_away

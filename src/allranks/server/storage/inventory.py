@@ -18,8 +18,8 @@ from pathlib import Path
 from allranks import file_locks
 from allranks.agent.data import cache
 from allranks.agent.environments.virtual_environments import READY, recipe_hash
-from allranks.plan.data.retention import HOUR, Found, Job, Kind
-from allranks.plan.plan import Recipe
+from allranks.core.data.retention import HOUR, Found, Job, Kind
+from allranks.core.plan import Recipe
 from allranks.server.assets.data_locations import referred
 from allranks.settings import Home
 from allranks.store.files.state_folders import INCOMING as PIECES

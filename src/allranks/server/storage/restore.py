@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from allranks import file_locks, folder_trees, settings
+from allranks.core.amounts import counted
+from allranks.core.progress import OnProgress, Progress
 from allranks.errors import Conflict, NotFound, ServerError
-from allranks.plan.amounts import counted
-from allranks.plan.progress import OnProgress, Progress
 from allranks.server.storage import backup_archive
 from allranks.settings import Home
 from allranks.store import database, database_copy

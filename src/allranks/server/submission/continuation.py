@@ -20,10 +20,10 @@ from types import TracebackType
 from typing import Any
 
 from allranks import folder_trees
+from allranks.core.data.state_manifest import Entries
+from allranks.core.job.continuation import Carried, File, carryover, files_of_state
+from allranks.core.plan import Task
 from allranks.errors import Conflict
-from allranks.plan.data.state_manifest import Entries
-from allranks.plan.job.continuation import Carried, File, carryover, files_of_state
-from allranks.plan.plan import Task
 from allranks.server.assets.node_files import files_in
 from allranks.server.dependencies import Services
 from allranks.statuses import TERMINAL

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, NamedTuple, TypeVar
 
+from allranks.core.job.code_packages import NOT_RECORDED
+from allranks.core.job.continuation import Carried
 from allranks.engines.registry import KINDS
 from allranks.errors import Conflict, SpecError, UsageError
-from allranks.plan.job.code_packages import NOT_RECORDED
-from allranks.plan.job.continuation import Carried
 from allranks.server.dependencies import Services
 from allranks.server.jobs.names import original
 from allranks.server.submission.continuation import end_of, ended

@@ -8,13 +8,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from allranks.core.environments import recipe
+from allranks.core.job.compile import CompileContext, compile
+from allranks.core.job.continuation import Carried
+from allranks.core.job.images import portable
+from allranks.core.plan import Plan
 from allranks.engines.base import Kind
 from allranks.errors import MissingCode, Problem, SpecError
-from allranks.plan.environments import recipe
-from allranks.plan.job.compile import CompileContext, compile
-from allranks.plan.job.continuation import Carried
-from allranks.plan.job.images import portable
-from allranks.plan.plan import Plan
 from allranks.server.assets.data_locations import Find, places, referred
 from allranks.server.assets.datastores import Datastores
 from allranks.server.assets.environments import Environments

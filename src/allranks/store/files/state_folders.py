@@ -21,9 +21,9 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from allranks.core.data import state_manifest as manifests
+from allranks.core.data.state_manifest import Entries, Entry
 from allranks.errors import MissingCode, NotFound, UsageError
-from allranks.plan.data import state_manifest as manifests
-from allranks.plan.data.state_manifest import Entries, Entry
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 # Folders of named states, and of jobs' own states.

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from allranks import folder_trees
+from allranks.core.data.model_flavor import belongs_to
 from allranks.errors import Conflict, NotFound, UsageError
-from allranks.plan.data.model_flavor import belongs_to
 
 TEMPORARY_PREFIX = ".coming-"
 # The prefix of folders that are being deleted, renamed beside their old path.

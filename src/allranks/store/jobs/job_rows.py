@@ -10,10 +10,10 @@ from sqlalchemy import Row, select
 from sqlalchemy.engine import Connection
 
 from allranks import clock
+from allranks.core.lifecycle import decide
+from allranks.core.lifecycle.decide import Job, Node
+from allranks.core.plan import Gang, Plan, Rules, Task, pack
 from allranks.events import Event, Kind
-from allranks.plan.lifecycle import decide
-from allranks.plan.lifecycle.decide import Job, Node
-from allranks.plan.plan import Gang, Plan, Rules, Task, pack
 from allranks.statuses import TERMINAL
 from allranks.store.tables import jobs as _jobs
 

@@ -23,7 +23,7 @@ from sqlalchemy import (
 from sqlalchemy.engine import Connection
 
 from allranks import clock
-from allranks.plan.job.list_filters import Query, Sort, like
+from allranks.core.job.list_filters import Query, Sort, like
 from allranks.store.database import has_member
 from allranks.store.metric_points import LEADS
 from allranks.store.metric_points import number as as_number

@@ -9,11 +9,11 @@ from sqlalchemy import bindparam, select
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
+from allranks.core.lifecycle import decide
+from allranks.core.lifecycle.fold import fold
+from allranks.core.plan import Plan, pack
 from allranks.errors import Conflict
 from allranks.events import Event, Kind
-from allranks.plan.lifecycle import decide
-from allranks.plan.lifecycle.fold import fold
-from allranks.plan.plan import Plan, pack
 from allranks.statuses import JobStatus
 from allranks.store.jobs.annotations import add as annotate
 from allranks.store.jobs.event_rows import insert_events

@@ -10,12 +10,12 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError
 
 from allranks import clock
+from allranks.core.job.list_filters import Query
+from allranks.core.lifecycle.decide import Job
+from allranks.core.lifecycle.fold import fold
+from allranks.core.plan import Plan
 from allranks.errors import Conflict, NotFound, UsageError
 from allranks.events import FROM_AGENTS, Event
-from allranks.plan.job.list_filters import Query
-from allranks.plan.lifecycle.decide import Job
-from allranks.plan.lifecycle.fold import fold
-from allranks.plan.plan import Plan
 from allranks.statuses import TERMINAL
 from allranks.store import metric_points
 from allranks.store.jobs import job_search

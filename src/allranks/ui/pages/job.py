@@ -12,8 +12,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
+from allranks.core.job.rank_variables import summarize
 from allranks.errors import AllranksError, Conflict, NotFound
-from allranks.plan.job.rank_variables import summarize
 from allranks.sdk.jobs.goodput_facts import job_times
 from allranks.ui import render
 from allranks.ui.api import Session, job_path

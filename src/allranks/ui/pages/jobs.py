@@ -8,9 +8,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
+from allranks.core.insights import scaling_text
+from allranks.core.insights.scaling import Scaling, scaling
 from allranks.errors import UsageError
-from allranks.plan.insights import scaling_text
-from allranks.plan.insights.scaling import Scaling, scaling
 from allranks.sdk.jobs.report_facts import observed
 from allranks.statuses import JobStatus
 from allranks.ui import render

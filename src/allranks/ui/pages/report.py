@@ -8,9 +8,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from allranks.plan.insights.analyze import Report
-from allranks.plan.insights.analyze import report as insights
-from allranks.plan.insights.goodput import Activity
+from allranks.core.insights.analyze import Report
+from allranks.core.insights.analyze import report as insights
+from allranks.core.insights.goodput import Activity
 from allranks.sdk.jobs.goodput_facts import JobTimes, job_times
 from allranks.sdk.jobs.report_facts import observed
 from allranks.ui import render

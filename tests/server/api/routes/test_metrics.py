@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
-from allranks.plan.plan import Gang, MetricTask, Plan, Rules, Task
+from allranks.core.plan import Gang, MetricTask, Plan, Rules, Task
 from allranks.server.api.application import create_app
 from allranks.server.api.routes import metrics
 from allranks.server.auth.roles import OWNER, PERSON

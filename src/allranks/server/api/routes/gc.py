@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allranks.api.server import FailedRemoval, GcAnswer, KeptPart, RemovedItem
+from allranks.core.data import home_parts
 from allranks.errors import Conflict, UsageError
-from allranks.plan.data import home_parts
 from allranks.server.dependencies import JsonBody, ServicesDep
 from allranks.server.timestamps import iso_time
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from allranks.api.server import InstancesMap
+from allranks.core.job.instance_types import CPU_FAMILIES, NAME, SIZES, normalized
 from allranks.errors import Problem, SpecError
-from allranks.plan.job.instance_types import CPU_FAMILIES, NAME, SIZES, normalized
 from allranks.server.dependencies import JsonBody, ServicesDep
 
 # More than any machine has, to catch typing errors.

@@ -22,8 +22,8 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 
 from allranks.api.jobs import BundleHead, ChecksumAnswer, FileAnswer
+from allranks.core.data.working_set import RECORDED
 from allranks.errors import NotFound, UsageError
-from allranks.plan.data.working_set import RECORDED
 from allranks.server.arguments import BODY, Given
 from allranks.server.assets.job_files import below
 from allranks.server.dependencies import ServicesDep

@@ -16,8 +16,8 @@ from allranks.api.jobs import (
     ResolvedName,
 )
 from allranks.api.server import ChangesAnswer
+from allranks.core.job import list_filters as job_query
 from allranks.errors import UsageError
-from allranks.plan.job import list_filters as job_query
 from allranks.server.arguments import BODY, QUERY
 from allranks.server.auth.roles import OWNER, Who, require_own
 from allranks.server.dependencies import ServicesDep

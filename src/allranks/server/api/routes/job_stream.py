@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from starlette.concurrency import run_in_threadpool
 
 from allranks import clock
-from allranks.plan.lifecycle import phases
+from allranks.core.lifecycle import phases
 from allranks.server.dependencies import Services
 from allranks.server.jobs import view
 from allranks.server.jobs.stream import BEAT, Wanted, line, read_logs

@@ -25,12 +25,12 @@ from allranks.api.jobs import (
 )
 from allranks.api.metrics import ShownJob
 from allranks.api.server import PublicEndpoint, ServerAnswer, StopAnswer
+from allranks.core.distributions.topology import ranks, world
+from allranks.core.job.report import report
+from allranks.core.job.services import service_notes
 from allranks.errors import Conflict, NotFound, UsageError
 from allranks.events import Kind
 from allranks.masking import masked
-from allranks.plan.distributions.topology import ranks, world
-from allranks.plan.job.report import report
-from allranks.plan.job.services import service_notes
 from allranks.server.api.routes.job_stream import follow, until_ended
 from allranks.server.api.routes.metrics import measured
 from allranks.server.api.routes.ui import page

@@ -35,7 +35,7 @@ from allranks.api.metrics import (
     ResourcesAnswer,
 )
 from allranks.api.metrics import Series as ShownSeries
-from allranks.plan.metrics import names
+from allranks.core.metrics import names
 from allranks.server.dependencies import Services, ServicesDep
 from allranks.server.http.content import Content
 from allranks.server.http.request_limits import Count

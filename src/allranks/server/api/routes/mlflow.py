@@ -22,8 +22,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
+from allranks.core import text
 from allranks.errors import AllranksError, Forbidden, NotFound, Unauthorized
-from allranks.plan import text
 from allranks.server.auth.identity import Caller, bearer
 from allranks.server.auth.roles import Person, Role
 from allranks.server.dependencies import Services

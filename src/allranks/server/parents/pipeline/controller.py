@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from allranks import clock
+from allranks.core.parents import pipeline as decisions
+from allranks.core.parents.pipeline import Action, Parent, Rules, StepState
 from allranks.errors import Conflict, NotFound, Refused, SpecError
 from allranks.events import Kind
-from allranks.plan.parents import pipeline as decisions
-from allranks.plan.parents.pipeline import Action, Parent, Rules, StepState
 from allranks.server.dependencies import Services
 from allranks.server.jobs.view import submitter
 from allranks.server.parents.controller import Controller, error_of, one_line

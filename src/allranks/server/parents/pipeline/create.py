@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from allranks.core.environments.recipe import reference
+from allranks.core.plan import Gang, Plan, Rules, Task
 from allranks.errors import NotFound, Problem, Refused, SpecError
-from allranks.plan.environments.recipe import reference
-from allranks.plan.plan import Gang, Plan, Rules, Task
 from allranks.server.assets.data_locations import Find
 from allranks.server.assets.datastores import Datastores
 from allranks.server.assets.environments import Environments

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from allranks.plan.parents.reuse import Parts, fingerprint, parts_of, why_not
-from allranks.plan.plan import Plan, Task, pack
+from allranks.core.parents.reuse import Parts, fingerprint, parts_of, why_not
+from allranks.core.plan import Plan, Task, pack
 from allranks.server.assets.environments import Environments
 from allranks.server.dependencies import Services
 from allranks.server.parents.sweep.create import trial_plan

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from allranks.core.plan import OutputTask
 from allranks.errors import Conflict, NotFound, SpecError
 from allranks.masking import without_credentials
-from allranks.plan.plan import OutputTask
 from allranks.server.assets import job_files
 from allranks.server.dependencies import Services
 from allranks.spec.fields.azureml_references import OutputOf

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from allranks import clock
+from allranks.core.parents import sweep as decisions
+from allranks.core.parents.sweep import Parent, Rules, Step, Trial
 from allranks.errors import Conflict, NotFound, Refused, SpecError
 from allranks.events import Kind
-from allranks.plan.parents import sweep as decisions
-from allranks.plan.parents.sweep import Parent, Rules, Step, Trial
 from allranks.server.dependencies import Services
 from allranks.server.jobs.view import submitter
 from allranks.server.parents.controller import Controller, error_of, one_line

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from allranks.core.environments.recipe import reference
+from allranks.core.plan import Plan
 from allranks.errors import Problem, SpecError
-from allranks.plan.environments.recipe import reference
-from allranks.plan.plan import Plan
 from allranks.server.assets.data_locations import Find
 from allranks.server.assets.datastores import Datastores
 from allranks.server.assets.environments import Environments

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from allranks.plan.parents import sweep as decisions
-from allranks.plan.parents.best_region import best_regions
-from allranks.plan.parents.sweep import Trial
+from allranks.core.parents import sweep as decisions
+from allranks.core.parents.best_region import best_regions
+from allranks.core.parents.sweep import Trial
 from allranks.server.dependencies import Services
 from allranks.server.mlflow.child import python
 from allranks.server.parents.sweep.create import total_trials

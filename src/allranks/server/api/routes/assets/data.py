@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import cast
 
 from allranks.api.assets import CreatedData, DataAnswer, DatastoreAnswer
+from allranks.core.data import addresses
+from allranks.core.data.addresses import Store
 from allranks.errors import Conflict, UsageError
-from allranks.plan.data import addresses
-from allranks.plan.data.addresses import Store
 from allranks.server.assets import datastores
 from allranks.server.assets.datastores import DEFAULT
 from allranks.server.assets.labels import Labels, labels_of

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import cast
 
 from allranks.api.assets import CreatedEnvironment, EnvironmentAnswer, EnvironmentMap, RecipeAnswer
-from allranks.errors import Conflict, Problem, SpecError
-from allranks.plan.environments import curated
-from allranks.plan.environments.recipe import (
+from allranks.core.environments import curated
+from allranks.core.environments.recipe import (
     Compute,
     Resolved,
     entry,
@@ -17,7 +16,8 @@ from allranks.plan.environments.recipe import (
     recipe,
     resolve,
 )
-from allranks.plan.plan import pack
+from allranks.core.plan import pack
+from allranks.errors import Conflict, Problem, SpecError
 from allranks.server.assets.labels import Labels, labels_of
 from allranks.server.assets.versions import (
     absent_is_not_found,

@@ -1,0 +1,34 @@
+"""The files of a job that a node keeps in a folder of its own and sends to the server. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from allranks.core.data.state_manifest import own
+
+# The folders of a job's record that nodes write, relative to it. The server writes the others.
+WRITTEN = (
+    *(f"artifacts/{name}" for name in ("outputs", "logs", "model", "data", "tensorboard", "work")),
+    "artifacts/system_logs",
+    "attempts",
+    "named-outputs",
+    "unbrought",
+)
+_FREE = re.compile(
+    r"(artifacts/(outputs|logs|model|data|tensorboard|work)|named-outputs|attempts/[0-9]{1,6}/work)/."
+    r"|artifacts/work\Z|attempts/[0-9]{1,6}(/work)?\Z",
+    re.DOTALL,
+)
+
+
+def parts(node: int) -> tuple[str, ...]:
+    """The folders that a node sends, in its own part of the server's copy."""
+    return tuple(f"{own(node)}/{folder}" for folder in WRITTEN)
+
+
+def may_write(path: str, node: int) -> bool:
+    """Whether a node may write that path of its job's record. It has no empty part and no dots."""
+    if _FREE.match(path):
+        return True
+    of_node = (f"artifacts/system_logs/environment_node_{node}.txt", f"unbrought/node-{node}")
+    return path in of_node or path.startswith(f"{of_node[1]}/")

@@ -1,1 +1,0 @@
-"""What a sweep or a pipeline does next, as pure functions. May import `spec` and `plan`."""

@@ -1,0 +1,20 @@
+"""Numbers and amounts in words."""
+
+import pytest
+
+from allranks.core.amounts import counted
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (0, "0 nodes"),
+        (1, "1 node"),
+        (2, "2 nodes"),
+        (1.0, "1 node"),
+        (0.5, "0.5 nodes"),
+        (12345678, "12345678 nodes"),
+    ],
+)
+def test_one_is_one(number, said):
+    assert counted(number, "node") == said

@@ -1,0 +1,13 @@
+"""Tasks on their way to an agent."""
+
+from allranks.core.plan import Task, pack
+
+
+def test_a_task_arrives_as_it_was_sent():
+    task = Task("j", "x", "true", sends_files=True, warm=("torch",))
+    assert Task.load(pack(task)) == task
+
+
+def test_fields_of_a_newer_version_are_ignored():
+    task = Task("j", "x", "true")
+    assert Task.load({**pack(task), "fields_to_come": True}) == task
