@@ -202,6 +202,13 @@ def test_the_rules_of_a_working_folder(tmp_path):
     assert [path for path in paths if ignored(path)] == ["a.pt", "sub/a.pt", "big/x"]
 
 
+def test_a_star_stands_for_what_is_in_a_folder_and_not_for_the_folder(tmp_path):
+    put(tmp_path, ".gitignore", text="data/*\n!data/keep/\ndata/keep/*\n!data/keep/vocab.txt\n")
+    ignored = ignore_rules(tmp_path)
+    paths = ("data/", "data/x", "data/keep/", "data/keep/x", "data/keep/vocab.txt")
+    assert [path for path in paths if ignored(path)] == ["data/x", "data/keep/x"]
+
+
 # ------------------------------------------- any rules without named classes: as git reads them
 
 NAMES = st.sampled_from(
@@ -216,7 +223,7 @@ LINES = st.tuples(
     st.sampled_from(["", "", "", "!"]),
     st.sampled_from(["", "", "/"]),
     st.lists(ATOMS, min_size=1, max_size=4).map("".join),
-    st.sampled_from(["", "", "/"]),
+    st.sampled_from(["", "", "/", "/*"]),
 ).map("".join)
 # Not ours: slashes in sets or behind a backslash; and git takes stars behind a plain beginning for
 # those of a whole name, against its documentation.

@@ -53,8 +53,8 @@ def _is_any(name: bytes) -> bool:
 
 
 def _name(glob: bytes) -> bytes:
-    """The regular expression of a name in a pattern."""
-    return b"".join(map(_token, _TOKENS.findall(glob)))
+    """The regular expression of a name in a pattern; no name is empty."""
+    return rb"(?=[^/])" + b"".join(map(_token, _TOKENS.findall(glob))) if glob else b""
 
 
 def _token(token: bytes) -> bytes:
