@@ -97,7 +97,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 def end_servers(node: Node) -> None:
     warm_processes.end(node.agent / "warm")
     until(lambda: not warm_processes.pids(node.agent / "warm"))
-    keeper.has_children()  # reaps
+    keeper.children_left()  # reaps
     keeper.SPARED.clear()
 
 

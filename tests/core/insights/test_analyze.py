@@ -344,6 +344,17 @@ def test_a_rank_killed_for_want_of_memory():
     job = simulated("gpu with full memory beside it")
     job = job._replace(status="Failed", reason="RANK_KILLED", metrics=())
     assert report(job).bottleneck is MEMORY
+    # The other node's memory had nothing to do with it.
+    ours = [each for each in job.resources if each.name.startswith("node_memory")]
+    roomy = [
+        each._replace(
+            node=1, points=tuple(point._replace(value=point.value / by) for point in each.points)
+        )
+        for each, by in ((each, 1 if each.name.endswith("total") else 5) for each in ours)
+    ]
+    both = job._replace(reason="OUT_OF_MEMORY", resources=(*job.resources, *roomy))
+    (insight,) = (each for each in report(both).insights if each.kind is Kind.MEMORY)
+    assert "node 0" in insight.sentence
     # One that failed otherwise is as any other: its GPU was busy.
     assert report(job._replace(reason="RANK_EXITED")).bottleneck is COMPUTE
 

@@ -177,6 +177,7 @@ def made(**options: Any) -> dict[str, Any]:
         ("volumes", ["pvc:x=relative"]),
         ("home_volume", "claim"),
         ("tolerations", ["gpu:Sometimes"]),
+        ("tolerations", ["*=x"]),
         ("node_selector", ["gpu"]),
         ("resources", ["rdma/hca"]),
         ("resources", ["rdma/hca=many"]),

@@ -16,8 +16,8 @@ from allranks.agent.launch.mpi_ranks import MpiRanks, is_listening
 from allranks.agent.launch.stage import Launch, Stage
 from allranks.agent.monitoring.failure_context import FailureContext
 from allranks.agent.processes.keeper import (
+    children_left,
     end_descendants,
-    has_children,
     has_others,
     not_ended,
 )
@@ -260,7 +260,7 @@ class Attempt:
             self._end_descendants()
 
     def _end_descendants(self) -> None:
-        if has_children() and (left := end_descendants()):
+        if children_left() and (left := end_descendants()):
             self._say(Kind.NOTE, about=LEFTOVERS, message=not_ended(left))
 
     def _rank_ended(self, ended: Ended) -> None:

@@ -79,7 +79,7 @@ def end_descendants(seconds: float = _ENDING) -> list[int]:
     """
     until = time.monotonic() + seconds
     signalled: set[int] = set()
-    while has_children():
+    while children_left():
         living = set()
         for pid in below(os.getpid(), SPARED):
             _send(pid, signal.SIGKILL)
@@ -103,7 +103,7 @@ def _name(pid: int) -> str:
     return "ended since"
 
 
-def has_children() -> bool:
+def children_left() -> bool:
     """Whether this process has descendants that are not spared. Reaps those that have ended."""
     with contextlib.suppress(ChildProcessError):
         while True:
@@ -116,7 +116,7 @@ def has_children() -> bool:
 
 def has_others() -> bool:
     """Whether this process has descendants other than our own helpers (data, metrics, MLflow)."""
-    has_children()  # reaps
+    children_left()  # reaps
     for pid in below(os.getpid(), SPARED):
         with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
             if not is_ours(file.read()):
@@ -127,7 +127,7 @@ def has_others() -> bool:
 def has_watchers() -> bool:
     """Whether a monitor of a podman container (conmon) is below this process. Other processes of
     podman may stay, for example the one that holds the user namespace."""
-    if not has_children():
+    if not children_left():
         return False  # without a search through all processes
     for pid in below(os.getpid(), SPARED):
         with contextlib.suppress(OSError), open(f"/proc/{pid}/comm", "rb") as file:

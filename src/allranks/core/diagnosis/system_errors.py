@@ -19,7 +19,8 @@ SYSTEM = (
         Cause.CUDA_OUT_OF_MEMORY,
         r"RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED|"
         r"ResourceExhaustedError: [^\n]*OOM when allocating [^\n]*GPU|"
-        r"OutOfMemoryError: Out of memory allocating [\d,]+ bytes \(allocated so far",
+        r"OutOfMemoryError: Out of memory allocating [\d,]+ bytes \(allocated so far|"
+        r"(?:Jax|Xla)RuntimeError: RESOURCE_EXHAUSTED: [^\n]*(?:allocator GPU_|on GPU)",
     ),
     ErrorPattern(
         Cause.SHARED_MEMORY_FULL,

@@ -231,11 +231,15 @@ def _in_both_halves(span: Span, busy: Callable[[Span], tuple[str, float] | None]
 
 
 def memory_pressure(job: Facts) -> Iterator[Insight]:
-    for memory in evidence.memory(job):
+    nodes = list(evidence.memory(job))
+    fullest = max((memory.points[-1].value for memory in nodes), default=0.0)
+    for memory in nodes:
         late = memory.points[len(memory.points) // 2 :]
         share, node = evidence.mean(late), memory.node
         at_end = memory.points[-1].value
-        killed = job.reason == "OUT_OF_MEMORY" or (job.reason == "RANK_KILLED" and at_end >= FULL)
+        # It may fill faster than it is sampled.
+        starved = job.reason == "OUT_OF_MEMORY" and at_end == fullest
+        killed = starved or (job.reason == "RANK_KILLED" and at_end >= FULL)
         if share < NEARLY_FULL and not killed:
             continue
         slowed = _slowed(job, memory)

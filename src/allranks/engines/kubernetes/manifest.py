@@ -253,10 +253,11 @@ def _volumes(gang: Gang, start: Start) -> dict[str, option.Volume]:
 def _placement(gang: Gang, names: Names) -> dict[str, Any]:
     options = gang.options
     selector = option.pairs("node_selector", options.get("node_selector"))
-    tolerated = list(options.get("tolerations") or ())
+    tolerations = [option.toleration(text) for text in options.get("tolerations") or ()]
     if gang.spot:
         selector |= option.pairs("spot_node_selector", options.get("spot_node_selector"))
-        tolerated += options.get("spot_tolerations") or ()
+        for text in options.get("spot_tolerations") or ():
+            tolerations.append(option.toleration(text, "spot_tolerations"))
     secrets = [{"name": name} for name in options.get("image_pull_secrets") or ()]
     spread = [
         {
@@ -269,7 +270,7 @@ def _placement(gang: Gang, names: Names) -> dict[str, Any]:
     ]
     fields = {
         "nodeSelector": selector,
-        "tolerations": [option.toleration(text) for text in tolerated],
+        "tolerations": tolerations,
         "affinity": options.get("affinity"),
         "priorityClassName": options.get("priority_class"),
         "serviceAccountName": options.get("service_account"),

@@ -139,14 +139,14 @@ def amounts(lines: Sequence[str] | None) -> dict[str, str]:
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
-def toleration(text: str) -> dict[str, str]:
-    """Parse KEY[=VALUE][:EFFECT]; ``*`` tolerates everything. Raises Refused."""
+def toleration(text: str, option: str = "tolerations") -> dict[str, str]:
+    """Parse KEY[=VALUE][:EFFECT] of ``option``; ``*`` tolerates everything. Raises Refused."""
     rest, colon, effect = text.rpartition(":")
     if not colon:
         rest, effect = text, ""
     key, equals, value = rest.partition("=")
-    if not key or (colon and effect not in _EFFECTS):
-        raise _invalid("tolerations", text, f"KEY[=VALUE][:EFFECT], EFFECT {_either(_EFFECTS)}")
+    if not key or (key == "*" and equals) or (colon and effect not in _EFFECTS):
+        raise _invalid(option, text, f"KEY[=VALUE][:EFFECT], EFFECT {_either(_EFFECTS)}")
     fields: dict[str, str] = {} if key == "*" else {"key": key}
     fields["operator"] = "Equal" if equals else "Exists"
     if equals:

@@ -131,7 +131,7 @@ class Reader:
         """A pipeline with its components, inputs and outputs, which start at ``base``."""
         made = self._with_data(data, base, at)
         if made.get("component") is not None:
-            made["component"] = self._referred(made["component"], base, _key(at, "component"))
+            made["component"] = self._component_of(made["component"], base, _key(at, "component"))
         if isinstance(made.get("jobs"), Mapping):
             made["jobs"] = self._nodes(made["jobs"], base, _key(at, "jobs"))
         return made
@@ -146,7 +146,7 @@ class Reader:
 
     def _node(self, node: Document, base: Path, at: str) -> Document:
         if node.get("component") is not None:
-            component = self._referred(node["component"], base, _key(at, "component"))
+            component = self._component_of(node["component"], base, _key(at, "component"))
             node["component"] = component
             return self._with_data(self._with_environment(node, base, at), base, at, component)
         if "trial" in node:
@@ -155,7 +155,7 @@ class Reader:
             if isinstance(trial, Mapping) and not trial.keys() & {"inputs", "outputs", "name"}:
                 node["trial"] = self._with_code(dict(trial), base, where)
                 return self._with_data(node, base, at)
-            node["trial"] = self._referred(trial, base, where)
+            node["trial"] = self._component_of(trial, base, where)
             return self._with_data(node, base, at, node["trial"])
         if "jobs" in node:
             return self.pipeline(node, base, at)
@@ -164,7 +164,7 @@ class Reader:
             return self._with_data(node, base, at)
         return self._with_data(self._with_code(node, base, at), base, at)
 
-    def _referred(self, component: Any, base: Path, at: str) -> Any:
+    def _component_of(self, component: Any, base: Path, at: str) -> Any:
         """A component: written in place, or from its file. Registered ones stay names."""
         if isinstance(component, Mapping):
             return self.component(component, base, at)

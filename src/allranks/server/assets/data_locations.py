@@ -93,7 +93,7 @@ def _for_own_disks(
         return place
     target = Path(os.path.normpath(place.path))
     if not target.is_relative_to(home.root):
-        _expect_on_nodes(target, path, home, mounts, is_output)
+        _require_outlasts_nodes(target, path, home, mounts, is_output)
     elif is_output and home.data not in target.parents:
         hint = "leave `path` out, and the output goes to the job's record; or use a datastore"
         message = f"the nodes cannot write to {path!r}, because they do not share the server's disk"
@@ -107,7 +107,7 @@ def _for_own_disks(
     return place._replace(path=str(target))
 
 
-def _expect_on_nodes(
+def _require_outlasts_nodes(
     target: Path, path: str, home: Home, mounts: Sequence[str], is_output: bool
 ) -> None:
     """Raise SpecError for an output that would be gone with its node, and for an input that lies on

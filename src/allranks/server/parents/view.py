@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 def created(row: JobRow, services: Services) -> JobAnswer:
     """A command job that was created just now: its annotation is still that of its spec."""
-    return _with_answer(row, view.job(row, services.home, noted(row.name, row.spec)), services)
+    return _with_outputs_and_reuse(
+        row, view.job(row, services.home, noted(row.name, row.spec)), services
+    )
 
 
 def job(row: JobRow, services: Services, *, summary: bool = False) -> JobAnswer:
@@ -26,7 +28,7 @@ def job(row: JobRow, services: Services, *, summary: bool = False) -> JobAnswer:
         from allranks.server.parents.pipeline.view import pipeline  # lazy: most jobs are none
 
         return {**record, **pipeline(row, services)}
-    shown = _with_answer(row, record, services)
+    shown = _with_outputs_and_reuse(row, record, services)
     if row.type == COMMAND:
         return shown
     from allranks.server.parents.sweep.view import sweep  # lazy: as above
@@ -36,7 +38,7 @@ def job(row: JobRow, services: Services, *, summary: bool = False) -> JobAnswer:
     return {**shown, **sweep(trials, services, summary=summary)}
 
 
-def _with_answer(row: JobRow, record: JobRecord, services: Services) -> JobAnswer:
+def _with_outputs_and_reuse(row: JobRow, record: JobRecord, services: Services) -> JobAnswer:
     """With the outputs of the job that answers for it, and whether it reused a result."""
     answering = services.records.answering(row.name)
     shown: JobAnswer = {

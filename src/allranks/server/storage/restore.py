@@ -108,9 +108,9 @@ def _load(copy: Path, where: str, aside: Path) -> None:
     copy.unlink()
 
 
-def _expect_no_jobs(home: Home, where: Path | str) -> None:
+def _expect_no_jobs(home: Home, database: Path | str) -> None:
     try:
-        jobs = database_copy.count(where)
+        jobs = database_copy.count(database)
     except ServerError as error:
         what = f"cannot read the jobs of this home: {error.message}"
     else:
