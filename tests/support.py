@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -84,6 +85,13 @@ def answer(allranks: Allranks, *words: object, code: int = 0) -> Any:
     done = allranks(*words, "--json")
     assert done.returncode == code, done.stdout + done.stderr
     return json.loads(done.stdout)
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 def commit_all(folder: Path) -> None:

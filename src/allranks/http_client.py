@@ -153,7 +153,7 @@ class Client:
     def _unreachable(self, error: Exception, sent: bool) -> Unreachable:
         hint = "see `allranks server status`"
         if self._secured:
-            hint += "; for a self-signed certificate set ALLRANKS_FINGERPRINT"
+            hint += f"; for a self-signed certificate: allranks login {self.url}"
         failure = Unreachable(f"no server answers at {self.url}: {_error_text(error)}", hint=hint)
         failure.sent = sent
         return failure
@@ -206,8 +206,30 @@ def _not_a_url(url: str) -> UsageError:
     return UsageError(f"{url!r} is not the URL of a server", hint="e.g. http://127.0.0.1:7070")
 
 
+def fingerprint_of(url: str, timeout: float = 10.0) -> str:
+    """The SHA-256 of the certificate that a server shows, which nothing vouches for; empty if it
+    shows none."""
+    scheme, name, port = _parts(url)
+    try:
+        plain = socket.create_connection((name.strip("[]"), port), timeout)
+        secured, digest = _unchecked(plain)
+    except OSError:
+        return ""
+    secured.close()
+    return digest if scheme == "https" else ""
+
+
 def _pinned(plain: socket.socket, fingerprint: str) -> socket.socket:
     """The connection over TLS, only to the owner of the certificate with this SHA-256."""
+    secured, digest = _unchecked(plain)
+    if digest != fingerprint:
+        secured.close()
+        raise ConnectionError("its certificate does not match the fingerprint")
+    return secured
+
+
+def _unchecked(plain: socket.socket) -> tuple[socket.socket, str]:
+    """The connection over TLS, and the SHA-256 of the server's certificate."""
     import hashlib  # lazy: as ssl
     import ssl  # lazy: 20 ms, and on the server's own machine there is no TLS
 
@@ -220,11 +242,7 @@ def _pinned(plain: socket.socket, fingerprint: str) -> socket.socket:
     except OSError:
         plain.close()
         raise
-    digest = hashlib.sha256(secured.getpeercert(binary_form=True) or b"").hexdigest()
-    if digest != fingerprint:
-        secured.close()
-        raise ConnectionError("its certificate does not match ALLRANKS_FINGERPRINT")
-    return secured
+    return secured, hashlib.sha256(secured.getpeercert(binary_form=True) or b"").hexdigest()
 
 
 def _vouched(plain: socket.socket, name: str) -> socket.socket:

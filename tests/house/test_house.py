@@ -30,6 +30,9 @@ LOCAL_IS_A_TARGET = (
     ),
 )
 ENGINE_WORDS_ALLOWED = {
+    # A context of that name: this machine's own server.
+    ("cli/examples.py", "local"),
+    ("sdk/connection/contexts.py", "local"),
     *((name, "ray") for name in RAY_IS_A_DISTRIBUTION),
     *((name, "local") for name in LOCAL_IS_A_TARGET),
 }

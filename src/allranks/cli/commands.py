@@ -27,6 +27,7 @@ COMMANDS: dict[str, Command] = {
     "top": Command("admin.top:top", "show active jobs and their resource use"),
     "ui": Command("admin.ui:ui", "open the web page"),
     "gc": Command("admin.gc:gc", "delete unreferenced data"),
+    "login": Command("admin.login:login", "use a server on another machine from now on"),
     "import": Command(
         "importing.import_folder:import_folder",
         "say what would run of files for Azure ML and SageMaker",
@@ -150,6 +151,9 @@ COMMANDS: dict[str, Command] = {
     "server status": Command("admin.server:status", "show whether the server runs, and where"),
     "server token": Command("admin.tokens:token", "create, list and revoke access tokens"),
     "server run": Command("admin.server:run", "run the server in the foreground"),
+    "context list": Command("admin.login:list_contexts", "list the servers you are logged in to"),
+    "context use": Command("admin.login:use_context", "choose the server that commands use"),
+    "context delete": Command("admin.login:delete_context", "forget a server and its token"),
     "server backup": Command("admin.backup:backup", "back up this home to a file"),
     "server restore": Command("admin.backup:restore", "restore this home from a backup"),
 }

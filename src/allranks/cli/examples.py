@@ -30,6 +30,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     ),
     "completion": ("bash", "zsh"),
     "gc": ("--dry-run", "--older-than 7d --jobs"),
+    "login": ("https://gpu1:7443", "gpu1 --name lab --token-stdin --fingerprint 3d88"),
+    "context list": ("", "--json"),
+    "context use": ("gpu1", "local"),
+    "context delete": ("gpu1", "lab"),
     "job create": ("-f job.yml --stream", "-f job.yml --set inputs.lr=0.1 --name try-2"),
     "job validate": ("-f job.yml", "-f job.yml --set resources.instance_count=4 --json"),
     "job list": (

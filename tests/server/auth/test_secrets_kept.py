@@ -10,7 +10,7 @@ import pytest
 
 from allranks.server.auth.identity import Auth
 from allranks.settings import Home
-from tests.support import command_line
+from tests.support import command_line, free_port
 
 # A real server and jobs.
 pytestmark = pytest.mark.slow
@@ -96,7 +96,9 @@ def test_a_home_is_its_owners_only(home: Path, code: Path) -> None:
         allranks("model", "register", "m", "--job", "j", "--path", "outputs/m")
         allranks("data", "create", "d", "--path", "x")
         allranks("server", "token", "create", "ann")
-        allranks("server", "start", "--host", "127.0.0.2", "--host-port", "0")
+        port = free_port("127.0.0.2")
+        done = allranks("server", "start", "--host", "127.0.0.2", "--host-port", port)
+        assert done.returncode == 0, done.stderr
     finally:
         os.umask(before)
     assert stat.S_IMODE(home.stat().st_mode) == 0o700

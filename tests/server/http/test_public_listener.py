@@ -61,7 +61,7 @@ def test_it_is_known_by_its_fingerprint_and_wants_a_token(server: Served) -> Non
         who(told["url"], server.token(), "0" * 64)
     with pytest.raises(Unreachable, match="is not trusted") as caught:
         who(told["url"], server.token())
-    assert "ALLRANKS_FINGERPRINT" in str(caught.value.hint)
+    assert f"allranks login {told['url']}" in str(caught.value.hint)
     with pytest.raises(Unreachable):
         who(told["url"].replace("https", "http"), server.token())
     assert stat.S_IMODE(server.home.front.stat().st_mode) == 0o600

@@ -9,7 +9,6 @@ as well.
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -247,8 +246,9 @@ _FIXED: Mapping[tuple[str, str], Callable[[], list[str]]] = {
 
 def _has_server_only() -> bool:
     """Whether the database is not a file of this home, so that only a server can read it."""
-    home = settings.home()
-    return bool(os.environ.get("ALLRANKS_SERVER", "").strip()) or home.database_url.exists()
+    from allranks.sdk.connection import contexts
+
+    return contexts.chosen() is not None or settings.home().database_url.exists()
 
 
 def _get(path: str) -> Any:

@@ -16,7 +16,7 @@ from allranks.core.amounts import counted
 from allranks.engines.options import COMMON, Option, Type
 from allranks.engines.registry import KINDS
 from allranks.errors import UsageError
-from allranks.sdk.connection import find_server
+from allranks.sdk.connection import contexts, find_server
 from allranks.sdk.connection.urls import asset_path
 
 if TYPE_CHECKING:
@@ -334,7 +334,7 @@ def _unset(values: Mapping[str, Any]) -> Document:
 def _add_shell_variables(data: Document) -> None:
     """Store this shell's variables of the cluster: the server may run in another shell. A server on
     another machine has files of its own."""
-    if os.environ.get("ALLRANKS_SERVER"):
+    if contexts.chosen() is not None:
         return
     kind = KINDS.get(str(data.get("type")))
     for option in kind.options if kind is not None else ():

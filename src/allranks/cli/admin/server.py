@@ -13,7 +13,7 @@ from allranks import settings
 from allranks.cli.output import show
 from allranks.core.amounts import counted
 from allranks.errors import AllranksError, ServerError, UsageError
-from allranks.sdk.connection import find_server
+from allranks.sdk.connection import contexts, find_server
 from allranks.settings import Home
 
 if TYPE_CHECKING:
@@ -78,12 +78,11 @@ def _public_request(options: argparse.Namespace) -> PublicRequest | None:
 def _public_sentences(public: PublicEndpoint) -> list[str]:
     if public["url"] is None:
         return ["it is not reachable from other machines"]
+    pinned = f" --fingerprint {public['fingerprint']}" if public["fingerprint"] else ""
     sentences = [
-        "other users need a token (allranks server token create NAME) and these:",
-        f"  export ALLRANKS_SERVER={public['url']}",
+        "other users need a token (allranks server token create NAME) and this line:",
+        f"  allranks login {public['url']}{pinned}",
     ]
-    if public["fingerprint"]:
-        sentences.append(f"  export ALLRANKS_FINGERPRINT={public['fingerprint']}")
     if public["url"].startswith("http:"):
         sentences.append("note: without TLS anybody on the network can read everything and tokens")
     return sentences
@@ -169,13 +168,14 @@ def run(options: argparse.Namespace) -> int:
 
 
 def own_home() -> Home:
-    """The home of this machine. Raises UsageError when ALLRANKS_SERVER names a server."""
-    if os.environ.get("ALLRANKS_SERVER"):
+    """The home of this machine. Raises UsageError when another server is chosen."""
+    server = contexts.chosen()
+    if server is not None:
+        leave = "`allranks context use local`" if server.name else "unset it"
         raise UsageError(
-            "this command works on the home of this machine, not on the server that "
-            "ALLRANKS_SERVER names",
-            where="ALLRANKS_SERVER",
-            hint="unset it, or run the command on the machine of that server",
+            f"this command works on the home of this machine, not on {server.url}",
+            where=server.source,
+            hint=f"{leave}, or run the command on the machine of that server",
         )
     return settings.home()
 

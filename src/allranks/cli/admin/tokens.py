@@ -25,8 +25,8 @@ def token_options(parser: argparse.ArgumentParser) -> None:
     add("--role", choices=_ROLES, help=roles)
     add("--expires", type=float, metavar="DAYS", help="days until it expires (never)")
     parser.epilog = (
-        "`create` prints the token once. Its user sets ALLRANKS_TOKEN to it, and ALLRANKS_SERVER "
-        "to this server's address."
+        "`create` prints the token once. Its user gives it to `allranks login URL`, or sets "
+        "ALLRANKS_TOKEN to it and ALLRANKS_SERVER to this server's address."
     )
 
 

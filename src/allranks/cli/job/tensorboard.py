@@ -20,7 +20,7 @@ from allranks.cli.job_names import job_argument
 from allranks.cli.output import show
 from allranks.core.job.services import SHOWN
 from allranks.errors import AllranksError, NotFound, UsageError
-from allranks.sdk.connection import find_server
+from allranks.sdk.connection import contexts, find_server
 from allranks.sdk.connection.urls import job_path
 from allranks.sdk.submit.current_environment import current
 from allranks.sdk.transfer.download import download
@@ -91,7 +91,7 @@ def _artifacts(job: JobRecord, made: Path) -> Path:
     folder = Path(job["folder"])
     # The record may not exist yet; then the folder of all jobs shows whether the server is on this
     # machine.
-    own_server = "ALLRANKS_SERVER" not in os.environ
+    own_server = contexts.chosen() is None
     if any(os.access(each, os.R_OK | os.X_OK) for each in (folder, *[folder.parent] * own_server)):
         return folder / "artifacts"
     for name in SHOWN:

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, NamedTuple
 from allranks import file_locks, settings
 from allranks.errors import ServerError, Unreachable, from_body
 from allranks.http_client import Client
+from allranks.sdk.connection import contexts
 from allranks.settings import Home
 from allranks.version import __version__
 
@@ -38,16 +39,15 @@ class Running(NamedTuple):
 
 
 def connect(*, start: bool = True, any_version: bool = False) -> Client:
-    """A client of the server at ALLRANKS_SERVER, or else of the home's own server, which is started
-    if ``start`` is set.
+    """A client of the server that ``contexts.chosen`` names, or else of the home's own, which is
+    started if ``start`` is set.
 
     Raises ServerError if it has another version, cannot be started or does not answer.
     """
-    named = os.environ.get("ALLRANKS_SERVER", "").strip()
-    if named:
-        token = os.environ.get("ALLRANKS_TOKEN", "").strip()
-        fingerprint = os.environ.get("ALLRANKS_FINGERPRINT", "").strip().lower().replace(":", "")
-        return Client(named, token or _token_if_it_is_ours(named), fingerprint=fingerprint)
+    server = contexts.chosen()
+    if server is not None:
+        token = server.token or _token_if_it_is_ours(server.url)
+        return Client(server.url, token, fingerprint=server.fingerprint)
     home = settings.home()
     running = look(home)
     if running.alive and running.url is not None and _answers_still(running.pid, running.url):

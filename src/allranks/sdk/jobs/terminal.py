@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from allranks import settings
+from allranks.sdk.connection import contexts
 
 _MOST = 20
 
@@ -44,8 +45,9 @@ def submitted() -> list[str]:
 
 
 def _server() -> str:
-    """The server at ALLRANKS_SERVER; empty for the home's own, whose port changes."""
-    return os.environ.get("ALLRANKS_SERVER", "").strip().rstrip("/")
+    """The URL of a server on another machine; empty for the home's own, whose port changes."""
+    server = contexts.chosen()
+    return server.url if server is not None else ""
 
 
 def _file() -> Path | None:

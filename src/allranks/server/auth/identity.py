@@ -45,8 +45,9 @@ class Auth:
         none = "no token was given, and this server asks for one"
         raise Unauthorized(
             "the token does not match this server's" if token else none,
-            hint="set ALLRANKS_TOKEN to your token (create one: allranks server token create; they "
-            "may expire), or to the one in the server's ALLRANKS_HOME/token",
+            hint="log in again with your token, `allranks login URL`, or set ALLRANKS_TOKEN to it "
+            "(create one: allranks server token create; they may expire), or to the one in the "
+            "server's ALLRANKS_HOME/token",
         )
 
     def agent_token(self, job: str, launch: int) -> str:

@@ -1,0 +1,164 @@
+"""`allranks login` and `allranks context`: servers on other machines, by name."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import os
+import re
+import sys
+from typing import TYPE_CHECKING
+
+from allranks.cli.output import show
+from allranks.errors import Unreachable, UsageError
+from allranks.http_client import Client, fingerprint_of, host
+from allranks.sdk.connection import contexts
+from allranks.sdk.connection.contexts import LOCAL, Contexts, Server
+
+if TYPE_CHECKING:
+    from allranks.api.server import ServerAnswer
+
+# As `server start --host` opens it.
+_PORT = 7443
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+
+
+def login_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("url", metavar="URL", help=f"the server's address: [https://]HOST[:{_PORT}]")
+    add("--name", metavar="NAME", help="the name of its context (its host)")
+    add("--token-stdin", action="store_true", help="read the token from standard input")
+    add("--fingerprint", metavar="HEX", help="the fingerprint of its own certificate")
+    parser.epilog = (
+        "The token is asked for, or that of ALLRANKS_TOKEN. Commands, programs and pages use the "
+        "server from then on; `allranks context use local` goes back to this machine's own."
+    )
+
+
+def login(options: argparse.Namespace) -> int:
+    url = _whole(options.url)
+    name = options.name or host(url)
+    if name == LOCAL or not _NAME.fullmatch(name):
+        wrong = "names this machine's own server" if name == LOCAL else "is not a valid name"
+        raise UsageError(f"{name!r} {wrong}", where="--name", hint="choose another, such as gpu1")
+    fingerprint = contexts.plain(options.fingerprint or "") or _trusted(url)
+    server = Server(url, _token(options.token_stdin), fingerprint, name)
+    with Client(url, server.token, fingerprint=fingerprint) as client:
+        answer: ServerAnswer = client.json("GET", "/api/v1/server")
+    stored = contexts.read()
+    contexts.write(Contexts({**stored.servers, name: server}, name))
+    return show.result(
+        options,
+        {"name": name, "url": url, "user": answer["user"], "role": answer["role"]},
+        f"logged in to {url} as {answer['user']} ({answer['role']}); commands use it now",
+        *_overruled(),
+    )
+
+
+def _whole(text: str) -> str:
+    """The URL with its scheme and port. Raises UsageError."""
+    url = text.strip().rstrip("/")
+    if "://" not in url:
+        url = f"https://{url}"
+    if not re.search(r":\d+$", url):
+        url += f":{_PORT}"
+    host(url)  # raises
+    return url
+
+
+def _trusted(url: str) -> str:
+    """The fingerprint of a certificate that no authority vouches for, if the user trusts it; empty
+    if none is needed."""
+    try:
+        with Client(url, timeout=10.0) as client:
+            client.reach()
+        return ""
+    except Unreachable:
+        fingerprint = fingerprint_of(url)
+        if not fingerprint:
+            raise
+    if not sys.stdin.isatty():
+        raise UsageError(
+            "no authority vouches for the server's certificate",
+            where=url,
+            hint="add --fingerprint HEX, which `allranks server start --host` prints there",
+        )
+    show.talk(f"No authority vouches for the certificate of {url}. Its fingerprint is")
+    show.talk(f"  {fingerprint}")
+    show.talk("It must be the one that `allranks server start --host` printed there.")
+    if input("Trust it? [y/N] ").strip().lower() not in ("y", "yes"):
+        raise UsageError("the server is not trusted", where=url, hint="ask who runs it")
+    return fingerprint
+
+
+def _token(from_stdin: bool) -> str:
+    if from_stdin:
+        token = sys.stdin.readline().strip()
+    else:
+        token = os.environ.get("ALLRANKS_TOKEN", "").strip()
+        if not token and sys.stdin.isatty():
+            token = getpass.getpass("Token: ").strip()
+    if not token:
+        hint = "add --token-stdin, or set ALLRANKS_TOKEN (`allranks server token create` makes one)"
+        raise UsageError("no token was given", hint=hint)
+    return token
+
+
+def _overruled() -> list[str]:
+    """A note if a variable of this shell wins over the context."""
+    for name in ("ALLRANKS_SERVER", "ALLRANKS_CONTEXT", "ALLRANKS_HOME"):
+        if os.environ.get(name, "").strip():
+            return [f"note: {name} of this shell goes before it"]
+    return []
+
+
+# ---------------------------------------------------------------- allranks context
+
+
+def list_contexts_options(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = "The one in use is marked with *. Tokens are not shown."
+
+
+def list_contexts(options: argparse.Namespace) -> int:
+    stored = contexts.read()
+    chosen = contexts.chosen()
+    current = (chosen.name or chosen.url) if chosen is not None else LOCAL
+    servers = [(LOCAL, "this machine's own"), *((s.name, s.url) for s in stored.servers.values())]
+    if chosen is not None and not chosen.name:
+        servers.append((chosen.url, "ALLRANKS_SERVER"))
+    data = [{"name": name, "url": url, "current": name == current} for name, url in servers]
+    rows = [
+        ("*" if entry["current"] else " ", str(entry["name"]), str(entry["url"])) for entry in data
+    ]
+    return show.listing(options, data, ("", "NAME", "SERVER"), rows)
+
+
+def use_context_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help=f"a context, or {LOCAL}")
+
+
+def use_context(options: argparse.Namespace) -> int:
+    stored = contexts.read()
+    if options.name == LOCAL:
+        contexts.write(stored._replace(current=""))
+        sentence = "commands use this machine's own server now"
+    else:
+        server = contexts.find(stored, options.name)
+        contexts.write(stored._replace(current=options.name))
+        sentence = f"commands use {server.url} now"
+    return show.result(options, {"name": options.name}, sentence, *_overruled())
+
+
+def delete_context_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="a context")
+
+
+def delete_context(options: argparse.Namespace) -> int:
+    stored = contexts.read()
+    contexts.find(stored, options.name)
+    servers = {name: server for name, server in stored.servers.items() if name != options.name}
+    in_use = stored.current == options.name
+    contexts.write(Contexts(servers, "" if in_use else stored.current))
+    sentence = f"the context {options.name} and its token are deleted"
+    more = ["commands use this machine's own server now"] if in_use else []
+    return show.result(options, {"name": options.name}, sentence, *more)

@@ -1,0 +1,116 @@
+"""Servers on other machines that `allranks login` keeps by name in the user's configuration.
+
+``contexts.json`` in ``$XDG_CONFIG_HOME/allranks`` (``~/.config/allranks``) has mode 0600: it holds
+tokens. Of the variables ALLRANKS_SERVER, ALLRANKS_CONTEXT and ALLRANKS_HOME the first that is set
+wins over the context in use.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from allranks.errors import NotFound, UsageError
+
+LOCAL = "local"
+"""The name of this machine's own server, which needs no login."""
+
+
+class Server(NamedTuple):
+    """``name`` is that of its context, empty for a server that only ALLRANKS_SERVER names."""
+
+    url: str
+    token: str = ""
+    fingerprint: str = ""
+    name: str = ""
+
+    @property
+    def source(self) -> str:
+        """What has chosen it, for messages."""
+        return f"context {self.name}" if self.name else "ALLRANKS_SERVER"
+
+
+class Contexts(NamedTuple):
+    """``current`` is empty if commands use this machine's own server."""
+
+    servers: dict[str, Server]
+    current: str = ""
+
+
+def chosen(environ: Mapping[str, str] = os.environ) -> Server | None:
+    """The server that commands use; None for this machine's own. Raises NotFound for a context that
+    is not there, UsageError for a file that cannot be read."""
+    url = environ.get("ALLRANKS_SERVER", "").strip().rstrip("/")
+    if url:
+        same = (server for server in read().servers.values() if server.url == url)
+        stored = next(same, Server(url))
+        token = environ.get("ALLRANKS_TOKEN", "").strip() or stored.token
+        fingerprint = plain(environ.get("ALLRANKS_FINGERPRINT", "")) or stored.fingerprint
+        return Server(url, token, fingerprint)
+    name = environ.get("ALLRANKS_CONTEXT", "").strip()
+    if not name and environ.get("ALLRANKS_HOME", "").strip():
+        return None
+    contexts = read()
+    name = name or contexts.current
+    return None if name in ("", LOCAL) else find(contexts, name)
+
+
+def find(contexts: Contexts, name: str) -> Server:
+    """Raises NotFound."""
+    if name not in contexts.servers:
+        hint = "`allranks context list` shows all; `allranks login URL` adds one"
+        raise NotFound(f"context {name!r} not found", where=str(path()), hint=hint)
+    return contexts.servers[name]
+
+
+def path() -> Path:
+    folder = os.environ.get("XDG_CONFIG_HOME", "").strip() or os.path.expanduser("~/.config")
+    return Path(folder, "allranks", "contexts.json")
+
+
+def read() -> Contexts:
+    """Raises UsageError."""
+    file = path()
+    try:
+        content: dict[str, Any] = json.loads(file.read_bytes())
+        servers = {
+            name: Server(entry["url"], entry["token"], entry["fingerprint"], name)
+            for name, entry in content["contexts"].items()
+        }
+        return Contexts(servers, content["current"])
+    except (FileNotFoundError, NotADirectoryError):
+        return Contexts({})
+    except OSError as error:
+        reason = f"cannot be read: {(error.strerror or str(error)).lower()}"
+    except (ValueError, KeyError, TypeError, AttributeError):
+        reason = "is damaged"
+    hint = "delete it, and log in again with `allranks login URL`"
+    raise UsageError(f"the file of your servers {reason}", where=str(file), hint=hint)
+
+
+def write(contexts: Contexts) -> None:
+    """Replace the file in one step. Raises UsageError."""
+    file = path()
+    entries = {
+        name: {"url": server.url, "token": server.token, "fingerprint": server.fingerprint}
+        for name, server in contexts.servers.items()
+    }
+    text = json.dumps({"current": contexts.current, "contexts": entries}, indent=2) + "\n"
+    made = file.with_name(f"{file.name}.{os.getpid()}")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with open(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as opened:
+            opened.write(text)
+        made.rename(file)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        hint = "set XDG_CONFIG_HOME to a folder of yours"
+        raise UsageError(f"cannot be written: {reason}", where=str(file), hint=hint) from None
+
+
+def plain(fingerprint: str) -> str:
+    """A fingerprint as it is compared: lower case, without colons."""
+    return fingerprint.strip().lower().replace(":", "")
