@@ -12,7 +12,7 @@ from allranks.api.common import Packed
 class Assignment(TypedDict):
     """What an agent has to do now. ``why`` is the reason to `stop`; the keys after it are of `go`:
     when the ranks of the job first started, why its previous attempt ended, the rank that the node
-    has to kill, and where all nodes are, each a `plan.plan.Place`."""
+    has to kill, and where all nodes are, each a `core.plan.Place`."""
 
     do: Literal["wait", "prepare", "go", "stop", "leave"]
     why: NotRequired[str]
@@ -42,7 +42,7 @@ class Order(Assignment):
 
 
 class HeldSet(TypedDict):
-    """What the server has of a node's working set: see `plan.data.working_set.Held`."""
+    """What the server has of a node's working set: see `core.data.working_set.Held`."""
 
     form: str
     unfinished: list[str]
@@ -51,7 +51,7 @@ class HeldSet(TypedDict):
 
 
 class HelloAnswer(TypedDict):
-    """What an agent needs to begin. ``task`` is a `plan.plan.Task`. ``state`` and ``files``: there
+    """What an agent needs to begin. ``task`` is a `core.plan.Task`. ``state`` and ``files``: there
     are some of earlier launches; ``home``: the file by which a node knows that it sees the server's
     home; ``clocks``: see `settings.Clocks`; ``mlflow``: variables for the ranks."""
 
@@ -68,7 +68,7 @@ class HelloAnswer(TypedDict):
 
 class SyncAnswer(TypedDict):
     """``done``: the numbers of the changes that were made, by path. ``entries``: all that there is
-    now, if others have changed something; see `plan.data.state_manifest`. ``due``: keep a version
+    now, if others have changed something; see `core.data.state_manifest`. ``due``: keep a version
     once nothing changes."""
 
     revision: int

@@ -66,7 +66,7 @@ class EnvironmentMap(TypedDict):
 
 
 class RecipeAnswer(TypedDict):
-    """``recipe`` is a `plan.plan.Recipe`, ``uv`` the program that builds it, ``environments`` the
+    """``recipe`` is a `core.plan.Recipe`, ``uv`` the program that builds it, ``environments`` the
     folder of virtual environments."""
 
     recipe: Packed

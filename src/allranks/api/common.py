@@ -8,7 +8,7 @@ from typing import Any
 Document = dict[str, Any]
 # Any JSON value.
 Json = Any
-# A NamedTuple of the plan as JSON: the keys are its fields, see `plan.plan`.
+# A NamedTuple of the plan as JSON: the keys are its fields, see `core.plan`.
 Packed = dict[str, Any]
 # A number that JSON lacks is a string: "NaN", "Infinity", "-Infinity".
 Number = float | str

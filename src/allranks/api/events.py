@@ -87,7 +87,7 @@ class HelloData(TypedDict):
 
 
 class ReadyData(TypedDict):
-    """Where a node is: see `plan.plan.Place`."""
+    """Where a node is: see `core.plan.Place`."""
 
     address: str
     host: str

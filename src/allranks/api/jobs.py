@@ -599,7 +599,7 @@ class Thread(TypedDict):
 
 
 class StackProcess(TypedDict):
-    """A process of a rank at one moment; see `plan.diagnosis.stacks.Process`."""
+    """A process of a rank at one moment; see `core.diagnosis.stacks.Process`."""
 
     rank: int
     node: int

@@ -18,7 +18,7 @@ from starlette.routing import compile_path
 import allranks.server.api.endpoint  # noqa: F401  (it registers a converter of paths)
 from allranks.api.events import DATA
 from allranks.events import Kind
-from allranks.server.api.table import PREFIX, ROUTES, Row
+from allranks.server.api.route_table import PREFIX, ROUTES, Row
 from tests.support import command_line, leave_nothing, until
 
 # A real server with two dozen jobs.

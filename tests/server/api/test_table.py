@@ -6,7 +6,7 @@ import pytest
 
 from allranks.server.api.endpoint import Endpoint
 from allranks.server.api.openapi import description
-from allranks.server.api.table import ROUTES
+from allranks.server.api.route_table import ROUTES
 
 
 @pytest.mark.medium

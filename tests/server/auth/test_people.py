@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from allranks.errors import Conflict, NotFound, UsageError
-from allranks.server.api.table import ROUTES
+from allranks.server.api.route_table import ROUTES
 from allranks.server.auth import tokens
 from allranks.server.auth.roles import Role
 from allranks.server.auth.tokens import Tokens

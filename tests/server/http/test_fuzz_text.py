@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allranks.server.api.table import ROUTES, Row
+from allranks.server.api.route_table import ROUTES, Row
 from tests.server.http.test_fuzz import (
     AS_JSON,
     BODIES,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
-from allranks.core.lifecycle.no_progress import Left
+from allranks.core.lifecycle.repeated_time_limits import Left
 from allranks.core.plan import Gang, OutputTask, Plan, Rules, Task
 from allranks.server.assets.state_folders import States
 from allranks.server.loop import progress

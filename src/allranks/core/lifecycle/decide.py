@@ -13,8 +13,8 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from allranks.core.attempt_end import Failure
-from allranks.core.lifecycle import no_progress, retry
-from allranks.core.lifecycle.no_progress import Progress, Row
+from allranks.core.lifecycle import repeated_time_limits, retry
+from allranks.core.lifecycle.repeated_time_limits import Progress, Row
 from allranks.core.lifecycle.retry import Restart, Spent
 from allranks.core.plan import Place, Rules
 from allranks.events import Kind
@@ -311,7 +311,7 @@ def _relaunch(job: Job, rules: Rules, clock: Clock) -> Step:
     if clock.progress is None or not ran_out_of_time(job):
         return Step(Kind.RELAUNCHED)
     row = job.stalled.after(clock.progress)
-    if no_progress.ends(row, rules.no_progress):
+    if repeated_time_limits.ends(row, rules.no_progress):
         return _close("finish", Reason.NO_PROGRESS)
     data = {"stalled": row._asdict()}
     warning = row.text(job.attempt)

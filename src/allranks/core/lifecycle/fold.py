@@ -8,7 +8,7 @@ from typing import Any
 
 from allranks.core.attempt_end import Failure
 from allranks.core.lifecycle.decide import Job, Node, Then, back_off, spent
-from allranks.core.lifecycle.no_progress import Progress, Row
+from allranks.core.lifecycle.repeated_time_limits import Progress, Row
 from allranks.core.plan import Place
 from allranks.events import FROM_AGENTS, LEFTOVERS, Event, Kind
 from allranks.statuses import TERMINAL, VERDICTS, GangState, JobStatus, NodeState, Reason

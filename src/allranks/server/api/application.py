@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from allranks.server.api.endpoint import Endpoint
-from allranks.server.api.table import ROUTES
+from allranks.server.api.route_table import ROUTES
 from allranks.server.http.error_responses import HANDLERS, Answer
 from allranks.server.http.request_limits import Limited
 from allranks.server.http.request_text import CheckedJson

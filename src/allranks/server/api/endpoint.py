@@ -10,7 +10,7 @@ from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
 
-from allranks.server.api.table import Row
+from allranks.server.api.route_table import Row
 from allranks.server.arguments import Signature, signature
 from allranks.server.auth.roles import person, require_role
 from allranks.server.http.error_responses import Answer

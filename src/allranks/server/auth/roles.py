@@ -1,4 +1,4 @@
-"""Authorization: the roles. `people.table` has the least role of each route.
+"""Authorization: the roles. `api.route_table` has the least role of each route.
 
 A reader sees everything except secrets; a member also submits jobs, adds assets and ends their own
 jobs; an admin may do everything.

@@ -25,7 +25,7 @@ _LONGEST = 4000
 
 class Answer(JSONResponse):
     """A JSON response. Values that JSON cannot hold are repaired: an error may repeat a request's.
-    See `plan.text`."""
+    See `core.text`."""
 
     def render(self, content: Any) -> bytes:
         try:

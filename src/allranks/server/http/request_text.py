@@ -1,7 +1,7 @@
 """Refuse requests whose text or numbers cannot be stored or shown again, before a route runs.
 
 The middlewares check every URL and every JSON body of people's routes; agents' routes use ``parse``
-for their bodies. Whatever `plan.text` accepts can be stored in each database, sent as JSON and
+for their bodies. Whatever `core.text` accepts can be stored in each database, sent as JSON and
 printed.
 """
 

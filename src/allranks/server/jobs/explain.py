@@ -1,4 +1,4 @@
-"""Gather the facts about a failed job, from which ``plan.diagnosis.explain`` finds the cause."""
+"""Gather the facts about a failed job, from which ``core.diagnosis.explain`` finds the cause."""
 
 from __future__ import annotations
 

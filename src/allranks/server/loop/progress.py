@@ -8,8 +8,8 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from allranks.core.lifecycle import no_progress
-from allranks.core.lifecycle.no_progress import Left
+from allranks.core.lifecycle import repeated_time_limits
+from allranks.core.lifecycle.repeated_time_limits import Left
 from allranks.events import Kind
 from allranks.server.assets.state_folders import States
 from allranks.settings import Home
@@ -41,7 +41,7 @@ def now(row: JobRow, earlier: Left, home: Home, states: States, points: Points) 
     steps = [point.step for _, point in points.newest(row.id, METRIC)]
     if earlier.step is not None:
         steps.append(earlier.step)
-    too_many = len(files) > no_progress.MOST_FILES
+    too_many = len(files) > repeated_time_limits.MOST_FILES
     contents = zlib.crc32(repr(sorted(by_path.items())).encode(errors="replace"))
     return Left(
         max(steps, default=None),

@@ -19,7 +19,7 @@ from typing import Any
 
 from allranks import clock, folder_trees
 from allranks.agent.lifecycle.unsaved import is_kept
-from allranks.core.lifecycle import decide, no_progress
+from allranks.core.lifecycle import decide, repeated_time_limits
 from allranks.core.lifecycle.decide import Effect, Step
 from allranks.core.lifecycle.fold import fold
 from allranks.core.plan import Gang
@@ -200,7 +200,7 @@ class Loop:
             return step
         before = progress.before(row, self._records)
         now = progress.now(row, before, self._home, self._states, self._shared.points)
-        gained = no_progress.progress(before, now)
+        gained = repeated_time_limits.progress(before, now)
         judged = decide.decide(row.record, rules, self._clock(row)._replace(progress=gained))
         if judged is None or judged.event is not Kind.RELAUNCHED:
             return judged

@@ -1,6 +1,6 @@
 """List what a home stores: each thing with its path and its last use. Changes nothing.
 
-A new kind of things needs a row in `plan.data.retention.RULES` and a function in ``LOOKS``.
+A new kind of things needs a row in `core.data.retention.RULES` and a function in ``LOOKS``.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ _ARCHIVED = {"no": False, "only": True, "all": None}
 
 
 class Wanted(BaseModel):
-    """The filters and order of a list: see `plan.job.list_filters`. ``metrics``: add last
+    """The filters and order of a list: see `core.job.list_filters`. ``metrics``: add last
     values."""
 
     status: str | None = None

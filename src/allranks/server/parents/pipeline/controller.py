@@ -1,4 +1,4 @@
-"""One live pipeline: reads its steps' jobs, does what `plan.parents.pipeline` decides."""
+"""One live pipeline: reads its steps' jobs, does what `core.parents.pipeline` decides."""
 
 from __future__ import annotations
 

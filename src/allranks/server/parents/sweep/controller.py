@@ -1,4 +1,4 @@
-"""One live sweep: reads its trials, takes the steps that `plan.parents.sweep` decides."""
+"""One live sweep: reads its trials, takes the steps that `core.parents.sweep` decides."""
 
 from __future__ import annotations
 
