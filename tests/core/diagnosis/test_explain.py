@@ -159,6 +159,17 @@ def test_an_interrupt_that_ended_no_python_was_a_childs():
     assert cause(text) is Cause.UNKNOWN
 
 
+def test_an_interrupt_is_called_what_it_was():
+    """Ctrl-C's signal, from a process itself, or through a shell that ends with its code."""
+    text = NO_MODULE.replace("ModuleNotFoundError: No module named 'nosuch'", "KeyboardInterrupt")
+    ended = RankEnd(0, 0, 130, "SIGINT", 10.0, tuple(text.splitlines()))
+    for attempt in (known(ended, reason=Reason.RANK_KILLED), known(rank(0, text, code=130))):
+        explanation = explain(attempt)
+        assert explanation.cause is Cause.TERMINATED
+        assert "ended by SIGINT" in explanation.sentence
+        assert "SIGTERM" not in explanation.sentence
+
+
 def test_a_program_at_work_is_no_message():
     damaged = NO_MODULE.replace(
         "ModuleNotFoundError: No", "RuntimeError: PytorchStreamReader failed"
@@ -360,6 +371,14 @@ def test_a_variable_of_distributed_jobs_comes_with_its_distribution():
                 "`-d pytorch` (in a job file: `distribution: {type: pytorch}`) sets " + name
             )
     assert "sets RANK, also for one rank" in fix(NO_RANK_IN_TORCH)
+    assert "job restart JOB --set distribution.type=pytorch" in fix(NO_RANK_IN_TORCH)
+    read = NO_MODULE.replace("import nosuch", 'rank = int(os.getenv("RANK"))').replace(
+        "ModuleNotFoundError: No module named 'nosuch'",
+        "TypeError: int() argument must be a string, a bytes-like object or a real number, not "
+        "'NoneType'",
+    )
+    assert fix(read).startswith("`-d pytorch` sets the variable that this line reads")
+    assert "-d" not in fix(read.replace("RANK", "EPOCHS"))
     assert "-d" not in fix(NO_VARIABLE.format("DATA", "<frozen os>", ""))
     # A dictionary of the script's own.
     assert "-d" not in fix(NO_VARIABLE.format("RANK", "/x/attempt-1/work/own.py", ""))

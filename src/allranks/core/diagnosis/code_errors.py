@@ -9,8 +9,12 @@ from allranks.core.diagnosis.causes import Cause
 from allranks.core.diagnosis.error_patterns import ErrorPattern
 
 _RANKS = "RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|MASTER_ADDR|MASTER_PORT"
+# JOB stands for the job's name.
+_AS_PYTORCH = (
+    "also for one rank: allranks job restart JOB --set distribution.type=pytorch runs it like that"
+)
 _NOT_PYTORCH = (
-    "`-d pytorch` (in a job file: `distribution: {{type: pytorch}}`) sets {0}, also for one rank"
+    "`-d pytorch` (in a job file: `distribution: {{type: pytorch}}`) sets {0}, " + _AS_PYTORCH
 )
 CODE = (
     ErrorPattern(
@@ -102,6 +106,12 @@ CODE = (
         rf"ValueError: Error initializing torch\.distributed using env:// rendezvous: "
         rf"environment variable ({_RANKS}) expected, but not set",
         _NOT_PYTORCH,
+    ),
+    ErrorPattern(
+        Cause.SCRIPT_EXCEPTION,
+        r"TypeError: int\(\) argument must be a string, [^\n]*'NoneType'$",
+        "`-d pytorch` sets the variable that this line reads, " + _AS_PYTORCH,
+        source=rf".*\b(?:getenv|environ\.get)\(['\"](?:{_RANKS})['\"]\)",
     ),
     ErrorPattern(
         Cause.SCRIPT_EXCEPTION,

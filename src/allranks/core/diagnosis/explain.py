@@ -24,6 +24,7 @@ _FULL = 1 << 20
 # Allowance in seconds for clock differences and for the delivery of signals.
 _SLACK = 0.5
 _STOPS = ("SIGTERM", "SIGKILL")
+_ENDERS = "SIGTERM, SIGINT or SIGHUP"
 _STOPPED = (Cause.TERMINATED, Cause.KILLED)
 # The working folder of an attempt on its node.
 _WORK = re.compile(r"^.*/(?:attempt-\d+|working/node-\d+)/work/")
@@ -210,7 +211,11 @@ def _with_evidence(attempt: FailedAttempt, rank: RankEnd, finding: Finding) -> E
         fix = fix.replace("the line named in the error", where)
     if finding.cause is Cause.MODULE_MISSING and (python := facts.get("python")):
         fix += f"; the job ran with {python}"
-    return _explanation(finding.cause, evidence if line else None, fix, finding.exception)
+    explanation = _explanation(finding.cause, evidence if line else None, fix, finding.exception)
+    signal = "SIGINT" if finding.exception == "KeyboardInterrupt" else rank.signal
+    if finding.cause is Cause.TERMINATED and signal:
+        return explanation._replace(sentence=explanation.sentence.replace(_ENDERS, signal))
+    return explanation
 
 
 def _explanation(

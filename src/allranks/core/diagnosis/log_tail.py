@@ -22,6 +22,8 @@ from allranks.core.diagnosis.launcher_messages import (
 )
 from allranks.core.diagnosis.tracebacks import Raised
 
+# With what a shell ends after a command that SIGINT ended.
+_SHELL_INTERRUPTED = 130
 # The last message of a shell, linker or runtime is within so many lines of the end.
 _NEAR = 40
 
@@ -236,6 +238,8 @@ def _uncaught(lines: Sequence[str], ending: Ending) -> Finding | None:
     # Python ends by SIGINT then, not with code 1: a child was interrupted, and survived.
     if ending.code == 1 and chain[-1].name == "KeyboardInterrupt":
         return None
+    if ending.code == _SHELL_INTERRUPTED and chain[-1].name == "KeyboardInterrupt":
+        return Finding(Cause.TERMINATED, at=chain[-1].at, exception=chain[-1].name)
     if chain[-1].name in _CHILD_FAILED:
         return _from_child(lines, raised, chain, ending)
     return _from_chain(chain, ending)

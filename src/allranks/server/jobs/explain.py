@@ -77,6 +77,7 @@ def full_explanation(row: JobRow, records: Records, home: Home, blobs: Blobs) ->
 def _explained(row: JobRow, facts: FailedAttempt, home: Home) -> Explanation:
     """The explanation with the number of its log line; only that log is counted."""
     explanation = explain.explain(facts)
+    explanation = explanation._replace(fix=explanation.fix.replace(" JOB ", f" {row.name} "))
     evidence = explanation.evidence
     rank = next((each for each in facts.ranks if evidence and each.rank == evidence.rank), None)
     if evidence is None or evidence.at is None or evidence.number is not None or rank is None:
