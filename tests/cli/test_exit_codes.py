@@ -35,6 +35,26 @@ def test_all_doors_answer_the_jobs_code(shared: Allranks, code: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_pipe_that_hides_a_failure_is_noted(shared: Allranks, code: Path) -> None:
+    (code / "fails.py").write_text("import sys; print('x'); sys.exit(7)\n")
+    hid = "note: the pipe in the command hid exit code 7 of rank 0"
+    (code / "job.yml").write_text("code: .\ncommand: python fails.py | tee log\n")
+    done = shared("job", "create", "-f", "job.yml", "--stream")
+    assert (done.returncode, hid in done.stderr) == (0, True)
+    done = shared("run", "--", "bash", "-c", "env -u X python fails.py 2>&1 | tee log")
+    assert (done.returncode, hid in done.stderr) == (0, True)
+    for line in (
+        "yes | head -1",
+        "python fails.py | cat; true",
+        "bash -c 'python fails.py | cat' && env | grep -c BASH_ENV || true",
+    ):
+        (code / "job.yml").write_text(f"code: .\ncommand: {line}\n")
+        done = shared("job", "create", "-f", "job.yml", "--stream")
+        assert (done.returncode, "hid exit code" in done.stderr) == (0, False), line
+    assert done.stdout == "x\n0\n"
+
+
+@pytest.mark.slow
 def test_a_job_that_no_rank_of_gave_a_code_answers_1(shared: Allranks) -> None:
     shared("run", "--detach", "--name", "stopped", "--", "sleep", "60")
     assert shared("job", "wait", "stopped", "--timeout", "0.1").returncode == 124

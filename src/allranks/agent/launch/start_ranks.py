@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from allranks.agent.launch import deepspeed, horovod, mpi, ray
+from allranks.agent.launch import deepspeed, horovod, mpi, pipes, ray
 from allranks.agent.launch.remote_start import STAND_INS, with_stand_ins
 from allranks.agent.launch.stage import Launch, Stage
 from allranks.agent.network import ports
@@ -64,7 +64,7 @@ def clean(stage: Stage) -> None:
 
 def _start_rank(stage: Stage, running: Running, rank: Rank, more: Mapping[str, str]) -> bool:
     """Start a rank with ``more`` variables. Return whether it started warm."""
-    env = {**stage.env(rank), **more}
+    env: Mapping[str, str] = {**stage.env(rank), **more}
     process = stage.rank(rank)
     if stage.warm is not None:
         try:
@@ -73,6 +73,7 @@ def _start_rank(stage: Stage, running: Running, rank: Rank, more: Mapping[str, s
         except Cold as why:
             stage.note(str(why))
     command = with_stand_ins(stage, stage.command) if STAND_INS in more else stage.command
+    env = pipes.with_exit_codes(process.log, command, env)
     running.start(process, [SHELL, "-c", command], stage.cwd, env)
     return False
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from allranks import clock
-from allranks.agent.launch import start_ranks
+from allranks.agent.launch import pipes, start_ranks
 from allranks.agent.launch.mpi_ranks import MpiRanks, is_listening
 from allranks.agent.launch.stage import Launch, Stage
 from allranks.agent.monitoring.failure_context import FailureContext
@@ -269,6 +269,12 @@ class Attempt:
         if ended.process.rank is not None:
             how = {"code": ended.code, "signal": ended.signal, "ended_at": ended.at}
             self._say(Kind.RANK_ENDED, ended.process.rank, **how)
+            if ended.code == 0 and (code := pipes.hidden_code(ended.process.log)):
+                message = (
+                    f"the pipe in the command hid exit code {code} of rank {ended.process.rank}; "
+                    "`set -o pipefail;` before it lets the job fail"
+                )
+                self._say(Kind.NOTE, about="pipe", message=message)
 
     # ------------------------------------------------------------ explaining
 

@@ -218,7 +218,8 @@ def _notes(job: JobAnswer) -> list[str]:
     """What was asked for and did not work: metrics without points, ranks that started cold; what
     a restarted job went on with; checkpoints that are not what they seem; and what is not saved."""
     may_resume = job["attempts"] > 1 or job["status"] != SUCCESS or job["spec"].get("state")
-    if not may_resume and not job["spec"].get("metrics") and not job["spec"].get("warm"):
+    may_note = job["spec"].get("metrics") or job["spec"].get("warm") or "|" in job["command"]
+    if not may_resume and not may_note:
         return []
     with find_server.connect() as client:
         events: list[EventAnswer] = client.json("GET", job_path(job["name"], "/events"))
@@ -227,7 +228,7 @@ def _notes(job: JobAnswer) -> list[str]:
             for event in events
             if (event["data"].get("about"), event["attempt"]) == ("metrics", job["attempts"])
             # An agent says these once.
-            or event["data"].get("about") in ("warm", "checkpoint")
+            or event["data"].get("about") in ("warm", "checkpoint", "pipe")
             or (event["data"].get("about"), event["attempt"]) == (FOLDER, job["attempts"])
         ]
         reported = _reported(job, client) if any("missed" in each for each in notices) else set()
