@@ -21,9 +21,11 @@ class Parser(argparse.ArgumentParser):
         self.name = name
         # Whether all words but --help are those of another program.
         self.is_for_another = False
+        self._words: list[str] = []
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         words = list(args)
+        self._words = words
         if self.is_for_another and words[:1] not in (["-h"], ["--help"]):
             return super().parse_args(["--", *words], namespace)
         for index in range(len(words) - 1, 0, -1):
@@ -47,16 +49,23 @@ class Parser(argparse.ArgumentParser):
             )
             message = f"{message[: rejected.start()]}{rejected[2]} is not {kind}"
         hint = f"`{self.prog} --help` shows the options"
+        if message.startswith("argument -d/--distribution: expected"):
+            hint = f"to submit the job and return at once: `--detach`; {hint}"
         unknown = re.match(r"unrecognized arguments: (-[^\s=]+)", message)
-        if unknown is not None and (near := self._nearest_option(unknown[1])):
+        # Before a command without `--`, it is more likely an option of the command.
+        runs = self.name == "run" and "--" not in self._words
+        if unknown is not None and (near := self._nearest_option(unknown[1], 0.8 if runs else 0.6)):
             hint = f"did you mean `{near}`? {hint}"
+        elif unknown is not None and runs:
+            command = "allranks run [OPTIONS] -- COMMAND…"
+            hint = f"put `--` before the command, and its options after it: {command}; {hint}"
         raise UsageError(message, hint=hint)
 
-    def _nearest_option(self, option: str) -> str | None:
+    def _nearest_option(self, option: str, cutoff: float) -> str | None:
         import difflib  # lazy: only for a misspelt option
 
         options = [each for each in self._option_string_actions if each.startswith("--")]
-        return next(iter(difflib.get_close_matches(option, options, 1)), None)
+        return next(iter(difflib.get_close_matches(option, options, 1, cutoff)), None)
 
 
 def parser_of(name: str) -> Parser:

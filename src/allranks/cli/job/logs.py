@@ -54,7 +54,7 @@ def logs_options(parser: argparse.ArgumentParser) -> None:
     add("--rank", action="append", type=int, metavar="R", help="only this rank")
     add("--node", action="append", type=int, metavar="N", help="only the ranks of this node")
     add("--attempt", type=int, metavar="A", help="this attempt (the newest)")
-    add("--follow", action="store_true", help="keep printing until the job ends")
+    add("-f", "--follow", action="store_true", help="keep printing until the job ends")
     add("--tail", type=_count, metavar="K", help="only the last K lines of each rank")
     add("--prefix", action=argparse.BooleanOptionalAction, help="prefix lines with the rank")
     add("--raw", action="store_true", help=_RAW)
