@@ -195,6 +195,17 @@ def test_a_mapped_address_however_it_is_written(shared, code):
     assert removed.stderr == f"{beginning} is no longer mapped\n"
 
 
+def test_data_at_the_servers_own_api_are_refused(shared, code):
+    """A node on its machine would ask in the place of whoever submits the job."""
+    port = answer(shared, "server", "status")["url"].rpartition(":")[2]
+    for host in ("127.0.0.1", "localhost", "[::1]", "2130706433", "0.0.0.0", "[::ffff:7f00:1]"):
+        done = shared("run", "-i", f"x=http://{host}:{port}/api/v1/jobs", "--", "true")
+        assert done.returncode == 2
+        assert "is the API of this server, not data" in done.stderr
+    done = shared("run", "--dry-run", "-i", "x=http://127.0.0.1:1/a", "--", "true")
+    assert done.returncode == 0
+
+
 def test_data_assets_in_all_their_life(shared, code):
     address = "abfss://birds@acct.dfs.core.windows.net/train"
     done = shared("data", "create", "birds", "--path", address, "--label", "old")

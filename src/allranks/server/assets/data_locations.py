@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import ipaddress
+import json
 import os
+import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from allranks.core.data import addresses
 from allranks.core.data.addresses import Located
@@ -47,6 +51,7 @@ def places(
             of = left_by(path, where) if key.startswith("inputs.") else None
             if of is None:
                 located[key] = datastores.locate(path, where, model=model)
+                _refuse_own_api(located[key], path, home)
                 is_output = key.startswith("outputs.")
                 if is_output:
                     _require_writable(located[key], path)
@@ -70,6 +75,43 @@ def referred(inputs: Any) -> set[str]:
             if isinstance(path, str) and (of := left_by(path, "")) is not None:
                 names.add(of.job)
     return names
+
+
+def _refuse_own_api(place: Located, path: str, home: Home) -> None:
+    """Raise SpecError for data at this server's own address on the loopback. A node on this machine
+    would send requests there that whoever submits the job may not be able to send."""
+    if addresses.scheme(place.uri) not in ("http", "https"):
+        return
+    parts = urlsplit(place.uri)
+    try:
+        port = parts.port
+    except ValueError:  # fetching it says so
+        return
+    if port in _own_ports(home) and _is_loopback(parts.hostname or ""):
+        hint = f"name the job: azureml://jobs/JOB/outputs/{ARTIFACTS}/paths/PATH"
+        raise SpecError(Problem(f"{path!r} is the API of this server, not data", hint=hint))
+
+
+def _own_ports(home: Home) -> set[int]:
+    ports = set()
+    for file in (home.server, home.front):
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            ports.add(int(json.loads(file.read_text())["port"]))
+    return ports
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether a name or an address, in any spelling, is this machine's loopback."""
+    try:
+        answers = [info[4][0] for info in socket.getaddrinfo(host, None)]
+    except OSError:
+        return False
+    for text in answers:
+        address = ipaddress.ip_address(str(text).partition("%")[0])
+        address = getattr(address, "ipv4_mapped", None) or address
+        if address.is_loopback or address.is_unspecified:
+            return True
+    return False
 
 
 def _require_writable(place: Located, path: str) -> None:
