@@ -2,6 +2,7 @@
 
 import json
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -132,3 +133,11 @@ def test_a_download_of_what_was_not_kept_fails_and_says_why(shared, code):
         assert f"error: {message}\n" in got.stderr
         assert "over the limit: large (300.0 kB); --keep-work 1g" in got.stderr
         assert "allranks job files work-lost" in got.stderr
+
+
+def test_a_job_that_failed_says_where_its_outputs_are(shared: Allranks, code: Path) -> None:
+    script = 'echo x > outputs/m.pt; echo x > "$AZURE_ML_OUTPUT_best/a"; exit 3'
+    done = shared("run", "-o", "best", "-o", "none", "--", "bash", "-c", script)
+    assert "\noutputs: /" in done.stderr
+    assert "\noutput best: /" in done.stderr
+    assert "output none" not in done.stderr

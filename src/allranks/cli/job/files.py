@@ -56,11 +56,14 @@ def files(options: argparse.Namespace) -> int:
 def left(job: JobRecord) -> list[str]:
     """A summary of the files in a job's folders, as lines."""
     lines = []
-    if job["status"] == JobStatus.COMPLETED:
-        for name, variable in _FOLDERS.items():
-            folder = os.path.join(job["folder"], "artifacts", name)
-            if os.path.isdir(folder) and os.listdir(folder):
-                lines.append(f"{name}{variable}: {folder}")
+    for name, variable in _FOLDERS.items():
+        folder = os.path.join(job["folder"], "artifacts", name)
+        if _has_files(folder):
+            lines.append(f"{name}{variable}: {folder}")
+    for name, path in job["outputs"].items():
+        # Of a job that did not complete, what it wrote.
+        if job["status"] == JobStatus.COMPLETED or _has_files(path):
+            lines.append(f"output {name}: {path}")
     events: list[EventAnswer] = []
     with contextlib.suppress(ServerError), find_server.connect() as client:  # how it ended is known
         events = client.json("GET", job_path(job["name"], "/events"))
@@ -70,3 +73,7 @@ def left(job: JobRecord) -> list[str]:
         many = f"{counted(kept.files, 'file')}, {size_text(kept.size)}"
         lines.append(f"working folder: {many} kept in {folder}")
     return lines + [f"note: {sentence}" for sentence in kept_files.sentences(kept)]
+
+
+def _has_files(folder: str) -> bool:
+    return os.path.isfile(folder) or (os.path.isdir(folder) and bool(os.listdir(folder)))

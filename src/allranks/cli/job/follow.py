@@ -209,9 +209,6 @@ def _show_result(job: JobAnswer) -> None:
         show.talk(line)
     for note in _notes(job):
         show.talk(f"note: {note}")
-    if job["status"] == SUCCESS:
-        for name, path in job["outputs"].items():
-            show.talk(f"output {name}: {path}")
 
 
 def _notes(job: JobAnswer) -> list[str]:
