@@ -256,6 +256,10 @@ def test_reuse_is_never_wrong(allranks: Allranks, home: Path, folder: Path, tmp_
     file = written(folder, job)
     create(allranks, file, "one")
     assert reused(create(allranks, file, "two")) == {"a": "one_a", "b": None}
+    # Another terminal, with its own time zone and language.
+    env = {"TZ": "Asia/Tokyo", "LANG": "de_DE.UTF-8", "LC_ALL": "C", "https_proxy": "http://x:1"}
+    allranks("job", "create", "-f", file, "--name", "abroad", "--stream", env=env)
+    assert reused(answer(allranks, "job", "show", "abroad")) == {"a": "one_a", "b": None}
     (data / "x").write_text("2")
     three = create(allranks, file, "three")
     assert three["steps"]["a"]["not_reused"] == "changed since one_a: the input d"

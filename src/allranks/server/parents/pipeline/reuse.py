@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +21,10 @@ from allranks.store.jobs.step_results import StepResult
 
 # Keys of a step's spec that do not change its result.
 _APART = ("name", "display_name", "description", "tags", "properties", "experiment_name", "compute")
+
+
+# Variables of the submitter's shell that differ between terminals and change no result.
+_OF_A_SHELL = re.compile(r"TZ|LANG|LC_\w+|TMPDIR|ALLRANKS_JOB|\w+_proxy", re.IGNORECASE)
 
 
 class Reusable(NamedTuple):
@@ -130,7 +135,8 @@ class Reuse:
                 return None  # a Dockerfile's result may differ each time
             return str({key: pack(each) if each else None for key, each in made.items()})
         packages = self._pipeline.properties.get(PACKAGES)
-        return f"{packages} {sorted(submission.base.items())}" if packages else None
+        base = {k: v for k, v in submission.base.items() if not _OF_A_SHELL.fullmatch(k)}
+        return f"{packages} {sorted(base.items())}" if packages else None
 
     def _outputs(self, task: Task) -> Mapping[str, str] | None:
         contents = {}
