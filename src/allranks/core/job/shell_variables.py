@@ -8,9 +8,12 @@ from fnmatch import fnmatchcase
 
 from allranks.masking import looks_secret
 
-# What frameworks, their libraries, trackers and stores read. Terraform's also begin with TF_.
+# What frameworks, their libraries, trackers and stores read. Terraform's also begin with TF_; those
+# of the clouds' command lines and certificates of this machine are no setting of a training.
 _READ_BY_TRAINING = re.compile(
-    r"(?!TF_(CLI|VAR|LOG|WORKSPACE|DATA_DIR)(_|$))"
+    r"(?!TF_(CLI|VAR|LOG|WORKSPACE|DATA_DIR)(_|$)"
+    r"|(AWS|AZURE|GOOGLE|GRPC)_(CA_BUNDLE|PAGER|VAULT|CLI_.*|EXECUTION_ENV|CONFIG_DIR|EXTENSION_DIR"
+    r"|CORE_.*|DEV_.*|HTTP_USER_AGENT|CLOUD_SHELL|DEFAULT_SSL_ROOTS_FILE_PATH)$)"
     r"((ACCELERATE|AWS|AZURE|AZUREML|CLEARML|COMET|CUBLAS|CUDA|CUDNN|DEEPSPEED|DS|GLOO|GOOGLE|GRPC|HF"
     r"|HOROVOD|HUGGINGFACE|JAX|KERAS|KMP|MKL|MLFLOW|NCCL|NEPTUNE|NUMEXPR|NVIDIA|OMP|OPENBLAS|PYTORCH"
     r"|RAY|TF|TORCH|TORCHDYNAMO|TORCHELASTIC|TORCHINDUCTOR|TRANSFORMERS|TRITON|UCX|WANDB|XLA)_.|"
