@@ -258,6 +258,36 @@ def test_no_server_at_the_named_address(allranks):
     assert "'nonsense' is not the URL of a server" in done.stderr
 
 
+def test_status_and_doctor_look_at_the_named_server(allranks, home, tmp_path):
+    allranks("server", "start")
+    env = {
+        "ALLRANKS_SERVER": told(home)["url"],
+        "ALLRANKS_TOKEN": (home / "token").read_text().strip(),
+        "ALLRANKS_HOME": str(tmp_path / "elsewhere"),
+    }
+    status = allranks("server", "status", env=env)
+    assert status.returncode == 0
+    assert status.stdout.startswith(f"running   {told(home)['url']} (ALLRANKS_SERVER)")
+    assert f"home      {home}\nyou are   owner" in status.stdout
+    found = json.loads(allranks("server", "status", "--json", env=env).stdout)
+    assert (found["running"], found["home"]) == (True, str(home))
+    assert f"{told(home)['url']} (ALLRANKS_SERVER), 0 jobs live" in (
+        allranks("doctor", "-v", env=env).stdout
+    )
+    nowhere = {**env, "ALLRANKS_SERVER": "http://127.0.0.1:1"}
+    assert allranks("server", "status", env=nowhere).returncode == 2
+    done = allranks("doctor", env=nowhere)
+    assert done.returncode == 1
+    assert "no server answers at http://127.0.0.1:1" in done.stdout
+
+
+def test_a_port_for_other_machines_without_an_address(allranks, home):
+    done = allranks("server", "start", "--host-port", 7449)
+    assert done.returncode == 2
+    assert "without it the server listens on no address of other machines" in done.stderr
+    assert not (home / "server.json").exists()
+
+
 def test_a_named_server_is_used(allranks, home, tmp_path):
     allranks("server", "start")
     token = (home / "token").read_text().strip()

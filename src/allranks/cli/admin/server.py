@@ -18,7 +18,12 @@ from allranks.settings import Home
 
 if TYPE_CHECKING:
     from allranks.api.jobs import JobAnswer
-    from allranks.api.server import PublicEndpoint, PublicRequest, StopAnswer
+    from allranks.api.server import (
+        PublicEndpoint,
+        PublicRequest,
+        ServerAnswer,
+        StopAnswer,
+    )
 
 # Seconds: to end the jobs of this machine, to end the server, and to get any answer from it.
 _JOBS_TIMEOUT, _SERVER_TIMEOUT, _ANSWER_TIMEOUT = 40.0, 10.0, 3.0
@@ -48,9 +53,9 @@ def _public_options(parser: argparse.ArgumentParser) -> None:
 
 def start(options: argparse.Namespace) -> int:
     home = settings.home()
+    request = _public_request(options)
     was_running = find_server.look(home).alive
     server = find_server.start_server(home, options.port)
-    request = _public_request(options)
     public = request and find_server.ask("PUT", "/api/v1/server/front", request)
     status = _status(home, server) | ({"front": public} if public else {})
     verb = "is already running" if was_running else "is running"
@@ -63,7 +68,8 @@ def _public_request(options: argparse.Namespace) -> PublicRequest | None:
     if options.host is None:
         if options.host_port is not None or options.certificate is not None or options.no_tls:
             hint = "add --host ADDRESS; 0.0.0.0 for all addresses of this machine"
-            raise UsageError("--host-port, --certificate and --no-tls need --host", hint=hint)
+            message = "--host-port, --certificate and --no-tls need --host: without it the server"
+            raise UsageError(f"{message} listens on no address of other machines", hint=hint)
         return None
     if options.host in ("127.0.0.1", "localhost", "::1"):
         return {"host": None}
@@ -93,6 +99,8 @@ def status_options(parser: argparse.ArgumentParser) -> None:
 
 
 def status(options: argparse.Namespace) -> int:
+    if named := os.environ.get("ALLRANKS_SERVER", "").strip():
+        return _remote_status(options, named)
     home = settings.home()
     server = find_server.look(home)
     if options.json:
@@ -105,6 +113,21 @@ def status(options: argparse.Namespace) -> int:
     else:
         print(f"stopped   starts with the next command that needs it\nhome      {home.root}")
     return 0 if server.alive else 1
+
+
+def _remote_status(options: argparse.Namespace, url: str) -> int:
+    """The server that ALLRANKS_SERVER names; raises AllranksError if it does not answer."""
+    with find_server.connect() as client:
+        answer: ServerAnswer = client.json("GET", "/api/v1/server")
+    if options.json:
+        show.as_json({**answer, "url": url, "running": True})
+    else:
+        print(
+            f"running   {url} (ALLRANKS_SERVER), allranks {answer['version']}\n"
+            f"home      {answer['home']}\n"
+            f"you are   {answer['user']}, {answer['role']}"
+        )
+    return 0
 
 
 def _public_line(home: Home) -> str:

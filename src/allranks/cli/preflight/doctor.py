@@ -108,9 +108,14 @@ def _age() -> float:
 
 def _look(home: Home) -> Iterator[Finding]:
     yield Finding("allranks", OK, f"{__version__} on Python {sys.version.split()[0]}")
-    yield _home(home)
-    yield from _database(home)
-    yield _server(home)
+    if named := os.environ.get("ALLRANKS_SERVER", "").strip():
+        yield _server(f"{named} (ALLRANKS_SERVER)")
+    else:
+        yield _home(home)
+        yield from _database(home)
+        running = find_server.look(home)
+        not_running = Finding("server", NOTE, "not running; starts with the next job")
+        yield _server(running.url) if running.alive else not_running
     yield _python()
     yield _bash()
     yield _memory()
@@ -165,15 +170,12 @@ def _database(home: Home) -> Iterator[Finding]:
     yield Finding("database", BAD, f"{home.database}: {error.message}", error.hint or "")
 
 
-def _server(home: Home) -> Finding:
-    running = find_server.look(home)
-    if not running.alive:
-        return Finding("server", NOTE, "not running; starts with the next job")
+def _server(name: str | None) -> Finding:
     try:
         answer: ServerAnswer = find_server.connect(start=False).json("GET", "/api/v1/server")
     except AllranksError as error:
         return Finding("server", BAD, error.message, error.hint or "")
-    return Finding("server", OK, f"{running.url}, {counted(answer['live_jobs'], 'job')} live")
+    return Finding("server", OK, f"{name}, {counted(answer['live_jobs'], 'job')} live")
 
 
 def _python() -> Finding:
