@@ -28,7 +28,7 @@ class Answer(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         top = words["--logdir"]
         found = [os.path.join(a, f) for a, _, b in os.walk(top, followlinks=True) for f in b]
-        files = [os.path.relpath(each, top) for each in found]
+        files = [os.path.relpath(each, top) for each in found if os.path.exists(each)]
         self.send_response(200); self.end_headers()
         self.wfile.write(json.dumps([sorted(words), sorted(files)]).encode())
 http.server.HTTPServer((words["--host"], int(words["--port"])), Answer).serve_forever()
@@ -107,6 +107,46 @@ def test_of_a_job_that_runs_it_sees_what_is_written_now(shared, shared_home, cod
     with pytest.raises(OSError):
         asked(url)
     shared("job", "cancel", name)
+
+
+def test_what_libraries_write_to_the_working_folder(
+    shared, shared_home, code, programs, tmp_path, monkeypatch
+):
+    """Trainer and Lightning, without a setting: while the job runs, from its end, elsewhere."""
+    script = (
+        "import pathlib, sys, time\n"
+        "for place in ('runs/Nov26', 'lightning_logs/version_0', 'out/runs/x'):\n"
+        "    pathlib.Path(place).mkdir(parents=True)\n"
+        "    pathlib.Path(place, 'events.out.tfevents.1').write_text('1')\n"
+        "    pathlib.Path(place, 'model.bin').write_text('1')\n"
+        "print('written', flush=True)\n"
+        "while not pathlib.Path(sys.argv[1]).exists(): time.sleep(0.05)\n"
+    )
+    (code / "train.py").write_text(script)
+    words = ("--name", "board-work", "--detach", "--", "python", "train.py", code / "go on")
+    shared("run", *words)
+    until(lambda: "written" in shared("job", "logs", "board-work").stdout)
+    events = [
+        f"{each}/events.out.tfevents.1"
+        for each in ("lightning_logs/version_0", "out/runs/x", "runs/Nov26")
+    ]
+
+    def events_shown() -> list[str]:
+        process = started(shared_home, programs, "board-work")
+        assert process.stdout is not None
+        shown = [each for each in asked(process.stdout.readline().strip())[1] if "events" in each]
+        interrupted(process)
+        return shown
+
+    assert events_shown() == events
+    (code / "go on").touch()
+    assert shared("job", "wait", "board-work").returncode == 0
+    assert events_shown() == events
+    monkeypatch.setenv("ALLRANKS_HOME", str(shared_home))
+    job = find_server.ask("GET", "/api/v1/jobs/board-work")
+    artifacts = tensorboard._artifacts({**job, "folder": "/no/such"}, tmp_path)
+    files = sorted(each.name for each in artifacts.rglob("*") if each.is_file())
+    assert files == ["events.out.tfevents.1"] * 3
 
 
 def test_of_a_job_that_ended_and_at_a_port_of_choice(shared, shared_home, code, programs):

@@ -15,13 +15,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from allranks import folder_trees
+from allranks import folder_trees, settings
 from allranks.cli.job_names import job_argument
 from allranks.cli.output import show
 from allranks.core.job.services import SHOWN
 from allranks.errors import AllranksError, NotFound, UsageError
 from allranks.sdk.connection import contexts, find_server
 from allranks.sdk.connection.urls import job_path
+from allranks.sdk.jobs.files import job_files
 from allranks.sdk.submit.current_environment import current
 from allranks.sdk.transfer.download import download
 from allranks.statuses import TERMINAL
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from allranks.api.metrics import ShownJob
 
 _HOST, _PORT = "127.0.0.1", 6006
+# Where Trainer and Lightning write in the working folder without a setting.
+_OF_LIBRARIES = ("runs", "lightning_logs")
 _START, _LOOK, _END = 60.0, 0.1, 5.0
 
 
@@ -41,8 +44,8 @@ def tensorboard_options(parser: argparse.ArgumentParser) -> None:
 
 
 def tensorboard(options: argparse.Namespace) -> int:
-    """Start the current environment's TensorBoard on a job's ./logs, ./outputs and
-    $SSM_TENSORBOARD_DIR; Ctrl-C stops it."""
+    """Start the current environment's TensorBoard on a job's ./logs, ./outputs,
+    $SSM_TENSORBOARD_DIR and working folders; Ctrl-C stops it."""
     program = _program()
     with find_server.connect() as client:
         job: ShownJob = client.json("GET", job_path(options.name))
@@ -56,6 +59,8 @@ def tensorboard(options: argparse.Namespace) -> int:
         logs.mkdir()
         for name in SHOWN:
             (logs / name).symlink_to(artifacts / name)
+        for name, folder in _in_working_folders(job, artifacts).items():
+            (logs / name).symlink_to(folder)
         port = _free(options.port)
         url = f"http://{_HOST}:{port}/"
         words = [*program, "--logdir", str(logs), "--host", _HOST, "--port", str(port)]
@@ -97,18 +102,45 @@ def _artifacts(job: JobRecord, made: Path) -> Path:
     for name in SHOWN:
         with contextlib.suppress(NotFound):  # it has written nothing there
             download(find_server.connect, job["name"], made, paths=[name])
+    with find_server.connect() as client:
+        files = [each.path for each in job_files(client, job["name"]) if "tfevents" in each.path]
+    if kept := [path for path in files if path.startswith("work/")]:
+        download(find_server.connect, job["name"], made, paths=kept)
     if job["status"] not in TERMINAL:
         show.talk("note: the job runs on another machine; this shows what it has logged so far")
     return made / "artifacts"
+
+
+def _in_working_folders(job: JobRecord, artifacts: Path) -> dict[str, Path]:
+    """Folders of working folders that have event files, or that a library may yet write, by a name
+    for each: those of nodes on this machine while the job runs, then those that were kept."""
+    works = [artifacts / "work"]
+    later = () if job["status"] in TERMINAL else _OF_LIBRARIES
+    if job["status"] not in TERMINAL:
+        works = sorted(settings.home().nodes.glob(f"{job['name']}.*/*/working/*/work"))
+    folders: dict[str, Path] = {}
+    for number, work in enumerate(works):
+        names = {*later, *(each.name for each in work.glob("*") if _has_events(each))}
+        before = "" if len(works) == 1 else f"{number}-"
+        folders |= {f"{before}{name}": work / name for name in sorted(names - {*SHOWN})}
+    return folders
+
+
+def _has_events(folder: Path) -> bool:
+    # Links lead to what is shown already, such as outputs.
+    return (
+        folder.is_dir()
+        and not folder.is_symlink()
+        and any("tfevents" in os.path.basename(file) for file in folder_trees.files(folder))
+    )
 
 
 def _expect_events(job: JobRecord, artifacts: Path) -> None:
     """Raises NotFound if a job has ended without event files."""
     if job["status"] not in TERMINAL:
         return
-    written = (file for name in SHOWN for file in folder_trees.files(artifacts / name))
-    if not any("tfevents" in os.path.basename(file) for file in written):
-        hint = "write event files below ./logs or ./outputs, or to $SSM_TENSORBOARD_DIR"
+    if not any(_has_events(artifacts / name) for name in (*SHOWN, "work")):
+        hint = "write event files below the working folder, or to $SSM_TENSORBOARD_DIR"
         raise NotFound(f"{job['name']} has no TensorBoard event files", hint=hint)
 
 
