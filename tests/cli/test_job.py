@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from tests.support import until
+from tests.support import Allranks, until
 
 # Real servers and processes, about half a second a test.
 pytestmark = pytest.mark.slow
@@ -313,3 +313,24 @@ def test_what_a_job_holds_does_not_move_the_cursor(shared):
         assert not set(text) & {"\033", "\007"}
     command = next(line for line in shown.splitlines() if line.startswith("command"))
     assert command.endswith("import sys")
+
+
+@pytest.mark.slow
+def test_several_jobs_and_all_are_canceled(allranks: Allranks) -> None:
+    words = ("--detach", "-q", "--", "sleep", "60")
+    for name in ("cancel-a", "cancel-b", "cancel-c"):
+        allranks("run", "--name", name, *words)
+    done = allranks("job", "cancel", "cancel-a", "cancel-b")
+    assert done.stderr == "cancel-a canceling\ncancel-b canceling\n"
+    assert allranks("job", "wait", "cancel-b").returncode == 1
+    assert "name the jobs to cancel, or give --all" in allranks("job", "cancel").stderr
+    assert allranks("job", "cancel", "cancel-c", "--all").returncode == 2
+    # Nobody is there to answer.
+    done = allranks("job", "cancel", "--all")
+    assert (done.returncode, "hint: add --yes" in done.stderr) == (2, True)
+    assert "cancel-c" in done.stderr
+    assert "cancel-a" not in done.stderr
+    done = allranks("job", "cancel", "--all", "--yes")
+    assert "cancel-c canceling" in done.stderr
+    assert allranks("job", "wait", "cancel-c").returncode == 1
+    assert allranks("job", "cancel", "--all").stderr == "no job of yours is running or waiting\n"

@@ -44,7 +44,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "job show": ("calm_otter", "- --json"),
     "job stream": ("-", "calm_otter --rank 0"),
     "job logs": ("- --rank 3 --tail 20", "calm_otter --attempt 1"),
-    "job cancel": ("calm_otter", "- --force"),
+    "job cancel": ("calm_otter", "calm_otter brave_fox", "--all", "- --force"),
     "job wait": ("-", "calm_otter --timeout 3600"),
     "job download": ("- -p results", "- --all -p results", "calm_otter --path outputs/model.pt"),
     "job files": ("-", "calm_otter --json"),

@@ -3,28 +3,41 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 from allranks.cli.job.follow import SUCCESS, verdict
-from allranks.cli.job_names import job_argument
+from allranks.cli.job_names import JobReference, job_argument
 from allranks.cli.output import load, show
 from allranks.cli.output.failure import exit_code, unsaved, why
 from allranks.cli.report.goodput import summary
 from allranks.core.amounts import counted
-from allranks.errors import AllranksError
+from allranks.errors import AllranksError, UsageError
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
 from allranks.sdk.jobs import interrupt
 from allranks.sdk.jobs.goodput_facts import job_times
+from allranks.statuses import TERMINAL, JobStatus
 
 if TYPE_CHECKING:
     from allranks.api.common import Document
-    from allranks.api.jobs import EnvironmentOfJob, EventAnswer, JobAnswer, NodeOfJob, StateOfJob
+    from allranks.api.jobs import (
+        EnvironmentOfJob,
+        EventAnswer,
+        JobAnswer,
+        ListedJob,
+        NodeOfJob,
+        StateOfJob,
+    )
     from allranks.api.metrics import MetricsSummary, NodeLoad, ShownJob
+    from allranks.api.server import ServerAnswer
 
 # The number of metrics and nodes shown.
 _MOST = 8
+# More jobs than anybody has running.
+_ALL = 100_000
 
 
 def show_job_options(parser: argparse.ArgumentParser) -> None:
@@ -227,23 +240,68 @@ def events(options: argparse.Namespace) -> int:
 
 
 def cancel_options(parser: argparse.ArgumentParser) -> None:
-    job_argument(parser)
+    name = "jobs: each a name, the beginning of it, or - for the newest"
+    parser.add_argument("name", nargs="*", type=JobReference, metavar="NAME", help=name)
+    every = "all jobs of yours that have not ended"
+    parser.add_argument("--all", action="store_true", help=every)
+    parser.add_argument("--yes", action="store_true", help="--all: do not ask")
     force = "do not wait for a cluster that does not answer"
     parser.add_argument("--force", action="store_true", help=force)
 
 
 def cancel(options: argparse.Namespace) -> int:
-    where = job_path(options.name, "/cancel" + ("?force=true" if options.force else ""))
-    job: JobAnswer = find_server.connect().json("POST", where)
+    names = dict.fromkeys(options.name)
+    if bool(names) == options.all:
+        hint = "allranks job cancel NAME …, or --all for all of yours that have not ended"
+        raise UsageError("name the jobs to cancel, or give --all", where="NAME", hint=hint)
+    if options.all:
+        names = dict.fromkeys(_unended())
+        if not names:
+            return show.result(options, [], "no job of yours is running or waiting")
+        if not (options.yes or _confirmed(list(names))):
+            return 1
+    jobs = []
+    for name in names:
+        where = job_path(name, "/cancel" + ("?force=true" if options.force else ""))
+        job: JobAnswer = find_server.connect().json("POST", where)
+        jobs.append(job)
+        if not (options.json or options.quiet):
+            _show_canceled(job, force=options.force)
     if options.json:
-        show.as_json(job)
-    elif not options.quiet:
-        ended = job["ended_at"] is not None
-        outcome = f"already ended: {job['status']}" if ended else "canceling"
-        show.talk(f"{job['name']} {outcome}")
-        if "does not answer" in (job["status_reason"] or "") and not options.force:
-            show.talk("\nhint: its cluster does not answer; if it is gone, add --force")
+        show.as_json(jobs[0] if len(options.name) == 1 else jobs)
     return 0
+
+
+def _unended() -> list[str]:
+    """The caller's jobs that have not ended, without those that another job submitted."""
+    names: list[str] = []
+    with find_server.connect() as client:
+        me: ServerAnswer = client.json("GET", "/api/v1/server")
+        for status in JobStatus:
+            if status not in TERMINAL:
+                query = urlencode({"status": status, "limit": _ALL, "archived": "all"})
+                jobs: list[ListedJob] = client.json("GET", f"/api/v1/jobs?{query}")
+                names += [job["name"] for job in jobs if job["created_by"] == me["user"]]
+    return names
+
+
+def _confirmed(names: list[str]) -> bool:
+    """Ask on a terminal. Raises UsageError where nobody can answer."""
+    shown = ", ".join(names[:_MOST]) + (", …" if len(names) > _MOST else "")
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        message = f"--all would cancel {counted(len(names), 'job')}: {shown}"
+        raise UsageError(message, where="--all", hint="add --yes")
+    question = f"cancel {counted(len(names), 'job')} ({shown})? [y/N] "
+    print(question, end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _show_canceled(job: JobAnswer, *, force: bool) -> None:
+    ended = job["ended_at"] is not None
+    outcome = f"already ended: {job['status']}" if ended else "canceling"
+    show.talk(f"{job['name']} {outcome}")
+    if "does not answer" in (job["status_reason"] or "") and not force:
+        show.talk("\nhint: its cluster does not answer; if it is gone, add --force")
 
 
 def preempt_options(parser: argparse.ArgumentParser) -> None:
