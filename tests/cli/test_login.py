@@ -101,6 +101,7 @@ def test_a_login_lasts_until_another_server_is_used(elsewhere: Elsewhere) -> Non
     done = elsewhere.run("run", "--name", "far", "--", "echo", "hello")
     assert (done.returncode, done.stdout) == (0, "hello\n"), done.stderr
     assert [job["name"] for job in answer(elsewhere.run, "job", "list")] == ["far"]
+    assert f"{elsewhere.url} (context gpu1)" in elsewhere.run("server", "status").stdout
     listed = answer(elsewhere.run, "context", "list")
     assert [(each["name"], each["current"]) for each in listed] == [
         ("local", False),

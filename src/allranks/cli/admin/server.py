@@ -99,8 +99,8 @@ def status_options(parser: argparse.ArgumentParser) -> None:
 
 
 def status(options: argparse.Namespace) -> int:
-    if named := os.environ.get("ALLRANKS_SERVER", "").strip():
-        return _remote_status(options, named)
+    if (chosen := contexts.chosen()) is not None:
+        return _remote_status(options, chosen)
     home = settings.home()
     server = find_server.look(home)
     if options.json:
@@ -115,15 +115,15 @@ def status(options: argparse.Namespace) -> int:
     return 0 if server.alive else 1
 
 
-def _remote_status(options: argparse.Namespace, url: str) -> int:
-    """The server that ALLRANKS_SERVER names; raises AllranksError if it does not answer."""
+def _remote_status(options: argparse.Namespace, chosen: contexts.Server) -> int:
+    """Raises AllranksError if the server does not answer."""
     with find_server.connect() as client:
         answer: ServerAnswer = client.json("GET", "/api/v1/server")
     if options.json:
-        show.as_json({**answer, "url": url, "running": True})
+        show.as_json({**answer, "url": chosen.url, "running": True})
     else:
         print(
-            f"running   {url} (ALLRANKS_SERVER), allranks {answer['version']}\n"
+            f"running   {chosen.url} ({chosen.source}), allranks {answer['version']}\n"
             f"home      {answer['home']}\n"
             f"you are   {answer['user']}, {answer['role']}"
         )

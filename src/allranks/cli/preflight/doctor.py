@@ -22,7 +22,7 @@ from allranks.cli.preflight.findings import BAD, NOTE, OK, Finding, present
 from allranks.cli.preflight.networks import fabric_words, interface_words
 from allranks.core.amounts import counted
 from allranks.errors import AllranksError, UsageError
-from allranks.sdk.connection import find_server
+from allranks.sdk.connection import contexts, find_server
 from allranks.sdk.submit.current_environment import current
 from allranks.settings import Home
 from allranks.version import __version__
@@ -108,8 +108,8 @@ def _age() -> float:
 
 def _look(home: Home) -> Iterator[Finding]:
     yield Finding("allranks", OK, f"{__version__} on Python {sys.version.split()[0]}")
-    if named := os.environ.get("ALLRANKS_SERVER", "").strip():
-        yield _server(f"{named} (ALLRANKS_SERVER)")
+    if (chosen := contexts.chosen()) is not None:
+        yield _server(f"{chosen.url} ({chosen.source})")
     else:
         yield _home(home)
         yield from _database(home)
