@@ -297,6 +297,33 @@ def test_an_instance_type_that_nobody_mapped_is_told(shared: Allranks) -> None:
     assert "note: the instance type nosuch is not known" in done.stderr
 
 
+@pytest.mark.medium
+def test_an_instance_type_local_is_the_local_compute(shared: Allranks) -> None:
+    words = ("ssm", "shell", "-p", "p", "-t", "here", "--cmd", "echo hi", "--it", "local")
+    done = shared(*words)
+    assert (done.returncode, done.stdout) == (0, "hi\n"), done.stderr
+
+
+@pytest.mark.medium
+def test_a_program_beside_its_own_simple_sagemaker_gets_ours(shared: Allranks, code: Path) -> None:
+    """As simple-sagemaker's examples do; the real one needs boto3."""
+    package = code / "src" / "simple_sagemaker"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "sm_project.py").write_text("import boto3")
+    (code / "submit.py").write_text(
+        "import os, sys\n"
+        "sys.path.insert(0, os.path.join(os.path.dirname(__file__), 'src'))\n"
+        "from simple_sagemaker.sm_project import SageMakerProject\n"
+        "print(SageMakerProject.__module__)\n"
+    )
+    done = shared("python", "submit.py")
+    assert done.stdout == "allranks.compat.ssm.project\n", done.stderr
+    (code / "src" / "boto3.py").write_text("")
+    (package / "sm_project.py").write_text("import boto3\nSageMakerProject = type('P', (), {})")
+    assert shared("python", "submit.py").stdout == "simple_sagemaker.sm_project\n"
+
+
 def test_distributions() -> None:
     assert distribution(None) == {"type": "none"}
     given = json.loads('{"mpi": {"enabled": true, "processes_per_host": 2}}')

@@ -1,4 +1,7 @@
-"""Finds `azure.ai.ml` and what belongs to it, after all other finders: what is installed wins."""
+"""Finds `azure.ai.ml` and what belongs to it, after all other finders: what is installed wins.
+
+`simple_sagemaker` is found before others where boto3 is missing: its own programs put their `src`,
+which cannot run without boto3, on `sys.path`."""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
@@ -17,6 +21,7 @@ def install() -> None:
     """Answer imports from now on, in this process."""
     if not any(isinstance(each, Finder) for each in sys.meta_path):
         sys.meta_path.append(Finder())
+        sys.meta_path.insert(0, SageMakerFinder())
 
 
 class Finder(MetaPathFinder):
@@ -32,6 +37,17 @@ class Finder(MetaPathFinder):
         if parent in NAMES and isinstance(module, _Answers):
             module.refuse(name.rpartition(".")[2])
         return None
+
+
+class SageMakerFinder(Finder):
+    """Finds `simple_sagemaker` if boto3, which the real one needs, is not installed."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name.partition(".")[0] != "simple_sagemaker" or find_spec("boto3") is not None:
+            return None
+        return super().find_spec(name, path, target)
 
 
 class _Loader(Loader):

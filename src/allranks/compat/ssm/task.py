@@ -199,7 +199,7 @@ class Task:
         }
         if request.instance_type in computes():
             job["compute"] = request.instance_type
-            del resources["instance_type"]
+            resources.pop("instance_type", None)  # a type with `local` is none
         if request.spot:
             job["retry"] = {"max_attempts": 3, "on": ["node_lost", "preempted"]}
         return {key: each for key, each in job.items() if each not in ({}, None)}
