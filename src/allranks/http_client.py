@@ -46,7 +46,7 @@ class Client:
         # Over TLS the certificate must match the fingerprint if there is one. Otherwise the usual
         # check of name and authority applies.
         self._secured, self._fingerprint = scheme == "https", fingerprint
-        self._token = token
+        self.token = token
         self._timeout = timeout
         self._socket: socket.socket | None = None
         self._file: BufferedReader | None = None
@@ -168,7 +168,7 @@ class Client:
         size = _size(body)
         head = (
             f"{method} {path} HTTP/1.1\r\nhost: {self._host}\r\n"
-            f"authorization: Bearer {self._token}\r\n"
+            f"authorization: Bearer {self.token}\r\n"
             f"content-length: {size}\r\ncontent-type: application/json\r\n{more}\r\n"
         )
         if body is None or isinstance(body, bytes):

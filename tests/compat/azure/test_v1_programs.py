@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support import Allranks
+from tests.support import Allranks, answer
 
 TRAIN = """
 import argparse, os
@@ -181,7 +182,7 @@ for wrong in (
     lambda: run.wait_for_completion(),
     lambda: run.download_file("outputs/nothing"),
     lambda: Experiment(ws, "four").submit("a text"),
-    lambda: Experiment(ws, "four").start_logging(),
+    lambda: Experiment(ws, "four").start_logging(no_such=1),
     lambda: Workspace.from_config(path="nowhere"),
     lambda: ws.models["nothing"] if "nothing" in ws.models else Environment.get(ws, "nothing"),
     lambda: Estimator("src", entry_script="fails.py", source_directory_data_store=3),
@@ -209,10 +210,125 @@ for wrong in (
     ]
     assert "ValueError: no birds" in said[1]
     assert "run.get_file_names() lists them" in said[2]
-    assert "submit the script" in said[4]
+    assert "no_such" in said[4]
     assert "leave the path out" in said[5]
     assert "source_directory_data_store" in said[7]
     assert "azureml.opendatasets is not there in allranks: download the files" in said[8]
+
+
+INTERACTIVE = """
+import os
+from azureml.core import Experiment, Workspace
+ws = Workspace.from_config()
+print(ws.id)
+open("plot.txt", "w").write("plot")
+for alpha in (0.1, 0.2):
+    with Experiment(ws, "by hand").start_logging(display_name=f"alpha {alpha}") as run:
+        for step in range(3):
+            run.log("mse", alpha + step)
+        run.log_row("table", a=1, b=2)
+        run.upload_file("outputs/plot.txt", "plot.txt")
+        run.tag("alpha", str(alpha))
+        run.child_run("fold").log("mse", 7)
+        assert run.get_status() == "Running"
+    print(run.display_name, run.get_status(), run.get_metrics(), run.get_tags())
+    run.download_file("outputs/plot.txt", "back.txt")
+    print(open("back.txt").read(), run.register_model("kept", "outputs/plot.txt").version)
+run = Experiment(ws, "by hand").start_logging()
+run.fail()
+print(run.get_status())
+left = Experiment(ws, "left").start_logging()
+left.log("last", 1)
+"""
+
+
+@pytest.mark.slow
+def test_a_program_logs_to_a_run_of_its_own(allranks: Allranks, code: Path) -> None:
+    (code / "submit.py").write_text(INTERACTIVE)
+    done = allranks("python", "submit.py")
+    assert done.returncode == 0, done.stderr
+    first, *said = done.stdout.splitlines()
+    assert first.startswith("/subscriptions/")
+    assert first.endswith("/workspaces/allranks")
+    metrics = "{'fold/mse': 7.0, 'mse': [0.1, 1.1, 2.1], 'table': {'a': 1, 'b': 2}}"
+    assert said[0] == f"alpha 0.1 Completed {metrics} {{'alpha': '0.1'}}"
+    assert said[1] == "plot 1"
+    assert "'mse': [0.2, 1.2, 2.2]" in said[2]
+    assert said[3:] == ["plot 2", "Failed"]
+    # The program's end completes a run.
+    (left,) = answer(allranks, "job", "list", "--experiment", "left")
+    assert left["status"] == "Completed"
+    assert list(answer(allranks, "job", "metrics", left["name"])) == ["last"]
+
+
+def test_an_environment_is_saved_and_read(tmp_path: Path) -> None:
+    from allranks.compat.azure.v1.environment import Environment
+
+    made = Environment("mine")
+    made.python.conda_dependencies.add_pip_package("tqdm")
+    made.docker.base_image = "python:3.11"
+    made.environment_variables = {"A": "1"}
+    made.save_to_directory(str(tmp_path / "env"))
+    names = {each.name for each in (tmp_path / "env").iterdir()}
+    assert names == {"azureml_environment.json", "conda_dependencies.yml"}
+    read = Environment.load_from_directory(str(tmp_path / "env"))
+    assert (read.name, read.as_spec(), read.environment_variables) == (
+        "mine",
+        made.as_spec(),
+        {"A": "1"},
+    )
+    with pytest.raises(FileExistsError):
+        made.save_to_directory(str(tmp_path / "env"))
+
+
+@pytest.mark.medium
+def test_a_low_priority_compute_has_spot_jobs_and_sizes_are_noted(
+    shared: Allranks, code: Path
+) -> None:
+    (code / "submit.py").write_text(
+        """
+from azureml.core import Experiment, ScriptRunConfig, Workspace
+from azureml.core.compute import AmlCompute, ComputeTarget
+ws = Workspace.from_config()
+config = AmlCompute.provisioning_configuration(
+    vm_size="STANDARD_NC6", vm_priority="lowpriority", max_nodes=4)
+target = ComputeTarget.create(ws, "cheap", config)
+target.wait_for_completion(True, 2, 20)
+for each in (target, "cheap", "local"):
+    job = ScriptRunConfig(".", command="true", compute_target=each).job()
+    print(target.vm_priority, job.get("queue_settings"))
+"""
+    )
+    done = shared("python", "submit.py")
+    assert done.returncode == 0, done.stderr
+    spot = "lowpriority {'job_tier': 'spot'}"
+    assert done.stdout.splitlines()[1:] == [spot, spot, "lowpriority None"]
+    of = "AmlCompute.provisioning_configuration"
+    assert f"note: no effect here: vm_size, max_nodes of {of}" in done.stderr
+    assert "note: no effect here: min_node_count of wait_for_completion" in done.stderr
+
+
+@pytest.mark.medium
+def test_mlflow_of_a_submitting_program_is_let_in(allranks: Allranks, code: Path) -> None:
+    (code / "submit.py").write_text(
+        """
+import os, urllib.error, urllib.request
+from azureml.core import Workspace
+from azure.ai.ml import MLClient
+os.environ.pop("MLFLOW_TRACKING_TOKEN", None)
+uri = Workspace.from_config().get_mlflow_tracking_uri()
+token = os.environ["MLFLOW_TRACKING_TOKEN"]
+ask = urllib.request.Request(uri + "/version", headers={"Authorization": "Bearer " + token})
+try:
+    print(urllib.request.build_opener(urllib.request.ProxyHandler({})).open(ask).status)
+except urllib.error.HTTPError as error:
+    print(error.code)
+print(MLClient(None).workspaces.get("w").mlflow_tracking_uri == uri)
+"""
+    )
+    done = allranks("python", "submit.py", env={"ALLRANKS_MLFLOW_PYTHON": sys.executable})
+    # 501: let in, and MLflow is not installed.
+    assert done.stdout.splitlines() in (["200", "True"], ["501", "True"]), done.stderr
 
 
 def test_a_config_file_is_read(code: Path, tmp_path: Path) -> None:

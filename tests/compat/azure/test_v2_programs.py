@@ -115,3 +115,53 @@ def test_what_is_not_there_is_not_found(shared: Allranks, code: Path) -> None:
     assert first.startswith("azureml:petals:1 azureml:allranks-sklearn-1:")
     assert [each.endswith(" not found") for each in rest[:-2]] == [True] * 6
     assert rest[-2:] == ["SpecError", "UsageError"]
+
+
+PREPARE = """
+from __future__ import annotations
+from pathlib import Path
+from mldesigner import Input, Output, command_component
+
+@command_component(name="prepare", version="1", display_name="Prepare",
+                   environment=dict(conda_file=Path(__file__).parent / "conda.yaml", name="e"))
+def prepare(data: Input(type="uri_file"), out: Output(type="uri_folder"), times: int = 2,
+            rate: Input(type="number") = 0.5, loud=True, word: str = None):
+    \"\"\"Repeats a file.\"\"\"
+    text = Path(data).read_text() * times
+    (Path(out) / "text").write_text("%s %r %r %r" % (text, rate, loud, word))
+
+@command_component
+def show(found: Input, times: Input(type="integer")):
+    print("shown", (Path(found) / "text").read_text(), repr(times))
+"""
+DESIGNED = """
+from azure.ai.ml import Input, MLClient, load_component
+from azure.ai.ml.dsl import pipeline
+from steps import prepare, show
+from steps.prepare import prepare as itself
+client = MLClient.from_config(None)
+
+@pipeline(default_compute="local")
+def both(data, times=3):
+    first = load_component(source=prepare)(data=data, times=times)
+    first.environment = "current"
+    show(first.outputs.out, times=7)
+
+job = client.jobs.create_or_update(both(Input(type="uri_file", path="a b.txt"), times=4))
+client.jobs.stream(job.name)
+print(prepare.name, prepare.__doc__, client.components.create_or_update(show).version)
+"""
+
+
+@pytest.mark.slow
+def test_functions_of_mldesigner_are_steps(allranks: Allranks, code: Path) -> None:
+    (code / "steps").mkdir()
+    (code / "steps" / "__init__.py").write_text("from .prepare import prepare, show\n")
+    (code / "steps" / "prepare.py").write_text(PREPARE)
+    (code / "steps" / "conda.yaml").write_text("dependencies: [python=3.11, pip]")
+    (code / "a b.txt").write_text("x")
+    (code / "submit.py").write_text(DESIGNED)
+    done = allranks("python", "submit.py")
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert "shown xxxx 0.5 True None 7" in done.stdout
+    assert done.stdout.splitlines()[-1] == "prepare Repeats a file. 1"

@@ -66,6 +66,8 @@ class Run(object):
         self._rank = int(_first("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "HOROVOD_RANK") or 0)
         self._root = os.environ.get("AZUREML_CR_EXECUTION_WORKING_DIR_PATH") or os.getcwd()
         self._values = {}  # type: Dict[str, List[Any]]
+        # How many points each metric has.
+        self._counts = {}  # type: Dict[str, int]
 
     @classmethod
     def get_context(cls, allow_offline=True, used_for_context_manager=False, **_):
@@ -223,7 +225,9 @@ class Run(object):
         # type: (Optional[str], Optional[str], Optional[str]) -> Run
         """A part of this run: its metrics are `NAME/METRIC`."""
         own = name or run_id or "child_%s" % uuid.uuid4().hex[:8]
-        return Run(run_id or "%s_%s" % (self.id, own), own, "%s%s/" % (self._prefix, own))
+        child = Run(run_id or "%s_%s" % (self.id, own), own, "%s%s/" % (self._prefix, own))
+        child._file, child._root, child._counts = self._file, self._root, self._counts
+        return child
 
     def tag(self, key, value=None):  # type: (str, Optional[str]) -> None
         self.set_tags({key: "" if value is None else value})
@@ -285,8 +289,8 @@ class Run(object):
         line = []
         for name, value, step in points:
             name = self._prefix + str(name)
-            number = _COUNTS.get(name, 0) if step is None else int(step)
-            _COUNTS[name] = number + 1
+            number = self._counts.get(name, 0) if step is None else int(step)
+            self._counts[name] = number + 1
             line.append([name, self._rank, number, now, float(value)])
         if line:
             self._append({"points": line})
@@ -346,8 +350,6 @@ class _Other(Run):
         raise _missing("tagging the parent run", "tag this run, or the parent where you submit it")
 
 
-# The points that each metric has in this process.
-_COUNTS = {}  # type: Dict[str, int]
 _RUNS = []  # type: List[Run]
 
 

@@ -34,7 +34,7 @@ class Mailbox(Client):
         self, method: str, path: str, body: Any = None, *, timeout: float | None = None
     ) -> Reply:
         name = uuid.uuid4().hex
-        head = {"method": method, "path": path, "token": self._token}
+        head = {"method": method, "path": path, "token": self.token}
         try:
             write(self._folder / QUESTIONS / name, head, body or b"")
             answer, content = self._answer(name, timeout or self._timeout)

@@ -119,6 +119,10 @@ NAMES: Mapping[str, Mapping[str, str]] = {
         )
     },
     **NAMES_V1,
+    "mldesigner": {
+        "command_component": "allranks.compat.azure.designer:command_component",
+        **_v2("Input", "Output"),
+    },
     "simple_sagemaker": {},
     "simple_sagemaker.sm_project": {
         name: f"allranks.compat.ssm.project:{name}"

@@ -31,7 +31,6 @@ PARTLY: Mapping[str, Partly] = {
         ("data.output:OutputFileDatasetConfig", _PARTLY, "without `source`"),
         ("environment:DockerSection", _PARTLY, "image, Dockerfile and shm_size"),
         ("estimators:Estimator", _PARTLY, "with a warning"),
-        ("experiment:Experiment", _PARTLY, "without `start_logging`"),
         ("hyperdrive:HyperDriveConfig", _PARTLY, "of scripts; without warm starts"),
         ("model:InferenceConfig", _NOT, "models are registered, not served"),
         ("model:Model", _PARTLY, "registered and downloaded, not served"),

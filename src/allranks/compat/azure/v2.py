@@ -15,6 +15,7 @@ from urllib.parse import urlencode
 
 from allranks import sdk
 from allranks.compat.azure.absent import Absent
+from allranks.compat.azure.tracking import arm_id, mlflow_tracking_uri
 from allranks.errors import AllranksError, UsageError
 from allranks.sdk.client import Job, Jobs
 from allranks.sdk.connection import find_server
@@ -110,10 +111,11 @@ class CommandComponent(Component):
     kind = "command"
 
     def __init__(self, **keywords: Any) -> None:
-        super().__init__(_component(self.kind, keywords))
+        super().__init__(component_data(self.kind, keywords))
 
 
-def _component(kind: str, keywords: Mapping[str, Any]) -> Document:
+def component_data(kind: str, keywords: Mapping[str, Any]) -> Document:
+    """A component as its file has it, of the keywords of its class."""
     data = {key: _data(value) for key, value in keywords.items() if value is not None}
     for key in ("inputs", "outputs"):
         if key in data:
@@ -132,10 +134,10 @@ def _declared(value: Any) -> Any:
     made = plain(value)
     if isinstance(made, Mapping):
         return {key: each for key, each in made.items() if key in ("type", "mode", "default")}
-    return {"type": _TYPES.get(type(made), "string"), "default": made}
+    return {"type": TYPES_OF_VALUES.get(type(made), "string"), "default": made}
 
 
-_TYPES = {bool: "boolean", int: "integer", float: "number"}
+TYPES_OF_VALUES: Mapping[type, str] = {bool: "boolean", int: "integer", float: "number"}
 
 
 def _data(value: Any) -> Any:
@@ -199,7 +201,7 @@ def parallel_run_function(
     kept.pop("environment_variables", None)
     if instance_count is not None:
         kept["resources"] = {"instance_count": instance_count}
-    return ParallelComponent({**_component("parallel", kept), "task": task.data})
+    return ParallelComponent({**component_data("parallel", kept), "task": task.data})
 
 
 def _moment(value: Any) -> Any:
@@ -285,10 +287,14 @@ class Workspace:
         self.location = self.resource_group = "here"
 
     @property
+    def id(self) -> str:
+        """As Azure writes it."""
+        return arm_id("", self.resource_group, self.name)
+
+    @property
     def mlflow_tracking_uri(self) -> str:
-        """Where MLflow's clients log; the token is in MLFLOW_TRACKING_TOKEN."""
-        with find_server.connect() as client:
-            return f"{client.url}/mlflow"
+        """Where MLflow's clients log; sets MLFLOW_TRACKING_TOKEN of this process."""
+        return mlflow_tracking_uri()
 
 
 class ListViewType(StrEnum):

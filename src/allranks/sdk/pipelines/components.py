@@ -68,8 +68,11 @@ class Component:
         return f"Component(name={self.name!r}, version={self.version!r})"
 
 
-def load_component(source: str | os.PathLike[str]) -> Component:
-    """A component from its YAML file. Raises NotFound, and SpecError with key, line and hint."""
+def load_component(source: str | os.PathLike[str] | Component) -> Component:
+    """A component from its YAML file; one that is loaded stays. Raises NotFound, and SpecError with
+    key, line and hint."""
+    if isinstance(source, Component):
+        return source
     file = Path(source)
     data, lines = load.read(load.content(file), file=str(file))
     parse_component(data, lines, str(file))

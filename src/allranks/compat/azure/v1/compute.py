@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from allranks.compat.azure.notes import without_effect
 from allranks.compat.azure.v1.exceptions import ComputeTargetException
 from allranks.errors import NotFound
 from allranks.sdk import Client
@@ -12,11 +13,23 @@ from allranks.spec.compute import AmlCompute as _AmlCompute
 LOCAL = ("local", "amlcompute")
 
 
-class ProvisioningConfiguration:
-    """Sizes and counts, which have no effect."""
+_NO_MACHINES = "no machines are made"
+# Computes whose jobs may be preempted, by `vm_priority`, in this process.
+_SPOT: set[str] = set()
 
-    def __init__(self, vm_size: str = "", **settings: Any) -> None:
-        self.vm_size, self.given = vm_size, settings
+
+def is_spot(target: object) -> bool:
+    """Whether jobs of a target, or of the one with that name, may be preempted."""
+    return getattr(target, "name", target) in _SPOT
+
+
+class ProvisioningConfiguration:
+    """Sizes and counts, which have no effect. With ``vm_priority`` `lowpriority` the jobs that this
+    program submits there are spot jobs."""
+
+    def __init__(self, vm_size: str = "", vm_priority: str = "", **settings: Any) -> None:
+        self.vm_size, self.vm_priority = vm_size, vm_priority
+        self.given = {"vm_size": vm_size, **settings}
 
 
 class ComputeTargetStatus:
@@ -56,10 +69,28 @@ class ComputeTarget:
     ) -> ComputeTarget:
         """``name`` stands for the default compute from now on (`allranks compute map`)."""
         Client().compute.begin_create_or_update(_AmlCompute(name=name))
+        if isinstance(provisioning_configuration, ProvisioningConfiguration):
+            sizes = provisioning_configuration.given
+            without_effect("AmlCompute.provisioning_configuration", sizes, _NO_MACHINES)
+            if provisioning_configuration.vm_priority == "lowpriority":
+                _SPOT.add(name)
         return cls(workspace, name)
 
-    def wait_for_completion(self, show_output: bool = False, **_: Any) -> None:
-        """It is there."""
+    @property
+    def vm_priority(self) -> str:
+        return "lowpriority" if is_spot(self) else "dedicated"
+
+    def wait_for_completion(
+        self,
+        show_output: bool = False,
+        min_node_count: int | None = None,
+        timeout_in_minutes: float | None = None,
+        **_: Any,
+    ) -> None:
+        """It is there: with nodes of its own there is nothing to wait for."""
+        without_effect(
+            "wait_for_completion", {"min_node_count": min_node_count or None}, _NO_MACHINES
+        )
         if show_output:
             print(f"{self.name} is the compute {self._compute.name} of allranks")
 
@@ -73,8 +104,9 @@ class ComputeTarget:
         """None: see `allranks top`."""
         return []
 
-    def update(self, **_: Any) -> None:
+    def update(self, **settings: Any) -> None:
         """Counts have no effect."""
+        without_effect("AmlCompute.update", settings, _NO_MACHINES)
 
     def delete(self) -> None:
         """No machines were made, so none are deleted."""
@@ -87,8 +119,10 @@ class AmlCompute(ComputeTarget):
     """As above."""
 
     @staticmethod
-    def provisioning_configuration(vm_size: str = "", **settings: Any) -> ProvisioningConfiguration:
-        return ProvisioningConfiguration(vm_size, **settings)
+    def provisioning_configuration(
+        vm_size: str = "", vm_priority: str = "dedicated", **settings: Any
+    ) -> ProvisioningConfiguration:
+        return ProvisioningConfiguration(vm_size, vm_priority, **settings)
 
     @classmethod
     def supported_vmsizes(cls, workspace: object, location: str | None = None) -> list[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import copy
 import hashlib
+import json
 import re
 import secrets
 import shlex
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 DEFAULT_CPU_IMAGE = "mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu22.04"
 DEFAULT_GPU_IMAGE = "mcr.microsoft.com/azureml/openmpi4.1.0-cuda11.6-cudnn8-ubuntu20.04"
+# The files of ``save_to_directory``.
+_DEFINITION, _CONDA_FILE = "azureml_environment.json", "conda_dependencies.yml"
+_DOCKERFILE = "BaseDockerfile"
 _CURATED = re.compile(
     r"azureml-.*|acpt-.*|(sklearn|lightgbm|xgboost|tensorflow|pytorch)-\d.*", re.I
 )
@@ -286,6 +290,41 @@ class Environment:
 
     def add_private_pip_wheel(self, *_: Any, **__: Any) -> None:
         not_there("Environment.add_private_pip_wheel", "name the wheel's path in the pip packages")
+
+    def save_to_directory(self, path: str, overwrite: bool = False) -> None:
+        """Write Azure's files of it to a folder: its definition, conda file and Dockerfile."""
+        folder = Path(path)
+        folder.mkdir(parents=True, exist_ok=overwrite)
+        self.python.conda_dependencies.save_to_file(path, _CONDA_FILE)
+        if self.docker.base_dockerfile is not None:
+            (folder / _DOCKERFILE).write_text(self.docker.base_dockerfile)
+        definition = {
+            "name": self.name,
+            "version": self.version,
+            "base": self._base,
+            "environmentVariables": self.environment_variables,
+            "python": {"userManagedDependencies": self.python.user_managed_dependencies},
+            "docker": {"baseImage": self.docker.base_image, "shmSize": self.docker.shm_size},
+        }
+        (folder / _DEFINITION).write_text(json.dumps(definition, indent=4))
+
+    @staticmethod
+    def load_from_directory(path: str) -> Environment:
+        """The environment that ``save_to_directory`` wrote. Raises FileNotFoundError."""
+        folder = Path(path)
+        definition = json.loads((folder / _DEFINITION).read_text())
+        python, docker = definition.get("python") or {}, definition.get("docker") or {}
+        made = Environment(definition["name"])
+        made.version, made._base = definition.get("version"), definition.get("base")
+        made.environment_variables = dict(definition.get("environmentVariables") or {})
+        made.python.user_managed_dependencies = bool(python.get("userManagedDependencies"))
+        made.docker.base_image = docker.get("baseImage")
+        made.docker.shm_size = docker.get("shmSize")
+        if (folder / _CONDA_FILE).is_file():
+            made.python.conda_dependencies = CondaDependencies(str(folder / _CONDA_FILE))
+        if (folder / _DOCKERFILE).is_file():
+            made.docker.base_dockerfile = (folder / _DOCKERFILE).read_text()
+        return made
 
     def as_spec(self) -> str | Document:
         """The environment of a job file."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from allranks.api.common import Document
 
 # Arguments that change nothing here.
-_IDLE = ("vm_size", "vm_priority", "use_gpu", "use_docker", "custom_docker_image", "user_managed")
+_IDLE = ("vm_size", "use_gpu", "use_docker", "custom_docker_image", "user_managed")
 _IDLE_ENDINGS = ("framework_version", "_enable_optimized_mode", "_disable_validation", "shm_size")
 
 
@@ -68,6 +68,7 @@ class Estimator:
         inputs: Sequence[Any] | None = None,
         max_run_duration_seconds: float | None = None,
         framework_version: str | None = None,
+        vm_priority: str | None = None,
         **more: Any,
     ) -> None:
         kind = type(self).__name__
@@ -93,7 +94,7 @@ class Estimator:
             max_run_duration_seconds=max_run_duration_seconds,
         )
         self._config.run_config.environment_variables = dict(environment_variables or {})
-        self._inputs = list(inputs or ())
+        self._inputs, self._is_spot = list(inputs or ()), vm_priority == "lowpriority"
 
     @property
     def run_config(self) -> Any:
@@ -104,7 +105,8 @@ class Estimator:
         bound = Bound()
         for each in self._inputs:
             each.bind(bound)
-        return self._config.job(bound)
+        job = self._config.job(bound)
+        return job | ({"queue_settings": {"job_tier": "spot"}} if self._is_spot else {})
 
 
 class PyTorch(Estimator):

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
+from allranks.compat.azure.notes import asks, without_effect
 from allranks.errors import AllranksError, NotFound, SpecError
 
 
@@ -65,9 +66,10 @@ def not_there(what: str, hint: str) -> NoReturn:
 
 def no_more(name: str, arguments: dict[str, Any], ignored: tuple[str, ...] = ()) -> None:
     """Raise NotThere for arguments that would have an effect on Azure and have none here.
-    ``ignored`` are those that may be left without effect."""
+    ``ignored`` are those that may be left without effect, which is noted."""
+    without_effect(name, {key: arguments[key] for key in ignored if key in arguments})
     for key, value in arguments.items():
-        if key not in ignored and value not in (None, False, "", [], {}):
+        if key not in ignored and asks(value):
             not_there(
                 f"the argument `{key}` of {name}", "leave it out, or see docs/how-to/python.md"
             )

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from allranks.compat.azure.absent import Absent
-from allranks.compat.azure.v1.exceptions import UserErrorException, not_there
+from allranks.compat.azure.v1.exceptions import UserErrorException, no_more, not_there
+from allranks.compat.azure.v1.interactive import InteractiveRun
 from allranks.compat.azure.v1.run import Run, run_of
 from allranks.sdk import Client
 from allranks.sdk.jobs.follow import submission_notes
@@ -46,9 +47,19 @@ class Experiment(Absent):
         submission_notes(made.to_dict(), sys.stderr)
         return run_of(made, self.workspace, self)
 
-    def start_logging(self, *_: Any, **__: Any) -> Run:
-        """Raises NotThere."""
-        return not_there("Experiment.start_logging", "submit the script, or use mlflow.start_run()")
+    def start_logging(
+        self,
+        *,
+        outputs: object = None,
+        snapshot_directory: str | None = None,
+        display_name: str | None = None,
+        **more: Any,
+    ) -> InteractiveRun:
+        """Begin a run that this program logs to; it ends with ``complete``, or the program. Its
+        files are those it uploads. Raises RunEnvironmentException."""
+        no_more("Experiment.start_logging", more)
+        options = {"snapshot_directory": snapshot_directory, "display_name": display_name}
+        return InteractiveRun(self, options)
 
     def get_runs(
         self,

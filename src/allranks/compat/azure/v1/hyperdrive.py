@@ -170,6 +170,10 @@ class NoTerminationPolicy(_Policy):
     """Every trial runs to its end."""
 
 
+# The keys of a run's job that are the sweep's, beside its trial's.
+_OF_SWEEPS = ("compute", "queue_settings", "inputs", "outputs")
+
+
 class HyperDriveConfig:
     """A sweep over the hyperparameters of a ScriptRunConfig or an estimator."""
 
@@ -222,7 +226,7 @@ class HyperDriveConfig:
             "search_space": space,
             "objective": {"goal": self.goal, "primary_metric": self.metric},
             "limits": limits,
-            **{key: job[key] for key in ("compute", "inputs", "outputs") if key in job},
+            **{key: job[key] for key in _OF_SWEEPS if key in job},
         }
         sweep["trial"]["command"] = " ".join([job["command"], *words])
         if self.policy is not None and (early := self.policy.early_termination()):

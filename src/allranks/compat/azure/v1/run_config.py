@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from allranks.compat.azure.v1.arguments import REFERENCE, Bindable, Bound, command_of, name_of
-from allranks.compat.azure.v1.compute import LOCAL
+from allranks.compat.azure.v1.compute import LOCAL, is_spot
 from allranks.compat.azure.v1.environment import Environment
 from allranks.compat.azure.v1.exceptions import UserErrorException, no_more
 
@@ -198,6 +198,8 @@ class ScriptRunConfig:
             job["environment_variables"] = {key: str(each) for key, each in variables.items()}
         if (target := target_name(config.target)) is not None:
             job["compute"] = target
+        if is_spot(config.target):
+            job["queue_settings"] = {"job_tier": "spot"}
         distributed = self.distributed_job_config or config.distribution()
         nodes, distribution = (1, None) if distributed is None else distributed.job()
         resources: Document = {"instance_count": nodes} if nodes > 1 else {}

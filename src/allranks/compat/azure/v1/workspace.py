@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allranks.compat.azure.absent import Absent
+from allranks.compat.azure.tracking import arm_id, mlflow_tracking_uri
 from allranks.compat.azure.v1 import compute, environment, experiment, model
 from allranks.compat.azure.v1.data import datasets as datasets_
 from allranks.compat.azure.v1.data import datastore
@@ -112,10 +113,14 @@ class Workspace(Absent):
     def models(self) -> dict[str, model.Model]:
         return {each.name: model.Model(self, each.name) for each in Client().models.list()}
 
+    @property
+    def id(self) -> str:
+        """As Azure writes it, of the names that it was given."""
+        return arm_id(self.subscription_id, self.resource_group, self.name)
+
     def get_mlflow_tracking_uri(self, **_: Any) -> str:
-        """Where MLflow's clients log; the token is in MLFLOW_TRACKING_TOKEN."""
-        with find_server.connect() as client:
-            return f"{client.url}/mlflow"
+        """Where MLflow's clients log; sets MLFLOW_TRACKING_TOKEN of this process."""
+        return mlflow_tracking_uri()
 
     def get_default_datastore(self) -> datastore.Datastore:
         return datastore.Datastore(self, "workspaceblobstore")

@@ -1,0 +1,66 @@
+"""Runs a function that `mldesigner` made a component: SOURCE FUNCTION NAME=VALUE …. For any Python
+from 3.7 on, with nothing installed: in the source, `mldesigner` is what is below.
+"""
+
+import importlib
+import inspect
+import os
+import sys
+import typing
+from types import ModuleType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, List
+
+
+class Port(object):
+    """`Input` and `Output`: of a type."""
+
+    def __init__(self, type="uri_folder", **_):  # type: (str, Any) -> None
+        self.type = type
+
+    def __call__(self):  # type: () -> None
+        """Makes it a type for ``typing``."""
+
+
+def command_component(func=None, **_):  # type: (Any, Any) -> Any
+    """The function itself."""
+    return (lambda function: function) if func is None else func
+
+
+def main(words):  # type: (List[str]) -> None
+    source, name = words[:2]
+    module = ModuleType("mldesigner")
+    module.command_component = command_component  # type: ignore[attr-defined]
+    module.Input = module.Output = module.Meta = Port  # type: ignore[attr-defined]
+    sys.modules["mldesigner"] = module
+    sys.path.insert(0, os.path.dirname(os.path.abspath(source)))
+    stem = os.path.splitext(os.path.basename(source))[0]
+    function = getattr(importlib.import_module(stem), name)
+    annotations = typing.get_type_hints(function)
+    parameters = inspect.signature(function).parameters
+    values = {}
+    for word in words[2:]:
+        key, _, text = word.partition("=")
+        values[key] = _value(text, annotations.get(key), parameters[key].default)
+    function(**values)
+
+
+def _value(text, annotation, default):  # type: (str, Any, Any) -> Any
+    if annotation is None:
+        annotation = type(default)
+    # Before Python 3.11 a default of None makes it Optional.
+    annotation = getattr(annotation, "__args__", (annotation,))[0]
+    kind = getattr(annotation, "type", None) or getattr(annotation, "__name__", "")
+    if kind in ("integer", "int"):
+        return int(text)
+    if kind in ("number", "float"):
+        return float(text)
+    if kind in ("boolean", "bool"):
+        return text.lower() == "true"
+    return text
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,118 @@
+"""`mldesigner`: components that are Python functions."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import shlex
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from allranks.compat.azure import v2
+from allranks.compat.azure.v2 import TYPES_OF_VALUES, OpenInput, component_data, load_environment
+from allranks.errors import UsageError
+from allranks.sdk.pipelines.components import Component
+from allranks.sdk.submit.nodes import Node
+from allranks.spec.job_parts import Environment, Output
+
+if TYPE_CHECKING:
+    from allranks.api.common import Document
+
+# The program of a job's node that calls the function, in `agent/inside`.
+_RUNNER = "allranks_function_step"
+
+
+class FunctionComponent(Component):
+    """A component of a function; it takes positional arguments, too."""
+
+    def __init__(self, function: Callable[..., Any], data: Mapping[str, Any]) -> None:
+        super().__init__(data)
+        functools.update_wrapper(self, function)
+        self._function = function
+
+    def __call__(self, *values: Any, **inputs: Any) -> Node:
+        return super().__call__(**dict(zip(self.spec.inputs, values, strict=False)) | inputs)
+
+
+def command_component(
+    func: Callable[..., Any] | None = None,
+    *,
+    environment: Any = None,
+    code: str | os.PathLike[str] | None = None,
+    **keywords: Any,
+) -> Any:
+    """Make a component of a function in a file. Its parameters are inputs and outputs, by their
+    annotations; ``keywords`` are keys of a component's file. Raises UsageError."""
+
+    def decorate(function: Callable[..., Any]) -> FunctionComponent:
+        file = Path(inspect.getsourcefile(function) or "").absolute()
+        if not file.is_file():
+            message = f"the component {function.__name__} is not in a file"
+            raise UsageError(message, hint="move it from the notebook to a .py file")
+        root = Path(file.parent, code or ".").resolve()
+        inputs, outputs = _ports(function)
+        name = keywords.get("name") or function.__name__
+        words = ["python", "-m", _RUNNER, os.path.relpath(file, root), function.__name__]
+        line = shlex.join(words)
+        for key, declared in inputs.items():
+            word = f'{key}="${{{{inputs.{key}}}}}"'
+            line += f" $[[{word}]]" if declared.given.get("optional") else f" {word}"
+        line += "".join(f' {key}="${{{{outputs.{key}}}}}"' for key in outputs)
+        defaults = {"description": inspect.getdoc(function), "display_name": name, **keywords}
+        own = {"name": name, "command": line, "code": str(root), "inputs": inputs}
+        made = {
+            **defaults,
+            **own,
+            "outputs": outputs,
+            "environment": _environment(environment, file),
+        }
+        return FunctionComponent(function, component_data("command", made))
+
+    return decorate if func is None else decorate(func)
+
+
+def _ports(function: Callable[..., Any]) -> tuple[Document, Document]:
+    inputs: Document = {}
+    outputs: Document = {}
+    for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
+        if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
+            hint = "name each input"
+            raise UsageError(f"{function.__name__} takes any number of inputs", hint=hint)
+        kind, default = parameter.annotation, parameter.default
+        if kind is v2.Output or isinstance(kind, Output):
+            outputs[name] = {"type": getattr(kind, "type", "uri_folder")}
+            continue
+        if kind is v2.Input:
+            kind = OpenInput()
+        if not isinstance(kind, OpenInput):
+            written = type(default) if kind is parameter.empty else kind
+            kind = OpenInput(type=TYPES_OF_VALUES.get(written, "string"))
+        port = dict(kind.given)
+        if default is None:
+            port["optional"] = True
+        elif default is not parameter.empty:
+            port["default"] = default
+        inputs[name] = OpenInput(**port)
+    return inputs, outputs
+
+
+def _environment(environment: Any, file: Path) -> Any:
+    """With paths that start at the folder of the function's file."""
+    if environment is None:
+        return "current"
+    if isinstance(environment, Mapping):
+        paths = {
+            k: str(Path(file.parent, environment[k])) for k in _FILES if _is_path(environment, k)
+        }
+        return Environment.model_validate({**environment, **paths})
+    is_file = str(environment).endswith((".yml", ".yaml"))
+    return load_environment(file.parent / environment) if is_file else environment
+
+
+_FILES = ("conda_file", "requirements")
+
+
+def _is_path(environment: Mapping[str, Any], key: str) -> bool:
+    return isinstance(environment.get(key), str | os.PathLike)

@@ -1,0 +1,132 @@
+"""`Experiment.start_logging`: a run that this program logs to, recorded by a job that waits for it.
+
+The job says where its metrics and files go, and blocks on a lock that this process holds: it ends
+when the run is completed, and also when this process is gone.
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import json
+import os
+import shlex
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from allranks.agent.inside import azureml_run  # type: ignore[import-not-found, unused-ignore]
+from allranks.compat.azure.v1.compute import LOCAL
+from allranks.compat.azure.v1.exceptions import RunEnvironmentException
+from allranks.compat.azure.v1.run import Run
+from allranks.sdk import Client, Job
+from allranks.spec.job import CommandJob
+
+# The folder's files: where the job logs, what is locked, and the exit code.
+_PLACE, _LOCK, _CODE = "place", "lock", "code"
+_WAIT = """
+import fcntl, json, os, sys
+folder = sys.argv[1]
+place = os.path.join(folder, "place")
+with open(place + ".part", "w") as file:
+    json.dump([os.environ["ALLRANKS_METRICS_FILE"], os.getcwd()], file)
+os.rename(place + ".part", place)
+with open(os.path.join(folder, "lock")) as file:
+    fcntl.flock(file, fcntl.LOCK_SH)
+code = os.path.join(folder, "code")
+sys.exit(int(open(code).read()) if os.path.exists(code) else 0)
+"""
+
+
+class InteractiveRun(Run):
+    """A run of this program. What logs and uploads works until ``complete`` or ``fail``; the rest
+    is as of any run."""
+
+    def __init__(self, experiment: Any, options: Mapping[str, Any]) -> None:
+        """Raises RunEnvironmentException if its job does not start here."""
+        self._folder = tempfile.TemporaryDirectory(prefix="allranks-run-")
+        self._lock = open(Path(self._folder.name, _LOCK), "w")  # noqa: SIM115  # until the run ends
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        made = Client().jobs.create_or_update(
+            CommandJob.parse(_job(experiment.name, self, options))
+        )
+        super().__init__(experiment, made.name)
+        metrics_file, folder = self._started(made)
+        self._live = azureml_run.Run(made.name)
+        self._live._file, self._live._root = metrics_file, folder
+        atexit.register(self.complete)
+
+    @property
+    def folder(self) -> str:
+        return self._folder.name
+
+    def _started(self, job: Job) -> list[str]:
+        place = Path(self.folder, _PLACE)
+        while not place.exists():
+            if job.refresh().status in ("Completed", "Failed", "Canceled"):
+                why = job.error["message"] if job.error else job.status
+                hint = "submit the script: Experiment.submit"
+                raise RunEnvironmentException(f"the job {job.name} did not start: {why}", hint=hint)
+            time.sleep(0.02)
+        return [str(each) for each in json.loads(place.read_text())]
+
+    def __getattribute__(self, name: str) -> Any:
+        # While the job waits, what a script's own run has is done by that.
+        if name in _LIVE and not object.__getattribute__(self, "_lock").closed:
+            return getattr(object.__getattribute__(self, "_live"), name)
+        return super().__getattribute__(name)
+
+    def complete(self, _set_status: bool = True) -> None:
+        """End the run, and wait until its files are in the record. A second call does nothing."""
+        self._end(0)
+
+    def fail(self, error_details: Any = None, error_code: str | None = None, **_: Any) -> None:
+        """End the run as failed."""
+        self._end(1)
+
+    def cancel(self) -> None:
+        super().cancel()
+        self._end(1)
+
+    def _end(self, code: int) -> None:
+        if self._lock.closed:
+            return
+        atexit.unregister(self.complete)
+        Path(self.folder, _CODE).write_text(str(code))
+        self._lock.close()
+        self._job.wait(False)
+        self._folder.cleanup()
+
+    def __enter__(self) -> InteractiveRun:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        self._end(0 if kind is None else 1)
+
+
+_LIVE = frozenset(
+    (
+        *(name for name in vars(azureml_run.Run) if name.startswith(("log", "upload_"))),
+        *("child_run", "flush", "get_metrics", "get_file_names", "download_file"),
+    )
+)
+
+
+def _job(experiment: str, run: InteractiveRun, options: Mapping[str, Any]) -> dict[str, Any]:
+    job: dict[str, Any] = {
+        "type": "command",
+        "command": f"exec python -c {shlex.quote(_WAIT)} {shlex.quote(run.folder)}",
+        "environment": "current",
+        "compute": LOCAL[0],
+        "experiment_name": experiment,
+    }
+    if code := options.get("snapshot_directory"):
+        job["code"] = os.path.abspath(code)
+    if name := options.get("display_name"):
+        job["display_name"] = name
+    return job
