@@ -82,6 +82,21 @@ class Kubernetes(NamedTuple):
         content = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta}
         self.create(f"api/v1/namespaces/{namespace}/pods/{pod}/eviction", content)
 
+    def fill(self, namespace: str, name: str = "filler") -> None:
+        """Create a pod that does nothing for ten minutes, without CPUs or memory of its own."""
+        container = {"name": "c", "image": "localhost/trainer:1", "command": ["sleep", "600"]}
+        spec = {"containers": [container], "terminationGracePeriodSeconds": 0}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+        self.create(f"api/v1/namespaces/{namespace}/pods", pod)
+
+    def limit(self, namespace: str, hard: Mapping[str, str]) -> str:
+        """Create the quota `team`, and wait until it counts; its path."""
+        quotas = f"api/v1/namespaces/{namespace}/resourcequotas"
+        quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "team"}}
+        self.create(quotas, {**quota, "spec": {"hard": dict(hard)}})
+        until(lambda: self.get(f"{quotas}/team")["status"].get("hard"))
+        return f"{quotas}/team"
+
     def offer(self, node: str, resource: str, count: int) -> None:
         """Let a node have an extended resource such as nvidia.com/gpu; there are no devices."""
         self.patch(f"api/v1/nodes/{node}/status", {"status": {"capacity": {resource: str(count)}}})

@@ -88,13 +88,12 @@ def test_limits_of_the_namespace_apply_to_pods(
 def test_a_job_waits_for_its_quota_and_then_runs(
     there: Allranks, kubernetes: Kubernetes, namespace: str
 ):
-    quotas = f"api/v1/namespaces/{namespace}/resourcequotas"
-    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "team"}}
-    kubernetes.create(quotas, {**quota, "spec": {"hard": {"pods": "1"}}})
-    until(lambda: kubernetes.get(f"{quotas}/team")["status"].get("hard"))
+    kubernetes.fill(namespace)
+    quota = kubernetes.limit(namespace, {"pods": "2"})
     words = ("run", "--detach", "--name", "waits", "-n", 2, *HI)
     assert there(*words).returncode == 0
     until(lambda: "exceeded quota: team" in str(shown(there, "waits")), 60)
-    kubernetes.delete(f"{quotas}/team")
-    # The Job's controller tries again by itself, a while after its last attempt.
+    # It does not keep the one pod that there is room for.
+    until(lambda: "holds no nodes" in str(shown(there, "waits")), 60)
+    kubernetes.delete(quota)
     until(lambda: shown(there, "waits")["status"] == "Completed", 60)

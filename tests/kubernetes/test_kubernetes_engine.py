@@ -294,18 +294,37 @@ def test_an_image_that_does_not_exist(case: Case):
     assert "Image" in seen(case).why
 
 
-def test_a_quota_in_the_way(case: Case, kubernetes: Kubernetes):
+def test_a_quota_that_is_used_up_now(case: Case, kubernetes: Kubernetes):
+    """The gang does not keep the pod that it gets: others may need it."""
     space = case.engine._api.namespace
-    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "team"}}
-    kubernetes.create(
-        f"api/v1/namespaces/{space}/resourcequotas", {**quota, "spec": {"hard": {"cpu": "1"}}}
-    )
-    until(
-        lambda: kubernetes.get(f"api/v1/namespaces/{space}/resourcequotas/team")["status"].get(
-            "hard"
-        )
-    )
-    waits(case, "exceeded quota: team")
+    kubernetes.fill(space)
+    kubernetes.limit(space, {"pods": "2"})
+    waits(case, "holds no nodes until it tries again: pods are refused: exceeded quota: team")
+
+
+def test_a_quota_that_can_never_hold_it(case: Case, kubernetes: Kubernetes, monkeypatch: Any):
+    kubernetes.limit(case.engine._api.namespace, {"cpu": "2"})
+    words = "the quota 'team' of the namespace can never hold it: requested 2 times cpu=1500m"
+    with pytest.raises(Refused, match=words):
+        case.engine.submit(case.gang)
+    # Without the right to list quotas, the first pod that is refused says it.
+    monkeypatch.setattr("allranks.engines.kubernetes.cluster.quota_excess", lambda *_: None)
+    case.engine.submit(case.gang)
+    until(lambda: seen(case).state is GangState.GONE, SECONDS)
+    assert seen(case).reason is Reason.GANG_REFUSED
+    assert words in seen(case).why
+
+
+def test_a_gang_that_does_not_fit_now_holds_nothing(case: Case, kubernetes: Kubernetes):
+    """Two of three nodes are taken: it gets one, and the scheduler refuses the other."""
+    other = says(case, "import time; time.sleep(300)")._replace(key="other.1", nodes=2)
+    case.engine.submit(other)
+    until(lambda: case.state(other.key) is GangState.UP, SECONDS)
+    options = {name: value for name, value in NEEDS.items() if name != "autoscaling"}
+    case.engine.submit(case.gang._replace(options=options))
+    until(lambda: "holds no nodes until it tries again: 0/3 nodes" in seen(case).why, SECONDS)
+    case.engine.stop(Handle(other.key))
+    until(lambda: seen(case).state is GangState.UP, SECONDS)
 
 
 def test_a_program_that_takes_too_much_memory(case: Case):
@@ -335,16 +354,11 @@ def test_a_bad_patch_is_refused_by_the_cluster_before_there_is_a_job(case: Case)
         case.engine.check(options)
 
 
-def test_two_gangs_that_block_each_other_both_run_one_after_the_other(
-    case: Case, monkeypatch: pytest.MonkeyPatch
-):
+def test_two_gangs_that_block_each_other_both_run_one_after_the_other(case: Case):
     """Each gets a part of the three nodes; whoever holds them without getting all lets go."""
-    pauses = {case.gang.key: 1.0, "other.1": 8.0}
-    monkeypatch.setattr("allranks.engines.kubernetes.engine._pause", pauses.__getitem__)
-    options = {**NEEDS, "hold_limit": 3}
     # Room for one pod on each of three nodes: two gangs of two need four.
     script = "import time; time.sleep(4)"
-    first = case.gang._replace(argv=("python3", "-c", script), options=options)
+    first = case.gang._replace(argv=("python3", "-c", script))
     second = first._replace(key="other.1")
     case.engine.submit(first)
     case.engine.submit(second)

@@ -30,7 +30,7 @@ __all__ = ["case"]
 VERBS = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"]
 ALL = {
     "": "pods pods/log pods/exec pods/eviction secrets services events configmaps "
-    "persistentvolumeclaims serviceaccounts nodes namespaces",
+    "persistentvolumeclaims serviceaccounts nodes namespaces resourcequotas",
     "apps": "deployments daemonsets statefulsets",
     "batch": "jobs cronjobs jobs/status",
     "rbac.authorization.k8s.io": "roles rolebindings",
@@ -100,7 +100,7 @@ def test_the_account_may_do_what_is_printed_and_nothing_else(
                 if api.request("POST", path, review).body["status"]["allowed"]:
                     may.add((group, kind, verb))
     printed = {(*kind, verb) for kind, verbs in RIGHTS.items() for verb in verbs}
-    assert may == printed | {("", "nodes", "list")}
+    assert may == printed | {("", "nodes", "list"), ("", "resourcequotas", "list")}
 
 
 def test_each_verb_of_the_role_is_used(
@@ -121,14 +121,12 @@ def test_each_verb_of_the_role_is_used(
         return reply
 
     monkeypatch.setattr(Api, "_send", counted)
-    quotas = f"api/v1/namespaces/{namespace}/resourcequotas"
-    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "team"}}
-    kubernetes.create(quotas, {**quota, "spec": {"hard": {"pods": "0"}}})
-    until(lambda: kubernetes.get(f"{quotas}/team")["status"].get("hard"))
+    kubernetes.fill(namespace)
+    quota = kubernetes.limit(namespace, {"pods": "3"})
     engine.submit(says(case, "import time; time.sleep(300)"))
     handle = Handle(case.gang.key)
     until(lambda: "exceeded quota" in engine.poll([handle])[handle.key].why, SECONDS)
-    kubernetes.delete(f"{quotas}/team")
+    kubernetes.delete(quota)
     until(lambda: engine.poll([handle])[handle.key].state is GangState.UP, SECONDS)
     kubernetes.nodes("kill", "node-2")
     until(lambda: engine.poll([handle])[handle.key].lost, SECONDS)

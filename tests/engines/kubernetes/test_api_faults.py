@@ -204,10 +204,87 @@ def test_a_quota_in_the_way_is_shown(case: Case):
     assert (seen.state, seen.why) == (GangState.QUEUED, f"Kubernetes: {event['message']}")
 
 
+def warn(case: Case, message: str, name: str = "e1", at: str = "2026-01-01T00:00:09Z") -> None:
+    """A warning of the Job controller about the only Job."""
+    about = {"kind": "Job", "name": case.server.of("jobs")[0]["metadata"]["name"]}
+    event = {"metadata": {"name": name}, "involvedObject": about, "type": "Warning"}
+    case.server.put("events", {**event, "message": message, "lastTimestamp": at}, "ADDED")
+
+
+def exceeded(used: int, limited: int) -> str:
+    words = f"exceeded quota: team, requested: cpu=1, used: cpu={used}, limited: cpu={limited}"
+    return f'Error creating: pods "x-2-58txx" is forbidden: {words}'
+
+
+def test_a_quota_that_can_never_hold_the_gang_ends_it_at_once(case: Case):
+    case.engine.submit(GANG)
+    case.server.remove("pods", case.server.of("pods")[2]["metadata"]["name"])
+    warn(case, exceeded(used=2, limited=2))
+    until(lambda: case.seen().state is GangState.GONE)
+    seen = case.seen()
+    assert seen.reason is Reason.GANG_REFUSED
+    assert seen.why == (
+        "Kubernetes: the quota 'team' of the namespace can never hold it: "
+        "requested 3 times cpu=1, limited cpu=2"
+    )
+    assert case.server.of("pods") == []
+
+
+def test_a_gang_that_a_quota_does_not_hold_now_lets_go_and_says_so(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("allranks.engines.kubernetes.holding._FIRST", 0.1)
+    monkeypatch.setattr("allranks.engines.kubernetes.engine._NEW_WARNINGS", 0.0)
+    case.engine.submit(GANG)
+    job = case.server.of("jobs")[0]
+    case.server.put("jobs", {**job, "status": {"startTime": "2026-01-01T00:00:08Z"}})
+    case.server.remove("pods", case.server.of("pods")[2]["metadata"]["name"])
+    warn(case, exceeded(used=4, limited=4))
+    words = "Kubernetes: holds no nodes until it tries again: pods are refused: exceeded quota"
+    until(lambda: case.seen().why.startswith(words))
+    assert case.seen().state is GangState.QUEUED
+    until(lambda: not case.server.of("pods"))
+    # What was said of its earlier pods does not count after it is resumed.
+    case.server.put("jobs", {**job, "status": {"startTime": "2026-01-01T00:01:08Z"}})
+    until(lambda: case.seen().state is GangState.UP)
+
+
+@pytest.mark.parametrize(
+    ("hard", "words"),
+    [
+        ({"cpu": "2"}, "requested 3 times cpu=1000m, limited cpu=2"),
+        ({"requests.cpu": "2900m"}, "requested 3 times requests.cpu=1000m, limited"),
+        ({"pods": "2"}, "requested 3 times pods=1, limited pods=2"),
+        ({"limits.memory": "5Gi"}, "requested 3 times limits.memory=2147483648, limited"),
+        ({"requests.nvidia.com/gpu": "2"}, "requested 3 times requests.nvidia.com/gpu=1, limited"),
+        ({"cpu": "3", "memory": "6Gi", "pods": "3", "persistentvolumeclaims": "0"}, ""),
+    ],
+)
+def test_a_quota_that_can_never_hold_the_gang_refuses_it(
+    case: Case, hard: dict[str, str], words: str
+):
+    gang = GANG._replace(memory=2 << 30, gpus=1, options={**NEEDS, "autoscaling": True})
+    case.server.put("resourcequotas", {"metadata": {"name": "team"}, "spec": {"hard": hard}})
+    if not words:
+        return case.engine.admit(gang)
+    with pytest.raises(Refused) as caught:
+        case.engine.admit(gang)
+    said = "the job can never run on this cluster: the quota 'team' of the namespace can never hold"
+    assert caught.value.message.startswith(f"{said} it: {words}")
+    assert caught.value.where == "resources"
+    # Without the right to list quotas, and for one that counts only some pods, nothing is known.
+    case.server.fail("GET", "/resourcequotas", answers(403, "forbidden"))
+    case.engine.admit(gang)
+    scoped = {"hard": hard, "scopes": ["BestEffort"]}
+    case.server.put("resourcequotas", {"metadata": {"name": "team"}, "spec": scoped})
+    return case.engine.admit(gang)
+
+
 def hold_two_of_three(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("allranks.engines.kubernetes.engine._pause", lambda key: 0.2)
-    case.engine.submit(GANG._replace(options={**NEEDS, "hold_limit": 0.2}))
-    scheduled = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"}
+    monkeypatch.setattr("allranks.engines.kubernetes.holding._FIRST", 0.1)
+    case.engine.submit(GANG)
+    scheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    scheduled["message"] = "0/3 nodes are available"
     for node in range(3):
         case.server.change_pod(node, phase="Pending", containerStatuses=[])
     with case.server.lock:
@@ -225,10 +302,23 @@ def test_a_gang_that_holds_nodes_without_getting_all_releases_them_and_tries_aga
     assert case.seen().state is GangState.QUEUED
     placed = case.folder / "nodes" / GANG.key / "placed-0"
     placed.touch()
-    until(lambda: "waits for free nodes" in case.seen().why)
+    until(lambda: "holds no nodes until it tries again: 0/3 nodes" in case.seen().why)
     until(lambda: not case.server.of("pods"))
     until(lambda: case.seen().state is GangState.UP)
     assert not placed.exists()
+
+
+def test_a_gang_holds_nodes_while_an_autoscaler_may_add_others(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+):
+    case.server.fail("GET", "cluster-autoscaler-status", answers(200, "it is there"))
+    hold_two_of_three(case, monkeypatch)
+    assert [case.seen().why for _ in range(3)] == ["Kubernetes: 0/3 nodes are available"] * 3
+    assert not case.server.faults
+    assert not any(job["spec"]["suspend"] for job in case.server.of("jobs"))
+    # Its time is up at last.
+    monkeypatch.setattr("allranks.engines.kubernetes.manifest.HOLD", 0.0)
+    until(lambda: "holds no nodes" in case.seen().why)
 
 
 def test_a_gang_that_releases_its_nodes_tries_again_though_one_of_them_is_dead(
@@ -242,7 +332,7 @@ def test_a_gang_that_releases_its_nodes_tries_again_though_one_of_them_is_dead(
         {"type": "ContainersReady", "status": "True"},
     ]
     case.server.change_pod(0, phase="Running", conditions=conditions)
-    until(lambda: "waits for free nodes" in case.seen().why)
+    until(lambda: "holds no nodes until it tries again: 0/3 nodes" in case.seen().why)
     until(lambda: case.seen().state is GangState.UP)
     assert [pod["metadata"].get("deletionTimestamp") for pod in case.server.of("pods")] == [
         None
@@ -393,13 +483,21 @@ def test_what_is_free_is_unknown_without_the_right_to_list_all_pods(case: Case):
     assert (known.free_cpus, known.free_gpus) == (1.0, 0)
 
 
-def test_a_job_is_refused_for_its_size_only_if_no_autoscaler_is_certain(case: Case):
-    """The printed role does not read the status of the cluster autoscaler, which may be there."""
+def test_a_job_is_refused_for_its_size_without_a_sign_of_an_autoscaler(case: Case):
+    """The printed role does not read the status of the cluster autoscaler: a denial is no sign."""
     large = GANG._replace(nodes=5)
     case.server.fail("GET", "cluster-autoscaler-status", answers(403, "forbidden"))
+    for _ in range(2):  # denied, then not there
+        with pytest.raises(Refused, match="4 available") as caught:
+            case.engine.admit(large)
+        assert "--autoscaling" in str(caught.value.hint)
+    case.server.fail("GET", "cluster-autoscaler-status", answers(200, "it is there"))
     case.engine.admit(large)
+    case.engine.admit(large._replace(options={**NEEDS, "autoscaling": True}))
+    case.server.fail("GET", "cluster-autoscaler-status", answers(200, "it is there"))
     with pytest.raises(Refused, match="4 available"):
-        case.engine.admit(large)
+        case.engine.admit(large._replace(options={**NEEDS, "autoscaling": False}))
+    assert len(case.server.faults) == 1
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,11 @@ import yaml
 
 from allranks.core.plan import Gang
 from allranks.engines import agent_bundle
+from allranks.engines.kubernetes.cluster import OPTIONAL
 from allranks.engines.kubernetes.engine import KubernetesEngine
 from allranks.engines.kubernetes.manifest import Names, job
 from allranks.engines.kubernetes.server_manifest import ServerOptions, server
+from allranks.engines.kubernetes.setup import rights
 from allranks.engines.kubernetes.start import Fetched, Shared
 from allranks.engines.kubernetes.strategic_merge import merged
 from allranks.engines.kubernetes.yaml_text import documents
@@ -282,3 +284,15 @@ def test_a_patch_of_what_identifies_or_starts_a_gang_is_refused(patch: dict[str,
 )
 def test_a_merge_is_strategic(base: object, patch: object, goal: object):
     assert merged(base, patch) == goal
+
+
+def test_the_printed_rights_say_what_each_optional_one_buys():
+    text = rights("ml")
+    head = text.partition("apiVersion")[0]
+    assert all(line.startswith("# ") and len(line) <= 94 for line in head.splitlines())
+    words = " ".join(head.replace("#", "").split())
+    for right, where, purpose in OPTIONAL:
+        assert f"- {right} ({where or 'not below'}): {purpose}" in words
+    roles = {each["kind"]: each for each in yaml.safe_load_all(text) if "rules" in each}
+    granted = [rule["resources"] for role in roles.values() for rule in role["rules"]]
+    assert granted[-2:] == [["resourcequotas"], ["nodes"]]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from allranks.engines.base import GangStatus
-from allranks.engines.kubernetes.status import CONTAINERS, DISRUPTIONS, ENDS, held, status
+from allranks.engines.kubernetes.status import CONTAINERS, DISRUPTIONS, ENDS, status
 from allranks.engines.kubernetes.views import JobView, PodView, job_view, pod_view
 from allranks.statuses import GangState, Reason
 
@@ -140,9 +140,6 @@ def test_it_waits_in_the_schedulers_words():
     words = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
     waits = {"phase": "Pending", "started": False, "host": "", "unscheduled": words}
     assert seen({}, {}, waits) == GangStatus(GangState.QUEUED, f"Kubernetes: {words}")
-    assert held(JOB, pods({}, {}, waits))
-    assert not held(JOB, pods(waits, waits, waits))
-    assert not held(JOB, pods())
 
 
 def test_what_an_autoscaler_says_follows_the_schedulers_words():

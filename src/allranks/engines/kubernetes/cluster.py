@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence, Set
-from typing import Any
+from typing import Any, NamedTuple
 
 from allranks.core.amounts import counted
 from allranks.core.plan import Gang
 from allranks.engines.base import Host
 from allranks.engines.kubernetes import manifest, options
+from allranks.engines.kubernetes import quota as quotas
 from allranks.engines.kubernetes.api import Api, Object
+from allranks.engines.kubernetes.quantities import quantity
 from allranks.errors import AllranksError, Problem, Refused
 
 # The first version where `backoffLimitPerIndex` is on by default.
@@ -23,6 +25,27 @@ RIGHTS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("", "services"): ("create",),
     ("", "events"): ("list",),
 }
+# What it does without: a right, where it is granted (empty: nowhere), and what it buys.
+OPTIONAL: Sequence[tuple[str, str, str]] = (
+    (
+        "list the quotas of the namespace",
+        "in the Role",
+        "a job that a quota can never hold is refused when it is submitted, not at its first try",
+    ),
+    (
+        "list nodes",
+        "in the ClusterRole",
+        "`compute show` lists hosts, a job that never fits is refused, and a machine that dies "
+        "while its pod starts is noticed",
+    ),
+    (
+        "get the ConfigMap cluster-autoscaler-status in kube-system",
+        "",
+        "a job may be larger than the cluster is now, and hold nodes while others are added, "
+        "without the option `autoscaling`",
+    ),
+    ("list the pods of all namespaces", "", "`compute show` lists what is free on the hosts"),
+)
 # Reasons of an autoscaler's events about pods: of the cluster autoscaler, of Karpenter.
 AUTOSCALERS = {"TriggeredScaleUp", "NotTriggerScaleUp", "Nominated", "FailedScheduling"}
 # Events that no question is about, and that are most of a namespace's: the scheduler's words, which
@@ -33,22 +56,10 @@ _UNWANTED = (
     ("reason", "SuccessfulCreate"),
     ("reason", "Completed"),
 )
-_UNITS = {
-    "": 1.0,
-    "m": 1e-3,
-    **{unit: 1000.0**n for n, unit in enumerate("kMGTPE", 1)},
-    **{f"{unit}i": 1024.0**n for n, unit in enumerate("KMGTPE", 1)},
-}
+# The length of a time with its seconds: 2026-01-01T00:00:00.
+TO_SECONDS = 19
 # Resources that have words of their own.
 _OWN = ("cpu", "memory")
-
-
-def quantity(text: str) -> float:
-    """Parse an amount of the cluster, such as 500m, 16Gi or 1e3."""
-    match = re.fullmatch(r"([+-]?[\d.]+(?:[eE][+-]?\d+)?)([a-zA-Z]{0,2})", str(text))
-    if match is None or match[2] not in _UNITS:
-        return 0.0
-    return float(match[1]) * _UNITS[match[2]]
 
 
 def check_version(api: Api) -> None:
@@ -88,11 +99,18 @@ def check_rights(api: Api) -> None:
         )
 
 
-def warnings(api: Api) -> dict[str, str]:
+class Warned(NamedTuple):
+    """The newest warning about an object. ``at`` is by the cluster's clock, in seconds."""
+
+    at: str
+    message: str
+
+
+def warnings(api: Api) -> dict[str, Warned]:
     """The newest warning about each Job, such as a quota in the way; and what an autoscaler said
     last about each pod. By the object's name."""
     selector = ",".join(f"{field}!={value}" for field, value in _UNWANTED)
-    newest: dict[str, tuple[str, str]] = {}
+    newest: dict[str, Warned] = {}
     for event in api.get(api.path("events"), fieldSelector=selector)["items"]:
         about = event["involvedObject"]
         name = about["name"]
@@ -101,10 +119,10 @@ def warnings(api: Api) -> dict[str, str]:
             or (about["kind"] == "Pod" and event.get("reason") in AUTOSCALERS)
         ):
             continue
-        at = str(event.get("lastTimestamp") or event.get("eventTime") or "")
+        at = str(event.get("lastTimestamp") or event.get("eventTime") or "")[:TO_SECONDS]
         if at >= newest.get(name, ("",))[0]:
-            newest[name] = (at, str(event.get("message") or ""))
-    return {name: message for name, (_, message) in newest.items()}
+            newest[name] = Warned(at, str(event.get("message") or ""))
+    return newest
 
 
 def hosts(api: Api, settings: Mapping[str, Any]) -> list[Host]:
@@ -137,6 +155,20 @@ def _ready(node: Object) -> str:
     return next((str(c["status"]) for c in conditions if c["type"] == "Ready"), "")
 
 
+def quota_excess(api: Api, job: Object) -> Problem | None:
+    """Explain why a quota of the namespace can never hold the Job's pods; None if all can, or
+    without the right to list them."""
+    answer = api.request("GET", api.path("resourcequotas"))
+    if answer.status == 403:
+        return None
+    pod, nodes = job["spec"]["template"]["spec"], job["spec"]["completions"]
+    for quota in api.good(answer, "list the quotas").body["items"]:
+        if excess := quotas.excess(quota, pod, nodes):
+            hint = "request fewer nodes, or less per node; `kubectl describe quota` shows it"
+            return Problem(excess, "resources", hint=hint)
+    return None
+
+
 def shortage(api: Api, gang: Gang) -> Problem | None:
     """Explain why the cluster can never have that many pods at once; None if it may."""
     if gang.options.get("autoscaling"):
@@ -149,7 +181,7 @@ def shortage(api: Api, gang: Gang) -> Problem | None:
     needed = {name: quantity(amount) for name, amount in manifest.requests(gang).items()}
     selected = [node for node in nodes if _selects(selector, node)]
     room = sum(_room(node, needed) for node in selected)
-    if room >= gang.nodes or _may_grow(api):
+    if room >= gang.nodes or may_grow(api, gang.options.get("autoscaling")):
         return None
     grows = "if the cluster adds nodes on demand: allranks compute update NAME --autoscaling"
     if selector and not selected:
@@ -192,13 +224,16 @@ def _room(node: Object, needed: Mapping[str, float]) -> int:
     )
 
 
-def _may_grow(api: Api) -> bool:
-    """Whether an autoscaler may add nodes: False only if the cluster says that it has none."""
+def may_grow(api: Api, autoscaling: bool | None) -> bool:
+    """Whether an autoscaler may add nodes: as the option ``autoscaling`` says; without it, whether
+    there is a sign of one. A denied look is none."""
+    if autoscaling is not None:
+        return autoscaling
     groups = api.get("/apis").get("groups") or ()
     if any(group["name"] == "karpenter.sh" for group in groups):
         return True
     path = "/api/v1/namespaces/kube-system/configmaps/cluster-autoscaler-status"
-    return api.request("GET", path).status != 404
+    return api.request("GET", path).status == 200
 
 
 def _selects(selector: Mapping[str, str], node: Object) -> bool:

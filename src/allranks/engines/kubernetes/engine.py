@@ -20,19 +20,20 @@ from allranks.core.plan import Gang
 from allranks.engines import agent_bundle
 from allranks.engines.base import GangStatus, Handle, Host, Kind
 from allranks.engines.home_mark import HomeMark
-from allranks.engines.kubernetes import cluster, manifest, server_manifest
+from allranks.engines.kubernetes import cluster, manifest, quota, server_manifest
 from allranks.engines.kubernetes.api import Api, QuotaExceeded
 from allranks.engines.kubernetes.cache import Cache
+from allranks.engines.kubernetes.holding import Hold, Step, decide
 from allranks.engines.kubernetes.kubeconfig import Denied
 from allranks.engines.kubernetes.manifest import HOME, Names
 from allranks.engines.kubernetes.options import OPTIONS, expect_namespace, mounts
 from allranks.engines.kubernetes.setup import rights
 from allranks.engines.kubernetes.start import PLACED, Fetched, Shared, Start
-from allranks.engines.kubernetes.status import held, status
+from allranks.engines.kubernetes.status import status
 from allranks.engines.kubernetes.views import JobView, PodView, job_view, pod_view
 from allranks.errors import AllranksError, EngineError, Refused
 from allranks.settings import Home
-from allranks.statuses import GangState
+from allranks.statuses import GangState, Reason
 
 log = logging.getLogger("allranks.kubernetes")
 
@@ -43,6 +44,8 @@ _FIRST = 5.0
 _WARNINGS, _NEW_WARNINGS = 30.0, 5.0
 # Seconds that a pod may take to start before its node is looked at, and between two looks.
 _STARTING, _LOOKS = 15.0, 10.0
+# Seconds between two looks for an autoscaler.
+_GROWTH = 300.0
 # Gangs whose deleted pods are kept.
 _MOST = 1000
 
@@ -57,13 +60,13 @@ class KubernetesEngine:
     def __init__(self, root: Path, folder: Path, nodes: Path, options: Mapping[str, Any]) -> None:
         self._root, self._folder, self._nodes = root, folder, nodes
         self._api = Api(options)
-        # Since when a gang holds nodes while others are missing, and when it tries again.
-        self._held: dict[str, float] = {}
-        self._again: dict[str, float] = {}
+        self._holds: dict[str, Hold] = {}
+        # When the cluster was last asked whether it adds nodes, and its answer.
+        self._growth: tuple[float, bool] = (-_GROWTH, False)
         self._seen: set[str] = set()
         # Pods that were deleted while they lived, by gang and node, in the order of their end.
         self._removed: dict[str, dict[int, PodView]] = {}
-        self._warnings: tuple[float, Mapping[str, str]] = (0.0, {})
+        self._warnings: tuple[float, Mapping[str, cluster.Warned]] = (0.0, {})
         # Since when a pod with a node has not started, and which of such nodes are down.
         self._starting: dict[str, float] = {}
         self._down: tuple[float, frozenset[str]] = (0.0, frozenset())
@@ -72,10 +75,10 @@ class KubernetesEngine:
 
     def admit(self, gang: Gang) -> None:
         # Raises Refused for invalid options.
-        manifest.job(gang, Names(gang.key, "…"), self._start(gang))
+        job = manifest.job(gang, Names(gang.key, "…"), self._start(gang))
         _require(gang.options)
         try:
-            shortage = cluster.shortage(self._api, gang)
+            shortage = cluster.shortage(self._api, gang) or cluster.quota_excess(self._api, job)
         except EngineError:
             return  # it does not answer now, or denies it: the job waits in the queue
         if shortage:
@@ -139,10 +142,17 @@ class KubernetesEngine:
             name = self._names(handle.key).name
             job = jobs.get(name)
             own = _newest(by_gang.get(name, []))
+            event = self._warning(job, own)
             if job is not None:
                 self._seen.add(handle.key)
-                self._release(handle.key, job, own)
-            event = self._warning(job, own)
+                self._release(handle.key, job, own, event)
+                hold = self._holds.get(handle.key, Hold())
+                if job.suspended and hold.never and not own:
+                    words = f"Kubernetes: {hold.words}"
+                    refused = GangStatus(GangState.GONE, words, reason=Reason.GANG_REFUSED)
+                    statuses[handle.key] = refused
+                    continue
+                event = hold.words if job.suspended else event
             removed = [*self._removed.get(name, {}).values()]
             statuses[handle.key] = status(job, own, handle.key in self._seen, event, removed)
         return statuses
@@ -159,8 +169,7 @@ class KubernetesEngine:
             self._jobs.discard(names.name)
         # Their agents have been told to leave.
         self._delete_silent([pod for pod in self._read_pods(0.0) if pod.gang == names.name])
-        for table in (self._held, self._again):
-            table.pop(handle.key, None)
+        self._holds.pop(handle.key, None)
         self._removed.pop(names.name, None)
 
     # ------------------------------------------------------------ the cluster
@@ -183,29 +192,34 @@ class KubernetesEngine:
 
     # ------------------------------------------------------------ all or none
 
-    def _release(self, key: str, job: JobView, pods: Sequence[PodView]) -> None:
-        """Suspend a gang that has held some nodes for too long, and resume it later. Its agents
-        have not started: they wait until all pods run."""
-        now, limit = time.monotonic(), job.hold_limit
+    def _release(self, key: str, job: JobView, pods: Sequence[PodView], event: str) -> None:
+        """Suspend a gang that holds only a part of its nodes, and resume it later. Its agents have
+        not started: they wait until all pods run."""
+        refusal = quota.refusal(event, job.nodes)
+        hold = self._holds.get(key, Hold())
         try:
-            if job.suspended:
-                self._removed.pop(job.name, None)
+            limit = job.hold_limit
+            if limit is None and refusal is None and any(pod.refused for pod in pods):
+                limit = manifest.HOLD if self._may_grow() else None
+            hold, step = decide(hold, job, pods, time.monotonic(), limit, refusal)
             if job.suspended and not job.queue:
+                self._removed.pop(job.name, None)
                 self._delete_silent(pods)
-                released = all(pod.silent for pod in pods)
-                if released and now >= self._again.setdefault(key, now + _pause(key)):
-                    self._clear(key)
-                    self._suspend(job.name, False)
-                    self._again.pop(key, None)
-            elif limit and not job.queue and held(job, pods):
-                if now - self._held.setdefault(key, now) > limit:
-                    self._suspend(job.name, True)
-                    self._held.pop(key, None)
-                    self._again[key] = now + _pause(key)
-            else:
-                self._held.pop(key, None)
+            if step is Step.RELEASE:
+                self._suspend(job.name, True)
+            elif step is Step.RESUME:
+                self._clear(key)
+                self._suspend(job.name, False)
+            self._holds[key] = hold
         except AllranksError as error:
             log.warning("%s: cannot release its nodes: %s", key, error)
+
+    def _may_grow(self) -> bool:
+        """Whether there is a sign of an autoscaler."""
+        now = time.monotonic()
+        if now - self._growth[0] >= _GROWTH:
+            self._growth = now, cluster.may_grow(self._api, None)
+        return self._growth[1]
 
     def _read_pods(self, patience: float) -> list[PodView]:
         """The pods. One that does not start because its node is down is as silent as if it had: the
@@ -270,7 +284,10 @@ class KubernetesEngine:
             except AllranksError:
                 warnings = {}
             self._warnings = (time.monotonic(), warnings)
-        return next((warnings[name] for name in names if name in warnings), "")
+        # A resumed Job's earlier warnings are about its earlier pods.
+        since = job.start[: cluster.TO_SECONDS]
+        later = (warnings[name] for name in names if name in warnings)
+        return next((warning.message for warning in later if warning.at >= since), "")
 
     # ------------------------------------------------------------ names and files
 
@@ -322,12 +339,6 @@ class KubernetesEngine:
     @functools.cached_property
     def _mark(self) -> str:
         return HomeMark(self._folder).get()
-
-
-def _pause(key: str) -> float:
-    """Seconds until a gang that released its nodes tries again: different for each, so that of two
-    that block each other one gets through."""
-    return 15.0 + int(hashlib.sha256(key.encode()).hexdigest(), 16) % 45
 
 
 def _newest(pods: Sequence[PodView]) -> list[PodView]:

@@ -18,6 +18,8 @@ from allranks.errors import Refused
 
 HOME, GANG, KEY = "allranks/home", "allranks/gang", "allranks/key"
 HOLD_LIMIT = "allranks/hold-limit"
+# Seconds that a gang may hold some nodes while the cluster adds others.
+HOLD = 120
 INDEX = "batch.kubernetes.io/job-completion-index"
 QUEUE = "kueue.x-k8s.io/queue-name"
 CONTAINER = "node"
@@ -65,7 +67,7 @@ def job(gang: Gang, names: Names, start: Start) -> dict[str, Any]:
         "metadata": {
             "name": names.name,
             "labels": {**labels, **queue},
-            "annotations": {**annotations, HOLD_LIMIT: str(options.get("hold_limit") or 0)},
+            "annotations": {**annotations, **_hold_limit(options)},
         },
         "spec": {
             # Until its Secret exists; with a queue, until Kueue admits it.
@@ -93,6 +95,13 @@ def job(gang: Gang, names: Names, start: Start) -> dict[str, Any]:
     patched: dict[str, Any] = merged(made, options.get("patch") or {})
     _check_identity(made, patched)
     return patched
+
+
+def _hold_limit(options: Mapping[str, Any]) -> dict[str, str]:
+    """What the engine reads of a Job as its ``hold_limit``."""
+    if options.get("hold_limit") is not None:
+        return {HOLD_LIMIT: str(options["hold_limit"])}
+    return {HOLD_LIMIT: str(HOLD)} if options.get("autoscaling") else {}
 
 
 def service(names: Names, owner: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -58,13 +58,17 @@ OPTIONS = (
     Option("resources", "additional resource of each node, such as rdma/hca=1", Type.LINES),
     Option("host_network", "use the network of the host, for RDMA without a plugin", Type.SWITCH),
     Option("patch", "strategic-merge patch of the Job, such as {spec: {…}}", Type.MAPPING),
-    Option("autoscaling", "nodes are added on demand: refuse no job for its size", Type.SWITCH),
+    Option(
+        "autoscaling",
+        "nodes are added on demand: refuse no job for its size (as the cluster shows)",
+        Type.SWITCH,
+    ),
     Option(
         "hold_limit",
         "seconds that a job may hold some nodes while others are missing; it then releases them "
-        "and tries again later (not with `queue`)",
+        "and tries again later (120 if nodes are added on demand, else until one is refused; not "
+        "with `queue`)",
         Type.NUMBER,
-        default=120,
     ),
 )
 

@@ -3,9 +3,10 @@ Pure."""
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
-from allranks.engines.kubernetes.cluster import RIGHTS
+from allranks.engines.kubernetes.cluster import OPTIONAL, RIGHTS
 from allranks.engines.kubernetes.options import expect_namespace
 
 ACCOUNT = "allranks"
@@ -15,14 +16,20 @@ def rights(namespace: str) -> str:
     """Return the manifest of the namespace, the service account `allranks`, and its role, as YAML.
     Raises Refused for an impossible name.
 
-    The role has every verb that the engine needs, and no other. The cluster role only lists nodes:
-    without it jobs run as well, but hosts are not shown, and a node that dies while its pod starts
-    is not noticed. Two questions more are asked, and do without an answer: what pods of the whole
-    cluster use, and whether the cluster autoscaler runs (else no job is refused for its size).
+    The roles have every verb that the engine needs, and of the optional ones those that tell
+    nothing of other namespaces but the names of nodes. A comment says what each of these buys.
     """
     from allranks.engines.kubernetes.yaml_text import documents  # lazy: YAML takes 60 ms
 
-    return documents(rights_objects(namespace))
+    lines = ["What jobs need. These rights are optional:"]
+    for right, where, purpose in OPTIONAL:
+        lines += textwrap.wrap(
+            f"{right} ({where or 'not below'}): {purpose}",
+            92,
+            initial_indent="- ",
+            subsequent_indent="  ",
+        )
+    return "".join(f"# {line}\n" for line in lines) + documents(rights_objects(namespace))
 
 
 def rights_objects(namespace: str) -> list[dict[str, Any]]:
@@ -40,7 +47,7 @@ def rights_objects(namespace: str) -> list[dict[str, Any]]:
             "metadata": within,
             "rules": [
                 {"apiGroups": [api], "resources": [kind], "verbs": list(verbs)}
-                for (api, kind), verbs in RIGHTS.items()
+                for (api, kind), verbs in (*RIGHTS.items(), (("", "resourcequotas"), ("list",)))
             ],
         },
         {

@@ -67,10 +67,12 @@ def status(
     removed: Sequence[PodView] = (),
 ) -> GangStatus:
     """The status of a gang. ``job`` is None if there is none: then ``known`` says whether it was
-    seen before. ``event`` is a warning of the cluster about the Job while pods are missing, and
-    what its autoscaler said while they have no nodes. ``removed``: pods that were deleted while
-    they lived, as they were seen last, though the Job was not.
+    seen before. ``event`` is a warning of the cluster about the Job while pods are missing, what
+    its autoscaler said while they have no nodes, or why a suspended gang has released its nodes.
+    ``removed``: pods that were deleted while they lived, as they were seen last, though the Job
+    was not.
     """
+    event = _REFUSED.sub("pods are refused: ", event)  # without a name that changes at each try
     living = [pod for pod in pods if not pod.over]
     lost = tuple(sorted({pod.node for pod in pods if _is_lost(pod)}))
     if job is None or job.deleted:
@@ -97,25 +99,18 @@ def status(
     return _waiting(job, living, event)
 
 
-def held(job: JobView, pods: Sequence[PodView]) -> bool:
-    """Whether some pods of a gang hold nodes while others find none, and no agent has started."""
-    if any(pod.over for pod in pods):
-        return False
-    living = [pod for pod in pods if not pod.over and not pod.deleted]
-    has = [pod for pod in living if pod.host]
-    return bool(has) and len(has) < job.nodes and not job.suspended and not job.end
-
-
 def _waiting(job: JobView, living: Sequence[PodView], event: str) -> GangStatus:
     if job.suspended:
         why = f"waits in the queue {job.queue}" if job.queue else "waits for free nodes"
+        if event:
+            why = f"holds no nodes until it tries again: {event}"
         return GangStatus(GangState.QUEUED, _say(why))
     missing = [pod for pod in living if not pod.host]
     if len(living) < job.nodes or missing:
         message = next((pod.unscheduled for pod in missing if pod.unscheduled), "")
         if len(living) < job.nodes:
             # Without the name, which is a new one each time the controller tries.
-            message = _REFUSED.sub("pods are refused: ", event) or message
+            message = event or message
         elif event:
             message = f"{message.rstrip('.')}; the autoscaler: {event}" if message else event
         return GangStatus(GangState.QUEUED, message and _say(message))

@@ -12,7 +12,8 @@ Object = Mapping[str, Any]
 
 class JobView(NamedTuple):
     """A Job. ``end``: the reason of its Failed condition, or ``Complete``. ``hold_limit``: see the
-    option; 0 for none."""
+    option; None if neither it nor `autoscaling` is set. ``start``: when it was last resumed, by
+    the cluster's clock."""
 
     name: str
     key: str
@@ -22,14 +23,16 @@ class JobView(NamedTuple):
     end: str = ""
     message: str = ""
     deleted: bool = False
-    hold_limit: float = 0.0
+    hold_limit: float | None = None
+    start: str = ""
 
 
 class PodView(NamedTuple):
-    """A pod. ``unscheduled``: the scheduler's message. ``waiting``: reason and message of a
-    container that cannot start. ``ended``: reason, message and exit code of the container that
-    ended, init containers included. ``disruption``: the reason of its DisruptionTarget condition.
-    ``node`` is its number in the gang. ``silent``: its node does not report any more."""
+    """A pod. ``unscheduled``: the scheduler's message; ``refused``: it has no place for the pod
+    and makes none by preemption. ``waiting``: reason and message of a container that cannot start.
+    ``ended``: reason, message and exit code of the container that ended, init containers included.
+    ``disruption``: the reason of its DisruptionTarget condition. ``node`` is its number in the
+    gang. ``silent``: its node does not report any more."""
 
     name: str
     gang: str
@@ -45,6 +48,7 @@ class PodView(NamedTuple):
     deleted: bool = False
     silent: bool = False
     started: bool = False
+    refused: bool = False
 
     @property
     def over(self) -> bool:
@@ -70,7 +74,8 @@ def job_view(job: Object) -> JobView:
         end,
         message,
         "deletionTimestamp" in metadata,
-        float(annotations.get(HOLD_LIMIT) or 0),
+        float(annotations[HOLD_LIMIT]) if HOLD_LIMIT in annotations else None,
+        str((job.get("status") or {}).get("startTime") or ""),
     )
 
 
@@ -111,6 +116,7 @@ def pod_view(pod: Object) -> PodView:
         "deletionTimestamp" in metadata,
         silent and status.get("phase") == "Running",
         any("running" in (c.get("state") or {}) for c in status.get("containerStatuses") or ()),
+        scheduled.get("reason") == "Unschedulable" and not status.get("nominatedNodeName"),
     )
 
 
