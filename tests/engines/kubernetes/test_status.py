@@ -81,6 +81,55 @@ def test_last_words_that_few_understand_are_explained(words: str, meaning: str):
     assert meaning in gone.why
 
 
+RUNC = (
+    "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc "
+    "create failed: unable to start container process: "
+)
+CRIO = 'container create failed: time="2026-04-07T08:00:00Z" level=error msg="runc create failed: '
+
+
+@pytest.mark.parametrize(
+    ("words", "meaning"),
+    [
+        # containerd with runc, before and after 1.2; with a path.
+        (f'{RUNC}exec: "python3": executable file not found in $PATH: unknown', "no such Python"),
+        (
+            f'{RUNC}error during container init: exec: "/opt/python3.12": stat /opt/python3.12: '
+            "no such file or directory: unknown",
+            "no such Python",
+        ),
+        # CRI-O with runc, and with crun; kata.
+        (
+            rf"{CRIO}unable to start container process: exec: \"python3\": executable file not "
+            'found in $PATH"',
+            "no such Python",
+        ),
+        (
+            "container create failed: executable file `python3` not found in $PATH: No such file "
+            "or directory",
+            "no such Python",
+        ),
+        (
+            "failed to create containerd task: failed to create shim task: the file python3 was "
+            "not found: unknown",
+            "no such Python",
+        ),
+        (f'{RUNC}exec: "/bin/bash": stat /bin/bash: no such file or directory', "no bash"),
+        (f'{RUNC}exec: "train": executable file not found in $PATH: unknown', ""),
+    ],
+)
+def test_a_container_that_cannot_be_started_is_explained(words: str, meaning: str):
+    """containerd ends it, CRI-O lets it wait."""
+    gone = seen(*[ended(ended=("StartError", words, 128))] * 3, job=JOB._replace(end="x"))
+    stuck = {"started": False, "phase": "Pending", "waiting": ("CreateContainerError", words)}
+    waiting = seen(*[stuck] * 3)
+    assert (gone.reason, waiting.state) == (Reason.SETUP_FAILED, GangState.PROVISIONING)
+    for why in (gone.why, waiting.why):
+        assert words in why
+        assert ("(the image has " in why) is bool(meaning)
+        assert f"(the image has {meaning}" in why or not meaning
+
+
 def test_what_came_from_outside_counts_before_the_exit_codes_that_follow():
     failed = ended(ended=("Error", "", 1))
     preempted = ended(disruption="PreemptionByScheduler", ended=("Error", "", 143))

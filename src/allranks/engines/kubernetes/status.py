@@ -41,12 +41,23 @@ CONTAINERS: Mapping[str, tuple[Reason, str]] = {
     "ContainerStatusUnknown": (Reason.NODE_LOST, "its node lost its container"),
     "Error": (Reason.SETUP_FAILED, "an agent failed"),
 }
-# What the last words of a container mean that ended before its agent could say anything.
+# What the last words of a container mean that ended before its agent could say anything, or that
+# could not be started: a shell's, runc's (in CRI-O's messages with backslashes), crun's, kata's.
+_NO_PYTHON = (
+    "the image has no such Python for the agent: set `python`, or bring one by `agent_image`"
+)
 _MEANINGS = (
     (r"exec format error", "the image is for another architecture than that of the node"),
+    (r"exec: (?:\S+: )?\S*python[\d.]*: not found", _NO_PYTHON),
     (
-        r"exec: (?:\S+: )?\S*python[\d.]*: not found",
-        "the image has no such Python for the agent: set `python`, or bring one by `agent_image`",
+        r"""exec: \\*"\S*python[\d.]*\\*": (?:executable file not found|stat \S+: no such file)""",
+        _NO_PYTHON,
+    ),
+    (r"executable file [`']\S*python[\d.]*[`'] not found", _NO_PYTHON),
+    (r"the file \S*python[\d.]* was not found", _NO_PYTHON),
+    (
+        r"""(?:exec: \\*"|executable file [`']|the file )/bin/bash\\*["'` ]""",
+        "the image has no bash, which starts the agent",
     ),
 )
 # How the Job controller begins to say that a pod may not be.
@@ -118,7 +129,8 @@ def _waiting(job: JobView, living: Sequence[PodView], event: str) -> GangStatus:
         if pod.waiting[0]:
             reason, message = pod.waiting
             text = f"{reason}: {message or _WAITS.get(reason, '')}".rstrip(": ")
-            return GangStatus(GangState.PROVISIONING, _say(f"{text[:400]} (on {pod.host})"))
+            text = f"{text[:400]}{_meaning(message)}"
+            return GangStatus(GangState.PROVISIONING, _say(f"{text} (on {pod.host})"))
     starting = sum(not pod.started for pod in living)
     return GangStatus(GangState.PROVISIONING, _say(f"{counted(starting, 'pod')} starting"))
 
@@ -152,11 +164,15 @@ def _why(pods: Sequence[PodView], removed: Sequence[PodView] = ()) -> tuple[Reas
 
 def _of(pod: PodView, text: str) -> str:
     last = [line.strip() for line in (pod.ended[1] or pod.message).splitlines() if line.strip()]
-    detail = f": {last[-1][:300]}" if last else ""
-    meanings = (meaning for words, meaning in _MEANINGS if re.search(words, detail))
-    detail += "".join(f" ({meaning})" for meaning in meanings)
+    detail = f": {last[-1][:300]}{_meaning(last[-1])}" if last else ""
     where = f" on {pod.host}" if pod.host else ""
     return f"node {pod.node}{where}: {text}{detail}"
+
+
+def _meaning(words: str) -> str:
+    """What a container's last words mean, in brackets; empty if they speak for themselves."""
+    meanings = (meaning for pattern, meaning in _MEANINGS if re.search(pattern, words))
+    return next((f" ({meaning})" for meaning in meanings), "")
 
 
 def _say(why: str) -> str:
