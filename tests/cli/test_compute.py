@@ -135,11 +135,32 @@ def test_an_address_is_found_without_a_node_that_the_selector_matches(
         file = api_server.kubeconfig(tmp_path, cluster)["kubeconfig"]
         make = ("--type", "kubernetes", "--image", "x", "--kubeconfig", file)
         empty = (*make, "--node-selector", "gpu=h100")
-        assert answer(allranks, "compute", "create", "a", *empty)["server_address"] == "127.0.0.1"
+        made = answer(allranks, "compute", "create", "a", *empty)
+        assert made["server_address"] == "127.0.0.1"
+        note = "jobs are refused unless nodes are added: no node of it has the label gpu=h100"
+        assert note in made["notes"]
         grown = answer(allranks, "compute", "create", "b", *empty, "--autoscaling")
         assert grown["server_address"] == "127.0.0.1"
+        assert note not in grown["notes"]
         cluster.fail("GET", "/api/v1/nodes", *[api_server.answers(403, "forbidden")] * 2)
         assert answer(allranks, "compute", "create", "c", *make)["server_address"] == "127.0.0.1"
+
+
+def test_doctor_fails_for_a_label_that_no_node_has(allranks: Allranks, code: Path, tmp_path: Path):
+    """Also with the printed role, which may not read the autoscaler's status."""
+    job = "type: command\ncommand: echo hi\ncompute: a\n"
+    (code / "job.yml").write_text(
+        f"{job}resources: {{properties: {{kubernetes: {{node_selector: [gpu=h100]}}}}}}\n"
+    )
+    with api_server.running() as cluster:
+        file = api_server.kubeconfig(tmp_path, cluster)["kubeconfig"]
+        make = ("--type", "kubernetes", "--image", "x", "--kubeconfig", file)
+        assert allranks("compute", "create", "a", *make).returncode == 0
+        denied = [api_server.answers(403, "forbidden")] * 20
+        cluster.fail("GET", "cluster-autoscaler-status", *denied)
+        done = allranks("doctor", "--job", "job.yml")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "no node of it has the label gpu=h100" in done.stdout
 
 
 def test_a_quota_that_is_used_up_is_noted(allranks: Allranks, tmp_path: Path):
@@ -189,6 +210,22 @@ def test_wrong_use(allranks: Allranks):
     for key, said in (("lokal.cpus=1", "engine 'lokal' not found"), ("local.memory=4", "4g")):
         done = allranks("run", "--set", f"resources.properties.{key}", "--", "true")
         assert (done.returncode, said in done.stderr) == (2, True), done.stderr
+
+
+def test_a_file_of_a_compute_that_exists_updates_it(allranks: Allranks, code: Path):
+    """It is what the file says, and nothing of before: as if it were new."""
+    (code / "c.yml").write_text("name: a\ntype: local\ncpus: 1\nmax_instances: 2\n")
+    assert "a is created" in allranks("compute", "create", "-f", "c.yml", "--default").stderr
+    (code / "c.yml").write_text("name: a\ntype: local\nmemory: 1g\n")
+    done = allranks("compute", "create", "-f", "c.yml")
+    assert (done.returncode, "a is updated: local, memory=1g" in done.stderr) == (0, True), done
+    assert answer(allranks, "compute", "show", "a")["max_instances"] is None
+    assert names(allranks) == {"local": False, "a": True}
+    # A typing mistake in a name still overwrites nothing.
+    taken = allranks("compute", "create", "a", "--type", "local")
+    assert (taken.returncode, "'a' already exists" in taken.stderr) == (2, True)
+    (code / "c.yml").write_text("name: local\ntype: local\n")
+    assert "built in" in allranks("compute", "create", "-f", "c.yml").stderr
 
 
 def test_the_command_line_wins_over_the_file_and_empty_is_unset(allranks: Allranks, code: Path):

@@ -22,6 +22,7 @@ from allranks.sdk.connection.urls import asset_path
 if TYPE_CHECKING:
     from allranks.api.common import Document
     from allranks.api.computes import ChangedCompute, ComputesAnswer, DeletedCompute, ShownCompute
+    from allranks.http_client import Client
 
 _COMPUTES = "/api/v1/computes"
 _POLL_SECONDS = 1.0
@@ -30,14 +31,16 @@ _POLL_SECONDS = 1.0
 def create_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", metavar="NAME", help="its name (the file's)")
     add = parser.add_argument
-    add("-f", "--file", metavar="FILE", help="a compute's YAML; - is stdin")
+    text = "a compute's YAML; - is stdin; one that exists is updated: it gets the file's keys"
+    add("-f", "--file", metavar="FILE", help=text)
     add("--type", metavar="TYPE", help=f"its engine: {', '.join(KINDS)}")
     add("--default", action="store_true", help="make it the default compute")
     _key_options(parser)
 
 
 def create(options: argparse.Namespace) -> int:
-    """Create a compute. The server checks its cluster first."""
+    """Create a compute, or update the one that the file is about. The server checks its cluster
+    first."""
     with definition(options.file) as data:
         # A relative path in a file starts at the file's folder, one in an option at this one.
         _make_paths_absolute(data, Path(options.file or "").parent)
@@ -50,11 +53,18 @@ def create(options: argparse.Namespace) -> int:
             hint = "allranks compute create NAME --type …"
             raise UsageError("a compute needs a name", hint=hint)
         client = find_server.connect()
-        compute: ChangedCompute = client.json("POST", _COMPUTES, data)
+        exists = options.file is not None and _exists(client, data["name"])
+        path = f"{_COMPUTES}?replace=true" if exists else _COMPUTES
+        compute: ChangedCompute = client.json("POST", path, data)
     if options.default:
         client.json("PUT", f"{_COMPUTES}/default", {"name": compute["name"]})
         compute["is_default"] = True
-    return _print_changed(options, compute, "created")
+    return _print_changed(options, compute, "updated" if exists else "created")
+
+
+def _exists(client: Client, name: object) -> bool:
+    listing: ComputesAnswer = client.json("GET", _COMPUTES)
+    return any(compute["name"] == name for compute in listing["computes"])
 
 
 def render_options(parser: argparse.ArgumentParser) -> None:

@@ -186,7 +186,7 @@ def shortage(api: Api, gang: Gang) -> Problem | None:
     grows = "if the cluster adds nodes on demand: allranks compute update NAME --autoscaling"
     if selector and not selected:
         hint = f"choose labels that `kubectl get nodes --show-labels` shows; {grows}"
-        return Problem(f"no node of it has {_labels(selector)}", "node_selector", hint=hint)
+        return Problem(_without(selector), "node_selector", hint=hint)
     amounts = _listed([*_amounts(gang), *([_labels(selector)] if selector else [])])
     message = f"it needs {counted(gang.nodes, 'node')} with {amounts}"
     return Problem(
@@ -195,6 +195,20 @@ def shortage(api: Api, gang: Gang) -> Problem | None:
         hint="request fewer nodes, or less per node; `cpus` defaults to the number of processes "
         f"per node; {grows}",
     )
+
+
+def unmatched(api: Api, settings: Mapping[str, Any]) -> str:
+    """Say that no node has the labels that the options select; empty if one has, or without the
+    right to list nodes."""
+    answer = api.request("GET", "/api/v1/nodes")
+    selector = options.pairs("node_selector", settings.get("node_selector"))
+    if answer.status >= 400 or any(_selects(selector, node) for node in answer.body["items"]):
+        return ""
+    return _without(selector) if selector else ""
+
+
+def _without(selector: Mapping[str, str]) -> str:
+    return f"no node of it has {_labels(selector)}"
 
 
 def _amounts(gang: Gang) -> list[str]:

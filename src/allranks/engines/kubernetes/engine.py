@@ -185,7 +185,8 @@ class KubernetesEngine:
             api.create("jobs", made, dryRun="All", fieldValidation="Strict")
         except QuotaExceeded as error:
             return f"jobs will wait: {error.message}"
-        return None
+        unmatched = "" if options.get("autoscaling") else cluster.unmatched(api, options)
+        return f"jobs are refused unless nodes are added: {unmatched}" if unmatched else None
 
     def hosts(self, options: Mapping[str, Any]) -> Sequence[Host]:
         return cluster.hosts(Api(options), options)

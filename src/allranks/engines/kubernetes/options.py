@@ -137,6 +137,10 @@ def amounts(lines: Sequence[str] | None) -> dict[str, str]:
     for name, amount in resources.items():
         if not re.fullmatch(r"\d+(\.\d+)?([kMGTPE]i?|m)?", amount):
             raise _invalid("resources", f"{name}={amount}", "NAME=AMOUNT, such as rdma/hca=1")
+        if amount.endswith("m") and name != "cpu":
+            size = amount.removesuffix("m")
+            hint = f"Kubernetes reads `m` as thousandths: write {name}={size}Mi or {name}={size}M"
+            raise Refused(f"{name}={amount} is no whole amount", where="resources", hint=hint)
     return resources
 
 

@@ -51,17 +51,20 @@ def list_computes(services: ServicesDep) -> ComputesAnswer:
     }
 
 
-async def create(data: JsonBody, services: ServicesDep) -> ChangedCompute:
-    """Create a compute after its cluster has checked the options."""
+async def create(data: JsonBody, services: ServicesDep, replace: bool = False) -> ChangedCompute:
+    """Create a compute after its cluster has checked the options; ``replace``: or give the one of
+    this name exactly these keys."""
     compute, idle = parse(data)
     if compute.name == services.clusters.first:
         raise Conflict(
             f"the compute {compute.name!r} is built in",
             hint=f"choose another name, or change it: allranks compute update {compute.name} …",
         )
-    services.computes.expect_free(compute.name)
+    if not replace:
+        services.computes.expect_free(compute.name)
     compute, note = await _checked(compute, services)
-    services.computes.create(compute.name, compute.to_dict())
+    keep = services.computes.put if replace else services.computes.create
+    keep(compute.name, compute.to_dict())
     return _changed(compute, idle, note, services)
 
 
