@@ -10,9 +10,9 @@ import sys
 import threading
 
 import pytest
+from argcomplete.finders import ExclusiveCompletionFinder
 
-from allranks.cli.admin.complete_words import Kind, complete
-from allranks.cli.admin.completion import SCRIPTS
+from allranks.cli.admin.complete_words import options_at, parser_at
 from allranks.cli.commands import COMMANDS
 from tests.support import CLI, answer, environment, until
 
@@ -47,52 +47,66 @@ def record(home, allranks):
 
 
 def texts(*words):
-    return [each.text for each in complete(words).words]
+    """What fits in the place of the last word."""
+    parser, depth = parser_at(words[:-1])
+    finder = ExclusiveCompletionFinder(parser, always_complete_options=options_at(parser))
+    *before, current = words[depth:]
+    prefix = " ".join([*before, ""])
+    finder.rl_complete(prefix + current, 0)
+    return [each.removeprefix(prefix).strip() for each in finder._rl_matches]
 
 
-def test_commands_and_what_is_behind_them():
+def test_commands_and_what_is_behind_them(home):
     assert {"run", "job", "compute", "completion"} <= {*texts("")}
     assert {"list", "show", "stream"} <= {*texts("job", "")}
-    assert {"scaling", "goodput", "--json"} <= {*texts("report", "-")}
+    assert {"scaling", "goodput"} <= {*texts("report", "")}
     assert texts("nosuch", "") == texts("job", "nosuch", "") == []
 
 
-def test_options_and_their_values():
+def test_options_and_their_values(home, code, monkeypatch):
     assert {"--status", "--sort", "--json"} <= {*texts("job", "list", "-")}
     # One that was given is not offered again, unless it may be repeated.
     given = texts("job", "list", "--status", "Failed", "--tag", "a", "-")
     assert "--status" not in given
     assert "--tag" in given
+    assert "--status" in texts("job", "list", "")
     assert "Completed" in texts("job", "list", "--status", "")
-    assert "--status=Completed" in texts("job", "list", "--status=")
     assert "horovod" in texts("run", "-d", "")
     assert texts("server", "token", "") == ["create", "list", "revoke"]
     assert "slurm" in texts("compute", "create", "gpu", "--type", "")
-    assert complete(["run", "-C", ""]).kind is Kind.FOLDERS
-    assert complete(["job", "create", "-f", ""]).kind is Kind.FILES
-    assert complete(["run", "-n", "2", "--", "python", ""]).kind is Kind.FILES
-    assert complete(["run", "-n", ""]) == ([], Kind.WORDS)
+    monkeypatch.chdir(code)
+    (code / "train.py").touch()
+    (code / "data").mkdir()
+    assert texts("run", "-C", "") == ["data/"]
+    assert texts("job", "create", "-f", "") == ["data/", "train.py"]
+    assert texts("run", "-i", "set=tr") == ["set=train.py"]
+    assert texts("run", "-n", "2", "--", "python", "") == ["data/", "train.py"]
+    assert texts("run", "-n", "") == []
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_can_be_completed(home, name):
-    assert complete([*name.split(), "-"]).words
-    complete([*name.split(), ""])
+    assert texts(*name.split(), "-")
+    texts(*name.split(), "")
     assert not home.exists()
 
 
-def answered(env, shell, *words):
-    argv = ["allranks", "__complete", shell, *words]
-    return subprocess.run(argv, env=env, text=True, capture_output=True)
+def answered(env, line):
+    """The words, and what is said of them, that a shell gets at the end of a line."""
+    script = {"_ARGCOMPLETE": "1", "_ARGCOMPLETE_SHELL": "fish", "_ARGCOMPLETE_DFS": "\t"}
+    script |= {"_ARGCOMPLETE_IFS": "\n", "_ARGCOMPLETE_SUPPRESS_SPACE": "1"}
+    typed = {"COMP_LINE": line, "COMP_POINT": str(len(line))}
+    argv = ["bash", "-c", "allranks 8>&1 9>&2"]
+    return subprocess.run(argv, env=env | script | typed, text=True, capture_output=True)
 
 
 @pytest.mark.slow
 def test_names_come_from_the_record_and_no_server_is_started(record, env, allranks):
-    assert answered(env, "fish", "job", "show", "").stdout == "words\ncalm_otter\tCompleted\n"
-    assert answered(env, "bash", "compute", "show", "").stdout == "words\nlocal\ngpu\n"
-    assert answered(env, "bash", "run", "-e", "").stdout == "files\ntrain\n"
-    assert answered(env, "bash", "run", "--from=", "").stdout == "files\n"
-    assert answered(env, "bash", "run", "--from", "=", "ca").stdout == "words\ncalm_otter\n"
+    assert answered(env, "allranks job show ").stdout.split() == ["calm_otter", "Completed"]
+    assert answered(env, "allranks report c").stdout.split() == ["calm_otter", "Completed"]
+    assert answered(env, "allranks compute show ").stdout.split() == ["local", "gpu"]
+    assert answered(env, "allranks run -e tra").stdout.split() == ["train"]
+    assert answered(env, "allranks run --from ca").stdout.split() == ["calm_otter", "Completed"]
     assert not allranks("server", "status").stdout.startswith("running")
 
 
@@ -102,42 +116,46 @@ def test_names_come_from_the_server_that_the_shell_names(record, env, allranks):
     token = (record / "token").read_text().strip()
     env |= {"ALLRANKS_SERVER": status["url"], "ALLRANKS_TOKEN": token}
     env["ALLRANKS_HOME"] += "-elsewhere"
-    assert answered(env, "fish", "job", "show", "").stdout == "words\ncalm_otter\tCompleted\n"
-    assert answered(env, "bash", "compute", "show", "").stdout == "words\ngpu\nlocal\n"
-    assert "train" in answered(env, "bash", "environment", "show", "").stdout.splitlines()
+    assert answered(env, "allranks job show ").stdout.split() == ["calm_otter", "Completed"]
+    assert answered(env, "allranks compute show ").stdout.split() == ["gpu", "local"]
+    assert "train" in answered(env, "allranks environment show ").stdout.split()
 
 
 def test_a_damaged_record_completes_nothing_and_says_nothing(env, home):
     home.mkdir()
     (home / "allranks.db").write_text("no database")
-    done = answered(env, "bash", "job", "show", "")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "words\n", "")
+    done = answered(env, "allranks job show ")
+    assert (done.returncode, done.stdout, done.stderr.strip()) == (0, "", "")
 
 
 def test_the_command_prints_scripts_and_where_they_go(allranks):
     help = allranks("completion", "--help").stdout
-    for shell, script in SCRIPTS.items():
+    for shell in ("bash", "zsh", "fish"):
         assert f"allranks completion {shell}" in help
-        assert allranks("completion", shell).stdout == script
+        assert "_ARGCOMPLETE" in allranks("completion", shell).stdout
     unknown = allranks("completion", "tcsh")
     assert (unknown.returncode, "bash" in unknown.stderr) == (2, True)
 
 
 BASH = """
 eval "$(allranks completion bash)"
-ask() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _allranks; echo "${COMPREPLY[*]}"; }
-ask allranks job st
-ask allranks job list --status = Com
-ask allranks completion z
-ask allranks run -d ten
+ask() {
+    COMP_LINE=$1; COMP_POINT=${#1}
+    _python_argcomplete allranks 2>/dev/null
+    echo "${COMPREPLY[*]}"
+}
+ask "allranks job st"
+ask "allranks job list --status=Com"
+ask "allranks completion z"
+ask "allranks run -d ten"
 """
 
 
 @needs("bash")
 def test_bash_calls_the_function(env):
     done = subprocess.run(["bash", "-c", BASH], env=env, text=True, capture_output=True)
-    assert done.stdout.splitlines() == ["stream stacks", "Completed", "zsh", "tensorflow"]
-    assert done.stderr == ""
+    found = [line.split() for line in done.stdout.splitlines()]
+    assert found == [["stream", "stacks"], ["Completed"], ["zsh"], ["tensorflow"]]
 
 
 class Terminal:

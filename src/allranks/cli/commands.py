@@ -157,8 +157,6 @@ COMMANDS: dict[str, Command] = {
     "server backup": Command("admin.backup:backup", "back up this home to a file"),
     "server restore": Command("admin.backup:restore", "restore this home from a backup"),
 }
-# Called by completion scripts.
-COMPLETE = "__complete"
 
 
 def groups() -> list[str]:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from allranks.cli import job_names
-from allranks.cli.commands import COMMANDS, COMPLETE, Command, groups, in_group, split_command
+from allranks.cli.commands import COMMANDS, Command, groups, in_group, split_command
 from allranks.cli.output import colours
 from allranks.cli.output.errors import print_error
 from allranks.cli.parser import parser_of
@@ -70,16 +70,16 @@ def _open_closed_streams() -> None:
 
 def run_words(words: list[str]) -> int:
     """Run one command. Returns its exit code; raises its errors."""
+    if "_ARGCOMPLETE" in os.environ:
+        from allranks.cli.admin.complete_words import answer  # lazy: for shells, at a TAB
+
+        answer()
     if words[:1] == ["--version"]:
         print(f"allranks {__version__}")
         return 0
     if not words or words[0] in ("-h", "--help", "help"):
         print(_overview())
         return 0
-    if words[0] == COMPLETE:
-        from allranks.cli.admin.complete_words import answer  # lazy: for shells, at a TAB
-
-        return answer(words[1:])
     if words[0] in groups():
         wants_help = words[1:2] in (["-h"], ["--help"]) and words[0] not in COMMANDS
         if len(words) == 1 or wants_help:

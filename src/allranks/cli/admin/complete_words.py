@@ -1,18 +1,19 @@
-"""Answer the scripts of `allranks completion`: the words that fit at a TAB.
+"""Answer a shell at a TAB: argcomplete, with the parser of one command and the names in a home.
 
-We do not use argcomplete, which needs one tree of parsers, nor shtab, which writes all words into
-the script: we build one parser at a time, and names of jobs change. Names are read from the home's
-database without starting a server. The first line of the answer says whether files or folders fit
-as well.
+Names are read from the home's database without starting a server.
 """
 
 from __future__ import annotations
 
 import argparse
+import glob
+import os
 from collections.abc import Callable, Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, cast
+
+from argcomplete.finders import ExclusiveCompletionFinder
+from argcomplete.lexers import split_line
 
 from allranks import settings
 from allranks.cli.commands import COMMANDS, groups, in_group, split_command
@@ -20,27 +21,6 @@ from allranks.cli.job_names import JobReference
 from allranks.cli.parser import parser_of
 from allranks.settings import Home
 from allranks.store import names
-
-
-class Kind(StrEnum):
-    """What fits besides the words."""
-
-    WORDS = "words"
-    FILES = "files"
-    FOLDERS = "folders"
-
-
-class Word(NamedTuple):
-    """``about`` is shown beside the text by shells that can."""
-
-    text: str
-    about: str = ""
-
-
-class Completions(NamedTuple):
-    words: Sequence[Word] = ()
-    kind: Kind = Kind.WORDS
-
 
 # Values of options whose parser has no choices.
 _CHOICES: Mapping[tuple[str, str], str] = {
@@ -58,150 +38,77 @@ _FILES = ("FILE", "PATH", "PATH|URI", "FILE|DIR", "SPEC", "NAME=PATH[:MODE]", "N
 _CREATING = ("create", "register")
 
 
-def answer(words: Sequence[str]) -> int:
-    """Print what fits in the place of the last word; ``words`` start with the shell's name.
-
-    Errors print nothing: somebody is typing.
-    """
-    shell, *typed = words or ("",)
-    if shell == "bash":
-        typed = _joined(typed)
-    try:
-        completions = complete(typed or [""])
-    except Exception:
-        completions = Completions()
-    current = typed[-1] if typed else ""
-    print(completions.kind)
-    for word in completions.words:
-        if word.text.startswith(current):
-            print(_line(shell, word, current))
-    return 0
+# The words that fit, and what the shell says of each.
+Words = dict[str, str]
 
 
-def _line(shell: str, word: Word, current: str) -> str:
-    if shell == "fish":
-        return f"{word.text}\t{word.about}" if word.about else word.text
-    if shell == "zsh":
-        text = word.text.replace("\\", "\\\\").replace(":", "\\:")
-        return f"{text}:{word.about}" if word.about else text
-    # bash splits words at `=` and `:`, and replaces only what follows the last one.
-    return word.text[max(current.rfind("="), current.rfind(":")) + 1 :]
+def answer() -> None:
+    """Print the words that fit at the cursor, for argcomplete's shell function, and exit."""
+    *_, words, _ = split_line(os.environ["COMP_LINE"], int(os.environ["COMP_POINT"]))
+    parser, depth = parser_at(words[1:])
+    # argcomplete's own variable: which word of the line is the name of the program.
+    os.environ["_ARGCOMPLETE"] = str(depth + 1)
+    ExclusiveCompletionFinder()(parser, always_complete_options=options_at(parser))
 
 
-def _joined(words: Sequence[str]) -> list[str]:
-    """Words as they were typed: bash splits `--sort=age` into three."""
-    joined: list[str] = []
-    glue = False
-    for word in words:
-        separator = word in ("=", ":")
-        if joined and (glue or separator):
-            joined[-1] += word
-        else:
-            joined.append(word)
-        glue = separator
-    return joined
+def options_at(parser: argparse.ArgumentParser) -> bool | Literal["long"]:
+    """Whether options are offered before a dash is typed: where nothing else fits."""
+    return False if parser._get_positional_actions() else "long"
 
 
-def complete(words: Sequence[str]) -> Completions:
-    """What fits in the place of the last word, whatever of it is typed."""
-    *before, current = words
-    if not before:
-        return Completions(_commands(current))
-    group = before[0]
-    if len(before) == 1 and group in groups():
-        verbs = [
-            Word(name.removeprefix(f"{group} "), each.help)
-            for name, each in in_group(group)
-            if " " in name
-        ]
-        own = _arguments(group, [], current) if group in COMMANDS else Completions()
-        return Completions([*verbs, *own.words], own.kind)
-    name, rest = split_command(before)
-    return _arguments(name, rest, current) if name in COMMANDS else Completions()
-
-
-def _commands(current: str) -> list[Word]:
-    if current.startswith("-"):
-        return [Word("--help"), Word("--version")]
-    single = [Word(n, each.help) for n, each in COMMANDS.items() if n.split()[0] not in groups()]
-    verbs = {group: (n.partition(" ")[2] or n for n, _ in in_group(group)) for group in groups()}
-    return [*single, *(Word(group, ", ".join(each)) for group, each in verbs.items())]
-
-
-def _arguments(name: str, rest: Sequence[str], current: str) -> Completions:
-    """What fits after the words ``rest`` of a command."""
+def parser_at(words: Sequence[str]) -> tuple[argparse.ArgumentParser, int]:
+    """The parser for what follows ``words``, and how many of them name its command."""
+    if not words:
+        names = {name: each.help for name, each in COMMANDS.items() if " " not in name}
+        return _one_of(names | {group: ", ".join(_verbs(group)) for group in groups()}), 0
+    group = words[0]
+    if len(words) == 1 and group in groups():
+        # A command with the name of its group takes a job: `allranks report JOB`.
+        return _one_of(_verbs(group) | (_jobs() if group in COMMANDS else {})), 1
+    name, _ = split_command(words)
+    if name not in COMMANDS:
+        return argparse.ArgumentParser(add_help=False), 0
     parser = parser_of(name)
-    places = [each for each in parser._actions if not each.option_strings]
-    pending: argparse.Action | None = None  # the option that waits for its value
-    used: set[str] = set()
-    literal = False
-    for word in rest:
-        if literal:
-            places = _remaining(places)
-        elif pending is not None:
-            pending = None
-        elif word == "--":
-            literal = True
-        elif word.startswith("-") and len(word) > 1:
-            option, equals, _ = word.partition("=")
-            action = parser._option_string_actions.get(option)
-            if action is not None:
-                used.add(action.dest)
-                pending = action if action.nargs != 0 and not equals else None
-        elif places and places[0].nargs == argparse.REMAINDER:
-            literal = True
-        else:
-            places = _remaining(places)
-    if pending is not None:
-        return _values(name, pending)
-    if not literal and current.startswith("-"):
-        return _options(name, parser, used, current)
-    if places:
-        return _values(name, places[0])
-    return _options(name, parser, used, current) if not literal and not current else Completions()
+    for action in parser._actions:
+        if action.choices is None:
+            cast(Any, action).completer = _completer(name)
+    return parser, len(name.split())
 
 
-def _remaining(places: list[argparse.Action]) -> list[argparse.Action]:
-    """The positional arguments that take a word after the first of them got one."""
-    repeats = places and places[0].nargs in ("+", "*", argparse.REMAINDER)
-    return places if repeats else places[1:]
+def _one_of(words: Words) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser()
+    action = parser.add_argument("command")
+    cast(Any, action).completer = lambda **_: words
+    return parser
 
 
-def _options(
-    name: str, parser: argparse.ArgumentParser, used: set[str], current: str
-) -> Completions:
-    option, equals, _ = current.partition("=")
-    if equals:
-        action = parser._option_string_actions.get(option)
-        values = Completions() if action is None else _values(name, action)
-        words = [Word(f"{option}={each.text}", each.about) for each in values.words]
-        return Completions(words, values.kind)
-    return Completions(
-        [
-            Word(text, (each.help or "").replace("%%", "%"))
-            for each in parser._actions
-            if each.help != argparse.SUPPRESS
-            if each.dest not in used or isinstance(each, argparse._AppendAction)
-            for text in each.option_strings
-            if text.startswith("--") or len(each.option_strings) == 1 or current == text
-        ]
-    )
+def _verbs(group: str) -> Words:
+    """The commands of a group by their last word."""
+    return {name.partition(" ")[2]: each.help for name, each in in_group(group) if " " in name}
 
 
-def _values(name: str, action: argparse.Action) -> Completions:
-    """What an argument or option of the command takes."""
-    if action.choices is not None:
-        return Completions([Word(str(each)) for each in action.choices])
-    if action.type is JobReference:
-        return Completions(_jobs())
-    if choices := _CHOICES.get((name, action.dest)):
-        return Completions([Word(each) for each in choices.split()])
-    kind = Kind.WORDS
-    if action.metavar in _FILES or action.type is Path or action.nargs == argparse.REMAINDER:
-        kind = Kind.FILES
-    elif action.metavar == "DIR":
-        kind = Kind.FOLDERS
-    return Completions([Word(each) for each in _names(name, action)], kind)
+def _completer(name: str) -> Callable[..., Words]:
+    """What completes the arguments of a command."""
+
+    def complete(prefix: str, action: argparse.Action, **_: Any) -> Words:
+        if action.type is JobReference:
+            return _jobs()
+        if choices := _CHOICES.get((name, action.dest)):
+            return dict.fromkeys(choices.split(), "")
+        words = dict.fromkeys(_names(name, action), "")
+        of_files = action.type is Path or action.nargs == argparse.REMAINDER
+        if action.metavar not in ("DIR", *_FILES) and not of_files:
+            return words
+        # Not argcomplete's FilesCompleter: it starts two shells.
+        before, equals, path = prefix.rpartition("=")
+        for each in glob.glob(f"{glob.escape(path)}*"):
+            if os.path.isdir(each):
+                words[f"{before}{equals}{each}/"] = ""
+            elif action.metavar != "DIR":
+                words[f"{before}{equals}{each}"] = ""
+        return words
+
+    return complete
 
 
 def _names(name: str, action: argparse.Action) -> list[str]:
@@ -259,10 +166,11 @@ def _get(path: str) -> Any:
         return client.json("GET", path)
 
 
-def _jobs() -> list[Word]:
+def _jobs() -> Words:
+    """The newest jobs and their statuses."""
     if _has_server_only():
-        return [Word(each["name"], each["status"]) for each in _get("/api/v1/jobs?limit=200")]
-    return [Word(*each) for each in names.jobs(settings.home())]
+        return {each["name"]: each["status"] for each in _get("/api/v1/jobs?limit=200")}
+    return dict(names.jobs(settings.home()))
 
 
 # The server's collection of each group of commands, and its names in the home.
