@@ -100,6 +100,19 @@ def test_resources_that_no_node_has_are_refused_in_words(engine, gang):
     assert caught.value.hint
 
 
+def test_more_processes_than_cpus_are_refused_with_the_key_that_helps(engine, gang):
+    with pytest.raises(Refused, match=r"2 nodes with 8 CPUs each, 0 available") as caught:
+        engine.admit(gang._replace(processes=8))
+    hint = str(caught.value.hint)
+    assert "each of the 8 processes of a node gets a CPU, and the largest host has 4" in hint
+    assert "-p 4" in hint
+    assert "resources.properties.slurm.cpus=4" in hint
+    engine.admit(gang._replace(processes=8, cpus=4))
+    with pytest.raises(Refused) as caught:
+        engine.admit(gang._replace(cpus=64))
+    assert "the largest host has 4 CPUs: lower `cpus` of the compute" in str(caught.value.hint)
+
+
 def test_what_a_controller_refuses_that_has_just_started_is_asked_again(engine, gang, monkeypatch):
     # A refusal that says nothing of what the hosts have, though all are in good order.
     gang = gang._replace(options={"partition": "main", "extra": ["--tmp=999999"]})

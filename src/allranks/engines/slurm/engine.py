@@ -176,6 +176,7 @@ class SlurmEngine:
         fit = sum(_fits(gang, host) for host in hosts)
         hint = "request fewer nodes, or less per node; `allranks compute show` lists the hosts"
         if fit < gang.nodes:
+            hint = _cpu_hint(gang, hosts) or hint
             needs = f"{counted(gang.nodes, 'node')} with {_describe(gang)} each, {fit} available"
             message = f"the job can never run on this cluster: it needs {needs}"
             return Refused(message, where="resources", hint=hint)
@@ -261,6 +262,20 @@ def _fits(gang: Gang, host: Host) -> bool:
     """Whether the host, in whatever state, has the resources of a node."""
     memory = gang.memory or 0
     return host.cpus >= cpus(gang) and host.gpus >= gang.gpus and host.memory >= memory
+
+
+def _cpu_hint(gang: Gang, hosts: Sequence[Host]) -> str:
+    """What to change if no host has as many CPUs as a node needs; else empty."""
+    most = int(max((host.cpus for host in hosts), default=0))
+    if not 0 < most < cpus(gang):
+        return ""
+    key = "resources.properties.slurm.cpus"
+    if gang.cpus is not None:
+        return f"the largest host has {counted(most, 'CPU')}: lower `cpus` of the compute, or {key}"
+    return (
+        f"each of the {gang.processes} processes of a node gets a CPU, and the largest host has "
+        f"{most}: start fewer (-p {most}), or let them share: --set {key}={most}"
+    )
 
 
 def _describe(gang: Gang) -> str:
