@@ -53,8 +53,7 @@ def _axe() -> str:
     return (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
 
 
-@pytest.mark.end_to_end
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.end_to_end), "dark"])
 def test_every_page(site: Site, browser: Any, scheme: str) -> None:
     """No error in the console, no failed request, and nothing serious by axe-core."""
     axe, found = _axe(), []

@@ -56,7 +56,7 @@ def test_a_script_of_azures_runs_unchanged(shared: Allranks, shared_home: Path, 
     assert "/ui/jobs/" in told["page"]
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 def test_verbs(allranks: Allranks, code: Path) -> None:
     (code / "job.yml").write_text(JOB)
 

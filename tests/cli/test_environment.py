@@ -49,7 +49,6 @@ def test_a_job_gets_what_its_file_lists(shared, requirements):
     assert any("Installed" in log.read_text() for log in logs)
 
 
-@pytest.mark.end_to_end
 def test_what_a_job_installs_is_the_jobs_alone(shared, requirements, wheels):
     install = f'pip install -q --no-index --find-links "{wheels}" apple==2.0 && '
     look = "python -c 'import apple; print(apple.version)'"
@@ -233,7 +232,6 @@ def test_an_image_where_no_containers_run(allranks, requirements):
     assert "no environment is mapped to the image x/y:1" in refused.stderr
 
 
-@pytest.mark.end_to_end
 def test_a_conda_file_of_a_job(shared, code, wheels):
     (code / "conda.yml").write_text(
         "name: x\nchannels: [defaults]\ndependencies:\n  - pip\n  - cudatoolkit=11\n"

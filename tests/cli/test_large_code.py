@@ -38,7 +38,7 @@ def test_a_folder_that_is_too_large_is_refused_before_it_is_read(code):
     assert take_snapshot(code).files == (".amlignore",)
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 def test_too_many_files_are_refused(code):
     (code / "many").mkdir()
     for number in range(MOST_FILES + 1):

@@ -286,7 +286,6 @@ def test_reuse_is_never_wrong(allranks: Allranks, home: Path, folder: Path, tmp_
 
 
 @pytest.mark.slow
-@pytest.mark.end_to_end
 def test_a_failed_pipeline_continues_with_what_did_not_complete(
     allranks: Allranks, folder: Path, tmp_path: Path
 ):
@@ -375,8 +374,7 @@ def test_cancel_and_timeout_reach_all_steps(allranks: Allranks, folder: Path):
 
 
 @pytest.mark.slow
-@pytest.mark.end_to_end
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [pytest.param(0, marks=pytest.mark.end_to_end), 1, 2])
 def test_a_killed_server_loses_and_doubles_no_step(
     allranks: Allranks, home: Path, folder: Path, seed: int
 ):

@@ -111,7 +111,6 @@ def test_a_restart_with_other_code_shows_how_far_it_is_and_asks(allranks, home, 
 
 
 @pytest.mark.slow
-@pytest.mark.end_to_end
 def test_a_backup_shows_how_far_it_is(allranks, home, code, tmp_path):
     large(code)
     assert allranks("run", "--", "true").returncode == 0

@@ -105,7 +105,6 @@ def test_the_same_seed_draws_the_same_parameters(allranks: Allranks, train: Path
 
 
 @pytest.mark.slow
-@pytest.mark.end_to_end
 def test_a_file_with_a_grid_and_a_gang_of_ranks(allranks: Allranks, code: Path):
     (code / "s.yml").write_text(
         """\
@@ -264,8 +263,7 @@ def test_a_name_that_another_job_has(allranks: Allranks, train: Path):
 
 
 @pytest.mark.slow
-@pytest.mark.end_to_end
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [pytest.param(0, marks=pytest.mark.end_to_end), 1, 2])
 def test_a_killed_server_loses_and_doubles_no_trial(
     allranks: Allranks, home: Path, train: Path, seed: int
 ):

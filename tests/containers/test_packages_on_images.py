@@ -73,7 +73,6 @@ def made(here: Allranks) -> list[Path]:
     return [each for each in (home / "environments").iterdir() if each.is_dir()]
 
 
-@pytest.mark.end_to_end
 def test_a_job_has_the_image_and_the_packages(here: Allranks, code: Path, wheels: Path):
     both = {"image": IMAGE, "conda_file": conda(wheels, "apple<2")}
     found = told(here, code, "one", both)

@@ -70,7 +70,6 @@ def learnt(result: dict[str, Any]) -> None:
 # ---------------------------------------------------------------- PyTorch
 
 
-@pytest.mark.end_to_end
 def test_a_killed_job_ends_with_the_weights_of_an_undisturbed_one(run: Run):
     """Bit for bit, resumed from the last checkpoint."""
     whole = run("resume", "torch")
@@ -210,7 +209,6 @@ def test_autotuning_tries_a_grid_over_all_nodes(run_plainly: Run, code: Path):
 # ---------------------------------------------------------------- TensorFlow
 
 
-@pytest.mark.end_to_end
 def test_multi_worker_mirrored(run: Run):
     two = run("tensorflow", "tensorflow")
     one = run("tensorflow", "tensorflow", *nodes(1), "--set", "distribution.worker_count=1")
@@ -239,8 +237,9 @@ def test_parameter_servers_that_never_exit_are_not_a_failure(run: Run, shared: A
 # ---------------------------------------------------------------- MPI
 
 
-@pytest.mark.parametrize("kind", ["openmpi", "openmpi4", "mpich"])
-@pytest.mark.end_to_end
+@pytest.mark.parametrize(
+    "kind", ["openmpi", "openmpi4", pytest.param("mpich", marks=pytest.mark.end_to_end)]
+)
 def test_every_mpi_without_ssh(run: Run, kind: str):
     found = run("mpi", kind)
     result = found["result.json"]

@@ -107,7 +107,6 @@ def test_lightning_with_a_rich_bar_shows_only_the_end(shared, code):
     assert len(found["val_loss"]) == 1
 
 
-@pytest.mark.end_to_end
 def test_keras_logs_each_epoch_once(shared, code):
     found = metrics(shared, code, "tensorflow", "keras", KERAS)
     assert {name: steps(points) for name, points in found.items()} == {

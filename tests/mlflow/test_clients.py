@@ -62,8 +62,9 @@ client.set_terminated(told)
 """
 
 
-@CLIENTS
-@pytest.mark.end_to_end
+@pytest.mark.parametrize(
+    "client", ["mlflow2", pytest.param("mlflow3", marks=pytest.mark.end_to_end)]
+)
 def test_what_a_script_logs_is_on_its_jobs_run(tracked: Tracked, client: str) -> None:
     name = f"plain-{client}"
     tracked.job(PLAIN, "--name", name, client=client)

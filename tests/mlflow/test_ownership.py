@@ -212,7 +212,6 @@ def test_a_model_is_not_taken_over_by_its_tags(two: tuple[Held, Held]) -> None:
     assert mine.ask("PATCH", f"{API}logged-models/{mine.model}/tags", forged)[0] == 403
 
 
-@pytest.mark.end_to_end
 def test_jobs_read_what_others_logged(two: tuple[Held, Held]) -> None:
     other, mine = two
     for method, path, body in [

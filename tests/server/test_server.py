@@ -79,7 +79,6 @@ def test_one_whose_command_was_interrupted_meanwhile_serves_the_next(allranks, h
         server.terminate()
 
 
-@pytest.mark.end_to_end
 def test_a_killed_server_is_replaced_on_the_same_port(allranks, home):
     allranks("server", "start")
     before = told(home)

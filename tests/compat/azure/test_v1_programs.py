@@ -169,7 +169,7 @@ def test_a_pipeline(allranks: Allranks, code: Path) -> None:
     assert metrics.startswith("{'mse': [0.0225")
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 def test_what_fails_says_why(allranks: Allranks, code: Path) -> None:
     folder(
         code,

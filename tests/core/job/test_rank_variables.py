@@ -33,8 +33,11 @@ def test_every_variable_of_every_rank_follows_from_the_summary(environments, pro
         assert expanded(found, row) == environment
 
 
-@pytest.mark.parametrize("kind", ["pytorch", "tensorflow", "mpi", "horovod", "jax"])
-@pytest.mark.medium
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param("pytorch", marks=pytest.mark.end_to_end), "tensorflow", "mpi", "horovod", "jax"],
+)
 def test_a_dry_run_of_many_ranks_is_short_and_complete(shared, kind):
     each = ["-p", 8] if kind != "tensorflow" else ["--parameter-servers", 1]
     words = ["run", "--name", "same", "-n", 3, "-d", kind, *each, "--dry-run"]
