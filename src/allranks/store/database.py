@@ -15,22 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Dialect,
-    Engine,
-    Table,
-    Text,
-    and_,
-    cast,
-    create_engine,
-    event,
-    exists,
-    func,
-    inspect,
-    select,
-)
+import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.compiler import SQLCompiler
 
@@ -48,7 +33,7 @@ _SMALL = 4096
 _DAMAGE = ("malformed", "not a database", "no such table")
 
 
-def open_database(where: Path | str) -> Engine:
+def open_database(where: Path | str) -> sa.Engine:
     """Open the database in a file or at a URL, creating or upgrading it if necessary.
 
     Raises ServerError if it cannot be opened, is damaged, was written by an allranks that this one
@@ -66,7 +51,7 @@ def open_database(where: Path | str) -> Engine:
 
 
 @contextmanager
-def opened_database(where: Path | str) -> Iterator[Engine]:
+def opened_database(where: Path | str) -> Iterator[sa.Engine]:
     """`open_database`, with its connections closed in the end."""
     engine = open_database(where)
     try:
@@ -75,17 +60,17 @@ def opened_database(where: Path | str) -> Iterator[Engine]:
         engine.dispose()
 
 
-def _sqlite(path: Path) -> Engine:
-    engine = create_engine(
+def _sqlite(path: Path) -> sa.Engine:
+    engine = sa.create_engine(
         f"sqlite:///{path}", connect_args={"timeout": 30.0}, hide_parameters=True
     )
     # Plans contain users' variables, so the file is private whatever the folder's mode. SQLite
     # gives its other files the same mode.
     path.touch(mode=0o600)
     turns = _Turns()
-    event.listen(engine, "connect", _on_connect)
-    event.listen(engine, "begin", turns.begin)
-    event.listen(engine, "checkin", turns.end)
+    sa.event.listen(engine, "connect", _on_connect)
+    sa.event.listen(engine, "begin", turns.begin)
+    sa.event.listen(engine, "checkin", turns.end)
     return engine
 
 
@@ -102,7 +87,9 @@ def lock_database(where: Path | str) -> postgres.ServerLock | None:
         raise database_error(error, where) from error
 
 
-def insert_many(connection: Connection, table: Table, rows: Sequence[tuple[Any, ...]]) -> None:
+def insert_many(
+    connection: sa.Connection, table: sa.Table, rows: Sequence[tuple[Any, ...]]
+) -> None:
     """Insert rows given in the order of the table's columns. Bypasses SQLAlchemy's handling of
     parameters, which takes ten times as long as the database."""
     if not rows:
@@ -118,13 +105,13 @@ def insert_many(connection: Connection, table: Table, rows: Sequence[tuple[Any, 
 
 
 @lru_cache(maxsize=16)
-def _insert(table: Table, dialect: Dialect) -> SQLCompiler:
+def _insert(table: sa.Table, dialect: sa.Dialect) -> SQLCompiler:
     compiled = table.insert().compile(dialect=dialect)
     assert isinstance(compiled, SQLCompiler)
     return compiled
 
 
-def reset_sequences(connection: Connection, filled: Sequence[Table]) -> None:
+def reset_sequences(connection: sa.Connection, filled: Sequence[sa.Table]) -> None:
     """Continue ids after the highest that was inserted explicitly into these tables."""
     if connection.dialect.name == "postgresql":
         for table in filled:
@@ -133,17 +120,17 @@ def reset_sequences(connection: Connection, filled: Sequence[Table]) -> None:
 
 
 def has_member(
-    connection: Connection, column: ColumnElement[Any], key: str, value: str | None
-) -> ColumnElement[bool]:
+    connection: sa.Connection, column: sa.ColumnElement[Any], key: str, value: str | None
+) -> sa.ColumnElement[bool]:
     """Whether a JSON object of texts has a member of that key, and of that value unless None."""
     if connection.dialect.name == "postgresql":
-        extracted: ColumnElement[str] = column[key].as_string()
+        extracted: sa.ColumnElement[str] = column[key].as_string()
         return extracted.is_not(None) if value is None else extracted == value
-    member = func.json_each(column).table_valued("key", "value")
+    member = sa.func.json_each(column).table_valued("key", "value")
     same = [member.c.key == key] + ([] if value is None else [member.c.value == value])
     # SQLite reads JSON more slowly than text.
-    text = cast(column, Text).contains(json.dumps(key), autoescape=True)
-    return and_(text, exists(select(1).select_from(member).where(*same)))
+    text = sa.cast(column, sa.Text).contains(json.dumps(key), autoescape=True)
+    return sa.and_(text, sa.exists(sa.select(1).select_from(member).where(*same)))
 
 
 def database_error(error: Exception, where: Path | str) -> ServerError:
@@ -194,7 +181,7 @@ class _Turns:
             self._lock.release()
 
 
-def check_small(engine: Engine) -> None:
+def check_small(engine: sa.Engine) -> None:
     """Raise an error of the driver, or ServerError, if a SQLite file is damaged that is so small
     that this takes no time. In larger ones, damage shows once it is read."""
     if engine.dialect.name == "sqlite":
@@ -206,7 +193,7 @@ def check_small(engine: Engine) -> None:
                     raise sqlite3.DatabaseError(f"malformed: {result}")
 
 
-def _upgrade(engine: Engine, where: Path | str) -> None:
+def _upgrade(engine: sa.Engine, where: Path | str) -> None:
     with engine.execution_options(read_only=True).connect() as connection:
         version = _version(connection)
     if version is None:
@@ -224,13 +211,13 @@ def _upgrade(engine: Engine, where: Path | str) -> None:
         _migrate(engine, version, where)
 
 
-def _version(connection: Connection) -> str | None:
-    if not inspect(connection).has_table("alembic_version"):
+def _version(connection: sa.Connection) -> str | None:
+    if not sa.inspect(connection).has_table("alembic_version"):
         return None
-    return str(connection.execute(select(versions.c.version_num)).scalar_one())
+    return str(connection.execute(sa.select(versions.c.version_num)).scalar_one())
 
 
-def _migrate(engine: Engine, version: str, where: Path | str) -> None:
+def _migrate(engine: sa.Engine, version: str, where: Path | str) -> None:
     from alembic.util.exc import CommandError  # lazy: 0.3 s, and only after an upgrade
 
     from allranks.store import migrations  # lazy: imports Alembic

@@ -18,15 +18,8 @@ from typing import IO, TYPE_CHECKING, TypeVar
 
 import obstore
 
+from allranks.agent.data import object_stores
 from allranks.agent.data.file_entry import Changed, FileEntry, Report
-from allranks.agent.data.object_stores import (
-    CHANGED,
-    HASH,
-    NO_RANGES,
-    RETRYABLE,
-    get_options,
-    is_final,
-)
 
 if TYPE_CHECKING:
     from allranks.agent.data.object_stores import Opened
@@ -132,7 +125,7 @@ class _Download:
             data: memoryview = memoryview(b"")
         else:
             data = await self._retry(lambda: self._get(item))
-            if self._tags_are_hashes and HASH.fullmatch(item.tag):
+            if self._tags_are_hashes and object_stores.HASH.fullmatch(item.tag):
                 data = await self._verify_tag(item, data)
         path = self._folder / item.name
         # Never overwrite in place: older cache entries may share the existing file.
@@ -182,7 +175,7 @@ class _Download:
             ranges = _ranges(missing, item.size)
             try:
                 await _run_concurrently(ranges, download, _CONCURRENT_RANGES)
-            except NO_RANGES:
+            except object_stores.NO_RANGES:
                 return await self._download_whole(item, path)
         finally:
             os.close(file)
@@ -247,7 +240,9 @@ class _Download:
         return data
 
     async def _request(self, item: FileEntry, span: tuple[int, int] | None) -> obstore.GetResult:
-        return await obstore.get_async(self._opened, item.key, options=get_options(item.tag, span))
+        return await obstore.get_async(
+            self._opened, item.key, options=object_stores.get_options(item.tag, span)
+        )
 
     async def _retry(
         self, request: Callable[[], Awaitable[_Result]], progress: Callable[[], int] = lambda: 0
@@ -257,13 +252,13 @@ class _Download:
         while True:
             try:
                 return await request()
-            except CHANGED as error:
+            except object_stores.CHANGED as error:
                 raise Changed(str(error)) from None
-            except RETRYABLE as error:
+            except object_stores.RETRYABLE as error:
                 if (now := progress()) > before:
                     number, before = 0, now
                 number += 1
-                if number == _ATTEMPTS or is_final(error):
+                if number == _ATTEMPTS or object_stores.is_final(error):
                     raise
                 # Jitter: many nodes may retry at the same time.
                 await asyncio.sleep(_RETRY_SECONDS * 2**number * random.uniform(0.25, 0.75))

@@ -16,16 +16,8 @@ from allranks.agent.state.transfer import Damaged, StateClient
 from allranks.agent.state.tree import FileState, Scan, Tree
 from allranks.agent.transport.identity import AgentIdentity
 from allranks.agent.transport.link import ServerAddress
+from allranks.core.data import working_set
 from allranks.core.data.state_manifest import own, stays_inside
-from allranks.core.data.working_set import (
-    ABOUT,
-    FILES,
-    About,
-    SetFile,
-    folders_above,
-    is_carried,
-    may_be_checkpoint,
-)
 
 _NAME = "the working folder"
 # Inode, size and modification time of the files of the code, as they were laid out.
@@ -34,7 +26,7 @@ Listing = Mapping[str, tuple[int, int, int]]
 
 def parts(node: int) -> tuple[str, str]:
     """The folders with the files of a node's working set and with what is said about it."""
-    return f"{own(node)}/{FILES}", os.path.dirname(f"{own(node)}/{ABOUT}")
+    return f"{own(node)}/{working_set.FILES}", os.path.dirname(f"{own(node)}/{working_set.ABOUT}")
 
 
 class WorkTree(Tree):
@@ -45,31 +37,31 @@ class WorkTree(Tree):
         super().__init__(root, parts(node))
         self._limit = limit
         self.set_laid_out(laid_out)
-        self._prefix = f"{own(node)}/{FILES}/"
-        self._about = root / own(node) / ABOUT
+        self._prefix = f"{own(node)}/{working_set.FILES}/"
+        self._about = root / own(node) / working_set.ABOUT
 
     def set_laid_out(self, files: Listing) -> None:
         """Change what was laid out, between attempts."""
         self._laid_out = files
-        self._folders = folders_above(files)
+        self._folders = working_set.folders_above(files)
 
     def scan(self) -> Scan:
         """The working set. Raises OSError if what the files do not say cannot be written."""
         scan, removed = self._look()
         size = sum(file.size for file in scan.files.values())
         over = size if size > self._limit else 0
-        about = About(removed, str(self.root / self.parts[0]), over)
+        about = working_set.About(removed, str(self.root / self.parts[0]), over)
         self._write(about, needed=bool(removed or over))
         if over:
             scan.files.clear()
         self._scan_folder(self.parts[1], scan)
         return scan
 
-    def current(self) -> tuple[list[SetFile], int]:
+    def current(self) -> tuple[list[working_set.SetFile], int]:
         """The files of the set, and how many paths of the code were removed."""
         scan, removed = self._look()
         files = [
-            SetFile(path[len(self._prefix) :], file.size, file.mtime_ns / 1e9)
+            working_set.SetFile(path[len(self._prefix) :], file.size, file.mtime_ns / 1e9)
             for path, file in scan.files.items()
             if file.what == "file"
         ]
@@ -82,10 +74,12 @@ class WorkTree(Tree):
         files = dict[str, FileState]()
         start = len(self._prefix)
         for path, file in every.files.items():
-            if is_carried(path[start:]) and not self._is_code(path[start:], file):
+            if working_set.is_carried(path[start:]) and not self._is_code(path[start:], file):
                 files[path] = file
         unsupported = {
-            path: why for path, why in every.unsupported.items() if is_carried(path[start:])
+            path: why
+            for path, why in every.unsupported.items()
+            if working_set.is_carried(path[start:])
         }
         return Scan(files, every.unreadable, unsupported), self._removed(every)
 
@@ -103,7 +97,7 @@ class WorkTree(Tree):
         def is_gone(path: str) -> bool:
             full = self._prefix + path
             listed = full in every.files or full in every.unsupported or full in every.unreadable
-            return is_carried(path) and not listed and not every.is_hidden(full)
+            return working_set.is_carried(path) and not listed and not every.is_hidden(full)
 
         files = [path for path in self._laid_out if is_gone(path)]
         folders = [f"{path}/" for path in self._folders if is_gone(path)]
@@ -124,7 +118,7 @@ class WorkTree(Tree):
                     del every.unsupported[path]
                     every.files[path] = FileState("link", 0, fingerprint(status), target)
 
-    def _write(self, about: About, *, needed: bool) -> None:
+    def _write(self, about: working_set.About, *, needed: bool) -> None:
         data = about.dump()
         with contextlib.suppress(FileNotFoundError):
             if self._about.read_bytes() == data:
@@ -169,7 +163,7 @@ class WorkSync(Sync):
 
     def _may_be_torn(self, path: str) -> bool:
         # A log begins anew in each attempt, and is shorter then.
-        return may_be_checkpoint(self._shown(path))
+        return working_set.may_be_checkpoint(self._shown(path))
 
     def _shown(self, path: str) -> str:
         return path.split("/", 2)[2]
@@ -197,7 +191,7 @@ class WorkSync(Sync):
     def _only_complete(self, work: Work, states: Mapping[str, FileState], end: bool) -> Work:
         # Written by this thread, so it is complete. Last: a file of the code may have been removed
         # because of one that is not complete yet.
-        about = [path for path in work.send if path.partition("/")[2] == ABOUT]
+        about = [path for path in work.send if path.partition("/")[2] == working_set.ABOUT]
         files = [path for path in work.send if path not in about]
         self._to_send = {path: states[path] for path in files}
         ready = super()._only_complete(work._replace(send=files), states, end)

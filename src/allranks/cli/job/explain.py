@@ -13,12 +13,7 @@ from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
 
 if TYPE_CHECKING:
-    from allranks.api.jobs import (
-        FailureExplanation,
-        PipelineExplanation,
-        RankOutcome,
-        StepExplanation,
-    )
+    from allranks.api import jobs as api
 
 # The number of ranks whose end is shown.
 _MOST = 8
@@ -30,7 +25,7 @@ def explain_options(parser: argparse.ArgumentParser) -> None:
 
 
 def explain(options: argparse.Namespace) -> int:
-    explanation: FailureExplanation | PipelineExplanation | StepExplanation
+    explanation: api.FailureExplanation | api.PipelineExplanation | api.StepExplanation
     explanation = find_server.connect().json("GET", job_path(options.name, "/explanation"))
     if options.json:
         show.as_json(explanation)
@@ -46,7 +41,7 @@ def explain(options: argparse.Namespace) -> int:
     return 0
 
 
-def _of_steps(explanation: PipelineExplanation | StepExplanation) -> Iterator[str]:
+def _of_steps(explanation: api.PipelineExplanation | api.StepExplanation) -> Iterator[str]:
     """A pipeline with why each of its steps ran, or one step."""
     if "why" in explanation:
         yield f"{explanation['name']}: {explanation['why']}"
@@ -61,7 +56,7 @@ def _of_steps(explanation: PipelineExplanation | StepExplanation) -> Iterator[st
         yield f"why the step failed: allranks job explain {failed[0]}"
 
 
-def _of_job(failure: FailureExplanation) -> Iterator[str]:
+def _of_job(failure: api.FailureExplanation) -> Iterator[str]:
     if failure["error"]:
         yield f"{failure['name']} failed: {failure['error']['message'][:_WIDE]}"
     yield f"cause: {failure['explanation']} ({failure['cause']})"
@@ -83,7 +78,7 @@ _AGAIN = {
 }
 
 
-def _evidence(failure: FailureExplanation) -> Iterator[str]:
+def _evidence(failure: api.FailureExplanation) -> Iterator[str]:
     evidence = failure["evidence"]
     if evidence is None:
         return
@@ -99,7 +94,7 @@ def _evidence(failure: FailureExplanation) -> Iterator[str]:
         yield f" {mark} {line[:_WIDE]}"
 
 
-def _followed(others: list[RankOutcome]) -> Iterator[str]:
+def _followed(others: list[api.RankOutcome]) -> Iterator[str]:
     if others:
         yield ""
         yield "the other ranks, in the order in which they ended:"
@@ -109,7 +104,7 @@ def _followed(others: list[RankOutcome]) -> Iterator[str]:
         yield f"  and {len(others) - _MOST} more"
 
 
-def _changed(failure: FailureExplanation) -> Iterator[str]:
+def _changed(failure: api.FailureExplanation) -> Iterator[str]:
     yield ""
     other, changes = failure["compared_with"], failure["changed"]
     if other is None:

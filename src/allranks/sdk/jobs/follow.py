@@ -12,16 +12,9 @@ from allranks.http_client import Client
 from allranks.sdk.connection.urls import job_path
 
 if TYPE_CHECKING:
-    from allranks.api.jobs import (
-        JobAnswer,
-        JobLine,
-        LogLine,
-        StepAnswer,
-        StreamedJob,
-        TrialAnswer,
-    )
+    from allranks.api import jobs as api
 
-    Children: TypeAlias = Sequence[TrialAnswer | StepAnswer]
+    Children: TypeAlias = Sequence[api.TrialAnswer | api.StepAnswer]
 
 # A killed local server is started again, as by any command. A server on another machine gets this
 # long to return.
@@ -54,13 +47,13 @@ def submission_notes(job: Mapping[str, Any], to: TextIO) -> None:
         print(f"note: {note}", file=to, flush=True)
 
 
-def substitute_note(to: TextIO) -> Callable[[StreamedJob, Children], None]:
+def substitute_note(to: TextIO) -> Callable[[api.StreamedJob, Children], None]:
     """Report once on ``to`` that the job's environment is substituted."""
     done = False
 
-    def note(job: StreamedJob, _: Children) -> None:
+    def note(job: api.StreamedJob, _: Children) -> None:
         nonlocal done
-        environment = cast("JobAnswer", job).get("environment")
+        environment = cast("api.JobAnswer", job).get("environment")
         if (
             environment
             and environment.get("asked_for")
@@ -78,7 +71,7 @@ class Following:
     """Follows one job, for at most ``seconds`` if given. ``changed`` is called with each change of
     it, and with the children that have changed. ``job`` is its record once it has ended."""
 
-    job: JobAnswer
+    job: api.JobAnswer
 
     def __init__(
         self,
@@ -86,7 +79,7 @@ class Following:
         name: str,
         *,
         request: Mapping[str, Any] | None = None,
-        changed: Callable[[StreamedJob, Children], None] = lambda job, children: None,
+        changed: Callable[[api.StreamedJob, Children], None] = lambda job, children: None,
         seconds: float | None = None,
     ) -> None:
         self._status = ""
@@ -96,12 +89,12 @@ class Following:
         self._seconds = seconds
         self._until = float("inf") if seconds is None else time.monotonic() + seconds
 
-    def pieces(self) -> Iterator[LogLine]:
+    def pieces(self) -> Iterator[api.LogLine]:
         """Pieces of output until the job has ended, each once and in order per rank. Raises
         TimedOut."""
         return (piece for piece in self.news() if piece)
 
-    def news(self) -> Iterator[LogLine | None]:
+    def news(self) -> Iterator[api.LogLine | None]:
         """``pieces``, and None at each change of the job and every few seconds."""
         away_since: float | None = None
         while True:
@@ -118,14 +111,14 @@ class Following:
                     raise
                 time.sleep(0.2)
 
-    def _one_connection(self, client: Client) -> Iterator[LogLine | None]:
+    def _one_connection(self, client: Client) -> Iterator[api.LogLine | None]:
         request = {**self._request, "positions": self._positions}
         ended = False
         path = job_path(self._name, "/stream")
         left = self._until - time.monotonic()
         silence = min(max(left, _LEAST), _PATIENCE)
         for text in client.stream("POST", path, request, timeout=silence):
-            line: LogLine | JobLine | None = json.loads(text) if text else None
+            line: api.LogLine | api.JobLine | None = json.loads(text) if text else None
             if line is not None and "job" in line:
                 if line["last"]:
                     self.job = line["job"]

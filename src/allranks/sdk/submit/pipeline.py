@@ -13,19 +13,10 @@ from allranks import settings
 from allranks.core.job.code_packages import NOT_RECORDED
 from allranks.core.progress import OnProgress, unheard
 from allranks.errors import Problem, SpecError
+from allranks.sdk.submit import paths
 from allranks.sdk.submit.current_environment import current, is_current, tools
 from allranks.sdk.submit.editable_packages import live_packages
 from allranks.sdk.submit.names import generate_name
-from allranks.sdk.submit.paths import (
-    absolute,
-    environment_of,
-    find_code,
-    is_uri,
-    located_input,
-    located_output,
-    require_text,
-    without_scheme,
-)
 from allranks.sdk.submit.python_packages import packages
 from allranks.sdk.submit.send import Snapshots
 from allranks.snapshot.git import GitQuery
@@ -67,7 +58,7 @@ def prepare_pipeline(
     if properties:
         made["properties"] = {**properties, **(made.get("properties") or {})}
     submission = {"spec": made, "base": shell, "tools": tools()}
-    require_text(submission)
+    paths.require_text(submission)
     return submission, reader.snapshots
 
 
@@ -81,7 +72,7 @@ def prepare_component(
     """A component to be registered, with the snapshots of its code. Raises like ``prepare``."""
     reader = Reader(note, allow_large, progress)
     made = reader.component(data, base, "")
-    require_text(made)
+    paths.require_text(made)
     return made, reader.snapshots
 
 
@@ -96,15 +87,15 @@ def anchored(data: Mapping[str, Any], base: Path) -> Document:
     if made.get("additional_includes"):
         made["additional_includes"] = [_anchored(e, base) for e in made["additional_includes"]]
     if isinstance(made.get("environment"), Mapping):
-        made["environment"] = environment_of(made["environment"], base)
+        made["environment"] = paths.environment_of(made["environment"], base)
     if isinstance(made.get("jobs"), Mapping):
         made["jobs"] = {name: anchored(each, base) for name, each in made["jobs"].items()}
     return made
 
 
 def _anchored(path: str, base: Path) -> str:
-    plain = without_scheme(path)
-    return path if is_uri(plain) else str(absolute(plain, base))
+    plain = paths.without_scheme(path)
+    return path if paths.is_uri(plain) else str(paths.absolute(plain, base))
 
 
 class Reader:
@@ -170,10 +161,10 @@ class Reader:
             return self.component(component, base, at)
         if not isinstance(component, str):
             return component
-        path = without_scheme(component)
-        if is_uri(path) or (path.startswith("/") and "/components/" in path):
+        path = paths.without_scheme(component)
+        if paths.is_uri(path) or (path.startswith("/") and "/components/" in path):
             return component
-        file = absolute(path, base)
+        file = paths.absolute(path, base)
         if not file.is_file():
             hint = f"relative paths start at {base}; a registered one is azureml:NAME:VERSION"
             raise SpecError(Problem(f"component file {str(file)!r} not found", at, hint=hint))
@@ -208,12 +199,16 @@ class Reader:
     def _with_code(self, data: Document, base: Path, at: str) -> Document:
         """The keys of a command with the digest of its code."""
         data = self._with_environment(data, base, at)
-        includes = [absolute(each, base) for each in data.pop("additional_includes", None) or ()]
+        includes = [
+            paths.absolute(each, base) for each in data.pop("additional_includes", None) or ()
+        ]
         value = data.get("code")
         if "snapshot" in data or (value is None and not includes):
             return data
         with _keyed(at):
-            code, fetched = find_code(value, base) if value is not None else (includes.pop(0), None)
+            code, fetched = (
+                paths.find_code(value, base) if value is not None else (includes.pop(0), None)
+            )
         assert code is not None
         data["code"] = str(code)
         packages = self._packages if is_current(data.get("environment")) else ()
@@ -236,7 +231,7 @@ class Reader:
     def _with_environment(self, data: Document, base: Path, at: str) -> Document:
         if isinstance(data.get("environment"), Mapping):
             with _keyed(at):
-                data["environment"] = environment_of(data["environment"], base)
+                data["environment"] = paths.environment_of(data["environment"], base)
         return data
 
     def _with_data(self, data: Document, base: Path, at: str, component: Any = None) -> Document:
@@ -249,12 +244,12 @@ class Reader:
                 value = {"path": value}
             if isinstance(value, Mapping) and not is_bound(value.get("path")):
                 with _keyed(at):
-                    value = located_input(name, value, base)
+                    value = paths.located_input(name, value, base)
             inputs[name] = value
         outputs = {
             name: value
             if isinstance(value, Mapping) and is_bound(value.get("path"))
-            else located_output(value, base)
+            else paths.located_output(value, base)
             for name, value in (data.get("outputs") or {}).items()
         }
         data |= {"inputs": inputs} if inputs else {}

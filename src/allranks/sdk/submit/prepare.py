@@ -17,17 +17,10 @@ from allranks.core.job.code_packages import NOT_RECORDED
 from allranks.core.progress import OnProgress, unheard
 from allranks.errors import SpecError, UsageError
 from allranks.masking import without_credentials
+from allranks.sdk.submit import paths
 from allranks.sdk.submit.current_environment import current, is_current, tools
 from allranks.sdk.submit.editable_packages import live_packages
 from allranks.sdk.submit.names import generate_name
-from allranks.sdk.submit.paths import (
-    environment_of,
-    find_code,
-    located_input,
-    located_output,
-    moves_data,
-    require_text,
-)
 from allranks.sdk.submit.send import Snapshots
 from allranks.snapshot.git import GitQuery, GitState
 from allranks.snapshot.take import take_snapshot
@@ -71,27 +64,29 @@ def _command(
 ) -> tuple[Document, Snapshots]:
     spec = dict(spec)
     spec.setdefault("name", generate_name())
-    code, fetched = find_code(spec.get("code"), base)
+    code, fetched = paths.find_code(spec.get("code"), base)
     folder = (code if code.is_dir() else code.parent) if code is not None else base
     own = folder.resolve().name if fetched is None else fetched.repository
     spec.setdefault("experiment_name", own or "Default")
     if "inputs" in spec:
         spec["inputs"] = {
-            name: located_input(name, value, base) for name, value in (spec["inputs"] or {}).items()
+            name: paths.located_input(name, value, base)
+            for name, value in (spec["inputs"] or {}).items()
         }
     if isinstance(spec.get("environment"), Mapping):
-        spec["environment"] = environment_of(spec["environment"], base)
+        spec["environment"] = paths.environment_of(spec["environment"], base)
     if "outputs" in spec:
         spec["outputs"] = {
-            name: located_output(value, base) for name, value in (spec["outputs"] or {}).items()
+            name: paths.located_output(value, base)
+            for name, value in (spec["outputs"] or {}).items()
         }
     if limit := os.environ.get("ALLRANKS_KEEP_WORK"):
         spec.setdefault("keep_work", limit)
     submission: Document = {"spec": spec, "base": current()}
     brought = is_current(spec.get("environment"))
-    if not brought or moves_data(spec):
+    if not brought or paths.moves_data(spec):
         submission["tools"] = tools(python=not brought)
-    require_text(submission)
+    paths.require_text(submission)
     if code is not None:
         spec["code"] = str(code) if fetched is None else without_credentials(str(spec["code"]))
         if in_place:

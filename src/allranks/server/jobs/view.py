@@ -21,16 +21,8 @@ from allranks.store.jobs.event_rows import StoredEvent
 from allranks.store.jobs.job_rows import Damaged, JobRow
 
 if TYPE_CHECKING:
+    from allranks.api import jobs as api
     from allranks.api.common import Document
-    from allranks.api.jobs import (
-        CarriedAnswer,
-        DamagedJob,
-        EnvironmentOfJob,
-        EventAnswer,
-        JobRecord,
-        JobSummary,
-        ListedJob,
-    )
 
 # The property of a job that names who submitted it; a job of the home's owner has none.
 _CREATED_BY = "allranks.created_by"
@@ -58,7 +50,7 @@ def submitter(spec: Mapping[str, Any]) -> str:
     return str((spec.get("properties") or {}).get(_CREATED_BY, OWNER.name))
 
 
-def job(row: JobRow, home: Home, note: Annotation) -> JobRecord:
+def job(row: JobRow, home: Home, note: Annotation) -> api.JobRecord:
     """A job with all details; times in ISO 8601 with time zone."""
     spec, record, task = row.spec, row.record, row.plan.task
     return {
@@ -138,7 +130,7 @@ def _shown_spec(spec: Document) -> Document:
     return shown
 
 
-def brief(row: JobRow) -> JobSummary:
+def brief(row: JobRow) -> api.JobSummary:
     """One line of a list."""
     return {
         "name": row.name,
@@ -165,7 +157,7 @@ def listed(
     note: Annotation | None,
     values: Mapping[int, Mapping[str, float | str]] | None,
     children: Mapping[str, int] | None = None,
-) -> ListedJob:
+) -> api.ListedJob:
     """One line of a list with all columns; ``values`` are metrics by job id, if requested,
     ``children`` the numbers of its children by status."""
     note = note or Annotation(row.name)
@@ -173,7 +165,7 @@ def listed(
     took = None if row.started_at is None or end is None else max(0.0, end - row.started_at)
     inputs = (row.spec.get("inputs") or {}).items()
     paths = {name: each.get("path") if isinstance(each, Mapping) else each for name, each in inputs}
-    listed: ListedJob = {
+    listed: api.ListedJob = {
         **brief(row),
         "display_name": note.display_name,
         "tags": dict(note.tags),
@@ -187,7 +179,7 @@ def listed(
     return listed
 
 
-def carried(copies: Carried | None) -> CarriedAnswer | None:
+def carried(copies: Carried | None) -> api.CarriedAnswer | None:
     """The files that a job got from the one it continues."""
     if copies is None:
         return None
@@ -210,7 +202,7 @@ def carried(copies: Carried | None) -> CarriedAnswer | None:
     }
 
 
-def damaged(row: Damaged) -> DamagedJob:
+def damaged(row: Damaged) -> api.DamagedJob:
     """One line of a list for a job whose record cannot be read."""
     return {
         "name": row.name,
@@ -237,7 +229,7 @@ def damaged(row: Damaged) -> DamagedJob:
     }
 
 
-def event(stored: StoredEvent) -> EventAnswer:
+def event(stored: StoredEvent) -> api.EventAnswer:
     inner = stored.event
     return {
         "id": stored.id,
@@ -261,7 +253,7 @@ def log_files(row: JobRow) -> list[tuple[int, int, int, str]]:
     ]
 
 
-def environment(task: Task) -> EnvironmentOfJob:
+def environment(task: Task) -> api.EnvironmentOfJob:
     """The ranks' environment: an image, a virtual environment, or the submitter's Python.
     ``asked_for`` is the name that the job gave, if it was mapped to another environment."""
     shown = _environment(task)
@@ -271,10 +263,10 @@ def environment(task: Task) -> EnvironmentOfJob:
     return shown
 
 
-def _environment(task: Task) -> EnvironmentOfJob:
+def _environment(task: Task) -> api.EnvironmentOfJob:
     if task.container is None and task.recipe is None:
         return {"name": "current"}
-    shown: EnvironmentOfJob = {"name": task.environment or None}
+    shown: api.EnvironmentOfJob = {"name": task.environment or None}
     if task.container is not None:
         shown["image"] = task.container.image or task.container.context
     if task.recipe is not None:

@@ -18,27 +18,7 @@ from allranks.errors import Conflict, NotFound, UsageError
 from allranks.events import FROM_AGENTS, Event
 from allranks.statuses import TERMINAL
 from allranks.store import metric_points
-from allranks.store.jobs import job_search
-from allranks.store.jobs.event_rows import (
-    StoredEvent,
-    delete_events,
-    insert_events,
-    read_events,
-)
-from allranks.store.jobs.job_rows import (
-    COMMAND,
-    OF_THE_END,
-    TASK_KEYS,
-    UNREADABLE,
-    Child,
-    Damaged,
-    JobRow,
-    Uses,
-    job_row,
-    pack_job,
-    read_one,
-    uses_of,
-)
+from allranks.store.jobs import event_rows, job_rows, job_search
 from allranks.store.jobs.latest import Latest
 from allranks.store.jobs.new_job import DELETED, NewJob, insert_job, is_deleted, name_taken
 from allranks.store.tables import deleted_jobs as _deleted
@@ -89,17 +69,17 @@ class Records:
         plan: Plan,
         about: Mapping[str, Any] | None = None,
         *,
-        type: str = COMMAND,
-        child: Child | None = None,
+        type: str = job_rows.COMMAND,
+        child: job_rows.Child | None = None,
         ended: bool = False,
-    ) -> JobRow:
+    ) -> job_rows.JobRow:
         """Create a job with status NotStarted, or Completed if it has ``ended`` without running;
         ``about`` is added to its first event. Raises Conflict if a job has, or a deleted one had,
         that name, or if the parent of ``child`` has a child of that number."""
         new = NewJob(spec, plan, about or {}, type, child, ended)
         return self.create_all([new])[0]
 
-    def create_all(self, jobs: Sequence[NewJob]) -> list[JobRow]:
+    def create_all(self, jobs: Sequence[NewJob]) -> list[job_rows.JobRow]:
         """Create several jobs, all or none. Raises like ``create``."""
         if not self._latest.any_live():
             clock.begin_anew()  # no job is live, so a corrected system clock can be used
@@ -109,30 +89,30 @@ class Records:
         self.created += len(rows)
         return [self._latest.keep(row) for row in rows]
 
-    def latest(self, name: str) -> JobRow | None:
+    def latest(self, name: str) -> job_rows.JobRow | None:
         """A job as this process last wrote or read it, without a query, for polling; or None."""
         return self._latest.get(name)
 
-    def get(self, name: str) -> JobRow:
+    def get(self, name: str) -> job_rows.JobRow:
         """The job of that name. Raises NotFound, and Conflict if it is damaged."""
         latest = self._latest.get(name)
         if latest is not None:
             return latest
         row = self.read(name)
-        if isinstance(row, Damaged):
+        if isinstance(row, job_rows.Damaged):
             message = f"the record of the job {name!r} is damaged: {row.reason}"
             raise Conflict(message, hint=f"remove it: allranks job delete {name}")
         return self._latest.keep(row)
 
-    def with_ranks(self, name: str) -> JobRow:
+    def with_ranks(self, name: str) -> job_rows.JobRow:
         """A job that runs a command itself. Raises like ``get``, and UsageError for others."""
         row = self.get(name)
-        if row.type != COMMAND:
+        if row.type != job_rows.COMMAND:
             hint = f"name one of its jobs: allranks job list --parent {name}"
             raise UsageError(f"{name} is a {row.type} and has no ranks of its own", hint=hint)
         return row
 
-    def answering(self, name: str) -> JobRow:
+    def answering(self, name: str) -> job_rows.JobRow:
         """The job whose files and metrics answer for a name: of an ended sweep its best trial, of a
         reused step the job whose result it took, else the job itself. Raises like ``get``."""
         row = self.get(name)
@@ -140,18 +120,18 @@ class Records:
             row = self.get(other)
         return row
 
-    def read(self, name: str) -> JobRow | Damaged:
+    def read(self, name: str) -> job_rows.JobRow | job_rows.Damaged:
         """The job of that name, read from the database. Raises NotFound."""
         rows = self._read_rows(select(_jobs).where(_jobs.c.name == name))
         if not rows:
             raise _no_job(name)
         return rows[0]
 
-    def find(self, query: Query) -> list[JobRow | Damaged]:
+    def find(self, query: Query) -> list[job_rows.JobRow | job_rows.Damaged]:
         """The matching jobs, in the requested order."""
         with self._reading.connect() as connection:
             ids = job_search.search(connection, query)
-        rows: dict[int, JobRow | Damaged] = {}
+        rows: dict[int, job_rows.JobRow | job_rows.Damaged] = {}
         for start in range(0, len(ids), _BATCH):
             some = select(_jobs).where(_jobs.c.id.in_(ids[start : start + _BATCH]))
             rows |= {row.id: row for row in self._read_rows(some)}
@@ -162,37 +142,37 @@ class Records:
         with self._reading.connect() as connection:
             return job_search.last_values(connection, job_ids)
 
-    def live(self) -> list[JobRow]:
+    def live(self) -> list[job_rows.JobRow]:
         """The jobs that have not ended, oldest first, without damaged ones."""
         return self._latest.live()
 
-    def _read_live(self) -> Iterator[JobRow]:
+    def _read_live(self) -> Iterator[job_rows.JobRow]:
         rows = self._read_rows(select(_jobs).where(_jobs.c.live == 1))
-        return (row for row in rows if isinstance(row, JobRow))
+        return (row for row in rows if isinstance(row, job_rows.JobRow))
 
-    def _read_rows(self, query: Select[Any]) -> list[JobRow | Damaged]:
+    def _read_rows(self, query: Select[Any]) -> list[job_rows.JobRow | job_rows.Damaged]:
         with self._reading.connect() as connection:
             try:
-                return [job_row(row) for row in connection.execute(query)]
-            except UNREADABLE:
+                return [job_rows.job_row(row) for row in connection.execute(query)]
+            except job_rows.UNREADABLE:
                 ids = connection.execute(query.with_only_columns(_jobs.c.id)).scalars().all()
-                return [read_one(connection, job_id) for job_id in ids]
+                return [job_rows.read_one(connection, job_id) for job_id in ids]
 
-    def uses(self) -> list[Uses]:
+    def uses(self) -> list[job_rows.Uses]:
         """What each job refers to, oldest first, without damaged ones."""
         task = _jobs.c.plan["task"]
-        of_task = (task[key] for key in TASK_KEYS)
+        of_task = (task[key] for key in job_rows.TASK_KEYS)
         facts = (_jobs.c.name, _jobs.c.live, _jobs.c.created_at, _jobs.c.ended_at)
         rest = (_jobs.c.notes, _jobs.c.spec["jobs"], _jobs.c.spec["component"])
         query = select(*facts, _jobs.c.spec["inputs"], *of_task, *rest).order_by(_jobs.c.id)
         with self._reading.connect() as connection:
             try:
                 result = connection.execute(query)
-                return [Uses(*tuple(row))._replace(live=bool(row.live)) for row in result]
-            except (DBAPIError, *UNREADABLE):
+                return [job_rows.Uses(*tuple(row))._replace(live=bool(row.live)) for row in result]
+            except (DBAPIError, *job_rows.UNREADABLE):
                 pass  # a text that the database cannot extract from its JSON
         rows = self._read_rows(select(_jobs).order_by(_jobs.c.id))
-        return [uses_of(row) for row in rows if isinstance(row, JobRow)]
+        return [job_rows.uses_of(row) for row in rows if isinstance(row, job_rows.JobRow)]
 
     def delete_job(self, name: str, *, damaged: bool = False) -> None:
         """Delete an ended job with its events and points. Its name is not reused. A live job stays,
@@ -204,7 +184,7 @@ class Records:
             job_id = connection.execute(select(_jobs.c.id).where(ended)).scalar_one_or_none()
             if job_id is None:
                 return
-            delete_events(connection, job_id)
+            event_rows.delete_events(connection, job_id)
             metric_points.delete_points(connection, job_id)
             connection.execute(_deleted.insert().values(name=name, deleted_at=clock.now()))
             connection.execute(delete(_jobs).where(_jobs.c.id == job_id))
@@ -252,11 +232,11 @@ class Records:
         if self.ever_existed(name):
             raise name_taken(name, DELETED)
 
-    def events(self, name: str, after: int = 0) -> list[StoredEvent]:
+    def events(self, name: str, after: int = 0) -> list[event_rows.StoredEvent]:
         """The job's events with an id above ``after``, in order."""
         with self._reading.connect() as connection:
             row = connection.execute(select(_jobs.c.id).where(_jobs.c.name == name)).first()
-            return [] if row is None else read_events(connection, row.id, after)
+            return [] if row is None else event_rows.read_events(connection, row.id, after)
 
     def claim(self, job_id: int, owner: str, seconds: float) -> bool:
         """Lease the job to ``owner`` for some seconds, unless another holds the lease."""
@@ -269,8 +249,8 @@ class Records:
             return claimed.rowcount == 1
 
     def apply(
-        self, row: JobRow, owner: str, events: Sequence[Event], **columns: Any
-    ) -> JobRow | None:
+        self, row: job_rows.JobRow, owner: str, events: Sequence[Event], **columns: Any
+    ) -> job_rows.JobRow | None:
         """Append events decided from ``row``, and release the lease of ``owner``.
 
         Returns None if the job has changed or another holds its lease: decide again. Effects are
@@ -283,20 +263,20 @@ class Records:
             job = row.record
             for event in events:
                 job = fold(job, event)
-            insert_events(connection, row.id, events)
+            event_rows.insert_events(connection, row.id, events)
             saved = _save(connection, row, job, lease_owner=None, lease_until=None, **columns)
         return self._latest.keep(saved)
 
     def append(
         self, name: str, events: Sequence[Event], notes: Mapping[str, Any] | None = None
-    ) -> JobRow:
+    ) -> job_rows.JobRow:
         """Append events of agents or users; outdated and repeated ones are dropped. ``notes``
         replace the job's notes in the same transaction. Raises NotFound."""
         with self._engine.begin() as connection:
             saved = self._append(connection, name, events, notes)
         return self._latest.keep(saved)
 
-    def append_all(self, events: Mapping[str, Sequence[Event]]) -> dict[str, JobRow]:
+    def append_all(self, events: Mapping[str, Sequence[Event]]) -> dict[str, job_rows.JobRow]:
         """Append events to several jobs, to all or none; the jobs after them. Raises NotFound."""
         with self._engine.begin() as connection:
             saved = [self._append(connection, *each, None) for each in events.items()]
@@ -308,7 +288,7 @@ class Records:
         name: str,
         events: Sequence[Event],
         notes: Mapping[str, Any] | None,
-    ) -> JobRow:
+    ) -> job_rows.JobRow:
         row = self._locked(connection, name)
         job, new = row.record, []
         for event in events:
@@ -318,10 +298,10 @@ class Records:
             job = after
         if not new and notes is None:
             return row
-        insert_events(connection, row.id, new)
+        event_rows.insert_events(connection, row.id, new)
         return _save(connection, row, job, **({} if notes is None else {"notes": notes}))
 
-    def _locked(self, connection: Connection, name: str) -> JobRow:
+    def _locked(self, connection: Connection, name: str) -> job_rows.JobRow:
         """The job as it is, locked until the end of the transaction. Raises NotFound."""
         current = connection.execute(_LOCKED, {"name": name}).first()
         if current is None:
@@ -329,11 +309,11 @@ class Records:
         latest = self._latest.get(name)
         if latest is not None and (latest.id, latest.version) == tuple(current):
             return latest  # without decoding it again
-        return job_row(connection.execute(_WHOLE, {"job_id": current.id}).one())
+        return job_rows.job_row(connection.execute(_WHOLE, {"job_id": current.id}).one())
 
     def reopen(
-        self, row: JobRow, event: Event, spec: Mapping[str, Any], replaced: Collection[int]
-    ) -> JobRow:
+        self, row: job_rows.JobRow, event: Event, spec: Mapping[str, Any], replaced: Collection[int]
+    ) -> job_rows.JobRow:
         """Make an ended job with children live again, with a new spec. Children with an id in
         ``replaced`` lose their number. Raises Conflict if the job has changed."""
         mine = and_(_jobs.c.id == row.id, _jobs.c.version == row.version, _jobs.c.live == 0)
@@ -343,8 +323,10 @@ class Records:
                 raise Conflict(f"{row.name} has changed meanwhile", hint=hint)
             for child_id in replaced:
                 connection.execute(update(_jobs).where(_jobs.c.id == child_id).values(number=None))
-            insert_events(connection, row.id, [event])
-            notes = {key: value for key, value in row.notes.items() if key not in OF_THE_END}
+            event_rows.insert_events(connection, row.id, [event])
+            notes = {
+                key: value for key, value in row.notes.items() if key not in job_rows.OF_THE_END
+            }
             values = {"spec": dict(spec), "live": 1, "notes": notes}
             values |= dict.fromkeys(("ended_at", "exit_code", "error"))
             saved = _save(connection, row, fold(row.record, event), **values)
@@ -356,7 +338,7 @@ class Records:
             connection.execute(update(_jobs).where(ours).values(lease_owner=None, lease_until=None))
 
 
-def _best(row: JobRow) -> str | None:
+def _best(row: job_rows.JobRow) -> str | None:
     return row.notes.get("best") if row.type == "sweep" else None
 
 
@@ -364,14 +346,16 @@ def _no_job(name: str) -> NotFound:
     return NotFound(f"job {name!r} not found", hint="list jobs: allranks job list")
 
 
-def _save(connection: Connection, row: JobRow, job: Job, **columns: Any) -> JobRow:
+def _save(
+    connection: Connection, row: job_rows.JobRow, job: Job, **columns: Any
+) -> job_rows.JobRow:
     """Write ``job`` as the record, with other ``columns``. Returns the row as it is now."""
     columns |= {"version": row.version + 1}
     if job.started_at is not None:
         columns["started_at"] = job.started_at
-    stored: dict[str, Any] = {"record": pack_job(job), "status": str(job.status)}
+    stored: dict[str, Any] = {"record": job_rows.pack_job(job), "status": str(job.status)}
     if job.status in TERMINAL:
         stored["live"] = 0
     connection.execute(_SAVE, {"job_id": row.id, **columns, **stored})
-    fields = {name: value for name, value in columns.items() if name in JobRow._fields}
+    fields = {name: value for name, value in columns.items() if name in job_rows.JobRow._fields}
     return row._replace(record=job, **fields)

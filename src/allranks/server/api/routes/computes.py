@@ -13,15 +13,7 @@ from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
 from allranks.agent.network import interfaces
-from allranks.api.computes import (
-    ChangedCompute,
-    ComputeAnswer,
-    ComputesAnswer,
-    ComputeSpec,
-    DeletedCompute,
-    HostAnswer,
-    ShownCompute,
-)
+from allranks.api import computes as api
 from allranks.engines.base import Host, Kind
 from allranks.engines.options import connection
 from allranks.errors import AllranksError, Conflict, Problem, SpecError
@@ -41,7 +33,7 @@ class Default(BaseModel):
     name: str
 
 
-def list_computes(services: ServicesDep) -> ComputesAnswer:
+def list_computes(services: ServicesDep) -> api.ComputesAnswer:
     """All computes; ``default``; ``stands_for``: names that are mapped to a compute."""
     config = services.clusters.known()
     return {
@@ -51,7 +43,9 @@ def list_computes(services: ServicesDep) -> ComputesAnswer:
     }
 
 
-async def create(data: JsonBody, services: ServicesDep, replace: bool = False) -> ChangedCompute:
+async def create(
+    data: JsonBody, services: ServicesDep, replace: bool = False
+) -> api.ChangedCompute:
     """Create a compute after its cluster has checked the options; ``replace``: or give the one of
     this name exactly these keys."""
     compute, idle = parse(data)
@@ -68,7 +62,7 @@ async def create(data: JsonBody, services: ServicesDep, replace: bool = False) -
     return _changed(compute, idle, note, services)
 
 
-async def update(name: str, data: JsonBody, services: ServicesDep) -> ChangedCompute:
+async def update(name: str, data: JsonBody, services: ServicesDep) -> api.ChangedCompute:
     """Change some keys; null resets a key to its default."""
     current = services.clusters.find(name)
     before = current.to_dict()
@@ -85,7 +79,7 @@ async def update(name: str, data: JsonBody, services: ServicesDep) -> ChangedCom
     return _changed(compute, idle, note, services)
 
 
-def delete(name: str, services: ServicesDep) -> DeletedCompute:
+def delete(name: str, services: ServicesDep) -> api.DeletedCompute:
     """Delete a compute; its running jobs continue. Resets a changed built-in one. ``default``: the
     new default compute, if this was the default."""
     name = _own(name, services).name
@@ -109,7 +103,7 @@ def stand_for(data: Annotated[dict[str, str | None], BODY], services: ServicesDe
     services.computes.set_aliases(targets)
 
 
-def show(name: str, services: ServicesDep) -> ShownCompute:
+def show(name: str, services: ServicesDep) -> api.ShownCompute:
     """A compute with its options, its hosts as the cluster lists them now, and its live jobs."""
     compute = services.clusters.find(name)
     hosts: list[Host] = []
@@ -121,7 +115,7 @@ def show(name: str, services: ServicesDep) -> ShownCompute:
     jobs = [row for row in services.records.live() if row.plan.compute == compute.name]
     return {
         **_brief(services, compute),
-        "hosts": [cast("HostAnswer", host._asdict()) for host in hosts],
+        "hosts": [cast("api.HostAnswer", host._asdict()) for host in hosts],
         "trouble": trouble,
         "jobs": [
             {
@@ -169,7 +163,7 @@ async def _checked(compute: Compute, services: Services) -> tuple[Compute, str |
 
 def _changed(
     compute: Compute, idle: Sequence[str], note: str | None, services: Services
-) -> ChangedCompute:
+) -> api.ChangedCompute:
     """With the keys without effect, and ``notes`` on what is possible but will hardly work."""
     kind, address = services.clusters.kind(compute), compute.server_address or ""
     notes = [note] if note else []
@@ -259,10 +253,10 @@ def _door(services: Services, address: str | None) -> str | None:
     return services.agents_listener.url(address) if address else None
 
 
-def _brief(services: Services, compute: Compute, default: str | None = None) -> ComputeAnswer:
+def _brief(services: Services, compute: Compute, default: str | None = None) -> api.ComputeAnswer:
     address = compute.server_address
     return {
-        **cast("ComputeSpec", compute.model_dump(mode="json")),
+        **cast("api.ComputeSpec", compute.model_dump(mode="json")),
         "options": services.clusters.options(compute),
         "is_default": compute.name == (default or services.clusters.known().default),
         "door": _door(services, address),

@@ -7,14 +7,7 @@ from typing import Annotated
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
-from allranks.api.jobs import (
-    ComparisonAnswer,
-    DamagedJob,
-    DeletedJob,
-    JobRecord,
-    ListedJob,
-    ResolvedName,
-)
+from allranks.api import jobs as api
 from allranks.api.server import ChangesAnswer
 from allranks.core.job import list_filters as job_query
 from allranks.errors import UsageError
@@ -83,7 +76,7 @@ class Changes(BaseModel, extra="forbid"):
 
 def list_jobs(
     services: ServicesDep, filters: Annotated[Wanted, QUERY]
-) -> list[ListedJob | DamagedJob]:
+) -> list[api.ListedJob | api.DamagedJob]:
     """The matching jobs, by default the newest first."""
     rows = services.records.find(filters.query())
     notes = services.annotations.several(row.id for row in rows)
@@ -116,7 +109,7 @@ async def changes(
 
 def name_of(
     services: ServicesDep, who: Who, job: str, mine: list[str] | None = None
-) -> ResolvedName:
+) -> api.ResolvedName:
     """The name of the job that a name or a prefix refers to. `-` and `@last` are the newest of the
     jobs ``mine``, those of the caller's terminal, or else the newest of the caller; ``newest_of``
     ("terminal" or "user") says which."""
@@ -126,7 +119,7 @@ def name_of(
     return {"name": resolve(job, services.records), "newest_of": ""}
 
 
-def compare(services: ServicesDep, job: list[str]) -> ComparisonAnswer:
+def compare(services: ServicesDep, job: list[str]) -> api.ComparisonAnswer:
     """The differences between the named jobs."""
     if len(job) < 2:
         raise UsageError("name at least two jobs to compare", hint="?job=A&job=B")
@@ -136,7 +129,7 @@ def compare(services: ServicesDep, job: list[str]) -> ComparisonAnswer:
 
 def change(
     name: str, services: ServicesDep, who: Who, changes: Annotated[Changes, BODY]
-) -> JobRecord:
+) -> api.JobRecord:
     """Set and remove tags of a job, archive or restore it."""
     row = services.records.get(name)
     require_own(who, name, view.submitter(row.spec))
@@ -149,7 +142,7 @@ def change(
     return view.job(row, services.home, services.annotations.of(row.id))
 
 
-def delete(name: str, services: ServicesDep, who: Who) -> DeletedJob:
+def delete(name: str, services: ServicesDep, who: Who) -> api.DeletedJob:
     """Delete an ended job with its outputs, logs and own state: see `storage.delete_job`."""
     from allranks.server.storage.delete_job import delete  # lazy: as in `routes.gc`
 

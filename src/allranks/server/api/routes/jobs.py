@@ -11,18 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from allranks.api.jobs import (
-    CreatedJob,
-    EventAnswer,
-    FailureExplanation,
-    JobAnswer,
-    JobLine,
-    LogLine,
-    PipelineExplanation,
-    PlanAnswer,
-    RestartedJob,
-    StepExplanation,
-)
+from allranks.api import jobs as api
 from allranks.api.metrics import ShownJob
 from allranks.api.server import PublicEndpoint, ServerAnswer, StopAnswer
 from allranks.core.distributions.topology import ranks, world
@@ -96,7 +85,7 @@ async def front(address: Address, services: ServicesDep) -> PublicEndpoint:
     )
 
 
-def create(data: Annotated[Any, BODY], services: ServicesDep, who: Who) -> CreatedJob:
+def create(data: Annotated[Any, BODY], services: ServicesDep, who: Who) -> api.CreatedJob:
     """Submit a job. A refused job (400, 409, 422) leaves no trace."""
     made, after = Submission.load(data), None
     if job_type(made.spec) != COMMAND:
@@ -124,7 +113,9 @@ def create(data: Annotated[Any, BODY], services: ServicesDep, who: Who) -> Creat
     }
 
 
-def create_list(data: Annotated[Any, BODY], services: ServicesDep, who: Who) -> list[CreatedJob]:
+def create_list(
+    data: Annotated[Any, BODY], services: ServicesDep, who: Who
+) -> list[api.CreatedJob]:
     """Submit command jobs: all, or none (400, 409, 422)."""
     if not isinstance(data, list) or len(data) > _MOST_AT_ONCE:
         message = f"expected a list of at most {_MOST_AT_ONCE} jobs"
@@ -157,7 +148,7 @@ def show(name: str, services: ServicesDep) -> ShownJob:
 
 def explanation(
     name: str, services: ServicesDep
-) -> FailureExplanation | PipelineExplanation | StepExplanation:
+) -> api.FailureExplanation | api.PipelineExplanation | api.StepExplanation:
     """Why a job failed, in detail; of a pipeline, why each step ran or did not. Raises Conflict for
     another job that has not failed."""
     from allranks.server.jobs import explain  # lazy: diagnosis and pipelines take long to import
@@ -175,7 +166,7 @@ def explanation(
     return explain.full_explanation(row, services.records, services.home, services.blobs)
 
 
-def show_plan(name: str, services: ServicesDep) -> PlanAnswer:
+def show_plan(name: str, services: ServicesDep) -> api.PlanAnswer:
     """What its engine received and what each rank gets, as `--dry-run --json` prints it."""
     row = services.records.with_ranks(name)
     gang = row.plan.gang._replace(env=masked(row.plan.gang.env))
@@ -183,12 +174,12 @@ def show_plan(name: str, services: ServicesDep) -> PlanAnswer:
     return report(row.plan, engine.render(gang), row.spec)
 
 
-def events(name: str, services: ServicesDep, after: Count = 0) -> list[EventAnswer]:
+def events(name: str, services: ServicesDep, after: Count = 0) -> list[api.EventAnswer]:
     services.records.get(name)
     return [view.event(stored) for stored in services.records.events(name, after)]
 
 
-def cancel(name: str, services: ServicesDep, who: Who, force: bool = False) -> JobAnswer:
+def cancel(name: str, services: ServicesDep, who: Who, force: bool = False) -> api.JobAnswer:
     """Cancel a job; it becomes Canceled once nothing of it runs. Idempotent. With ``force`` do not
     wait for a cluster that does not answer; its gang is stopped when it answers again."""
     require_own(who, name, submitter(services.records.get(name).spec))
@@ -202,7 +193,7 @@ def preempt(
     who: Who,
     data: JsonBody,
     node: Count | None = None,
-) -> JobAnswer:
+) -> api.JobAnswer:
     """Preempt a job or one of its nodes as its cluster might, to test it. ``data`` may have ``by``,
     who requested it."""
     row = services.records.with_ranks(name)
@@ -222,7 +213,7 @@ def preempt(
     return parents.job(services.records.get(name), services)
 
 
-def kill(name: str, services: ServicesDep, who: Who, rank: Count, data: JsonBody) -> JobAnswer:
+def kill(name: str, services: ServicesDep, who: Who, rank: Count, data: JsonBody) -> api.JobAnswer:
     """Kill a rank of a running job by SIGKILL, to test it. ``data`` may have ``by``, who requested
     it."""
     row = services.records.with_ranks(name)
@@ -250,7 +241,7 @@ def restart(
     resume: bool = False,
     fresh: bool = False,
     data: Annotated[Any, BODY] = None,
-) -> RestartedJob:
+) -> api.RestartedJob:
     """Run an ended job again as a new job. If it did not complete, the new job goes on from its
     outputs and state; a completed one runs anew. ``resume`` and ``fresh`` choose otherwise, and
     ``restarted`` in the reply says which. ``data``: other code, and in ``set`` changes of the spec,
@@ -282,7 +273,7 @@ def restart(
 
 async def wait(
     name: str, services: ServicesDep, timeout: Annotated[float, Field(ge=0)] = 20.0
-) -> JobAnswer:
+) -> api.JobAnswer:
     """The job, once it has ended or ``timeout`` seconds (at most 60) have passed."""
     row = await until_ended(services, name, min(timeout, 60.0))
     return await run_in_threadpool(parents.job, row, services)
@@ -290,7 +281,7 @@ async def wait(
 
 def stream(
     name: str, services: ServicesDep, body: Wanted
-) -> Annotated[Response, Content(JobLine | LogLine, LINES)]:
+) -> Annotated[Response, Content(api.JobLine | api.LogLine, LINES)]:
     """The job's output and status as lines of JSON, until it ends."""
     parent = services.records.get(name).type != COMMAND
     lines: AsyncIterator[bytes]

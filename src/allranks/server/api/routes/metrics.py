@@ -17,23 +17,8 @@ from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
+from allranks.api import metrics as api
 from allranks.api.common import Number
-from allranks.api.metrics import (
-    GpuLoad,
-    LiveJob,
-    Load,
-    Measured,
-    MetricPoint,
-    MetricPoints,
-    MetricsAnswer,
-    MetricSeries,
-    MetricsNews,
-    MetricsSummary,
-    MetricSummary,
-    NodeLoad,
-    RankLoad,
-    ResourcesAnswer,
-)
 from allranks.api.metrics import Series as ShownSeries
 from allranks.core.metrics import names
 from allranks.server.dependencies import Services, ServicesDep
@@ -76,13 +61,13 @@ def metrics(
     most: Most = None,
     begin: float = 0.0,
     end: float = math.inf,
-) -> Annotated[Response, Content(MetricsAnswer)]:
+) -> Annotated[Response, Content(api.MetricsAnswer)]:
     """Every series with its points, [step, seconds since the epoch, value], of the time from
     ``begin`` to ``end``; ``most`` limits the points of each, evenly spread."""
     row = services.records.answering(name)
     several = services.points.series(row.id, METRIC)
 
-    def points(one: Series) -> Iterator[MetricPoint]:
+    def points(one: Series) -> Iterator[api.MetricPoint]:
         all_of_it = begin <= 0 and end == math.inf
         since, until = (0, None) if all_of_it else services.points.between(one, begin, end)
         return map(_point, services.points.read(one, since, most, until))
@@ -94,24 +79,24 @@ def metrics(
     )
 
 
-def summary(name: str, services: ServicesDep) -> Annotated[Response, Content(MetricsSummary)]:
+def summary(name: str, services: ServicesDep) -> Annotated[Response, Content(api.MetricsSummary)]:
     """Every series with its last point, minimum, maximum, and some values as a sparkline."""
     row = services.records.answering(name)
     several = services.points.newest(row.id, METRIC)
     extremes = services.points.extremes(each for each, _ in several)
-    rows: list[MetricSummary] = []
+    rows: list[api.MetricSummary] = []
     named = _named([each for each, _ in several], row)
     for (series, last), which in zip(several, named, strict=True):
         least, greatest = extremes.get(series.id, (None, None))
         shape = [point.number for point in services.points.read(series, most=_SHAPE)]
         rows.append({**which, "last": _point(last), "min": least, "max": greatest, "shape": shape})
-    answer: MetricsSummary = {"series": rows}
+    answer: api.MetricsSummary = {"series": rows}
     return _json(answer)
 
 
 async def follow(
     name: str, services: ServicesDep, body: Follow
-) -> Annotated[Response, Content(MetricsNews)]:
+) -> Annotated[Response, Content(api.MetricsNews)]:
     """The points after ``positions``: returns when there are any, the job has ended, or ``wait``
     seconds have passed. The number of points is limited; call again for the rest."""
     until = asyncio.get_running_loop().time() + body.wait
@@ -122,14 +107,14 @@ async def follow(
         news = await run_in_threadpool(_news, services, row, body.positions or {})
         left = until - asyncio.get_running_loop().time()
         if news or ended or left <= 0:
-            answer: MetricsNews = {"series": news, "ended": ended}
+            answer: api.MetricsNews = {"series": news, "ended": ended}
             return _json(answer)
         await services.wakeups.wait(name, count, left)
 
 
 def resources(
     name: str, services: ServicesDep, attempt: Count | None = None, most: Most = None
-) -> Annotated[Response, Content(ResourcesAnswer)]:
+) -> Annotated[Response, Content(api.ResourcesAnswer)]:
     """Every series of resource use of nodes, GPUs and ranks, with points [seconds since the epoch,
     value] in percent, bytes, bytes per second, watts or degrees Celsius. `node_…` and network
     series cover the whole node, the others only the job."""
@@ -141,15 +126,15 @@ def resources(
     )
 
 
-def top(services: ServicesDep) -> Annotated[Response, Content(list[LiveJob])]:
+def top(services: ServicesDep) -> Annotated[Response, Content(list[api.LiveJob])]:
     """The live jobs, each with its load and metrics."""
-    live: list[LiveJob] = [
+    live: list[api.LiveJob] = [
         {**view.brief(row), **measured(row, services)} for row in services.records.live()
     ]
     return _json(live)
 
 
-def measured(row: JobRow, services: Services) -> Measured:
+def measured(row: JobRow, services: Services) -> api.Measured:
     """The last value of each metric, and the last load of each node with its GPUs and ranks."""
     services.live_views.look(row.name)
     several = services.points.newest(row.id, METRIC)
@@ -162,7 +147,7 @@ def measured(row: JobRow, services: Services) -> Measured:
     }
 
 
-def _load(several: list[tuple[Series, Point]], row: JobRow) -> list[NodeLoad]:
+def _load(several: list[tuple[Series, Point]], row: JobRow) -> list[api.NodeLoad]:
     """The job's load on each node; ``node_load`` is that of the whole node."""
     nodes: dict[int, _Gathered] = {}
     for series, point in several:
@@ -191,22 +176,22 @@ class _Gathered:
         self.gpus: dict[int, dict[str, Number]] = {}
         self.ranks: dict[int, dict[str, Number]] = {}
 
-    def shown(self, number: int, live: bool) -> NodeLoad:
+    def shown(self, number: int, live: bool) -> api.NodeLoad:
         own = self.own
         whole = self.whole | {name: own[name] for name in _NETWORK if name in own}
         # The names of series are the keys of the types: see `agent.monitoring.monitor`.
         return {
-            **cast("Load", own),
+            **cast("api.Load", own),
             "node": number,
             "at": iso_time(self.at),
-            "node_load": cast("Load", whole),
-            "gpus": [cast("GpuLoad", {"gpu": gpu, **load}) for gpu, load in self.gpus.items()],
-            "ranks": [cast("RankLoad", {"rank": r, **load}) for r, load in self.ranks.items()],
+            "node_load": cast("api.Load", whole),
+            "gpus": [cast("api.GpuLoad", {"gpu": gpu, **load}) for gpu, load in self.gpus.items()],
+            "ranks": [cast("api.RankLoad", {"rank": r, **load}) for r, load in self.ranks.items()],
             "now": live and time.time() - self.at < _OLD,
         }
 
 
-def _named(several: Sequence[Series], row: JobRow) -> list[MetricSeries]:
+def _named(several: Sequence[Series], row: JobRow) -> list[api.MetricSeries]:
     """The series as dicts, with a ``key`` that is unique by itself."""
     printed = {each.name for each in several if each.rank is not None}
     return [
@@ -227,8 +212,8 @@ def _series(each: Series) -> ShownSeries:
     }
 
 
-def _news(services: Services, row: JobRow, positions: Mapping[int, int]) -> list[MetricPoints]:
-    news: list[MetricPoints] = []
+def _news(services: Services, row: JobRow, positions: Mapping[int, int]) -> list[api.MetricPoints]:
+    news: list[api.MetricPoints] = []
     left = _AT_ONCE
     several = services.points.series(row.id, METRIC)
     for series, which in zip(several, _named(several, row), strict=True):
@@ -240,7 +225,7 @@ def _news(services: Services, row: JobRow, positions: Mapping[int, int]) -> list
     return news
 
 
-def _point(point: Point) -> MetricPoint:
+def _point(point: Point) -> api.MetricPoint:
     return point.step, point.at, point.number
 
 

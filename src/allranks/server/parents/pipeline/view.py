@@ -19,17 +19,10 @@ from allranks.store.jobs.children import ChildState
 from allranks.store.jobs.job_rows import JobRow
 
 if TYPE_CHECKING:
-    from allranks.api.jobs import (
-        ExplainedStep,
-        PipelineAnswer,
-        PipelineExplanation,
-        PipelineSummary,
-        StepAnswer,
-        StepExplanation,
-    )
+    from allranks.api import jobs as api
 
 
-def pipeline(row: JobRow, services: Services) -> PipelineAnswer:
+def pipeline(row: JobRow, services: Services) -> api.PipelineAnswer:
     """The steps of a pipeline by name, and where its outputs are."""
     steps = Steps(row, services)
     steps.refresh()
@@ -43,12 +36,12 @@ def outputs(row: JobRow, services: Services) -> dict[str, str]:
     }
 
 
-def explain_pipeline(row: JobRow, services: Services) -> PipelineExplanation:
+def explain_pipeline(row: JobRow, services: Services) -> api.PipelineExplanation:
     """Of each step why it ran, was reused, failed or did not run."""
     steps = Steps(row, services)
     steps.refresh()
     shown = steps.all()
-    explained: dict[str, ExplainedStep] = {
+    explained: dict[str, api.ExplainedStep] = {
         name: {**step, "why": _why(step, shown)} for name, step in shown.items()
     }
     return {
@@ -59,7 +52,7 @@ def explain_pipeline(row: JobRow, services: Services) -> PipelineExplanation:
     }
 
 
-def explain_step(row: JobRow) -> StepExplanation:
+def explain_step(row: JobRow) -> api.StepExplanation:
     """Why a completed step ran or was reused. Raises Conflict for a child of a sweep."""
     reused = row.notes.get("reused")
     not_reused = row.notes.get("not_reused")
@@ -70,7 +63,7 @@ def explain_step(row: JobRow) -> StepExplanation:
     return {"name": row.name, "type": "step", "error": None, "why": why}
 
 
-def _why(step: StepAnswer, steps: Mapping[str, StepAnswer]) -> str:
+def _why(step: api.StepAnswer, steps: Mapping[str, api.StepAnswer]) -> str:
     if step["job"] is None:
         waits = [each for each in step["after"] if steps[each]["status"] != "Completed"]
         return f"not run: it needs {', '.join(waits)}" if waits else "not run"
@@ -122,21 +115,21 @@ class Steps:
                 self.states[state.number] = state
         return changed
 
-    def summary(self) -> PipelineSummary:
+    def summary(self) -> api.PipelineSummary:
         """The number of steps, and of those with a job by its status."""
         counts = Counter(str(each.status) for each in self.states.values())
         return {"total_steps": len(self._order), "counts": dict(counts)}
 
-    def all(self) -> dict[str, StepAnswer]:
+    def all(self) -> dict[str, api.StepAnswer]:
         """All steps in the order they run."""
         return {name: self.shown(number) for number, name in enumerate(self._order)}
 
-    def shown(self, number: int) -> StepAnswer:
+    def shown(self, number: int) -> api.StepAnswer:
         """One step. ``job`` and ``status`` are None before it is submitted; ``duration`` in
         seconds."""
         name = self._order[number]
         step = self._steps[name]
-        shown: StepAnswer = {
+        shown: api.StepAnswer = {
             "step": name,
             "type": step.type,
             "component": step.component or None,

@@ -20,21 +20,15 @@ from allranks.store.jobs.children import ChildState
 from allranks.store.jobs.job_rows import JobRow
 
 if TYPE_CHECKING:
-    from allranks.api.jobs import (
-        BestTrial,
-        ParameterSummary,
-        SweepAnswer,
-        SweepSummary,
-        TrialAnswer,
-    )
+    from allranks.api import jobs as api
 
 
-def sweep(row: JobRow, services: Services, *, summary: bool = False) -> SweepAnswer:
+def sweep(row: JobRow, services: Services, *, summary: bool = False) -> api.SweepAnswer:
     """The best trial and all trials of a sweep, the best first. ``summary``: also what each
     parameter is worth, which may take a second."""
     trials = Trials(row, services)
     trials.refresh()
-    shown: SweepAnswer = {**trials.summary(), "trials": trials.ranked()}
+    shown: api.SweepAnswer = {**trials.summary(), "trials": trials.ranked()}
     if summary:
         shown["parameter_summary"] = trials.parameters()
     return shown
@@ -68,10 +62,10 @@ class Trials:
             self.states[state.number], self._values[state.number] = state, value
         return changed
 
-    def summary(self) -> SweepSummary:
+    def summary(self) -> api.SweepSummary:
         """Counts by status, the best trial, and what is wrong with the primary metric."""
         best = decisions.best(self._goal, self._trials())
-        shown: BestTrial | None = None
+        shown: api.BestTrial | None = None
         if best is not None:
             shown = {**self.shown(best.number), "metric": self._metric}
         counts = Counter(str(each.status) for each in self.states.values())
@@ -83,7 +77,7 @@ class Trials:
             "note": self._note(),
         }
 
-    def ranked(self) -> list[TrialAnswer]:
+    def ranked(self) -> list[api.TrialAnswer]:
         """All trials, the best first, those without a value last."""
         trials = self._trials()
         ranked = [each.number for each in decisions.rank(self._goal, trials)]
@@ -91,7 +85,7 @@ class Trials:
         rest = [each.number for each in trials if each.number not in numbers]
         return [self.shown(number) for number in (*ranked, *rest)]
 
-    def parameters(self) -> dict[str, ParameterSummary]:
+    def parameters(self) -> dict[str, api.ParameterSummary]:
         """Of each parameter its importance, and its values among the best trials."""
         ranked = decisions.rank(self._goal, self._trials())
         drawn = [self.states[each.number].notes.get("parameters", {}) for each in ranked]
@@ -110,7 +104,7 @@ class Trials:
             for name, region in best_regions(drawn).items()
         }
 
-    def shown(self, number: int) -> TrialAnswer:
+    def shown(self, number: int) -> api.TrialAnswer:
         """One trial. ``duration`` in seconds."""
         state, took = self.states[number], None
         if state.started_at is not None and state.ended_at is not None:

@@ -6,14 +6,8 @@ from typing import cast
 
 from allranks.api.assets import ComponentAnswer, CreatedComponent
 from allranks.errors import MissingCode, Problem, SpecError
+from allranks.server.assets import versions
 from allranks.server.assets.labels import Labels, labels_of
-from allranks.server.assets.versions import (
-    absent_is_not_found,
-    listed,
-    one_version,
-    refuse_reserved,
-    shown,
-)
 from allranks.server.dependencies import JsonBody, Services, ServicesDep
 from allranks.spec.fields.azureml_references import asset_of
 from allranks.spec.pipeline.component import parse_component
@@ -23,7 +17,7 @@ from allranks.store.jobs.job_rows import snapshots
 
 def list_components(services: ServicesDep, name: str | None = None) -> list[ComponentAnswer]:
     """Every version of one component, or the newest of each."""
-    return [_shown(row) for row in listed(services.components.versions(name), name)]
+    return [_shown(row) for row in versions.listed(services.components.versions(name), name)]
 
 
 def create(data: JsonBody, services: ServicesDep, labels: Labels) -> CreatedComponent:
@@ -33,7 +27,7 @@ def create(data: JsonBody, services: ServicesDep, labels: Labels) -> CreatedComp
     if made.name is None:
         hint = "NAME on the command line, or `name:` in its file"
         raise SpecError(Problem("a component needs a name", "name", hint=hint))
-    refuse_reserved(made.name, made.version)
+    versions.refuse_reserved(made.name, made.version)
     spec = {key: value for key, value in made.to_dict().items() if key not in ("name", "version")}
     spec = {**spec, "type": made.type}
     with services.admission_lock:
@@ -45,13 +39,13 @@ def create(data: JsonBody, services: ServicesDep, labels: Labels) -> CreatedComp
 
 def show(reference: str, services: ServicesDep) -> ComponentAnswer:
     asset = asset_of(reference, "component")
-    with absent_is_not_found():
+    with versions.absent_is_not_found():
         return _shown(services.components.row(asset))
 
 
 def delete(reference: str, services: ServicesDep) -> ComponentAnswer:
     """Delete a version; pipelines that were submitted with it have a copy."""
-    row = services.components.row(one_version(reference, "component"))
+    row = services.components.row(versions.one_version(reference, "component"))
     services.components.delete(row)
     return _shown(row)
 
@@ -68,4 +62,4 @@ def _labelled(row: AssetRow, labels: list[str], services: Services) -> Component
 
 
 def _shown(row: AssetRow) -> ComponentAnswer:
-    return cast("ComponentAnswer", shown(row))
+    return cast("ComponentAnswer", versions.shown(row))
