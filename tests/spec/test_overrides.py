@@ -211,3 +211,27 @@ def test_inputs_of_steps() -> None:
     assert "the command says `--x 1`" in str(problem.hint)
     (note,) = unread_inputs(spec, ["jobs.a.inputs.n=2", "jobs.a.inputs.lr=2", "jobs.b.inputs.x=1"])
     assert note == "nothing in the command reads the input lr: the command says --lr 1"
+
+
+def test_a_text_stays_text_in_every_section() -> None:
+    job = json.dumps(
+        {
+            "type": "sweep",
+            "inputs": {"v": "1.10"},
+            "trial": {"command": "echo ${{inputs.v}} ${{search_space.a}}"},
+            "search_space": {"a": {"type": "choice", "values": [1]}},
+            "objective": {"goal": "minimize", "primary_metric": "loss"},
+            "limits": {"max_total_trials": 1},
+        }
+    )
+    sets = [
+        "inputs.v=3.10",
+        "trial.environment_variables.A=0755",
+        "trial.environment_variables.B={",
+    ]
+    data = loads(job, sets).to_dict()
+    assert data["inputs"] == {"v": "3.10"}
+    assert data["trial"]["environment_variables"] == {"A": "0755", "B": "{"}
+    step = {"command": "echo ${{inputs.v}}", "inputs": {"v": "1.10"}}
+    job = json.dumps({"type": "pipeline", "jobs": {"a": step}})
+    assert loads(job, ["jobs.a.inputs.v=3.10"]).to_dict()["jobs"]["a"]["inputs"] == {"v": "3.10"}

@@ -205,11 +205,13 @@ def _unreachable(override: str) -> UsageError:
 def _override_value(steps: Sequence[str], value: str, before: Any) -> Any:
     """The value of a key that was ``before``: what can only be text stays as typed, as does the
     new number of an input that is text in the file (`"1.10"`)."""
-    if steps[0] in _TEXTS and value.startswith(("[", "{")):
+    # As in `jobs.train.inputs.x` and `trial.environment_variables.A`.
+    section = steps[-2] if len(steps) > 1 else ""
+    if section in _TEXTS and value.startswith(("[", "{")):
         return value
     parsed = _parse_value(value)
-    is_text = steps[0] == "inputs" and isinstance(before, str)
-    is_text |= steps[0] in _TEXTS and not isinstance(parsed, bool)
+    is_text = section == "inputs" and isinstance(before, str)
+    is_text |= section in _TEXTS and not isinstance(parsed, bool)
     return value if is_text and isinstance(parsed, int | float) else parsed
 
 
