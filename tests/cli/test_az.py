@@ -178,3 +178,31 @@ def test_outputs(
 def test_a_query_that_is_none(query: str) -> None:
     with pytest.raises(UsageError, match="is not a query"):
         print_answer.print_answer({}, "json", query)
+
+
+NIGHTLY = """\
+name: nightly
+trigger: {type: recurrence, frequency: week, schedule: {hours: 4, week_days: [monday]}}
+create_job: job.yml
+"""
+
+
+@pytest.mark.medium
+def test_set_of_assets_and_a_trigger(allranks: Allranks, code: Path) -> None:
+    def az(*words: str) -> str:
+        done = allranks("az", "ml", *words)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout.strip()
+
+    (code / "d.yml").write_text("name: d\npath: .\ntype: uri_folder\n")
+    changes = ("--set", "description=1.10", "tags.a=x", "version=7", "--query")
+    shown = az("data", "create", "-f", "d.yml", *changes, "[version, description, tags.a]")
+    assert json.loads(shown) == ["7", "1.10", "x"]
+    (code / "c.yml").write_text("name: c\ncommand: echo hi\n")
+    changes = ("--set", "version=3", "inputs.x.type=integer", "--query", "[version, inputs.x.type]")
+    assert json.loads(az("component", "create", "-f", "c.yml", *changes)) == ["3", "integer"]
+    (code / "job.yml").write_text("command: echo hi\n")
+    (code / "s.yml").write_text(NIGHTLY)
+    az("schedule", "create", "-f", "s.yml")
+    name = json.loads(az("schedule", "trigger", "-n", "nightly"))["last_job"]
+    assert allranks("job", "wait", name).returncode == 0

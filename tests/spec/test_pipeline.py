@@ -366,7 +366,7 @@ def test_registered_components_are_found_at_every_depth():
         ({"command": "x", "inputs": {"a": {"type": "numbr"}}}, "must be one of"),
         ({"command": "x", "inputs": {"a": {"type": "integer", "default": "x"}}}, "`x` is not of"),
         ({"command": "x", "inputs": {"a": {"default": "x"}}}, "data has no default"),
-        ({"type": "spark"}, "`spark` is not a type of component"),
+        ({"type": "sparkle"}, "`sparkle` is not a type of component"),
         ({"type": "command"}, "`command` is required"),
         ({"type": "pipeline", "jobs": {}}, "must not be empty"),
         ({"command": "x", "is_deterministic": "perhaps"}, "must be `true` or `false`"),

@@ -145,6 +145,7 @@ COMMANDS: dict[str, Command] = {
     "schedule show": Command("submit.schedule:show_schedule", "show a schedule and its last job"),
     "schedule pause": Command("submit.schedule:pause", "submit no jobs until it is resumed"),
     "schedule resume": Command("submit.schedule:resume", "submit jobs again"),
+    "schedule trigger": Command("submit.schedule:trigger", "submit its job now"),
     "schedule delete": Command("submit.schedule:delete", "delete a schedule; its jobs stay"),
     "server start": Command("admin.server:start", "start the server in the background"),
     "server stop": Command("admin.server:stop", "stop the server and the jobs on this machine"),

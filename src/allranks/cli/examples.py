@@ -134,6 +134,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "schedule show": ("nightly", "nightly --json"),
     "schedule pause": ("nightly", "nightly --json"),
     "schedule resume": ("nightly", "nightly --json"),
+    "schedule trigger": ("nightly", "nightly --json"),
     "schedule delete": ("nightly", "nightly --json"),
     "server start": ("", "--host 0.0.0.0"),
     "server stop": ("", "--all"),

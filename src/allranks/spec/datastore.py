@@ -21,6 +21,8 @@ from allranks.spec.job_parts import snake
 
 def _kind(value: object) -> object:
     snaked = snake(value)
+    if isinstance(snaked, str) and snaked in _REFUSED:
+        raise Wrong(f"datastores of the type `{snaked}` do not open here", _REFUSED[snaked])
     return _ALSO.get(snaked, snaked) if isinstance(snaked, str) else snaked
 
 
@@ -33,6 +35,12 @@ _ALSO = {
     "adls_gen2": "azure_data_lake_gen2",
     "gs": "gcs",
     "http": "https",
+}
+# Azure's that cannot be opened here.
+_REFUSED = {
+    "azure_file": "mount the share on the nodes, and create a datastore of the type `file`",
+    "azure_data_lake_gen1": "Azure has retired it",
+    "one_lake": "copy the data to a store that is listed",
 }
 _AZURE = ("azure_blob", "azure_data_lake_gen2")
 Kind = Annotated[

@@ -64,7 +64,7 @@ def _unwrapped(value: object) -> object:
 
 
 def _environment(value: str) -> str:
-    if value == "current" or re.fullmatch(r"azureml:[^\s]+", value):
+    if value == "current" or re.fullmatch(r"azureml:[^\s]+|file:.+", value):
         return value
     # Azure's own Python examples leave the prefix out.
     if re.fullmatch(r"[A-Za-z0-9][\w.-]*([:@][\w.-]+)?", value):

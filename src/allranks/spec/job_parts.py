@@ -51,6 +51,7 @@ _JOINED = {
     "custommodel": "custom_model",
     "urifile": "uri_file",
     "urifolder": "uri_folder",
+    "path": "uri_folder",  # Azure's older name for data of either kind
     "romount": "ro_mount",
     "rwmount": "rw_mount",
     "readonlymount": "ro_mount",

@@ -7,7 +7,14 @@ from datetime import datetime, tzinfo
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    ValidationError,
+)
 
 from allranks.errors import Problem, SpecError
 from allranks.spec.base_job import BaseJob
@@ -97,7 +104,10 @@ class RecurrencePattern(Part):
 
     hours: Hours | None = None
     minutes: Minutes | None = None
-    weekdays: WeekDays | None = None
+    # Azure's schema calls them `week_days`, its documentation `weekdays`.
+    weekdays: WeekDays | None = Field(
+        default=None, validation_alias=AliasChoices("weekdays", "week_days")
+    )
     month_days: MonthDays | None = None
 
 

@@ -289,6 +289,7 @@ def changes(server: Server) -> None:
     server("PUT", "/computes/map", {"gpu": "k"})
     for kind, name in (("environments", "i"), ("components", "c"), ("data", "d"), ("models", "m")):
         server("PUT", f"/{kind}/{name}/labels", {"labels": ["good"]})
+    server("POST", "/schedules/daily/trigger")
     server("POST", "/schedules/daily/pause")
     server("POST", "/schedules/daily/resume")
     server("PUT", "/server/front", {"host": None})

@@ -150,6 +150,19 @@ def files_of(path):  # type: (str) -> List[str]
     return files
 
 
+def batches_of_bytes(files, size):  # type: (List[str], int) -> List[List[str]]
+    """Mini-batches of files that have at most ``size`` bytes, or are one file."""
+    batches, room = [], 0  # type: List[List[str]], int
+    for file in files:
+        length = os.path.getsize(file)
+        if not batches or length > room:
+            batches.append([])
+            room = size
+        batches[-1].append(file)
+        room -= length
+    return batches
+
+
 def rows_of(result):  # type: (Any) -> List[str]
     """What ``run`` returned, as lines: a data frame's rows with blanks between the values."""
     if hasattr(result, "to_csv"):
@@ -213,7 +226,10 @@ def main():  # type: () -> None
     waiting = []
     if rank == 0:
         files = files_of(data)
-        batches = [files[start : start + size] for start in range(0, len(files), size)]
+        if options.get("is_size_in_bytes"):
+            batches = batches_of_bytes(files, size)
+        else:
+            batches = [files[start : start + size] for start in range(0, len(files), size)]
         board = Board(batches, options["mini_batch_error_threshold"])  # type: Any
         waiting = serve(board, job, port, world - 1) if world > 1 else []
         print("%d files in %d mini-batches" % (len(files), len(batches)), flush=True)

@@ -29,11 +29,12 @@ def create_options(parser: argparse.ArgumentParser) -> None:
     add("--version", metavar="V", help="its version (the next number)")
     add("--description", metavar="TEXT", help="a description to show with it")
     add("--label", action="append", default=[], metavar="LABEL", help="a label for it; repeat")
+    versions.set_option(add)
 
 
 def create(options: argparse.Namespace) -> int:
     """Create a version of a data asset. The data is not copied."""
-    with versions.definition(options.file) as data:
+    with versions.definition(options.file, options.set) as data:
         data |= versions.given(options, "name", "path", "type", "version", "description")
         base = Path(options.file or "").parent if options.path is None else Path()
         asset: CreatedData = find_server.ask(

@@ -29,12 +29,13 @@ _AFTER_DELETE = {
 
 
 @contextmanager
-def definition(file: str | None) -> Iterator[Document]:
-    """The mapping in a YAML file, `-` for stdin; empty without a file.
+def definition(file: str | None, overrides: Sequence[str] = ()) -> Iterator[Document]:
+    """The mapping in a YAML file, `-` for stdin; empty without a file; after ``a.b=c``
+    overrides.
 
     A SpecError raised in the block gets the name of the file and the lines of its keys.
     """
-    if file is None:
+    if file is None and not overrides:
         yield {}
         return
     from allranks.spec.fields.problems import placed  # lazy: imports the models
@@ -42,8 +43,10 @@ def definition(file: str | None) -> Iterator[Document]:
     from allranks.spec.yaml import load  # lazy: as above
 
     name = "stdin" if file == "-" else file
-    text = sys.stdin.read() if file == "-" else load.content(Path(file))
+    text = sys.stdin.read() if file == "-" else load.content(Path(file)) if file else ""
     data, lines = load.read(text, file=name)
+    for override in overrides:
+        load.override_key(data, lines, override)
     try:
         yield sendable(data)
     except SpecError as error:
@@ -53,6 +56,11 @@ def definition(file: str | None) -> Iterator[Document]:
 def given(options: argparse.Namespace, *keys: str) -> Document:
     """The options among ``keys`` that have a value."""
     return {key: getattr(options, key) for key in keys if getattr(options, key) is not None}
+
+
+def set_option(add: Callable[..., object]) -> None:
+    what = "change a key of the file: description=…; repeat"
+    add("--set", action="append", default=[], metavar="KEY=VALUE", help=what)
 
 
 def list_option(parser: argparse.ArgumentParser) -> None:

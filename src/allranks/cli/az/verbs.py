@@ -118,14 +118,16 @@ VERBS: Mapping[str, Verb] = {
     ),
     "environment list": Verb("environment list", _LISTED),
     "environment show": Verb("environment show", _SHOWN),
-    "data create": Verb("data create", _FROM_PATH),
+    "data create": Verb("data create", (*_FROM_PATH, _SET)),
     "data list": Verb("data list", _LISTED),
     "data show": Verb("data show", _SHOWN),
     "model create": Verb("model create", (*_FROM_PATH, _o("--tags", "--tag", Takes.SEVERAL))),
     "model list": Verb("model list", _LISTED),
     "model show": Verb("model show", _SHOWN),
     "model download": Verb("model download", (*_SHOWN, _PATH)),
-    "component create": Verb("component create", (_FILE, _NAME, _o("-v --version", "--version"))),
+    "component create": Verb(
+        "component create", (_FILE, _NAME, _o("-v --version", "--version"), _SET)
+    ),
     "component list": Verb("component list", _LISTED),
     "component show": Verb("component show", _SHOWN),
     "compute create": Verb(
@@ -143,6 +145,7 @@ VERBS: Mapping[str, Verb] = {
     "schedule show": Verb("schedule show", (_NAME,)),
     "schedule disable": Verb("schedule pause", (_NAME,)),
     "schedule enable": Verb("schedule resume", (_NAME,)),
+    "schedule trigger": Verb("schedule trigger", (_NAME,)),
     "schedule delete": Verb("schedule delete", (_NAME,)),
 }
 

@@ -28,7 +28,7 @@ from allranks.core.job.gpu_allocation import Choice
 from allranks.core.plan import Recipe, Task
 from allranks.errors import AllranksError, Problem, SpecError
 from allranks.sdk.submit.current_environment import current, tools
-from allranks.sdk.submit.paths import environment_of, local
+from allranks.sdk.submit.paths import environment_of, has_files, local
 from allranks.sdk.submit.prepare import prepare
 from allranks.server.assets.data_locations import places
 from allranks.server.assets.read_only_home import ReadOnlyHome, read_only_home
@@ -64,7 +64,7 @@ def preflight(
     data = job.to_dict()
     folder = file.absolute().parent
     try:
-        if isinstance(data.get("environment"), Mapping):
+        if has_files(data.get("environment")):
             data["environment"] = environment_of(data["environment"], folder)
         with read_only_home(settings.home()) as assets:
             task = _plan(data, folder, file, assets)

@@ -23,6 +23,7 @@ def create_options(parser: argparse.ArgumentParser) -> None:
     add("-f", "--file", required=True, metavar="FILE", help="the component's YAML")
     add("--version", metavar="V", help="its version (the file's, or the next number)")
     add("--label", action="append", default=[], metavar="LABEL", help="a label for it; repeat")
+    versions.set_option(add)
     large_code_option(add)
 
 
@@ -38,6 +39,8 @@ def create(options: argparse.Namespace) -> int:
 
     file = Path(options.file)
     data, lines = load.read(load.content(file), file=options.file)
+    for override in options.set:
+        load.override_key(data, lines, override)
     data = sendable({**data, **versions.given(options, "name", "version")})
     parse_component(data, lines, options.file)
     with sending(options) as (line, note):

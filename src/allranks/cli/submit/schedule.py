@@ -135,7 +135,7 @@ def show_schedule(options: argparse.Namespace) -> int:
     return 0
 
 
-pause_options = resume_options = delete_options = show_schedule_options
+pause_options = resume_options = trigger_options = delete_options = show_schedule_options
 
 
 def pause(options: argparse.Namespace) -> int:
@@ -148,6 +148,14 @@ def resume(options: argparse.Namespace) -> int:
     return show.result(
         options, made, f"{made['name']} is active; next job: {_when(made['next_at'])}"
     )
+
+
+def trigger(options: argparse.Namespace) -> int:
+    """Submit the job of a schedule now; its times stay."""
+    made: ScheduleAnswer = find_server.ask("POST", _path(options.name, "/trigger"))
+    if made["last_error"]:
+        raise UsageError(made["last_error"], hint=f"allranks schedule show {made['name']}")
+    return show.result(options, made, f"submitted {made['last_job']}")
 
 
 def delete(options: argparse.Namespace) -> int:

@@ -71,11 +71,20 @@ def placed_data(value: Mapping[str, Any], base: Path) -> Document:
     return data
 
 
-def environment_of(value: Mapping[str, Any], base: Path) -> Mapping[str, Any]:
+def has_files(environment: Any) -> bool:
+    """Whether it is ``environment_of`` that reads its files: written in place, or `file:PATH`."""
+    is_file = isinstance(environment, str) and environment.startswith("file:")
+    return is_file or isinstance(environment, Mapping)
+
+
+def environment_of(value: Mapping[str, Any] | str, base: Path) -> Mapping[str, Any]:
     """An environment for upload: file contents instead of paths, relative to ``base``. Raises
     NotFound or SpecError with the file."""
-    from allranks.sdk.submit.environment_files import inlined  # lazy: few jobs define one inline
+    # lazy: few jobs define one inline
+    from allranks.sdk.submit.environment_files import from_file, inlined
 
+    if isinstance(value, str):
+        return from_file(absolute(without_scheme(value), base))
     return inlined(value, base)
 
 

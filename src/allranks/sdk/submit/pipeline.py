@@ -86,7 +86,7 @@ def anchored(data: Mapping[str, Any], base: Path) -> Document:
             made[key] = anchored(made[key], base)
     if made.get("additional_includes"):
         made["additional_includes"] = [_anchored(e, base) for e in made["additional_includes"]]
-    if isinstance(made.get("environment"), Mapping):
+    if paths.has_files(made.get("environment")):
         made["environment"] = paths.environment_of(made["environment"], base)
     if isinstance(made.get("jobs"), Mapping):
         made["jobs"] = {name: anchored(each, base) for name, each in made["jobs"].items()}
@@ -229,7 +229,7 @@ class Reader:
         return data
 
     def _with_environment(self, data: Document, base: Path, at: str) -> Document:
-        if isinstance(data.get("environment"), Mapping):
+        if paths.has_files(data.get("environment")):
             with _keyed(at):
                 data["environment"] = paths.environment_of(data["environment"], base)
         return data

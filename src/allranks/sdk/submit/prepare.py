@@ -73,7 +73,7 @@ def _command(
             name: paths.located_input(name, value, base)
             for name, value in (spec["inputs"] or {}).items()
         }
-    if isinstance(spec.get("environment"), Mapping):
+    if paths.has_files(spec.get("environment")):
         spec["environment"] = paths.environment_of(spec["environment"], base)
     if "outputs" in spec:
         spec["outputs"] = {

@@ -8,6 +8,7 @@ from allranks.server.parents.sweep.create import create_sweep, unused_parameters
 from allranks.server.submission.submit import Submission, notes
 from allranks.spec.any_job import parse_any
 from allranks.spec.job_type import job_type
+from allranks.spec.noted import job_notes
 from allranks.spec.sweep.job import SweepJob
 from allranks.store.jobs.job_rows import JobRow
 
@@ -22,6 +23,7 @@ def create_parent(submission: Submission, services: Services, by: str) -> tuple[
         parse_any(submission.spec)  # refuses unknown types
         row = create_sweep(submission, services, by)
     noted = notes(row.plan, services.clusters.kinds[row.plan.engine])
+    noted += job_notes(row.spec)
     if kind == "sweep":
         noted += unused_parameters(SweepJob.parse(row.spec))
     return row, noted

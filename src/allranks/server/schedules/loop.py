@@ -15,7 +15,7 @@ from allranks.store.jobs.job_rows import COMMAND
 from allranks.store.schedules import ScheduleRow
 
 if TYPE_CHECKING:
-    from allranks.core.schedule import Due
+    pass
 
 log = logging.getLogger("allranks.schedules")
 
@@ -85,35 +85,35 @@ class ScheduleLoop:
             last["missed_at"] = timing.last_missed.timestamp() if timing.last_missed else None
             log.warning("%s: %d times were missed", row.name, timing.missed)
         if timing.run is not None:
-            last = {**last, **self._submit(row, timing)}
+            last |= submit_now(self._services, row, timing.run)
         following = timing.following.timestamp() if timing.following else None
         self._services.schedules.change(row.name, next_at=following, last=last)
 
-    def _submit(self, row: ScheduleRow, timing: Due) -> dict[str, object]:
-        """What the submission brought. The name of the job says its time, so that a server that is
-        killed in between submits it once."""
-        assert timing.run is not None
-        at = timing.run.astimezone(UTC)
-        name = f"{row.name}_{at:%Y%m%dT%H%M%SZ}"
-        outcome = {"at": at.timestamp(), "job": name, "error": None}
-        made = Submission.load(row.submission)
-        properties = {**(made.spec.get("properties") or {}), "allranks.schedule": row.name}
-        spec = {**made.spec, "name": name, "properties": properties}
-        made = made._replace(spec=spec)
-        try:
-            if job_type(spec) == COMMAND:
-                submit(made, self._services, row.created_by)
-            else:
-                from allranks.server.parents.submit import create_parent  # lazy: as above
 
-                create_parent(made, self._services, row.created_by)
-        except Conflict as error:
-            if error.where != "name":
-                return {**outcome, "job": None, "error": str(error)}
-        except AllranksError as error:
-            log.warning("%s: %s", row.name, error)
+def submit_now(services: Services, row: ScheduleRow, moment: datetime) -> dict[str, object]:
+    """What the submission brought. The name of the job says its time, so that a server that is
+    killed in between submits it once."""
+    at = moment.astimezone(UTC)
+    name = f"{row.name}_{at:%Y%m%dT%H%M%SZ}"
+    outcome = {"at": at.timestamp(), "job": name, "error": None}
+    made = Submission.load(row.submission)
+    properties = {**(made.spec.get("properties") or {}), "allranks.schedule": row.name}
+    spec = {**made.spec, "name": name, "properties": properties}
+    made = made._replace(spec=spec)
+    try:
+        if job_type(spec) == COMMAND:
+            submit(made, services, row.created_by)
+        else:
+            from allranks.server.parents.submit import create_parent  # lazy: few are parents
+
+            create_parent(made, services, row.created_by)
+    except Conflict as error:
+        if error.where != "name":
             return {**outcome, "job": None, "error": str(error)}
-        return outcome
+    except AllranksError as error:
+        log.warning("%s: %s", row.name, error)
+        return {**outcome, "job": None, "error": str(error)}
+    return outcome
 
 
 def resumed_at(row: ScheduleRow) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from allranks.spec.descriptions.job import DESCRIPTION, JOB, PROPERTIES, TAGS, VERSION
+from allranks.spec.descriptions.job import DESCRIPTION, JOB, NO_EFFECT, PROPERTIES, TAGS, VERSION
 
 PIPELINE: Mapping[str, Mapping[str, str]] = {
     "PipelineJob": {
@@ -50,11 +50,13 @@ PIPELINE: Mapping[str, Mapping[str, str]] = {
     "ParallelKeys": {
         "task": "What runs on each mini-batch.",
         "input_data": "The input whose files are divided into mini-batches: `${{inputs.NAME}}`.",
-        "mini_batch_size": "The number of files in a mini-batch.",
+        "mini_batch_size": "The number of files in a mini-batch, or their size, as in `10kb`.",
         "mini_batch_error_threshold": "How many mini-batches may fail. -1: all.",
         "max_concurrency_per_instance": "The number of processes on each node.",
         "retry_settings": "How long a mini-batch may take, and how often it is tried again.",
         "logging_level": "Azure ML's level of messages. Kept and shown.",
+        "partition_keys": f"Azure ML's key. {NO_EFFECT}",
+        "error_threshold": f"Azure ML's key. {NO_EFFECT}",
         "resources": JOB["RankKeys"]["resources"],
     },
     "ParallelTask": {
@@ -113,6 +115,8 @@ PIPELINE: Mapping[str, Mapping[str, str]] = {
                 "max_concurrency_per_instance",
                 "retry_settings",
                 "logging_level",
+                "partition_keys",
+                "error_threshold",
             ),
             "Of a parallel component: instead of the component's.",
         ),

@@ -122,7 +122,20 @@ def component_type(data: Mapping[str, Any]) -> str:
     if data.get("type") is not None:
         return str(snake(data["type"]))
     schema = str(data.get("$schema") or "").lower().replace("_", "")
-    return next((kind for kind in _TYPES if f"{kind}component" in schema), "command")
+    if "/flow." in schema or ("environment" in data and {"nodes", "flow"} & {*data}):
+        return "flow"
+    kinds = {kind.replace("_", ""): kind for kind in (*_TYPES, *_REFUSED)}
+    return next((kinds[kind] for kind in kinds if f"{kind}component" in schema), "command")
+
+
+# Azure's other types of components.
+_REFUSED = {
+    "flow": "prompt flow",
+    "automl": "AutoML",
+    "spark": "Spark",
+    "import": "import",
+    "data_transfer": "data transfer",
+}
 
 
 def parse_component(
@@ -135,6 +148,9 @@ def parse_component(
     if model is None:
         hint = nearest(kind, _TYPES) or "the types are `command`, `parallel` and `pipeline`"
         problem = Problem(f"`{kind}` is not a type of component", "type", hint=hint)
+        if kind in _REFUSED:
+            hint = "run it from a command component"
+            problem = Problem(f"{_REFUSED[kind]} components do not run here", "type", hint=hint)
         raise SpecError(placed(problem, lines), file=file)
     values = {key: value for key, value in data.items() if value is not None}
     values["type"] = kind

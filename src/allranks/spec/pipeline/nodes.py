@@ -74,6 +74,8 @@ class ComponentNode(RankKeys):
     max_concurrency_per_instance: Integer | None = None
     retry_settings: dict[str, Any] | None = None
     logging_level: Text | None = None
+    partition_keys: list[Text] | None = None
+    error_threshold: Integer | None = None
 
 
 # The keys of a step that a parallel component has, too.
@@ -83,6 +85,8 @@ _PARALLEL = (
     "max_concurrency_per_instance",
     "retry_settings",
     "logging_level",
+    "partition_keys",
+    "error_threshold",
     "resources",
 )
 _MODELS: Mapping[str, tuple[type[BaseModel], ...]] = {

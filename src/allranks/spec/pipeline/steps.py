@@ -112,7 +112,7 @@ class _Resolver:
         for name, output in component.outputs.items():
             self._outputs[name] = {"type": output.type, **self._outputs.get(name, {})}
         self._optional = {name for name, declared in component.inputs.items() if declared.optional}
-        self._values = self._checked("inputs", self._values, component.inputs, "the component")
+        self._values = self._checked("inputs", self._values, component.inputs, is_pipeline=True)
 
     def steps(self) -> dict[str, Step]:
         if isinstance(self._pipeline.component, str):
@@ -208,7 +208,8 @@ class _Resolver:
             if bound is not None:
                 inputs[key] = bound
         if node.declared is not None:
-            inputs = self._checked(f"{where}.inputs", inputs, node.declared, "the component")
+            is_pipeline = node.type == "pipeline"
+            inputs = self._checked(f"{where}.inputs", inputs, node.declared, is_pipeline)
         outputs, written = self._step_outputs(node, where)
         return Step(
             name,
@@ -273,13 +274,14 @@ class _Resolver:
         where: str,
         values: Mapping[str, Any],
         declared: Mapping[str, ComponentInput],
-        owner: str,
+        is_pipeline: bool,
     ) -> dict[str, Any]:
-        """The inputs of a component, with defaults and in the declared types."""
-        for name in values.keys() - declared.keys():
+        """The inputs of a component, with defaults and in the declared types. What a pipeline
+        component does not declare is left out, as Azure does; see ``noted``."""
+        for name in () if is_pipeline else values.keys() - declared.keys():
             listed = ", ".join(f"`{key}`" for key in declared) or "none"
             hint = nearest(name, declared) or f"its inputs: {listed}"
-            self._problem(f"{owner} has no input `{name}`", f"{where}.{name}", hint)
+            self._problem(f"the component has no input `{name}`", f"{where}.{name}", hint)
         made: dict[str, Any] = {}
         for name, of in declared.items():
             key = f"{where}.{name}"

@@ -37,6 +37,7 @@ from allranks.server.submission import continuation
 from allranks.server.submission.submit import Submission, notes, submit, submit_all
 from allranks.spec.job import parse
 from allranks.spec.job_type import job_type
+from allranks.spec.noted import job_notes
 from allranks.statuses import TERMINAL, JobStatus
 from allranks.store.jobs.job_rows import COMMAND
 from allranks.version import __version__
@@ -103,6 +104,7 @@ def create(data: Annotated[Any, BODY], services: ServicesDep, who: Who) -> api.C
         made = made._replace(previous=continuation.end_of(after))
     row, carried = submit(made, services, who.name, after=after)
     noted = notes(row.plan, services.clusters.kinds[row.plan.engine])
+    noted += job_notes(row.spec)
     if row.spec.get("services"):
         noted += service_notes(row.name, parse(row.spec).to_dict()["services"])
     return {
@@ -125,7 +127,7 @@ def create_list(
     return [
         {
             **parents.created(row, services),
-            "notes": notes(row.plan, kinds[row.plan.engine]),
+            "notes": [*notes(row.plan, kinds[row.plan.engine]), *job_notes(row.spec)],
             "carried": None,
             "page": page(row.name),
         }

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from allranks.api.schedules import ScheduleAnswer
 from allranks.errors import SpecError
 from allranks.server.auth.roles import Who, require_own
 from allranks.server.dependencies import JsonBody, ServicesDep
 from allranks.server.schedules.create import create_schedule, shown
-from allranks.server.schedules.loop import resumed_at
+from allranks.server.schedules.loop import resumed_at, submit_now
 from allranks.server.submission.submit import NO_SUBMISSION
 
 
@@ -44,6 +46,15 @@ def resume(name: str, services: ServicesDep, who: Who) -> ScheduleAnswer:
         row = services.schedules.change(name, enabled=1, next_at=resumed_at(row))
         services.loops.on_schedule()
     return shown(row)
+
+
+def trigger(name: str, services: ServicesDep, who: Who) -> ScheduleAnswer:
+    """Submit its job now, whatever its times. The answer's ``last_job`` names it, or
+    ``last_error`` says why there is none."""
+    row = services.schedules.get(name)
+    require_own(who, name, row.created_by)
+    last = {**(row.last or {}), **submit_now(services, row, datetime.now(UTC))}
+    return shown(services.schedules.change(name, last=last))
 
 
 def delete(name: str, services: ServicesDep, who: Who) -> ScheduleAnswer:
