@@ -1,5 +1,8 @@
 """Wheels made by a test: packages that are installed without any network."""
 
+import os
+import sysconfig
+import tarfile
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -37,3 +40,48 @@ def wheel(
 def from_wheels(folder: Path, *requirements: str) -> tuple[str, ...]:
     """Lines of pip for these requirements, from that folder alone."""
     return ("--no-index", f"--find-links {folder}", *requirements)
+
+
+# A build backend without requirements. It writes a file beside the project's archive when it
+# starts, and then does what `BEFORE` says.
+_BACKEND = """
+import base64, os, zipfile
+open({started!r}, "w").close()
+{before}
+def build_wheel(folder, config=None, metadata=None):
+    name = "{name}-{version}-py3-none-any.whl"
+    info = "{name}-{version}.dist-info/"
+    with zipfile.ZipFile(os.path.join(folder, name), "w") as wheel:
+        wheel.writestr("{name}.py", "version = '{version}'")
+        about = ["Metadata-Version: 2.1", "Name: {name}", "Version: {version}", ""]
+        wheel.writestr(info + "METADATA", "\\n".join(about))
+        about = ["Wheel-Version: 1.0", "Root-Is-Purelib: true", "Tag: py3-none-any", ""]
+        wheel.writestr(info + "WHEEL", "\\n".join(about))
+        wheel.writestr(info + "RECORD", "")
+    return name
+"""
+
+
+def source(folder: Path, name: str, version: str, before: str = "") -> Path:
+    """A source archive, built by Python that first runs ``before``. Returns the path of a file that
+    exists once a build has started."""
+    folder.mkdir(parents=True, exist_ok=True)
+    root = folder / "sources" / f"{name}-{version}"
+    root.mkdir(parents=True)
+    started = folder / f"{name}-{version}.started"
+    (root / "backend.py").write_text(
+        _BACKEND.format(started=str(started), before=before, name=name, version=version)
+    )
+    (root / "pyproject.toml").write_text(
+        '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+        f'[project]\nname = "{name}"\nversion = "{version}"\n'
+    )
+    with tarfile.open(folder / f"{root.name}.tar.gz", "w:gz") as archive:
+        archive.add(root, root.name)
+    return started
+
+
+def machine_tag() -> str:
+    """The tag of a compiled wheel for this Python and machine."""
+    python = f"cp{sysconfig.get_config_var('py_version_nodot')}"
+    return f"{python}-{python}-linux_{os.uname().machine}"

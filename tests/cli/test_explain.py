@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import Allranks
+from tests.support import Allranks, answer
+from tests.wheels import machine_tag, source, wheel
 
 
 @pytest.mark.slow
@@ -67,3 +68,26 @@ def test_what_has_not_failed_is_not_explained(shared: Allranks):
     told = shared("job", "explain", "went-well")
     assert told.returncode != 0
     assert "went-well is Completed: no failure to explain" in told.stderr
+
+
+@pytest.mark.slow
+def test_every_command_prints_the_hint_of_an_environment_that_cannot_be_built(
+    shared: Allranks, code: Path
+):
+    folder = code / "wheels"
+    source(folder, "grain", "1.0")
+    wheel(folder, "grain", "2.0", tag=machine_tag())
+    file = code / "pipeline.yml"
+    lines = ["--no-index", f"--find-links {folder}", "grain==1.0"]
+    step = {"type": "command", "command": "true", "environment": {"pip": lines}}
+    data = {"type": "pipeline", "name": "unbuilt", "jobs": {"one": step}}
+    file.write_text(json.dumps(data))
+    hint = "allranks environment map grain==1.0 grain==2.0"
+    assert hint in shared("job", "create", "-f", file, "--stream").stderr
+    step_job = answer(shared, "job", "show", "unbuilt")["steps"]["one"]["job"]
+    assert hint in shared("job", "show", "unbuilt").stdout
+    assert hint in shared("job", "explain", "unbuilt").stderr
+    assert hint in shared("job", "show", step_job).stdout
+    explained = shared("job", "explain", step_job)
+    assert hint in explained.stderr
+    assert explained.stdout.count("grain==1.0 cannot be installed") == 1

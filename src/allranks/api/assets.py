@@ -51,6 +51,7 @@ class EnvironmentAnswer(AssetVersion):
     constraints: NotRequired[list[str]]
     python: NotRequired[str]
     torch_backend: NotRequired[str]
+    allow_builds: NotRequired[bool]
     curated: bool
 
 

@@ -88,7 +88,7 @@ class Recipe(NamedTuple):
     """A virtual environment to build on the node, shared by all jobs with the same recipe.
     ``python`` is `3.11` or `>=3.9,<3.12`, or empty for the submitter's; ``requirements`` and
     ``constraints`` are lines for pip; ``torch_backend`` is uv's option; ``notes`` say what was
-    replaced or left out."""
+    replaced or left out. ``allow_builds``: builds from source may take long."""
 
     python: str = ""
     requirements: tuple[str, ...] = ()
@@ -96,6 +96,7 @@ class Recipe(NamedTuple):
     torch_backend: str = ""
     variables: Mapping[str, str] = {}
     notes: tuple[str, ...] = ()
+    allow_builds: bool = False
 
     @staticmethod
     def load(data: Mapping[str, Any]) -> Recipe:

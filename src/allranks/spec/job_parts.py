@@ -333,8 +333,8 @@ class BuildContext(Part):
 class Environment(Asset):
     """An environment defined inline in a job.
 
-    ``pip``, ``requirements``, ``constraints``, ``python`` and ``torch_backend`` (uv's: `cpu`,
-    `cu128`, `auto`) are ours.
+    ``pip``, ``requirements``, ``constraints``, ``python``, ``torch_backend`` (uv's: `cpu`,
+    `cu128`, `auto`) and ``allow_builds`` (from source) are ours.
     """
 
     name: Text | None = None
@@ -352,6 +352,7 @@ class Environment(Asset):
     constraints: Several[Text] = ()
     python: Text | None = None
     torch_backend: Text | None = None
+    allow_builds: bool = False
 
     @model_validator(mode="after")
     def _one_image(self) -> Environment:

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 from uv import find_uv_bin
 
-from allranks.agent.environments.conflicts import Conflict, Conflicting, collect, parent_of
+from allranks.agent.environments import source_builds
+from allranks.agent.environments.conflicts import ALLOW, Conflict, Conflicting, collect, parent_of
 from allranks.agent.environments.virtual_environments import EnvironmentCache
 from allranks.core.environments.packages import replaced
 from allranks.core.plan import Recipe
 from allranks.errors import AllranksError
 from tests.agent.environments.test_virtual_environments import wait
-from tests.wheels import from_wheels, wheel
+from tests.wheels import from_wheels, machine_tag, source, wheel
 
 HERE = f"{sys.version_info[0]}.{sys.version_info[1]}"
 OLD = "cp36-cp36m-manylinux1_x86_64"
@@ -40,7 +41,9 @@ def refused(cache: EnvironmentCache, recipe: Recipe) -> AllranksError:
 
 def pairs(error: AllranksError) -> dict[str, str]:
     """The replacements in the hint's command."""
-    words = shlex.split(str(error.hint).partition("environment map ")[2].partition(" (")[0])
+    words = shlex.split(
+        str(error.hint).partition("environment map ")[2].partition(" (")[0].partition(";")[0]
+    )
     return dict(zip(words[::2], words[1::2], strict=True))
 
 
@@ -82,6 +85,44 @@ def test_one_command_resolves_an_environment_of_2020(cache, tmp_path):
     settled = Recipe(replacements["python=3.6.2"], replaced(lines, replacements.get).lines)
     packages = cache.provide(settled, wait, print).packages
     assert (packages["torch"], packages["torchvision"]) == ("2.0.1", "0.15.2")
+
+
+@pytest.mark.medium
+def test_what_needs_a_compiler_is_not_built_unless_that_is_allowed(cache, tmp_path):
+    folder = tmp_path / "wheels"
+    started = [source(folder, name, "1.0") for name in ("grain", "hull", "moss")]
+    for name in ("grain", "hull"):
+        wheel(folder, name, "2.0", tag=machine_tag())
+    wheel(folder, "moss", "2.0")
+    lines = from_wheels(folder, "grain==1.0", "hull==1.0", "moss==1.0")
+    error = refused(cache, Recipe(requirements=lines))
+    assert pairs(error) == {"grain==1.0": "grain==2.0", "hull==1.0": "hull==2.0"}
+    assert "grain==1.0 cannot be installed" in error.message
+    assert str(error.hint).endswith(f"can take many minutes: {ALLOW}")
+    assert not started[0].exists()
+    assert not started[1].exists()
+    allowed = cache.provide(Recipe(requirements=lines, allow_builds=True), wait, print)
+    assert (allowed.packages["grain"], allowed.packages["hull"]) == ("1.0", "1.0")
+    assert cache.find(Recipe(requirements=lines)) == allowed, "built once, it is there for all"
+
+
+def test_a_quick_build_is_announced(cache, tmp_path):
+    folder = tmp_path / "wheels"
+    source(folder, "moss", "1.0")
+    wheel(folder, "moss", "2.0")
+    texts: list[str] = []
+    recipe = Recipe(requirements=from_wheels(folder, "moss==1.0"))
+    assert cache.provide(recipe, wait, texts.append).packages["moss"] == "1.0"
+    assert any("from source" in text and "moss==1.0" in text for text in texts)
+
+
+def test_a_build_that_takes_too_long_is_stopped(cache, tmp_path, monkeypatch):
+    monkeypatch.setattr(source_builds, "LIMIT", 0.5)
+    folder = tmp_path / "wheels"
+    source(folder, "moss", "1.0", before="import signal; signal.pause()")
+    error = refused(cache, Recipe(requirements=from_wheels(folder, "moss==1.0")))
+    assert "building moss==1.0 from source takes more than 0.5 s" in error.message
+    assert "--allow-builds" in str(error.hint)
 
 
 def test_a_version_that_a_dependency_requires(cache, tmp_path):

@@ -15,6 +15,7 @@ from allranks.core.environments.packages import NONE, normal, replaced, requirem
 from allranks.errors import AllranksError
 
 CANNOT = "cannot build the environment"
+ALLOW = "--allow-builds (in an environment's file: `allow_builds: true`)"
 # Conflicts to look for: each takes uv about a second.
 _MAX_CONFLICTS = 10
 
@@ -22,23 +23,27 @@ _MAX_CONFLICTS = 10
 class Conflict(NamedTuple):
     """``requested``: the requirement as the user wrote it. ``replacement``: what can be installed
     instead, or `none` to leave it out. Both are empty if `allranks environment map` cannot help.
-    ``advice``: the hint if this is the only conflict."""
+    ``advice``: the hint if this is the only conflict. ``is_buildable``: it may be built from
+    source, which takes long."""
 
     reason: str
     advice: str
     requested: str = ""
     replacement: str = ""
+    is_buildable: bool = False
 
 
 class Conflicting(AllranksError):
-    """An environment cannot be built because of a conflict."""
+    """An environment cannot be built because of conflicts; the sentence is about the first."""
 
-    def __init__(self, conflict: Conflict) -> None:
+    def __init__(self, conflict: Conflict, *more: Conflict) -> None:
         advice, pairs = conflict.advice, [conflict]
         if conflict.replacement:
             advice += f": {command(pairs)}"
+        advice += _or_build(pairs)
         super().__init__(f"{CANNOT}: {conflict.reason}", hint=advice)
         self.conflict = conflict
+        self.conflicts = (conflict, *more)
 
 
 def command(conflicts: Sequence[Conflict]) -> str:
@@ -62,8 +67,9 @@ def collect(
     for _ in range(_MAX_CONFLICTS):
         if not isinstance(error, Conflicting):
             break
-        _add(conflicts, error.conflict)
-        if not error.conflict.replacement:
+        for conflict in error.conflicts:
+            _add(conflicts, conflict)
+        if not all(conflict.replacement for conflict in error.conflicts):
             break
         pairs = ((requirement(conflict.requested), conflict.replacement) for conflict in conflicts)
         table = {
@@ -106,7 +112,14 @@ def _combined_error(
         hint += f" (it leaves {', '.join(dropped)} out)"
     if others := [conflict.advice for conflict in conflicts if not conflict.replacement]:
         hint += f"; {'; '.join(others)}"
+    hint += _or_build(conflicts)
     return AllranksError(f"{CANNOT}: {'; '.join(reasons)}", hint=hint)
+
+
+def _or_build(conflicts: Sequence[Conflict]) -> str:
+    if not any(conflict.is_buildable for conflict in conflicts):
+        return ""
+    return f"; or build from source, which can take many minutes: {ALLOW}"
 
 
 def parent_of(name: str, output: str) -> str:

@@ -97,7 +97,9 @@ class ImageEnvironmentCache(EnvironmentCache):
             )
             with contextlib.closing(started):
                 env = _uv_variables(variables, node, self._own)
-                uv = self._running = UvInContainer(started, node.uv, env, temporary, log, wait, say)
+                uv = self._running = UvInContainer(
+                    started, node.uv, env, temporary, log, wait, say, recipe.allow_builds
+                )
                 python = recipe.python or uv.image_python()
                 if not python:
                     hint = "set a version, such as `python: '3.11'`: uv downloads it if missing"

@@ -12,10 +12,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from allranks.agent.environments import uv_messages
-from allranks.agent.environments.conflicts import Conflicting, parent_of
+from allranks.agent.environments import source_builds, uv_messages
+from allranks.agent.environments.conflicts import Conflict, Conflicting, parent_of
 from allranks.errors import AllranksError
 from allranks.masking import without_credentials
+
+# Resolves requirements from the standard input, and prints them.
+_COMPILE = ("pip", "compile", "--quiet", "--no-header", "--no-annotate")
+# Seconds to wait beyond the time of a build, so that it is over for certain.
+_TICK = 0.05
 
 Say = Callable[[str], None]
 
@@ -36,7 +41,8 @@ class Done(NamedTuple):
 class Uv:
     """Runs uv at ``path`` in ``folder`` with the variables ``env``. Output goes to ``log``. uv
     inherits the descriptor ``lock``, so that the lock holds until uv ends even if we are killed.
-    Every method raises AllranksError, and what ``wait`` raises."""
+    With ``allow_builds``, packages may be built from source however long that takes. Every method
+    raises AllranksError, and what ``wait`` raises."""
 
     # Arguments that create an empty environment.
     empty: Sequence[str] = ("venv", "--relocatable")
@@ -50,9 +56,12 @@ class Uv:
         lock: int,
         wait: Wait,
         say: Say,
+        allow_builds: bool = False,
     ) -> None:
         self._path, self._env, self._folder, self._log = path, env, folder, log
         self._lock, self._wait, self._say = lock, wait, say
+        self._allow_builds = allow_builds
+        self._clock = source_builds.BuildClock(None if allow_builds else source_builds.LIMIT)
 
     def venv(self, path: Path, python: str) -> None:
         """Create an empty environment."""
@@ -72,36 +81,68 @@ class Uv:
 
     def install(self, path: Path, requirements: Path, backend: str) -> None:
         """Install a requirements file; ``backend``: uv's torch backend, or ''."""
-        words = ["pip", "install", "--python", str(path), "--requirements", str(requirements)]
-        done = self._run(*words, *([f"--torch-backend={backend}"] if backend else []))
         rows = requirements.read_text().splitlines()
-        self._raise_for(done, path, rows, rows)
+        if sources := self._without_wheel(path, rows, rows):
+            names = ", ".join(row.partition(" --")[0] for row in sources)
+            self._say(f"builds the environment: from source, for want of a wheel: {names}")
+        words = ["pip", "install", "--python", str(path), "--requirements", str(requirements)]
+        words += self._options(rows, backend)
+        self._raise_for(self._run(*words), path, rows, rows)
 
     def check(self, path: Path, rows: Sequence[str], written: Sequence[str], backend: str) -> None:
         """Raise the error of the first of ``rows`` that cannot be installed: resolve all, and build
         those without a wheel. ``written``: the lines they replace."""
-        words = ["pip", "compile", "--quiet", "--python", str(path)]
-        words += ["--no-header", "--no-annotate"]
-        more = [f"--torch-backend={backend}"] if backend else []
-        self._raise_for(self._run(*words, *more, "-", asks="\n".join(rows)), path, rows, written)
-        options = [row for row in rows if row.startswith("-")]
-        pins = [row for row in rows if "==" in row and row not in options]
-        sources: list[str] = []
-        while pins:
-            asks = "\n".join([*options, *pins])
-            done = self._run(*words, "--no-deps", "--only-binary", ":all:", "-", asks=asks)
-            lacking = uv_messages.missing(done.output) if done.code else None
-            without_wheel = [
-                row for row in pins if lacking and uv_messages.pinned(lacking.name, [row])
-            ]
-            if not without_wheel:
-                break
-            sources += without_wheel
-            pins = [row for row in pins if row not in without_wheel]
+        sources = self._without_wheel(path, rows, written)
+        words = [*_COMPILE, "--python", str(path), *self._options(rows, backend), "-"]
+        self._raise_for(self._run(*words, asks="\n".join(rows)), path, rows, written)
         if sources:
+            options = [row for row in rows if row.startswith("-")]
             asks = "\n".join([*options, *sources])
             install = ["pip", "install", "--python", str(path), "--no-deps", "--requirements", "-"]
             self._raise_for(self._run(*install, asks=asks), path, rows, written)
+
+    def _options(self, rows: Sequence[str], backend: str) -> list[str]:
+        wheels = [] if self._allow_builds else source_builds.wheels_only(rows)
+        return [*wheels, *([f"--torch-backend={backend}"] if backend else [])]
+
+    def _without_wheel(
+        self, path: Path, rows: Sequence[str], written: Sequence[str]
+    ) -> Sequence[str]:
+        """The pinned ``rows`` to build from source. Raises Conflicting with all that cannot be, or
+        that would take long and may not."""
+        options = [row for row in rows if row.startswith("-")]
+        pins = source_builds.pins(rows)
+        words = [*_COMPILE, "--python", str(path), "--no-deps", "--only-binary", ":all:", "-"]
+        sources: list[str] = []
+        conflicts: list[Conflict] = []
+        while pins:
+            done = self._run(*words, asks="\n".join([*options, *pins]))
+            lacking = uv_messages.missing(done.output) if done.code else None
+            if lacking is None:
+                break
+            without = [row for row in pins if uv_messages.pinned(lacking.name, [row])]
+            if not without:
+                break
+            pins = [row for row in pins if row not in without]
+            nearest = self._nearest(path, lacking, rows)
+            if lacking.has_source and (self._allow_builds or not nearest.is_compiled):
+                sources += without
+            else:
+                conflicts.append(self._conflict(lacking, nearest, path, written))
+        if conflicts:
+            raise Conflicting(*conflicts)
+        return sources
+
+    def _conflict(
+        self,
+        lacking: uv_messages.Missing,
+        nearest: uv_messages.Nearest,
+        path: Path,
+        written: Sequence[str],
+        parent: str = "",
+    ) -> Conflict:
+        python = configuration(path)["version_info"]
+        return uv_messages.not_installable(lacking, written, python, nearest.version, parent)
 
     def _raise_for(
         self, done: Done, path: Path, rows: Sequence[str], written: Sequence[str]
@@ -114,8 +155,7 @@ class Uv:
             raise uv_messages.failure(done.output, str(self._log))
         nearest = self._nearest(path, lacking, rows)
         parent = parent_of(lacking.name, "\n".join(done.output))
-        python = configuration(path)["version_info"]
-        raise Conflicting(uv_messages.not_installable(lacking, written, python, nearest, parent))
+        raise Conflicting(self._conflict(lacking, nearest, path, written, parent))
 
     def _run(self, *words: str, asks: str = "") -> Done:
         try:
@@ -157,7 +197,9 @@ class Uv:
         rest, piece = b"", b"-"
         with child.stdout, self._log.open("a", errors="replace") as log:
             while piece:
-                self._wait(child.stdout.fileno())
+                remaining = self._clock.remaining()
+                self._wait(child.stdout.fileno(), remaining and remaining + _TICK)
+                self._clock.check()
                 piece = os.read(child.stdout.fileno(), 65536)
                 *lines, rest = (rest + piece).split(b"\n")
                 if not piece and rest:
@@ -166,6 +208,7 @@ class Uv:
                     line = without_credentials(raw.decode(errors="replace"))
                     log.write(f"{line}\n")
                     log.flush()
+                    self._clock.note(line)
                     yield line
 
     def _installed(self) -> list[str]:
@@ -177,19 +220,20 @@ class Uv:
         except (ValueError, KeyError, TypeError):
             return []
 
-    def _nearest(self, path: Path, lacking: uv_messages.Missing, rows: Sequence[str]) -> str:
-        """The lowest newer version with a wheel, or else the highest older one; '' if none."""
+    def _nearest(
+        self, path: Path, lacking: uv_messages.Missing, rows: Sequence[str]
+    ) -> uv_messages.Nearest:
+        """The lowest newer version with a wheel, or else the highest older one, if any."""
         options = [row for row in rows if row.startswith("-")]
         words = ["pip", "compile", "--quiet", "--python", str(path), "--no-deps"]
-        words += ["--only-binary", ":all:", "--no-header", "--no-annotate"]
-        name = f"{lacking.name}=="
+        words += ["--only-binary", ":all:", "--format", "pylock.toml"]
         for sign, lowest in ((">", ["--resolution", "lowest-direct"]), ("<", [])):
             asks = "\n".join([*options, f"{lacking.name}{sign}{lacking.version}"])
             done = self._run(*words, *lowest, "-", asks=asks)
-            lines = [line for line in done.output if line.lower().startswith(name.lower())]
-            if done.code == 0 and lines:
-                return lines[0].partition("==")[2].split()[0]
-        return ""
+            nearest = uv_messages.nearest(done.output)
+            if done.code == 0 and nearest.version:
+                return nearest
+        return uv_messages.Nearest()
 
 
 def not_started(path: str, reason: object) -> AllranksError:

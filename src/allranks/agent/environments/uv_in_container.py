@@ -43,8 +43,9 @@ class UvInContainer(Uv):
         log: Path,
         wait: Wait,
         say: Say,
+        allow_builds: bool = False,
     ) -> None:
-        super().__init__(path, env, folder, log, -1, wait, say)
+        super().__init__(path, env, folder, log, -1, wait, say, allow_builds)
         self._container, self._count = container, 0
         # The folder with the pip bundled with the environment's Python, inside the container.
         self.bundled_pip = ""
@@ -134,6 +135,7 @@ class UvInContainer(Uv):
         with self._log.open("a", errors="replace") as log:
             while code is None:
                 self._wait(self._container.fd, _POLL_SECONDS)
+                self._clock.check()
                 code = next((code for n, code in self._container.ended() if n == number), None)
                 if code is None and self._container.over:
                     raise AllranksError(
@@ -144,6 +146,7 @@ class UvInContainer(Uv):
                     lines.append(line)
                     log.write(f"{line}\n")
                     log.flush()
+                    self._clock.note(line)
                     if text := uv_messages.progress(line):
                         self._say(text)
         return Done(code, lines)

@@ -17,6 +17,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 # Lines to show as progress; the lists of packages are not.
 _PROGRESS = re.compile(r"(Resolved|Downloading|Downloaded|Building|Built|Prepared|Installed) ")
+_BUILD = re.compile(r"(Building|Built) (\S+)")
 # uv prints several versions as a range: `torch>=1.10.0,<=1.10.2`.
 _RANGE = r"([\w.-]+?)(?:==|>=[\w.+!]+,<=?|<=|>)([\w.+!]+)"
 _NO_WHEEL = re.compile(rf"{_RANGE} has no wheels with a matching ")
@@ -54,11 +55,20 @@ _HINTS = (
 
 
 class Missing(NamedTuple):
-    """A version of a package that cannot be installed, and why."""
+    """A version of a package that cannot be installed, and why. ``has_source``: it may be built."""
 
     name: str
     version: str
     why: str
+    has_source: bool = False
+
+
+class Nearest(NamedTuple):
+    """The version with a wheel that is nearest to another. ``is_compiled``: the wheel is for one
+    kind of machine, so that building the package takes a compiler, and long."""
+
+    version: str = ""
+    is_compiled: bool = False
 
 
 class Lines(NamedTuple):
@@ -126,7 +136,7 @@ def missing(output: Sequence[str]) -> Missing | None:
         (_NO_BUILD, "has no wheel for it, and cannot be built on the node"),
     ):
         if match := pattern.search(text):
-            return Missing(match[1], match[2], why)
+            return Missing(match[1], match[2], why, pattern is _NO_USABLE)
     return None
 
 
@@ -169,7 +179,23 @@ def not_installable(
     advice = (
         f"the nearest installable version is {replacement}: write that, or replace it everywhere"
     )
-    return Conflict(why, advice, requested, replacement)
+    return Conflict(why, advice, requested, replacement, lacking.has_source)
+
+
+def nearest(output: Sequence[str]) -> Nearest:
+    """The version in a lock file (pylock.toml) that uv printed."""
+    text = _plain(output)
+    version = re.search(r'^version = "(.+)"$', text, re.MULTILINE)
+    if version is None:
+        return Nearest()
+    wheels = re.findall(r"[\w.+!%-]+\.whl", text)
+    return Nearest(version[1], not any(wheel.endswith("-none-any.whl") for wheel in wheels))
+
+
+def build_step(line: str) -> tuple[str, bool] | None:
+    """The package that a line of uv's says is being built, and whether it is done."""
+    match = _BUILD.match(_COLOUR.sub("", line).strip())
+    return None if match is None else (match[2], match[1] == "Built")
 
 
 def lacks_python(output: Sequence[str]) -> bool:

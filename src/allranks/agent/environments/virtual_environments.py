@@ -131,7 +131,8 @@ class EnvironmentCache:
         began = time.time()
         log = path.with_suffix(".log")
         log.unlink(missing_ok=True)
-        uv = Uv(self._uv, self._variables(recipe), self._folder, log, lock, wait, say)
+        variables = self._variables(recipe)
+        uv = Uv(self._uv, variables, self._folder, log, lock, wait, say, recipe.allow_builds)
         python = recipe.python or self._python()
         if path.exists():
             # It was built with a Python that this node does not have; another node may use it.

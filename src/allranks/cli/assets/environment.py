@@ -109,6 +109,8 @@ def build_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", metavar="NAME", help=WHICH)
     file = "an environment without a name: its YAML, a conda or requirements file"
     parser.add_argument("-f", "--file", metavar="FILE", help=file)
+    builds = "build packages without a wheel from source, however long that takes"
+    parser.add_argument("--allow-builds", action="store_true", help=builds)
 
 
 def build(options: argparse.Namespace) -> int:
@@ -121,6 +123,8 @@ def build(options: argparse.Namespace) -> int:
 
         environment = from_file(Path(options.file))
     cache, recipe = _cache_and_recipe(environment)
+    if options.allow_builds:
+        recipe = recipe._replace(allow_builds=True)
     if not options.quiet:
         for note in recipe.notes:
             show.talk(f"note: {note}")

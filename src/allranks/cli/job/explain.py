@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 # The number of ranks whose end is shown.
 _MOST = 8
 _WIDE = 200
+# Characters of the error's sentence, which may name many packages.
+_LONG = 2000
 
 
 def explain_options(parser: argparse.ArgumentParser) -> None:
@@ -33,6 +35,8 @@ def explain(options: argparse.Namespace) -> int:
     if "type" in explanation:
         for line in _of_steps(explanation):
             show.line(line)
+        if explanation["error"] and not options.quiet:
+            show.talk(f"\nhint: {explanation['error']['hint']}")
         return 0
     for line in _of_job(explanation):
         show.line(line)
@@ -47,7 +51,7 @@ def _of_steps(explanation: api.PipelineExplanation | api.StepExplanation) -> Ite
         yield f"{explanation['name']}: {explanation['why']}"
         return
     if explanation["error"]:
-        yield f"{explanation['name']} failed: {explanation['error']['message'][:_WIDE]}"
+        yield f"{explanation['name']} failed: {explanation['error']['message'][:_LONG]}"
     for name, step in explanation["steps"].items():
         yield f"{name}: {step['why'][:_WIDE]}"
     failed = [step["job"] for step in explanation["steps"].values() if step["status"] == "Failed"]
@@ -58,7 +62,7 @@ def _of_steps(explanation: api.PipelineExplanation | api.StepExplanation) -> Ite
 
 def _of_job(failure: api.FailureExplanation) -> Iterator[str]:
     if failure["error"]:
-        yield f"{failure['name']} failed: {failure['error']['message'][:_WIDE]}"
+        yield f"{failure['name']} failed: {failure['error']['message'][:_LONG]}"
     yield f"cause: {failure['explanation']} ({failure['cause']})"
     yield f"       {_AGAIN[failure['retryable']]}"
     yield from _evidence(failure)
@@ -80,7 +84,8 @@ _AGAIN = {
 
 def _evidence(failure: api.FailureExplanation) -> Iterator[str]:
     evidence = failure["evidence"]
-    if evidence is None:
+    error = failure["error"]
+    if evidence is None or (error is not None and error["message"] == evidence["line"]):
         return
     yield ""
     if evidence["rank"] is None or not failure["lines"]:

@@ -64,6 +64,8 @@ def _job_options(add: Callable[..., Any]) -> None:
     add("-c", "--compute", metavar="NAME", help="where to run (the default compute)")
     environment = "the Python environment: NAME[:VERSION], a requirements or conda file (current)"
     add("-e", "--environment", metavar="SPEC", help=environment)
+    builds = "build packages of its file from source, however long that takes"
+    add("--allow-builds", action="store_true", help=builds)
     add("--image", metavar="IMAGE", help="run in a container of this image")
     add("--name", help="the job's name (generated)")
     add("--display-name", metavar="TEXT", help="name to show for the job")
@@ -249,12 +251,19 @@ def _environment(options: argparse.Namespace) -> str | Document | None:
                 hint="remove one of the two",
             )
         return {"image": options.image}
+    if options.allow_builds and not (name or "").lower().endswith(_ENVIRONMENT_FILES):
+        raise UsageError(
+            "--allow-builds needs a requirements or conda file",
+            where="--allow-builds",
+            hint="-e FILE; for a named environment: allranks environment build NAME --allow-builds",
+        )
     if name is None:
         return None
     if name.lower().endswith(_ENVIRONMENT_FILES):
         from allranks.sdk.submit.environment_files import from_file  # lazy: reads YAML
 
-        return from_file(Path(name))
+        allowed = {"allow_builds": True} if options.allow_builds else {}
+        return {**from_file(Path(name)), **allowed}
     if "/" in name and not name.startswith("azureml:"):
         raise UsageError(
             f"{name!r} is neither a file nor the name of an environment",

@@ -235,6 +235,7 @@ def recipe(of: Resolved, table: Table) -> Recipe:
         environment.torch_backend or "",
         conda_file.variables,
         (*notes, *taken.notes),
+        environment.allow_builds,
     )
 
 

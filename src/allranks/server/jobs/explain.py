@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allranks.core.diagnosis import explain
-from allranks.core.diagnosis.causes import TABLE
+from allranks.core.diagnosis.causes import TABLE, Cause
 from allranks.core.diagnosis.explain import Explanation, FailedAttempt, RankEnd
 from allranks.core.diagnosis.rank_failure import COLOURS
 from allranks.core.distributions.topology import log_name, ranks, world
@@ -55,6 +55,9 @@ def full_explanation(row: JobRow, records: Records, home: Home, blobs: Blobs) ->
     facts = failure_facts(row, records, home)
     explanation = _explained(row, facts, home)
     others = explain.other_ranks(facts, explanation)
+    fix = explanation.fix
+    if explanation.cause is Cause.SETUP_FAILED and row.error is not None:
+        fix = row.error["hint"] or fix
     first = next(iter(records.events(row.name)), None)
     made_from = "" if first is None else str(first.event.data.get("restarts", ""))
     return {
@@ -63,7 +66,7 @@ def full_explanation(row: JobRow, records: Records, home: Home, blobs: Blobs) ->
         "attempt": row.record.attempt,
         "error": row.error,
         **explain.as_json(explanation),
-        "fix": explanation.fix,
+        "fix": fix,
         "blame": str(TABLE[explanation.cause].blame),
         "lines": [without_credentials(line) for line in explain.context_lines(facts, explanation)],
         "followed": [

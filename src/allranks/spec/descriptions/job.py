@@ -130,6 +130,8 @@ JOB: Mapping[str, Mapping[str, str]] = {
         "python": "The version of Python, such as `3.11`. Quote it in YAML.",
         "torch_backend": "Which builds of PyTorch uv takes: `cpu`, `cu128`, or `auto`: the node's "
         "GPUs decide, also whether `tensorflow[and-cuda]` installs CUDA.",
+        "allow_builds": "Whether packages without a wheel may be built from source however long "
+        "that takes. Without it, quick builds only.",
     },
     "BuildContext": {
         "path": "The folder that the image is built from.",

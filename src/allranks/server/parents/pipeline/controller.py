@@ -179,7 +179,10 @@ def _of_step(row: JobRow, failed: list[ChildState], order: list[str]) -> JobErro
     why = cause["message"] if cause is not None else ""
     others = f" (and {len(failed) - 1} more failed)" if len(failed) > 1 else ""
     message = f"the step {order[first.number]} failed{others}: {why}"
-    hint = f"allranks job explain {first.name}; then: allranks job restart {row.name}"
+    remedy = f"allranks job explain {first.name}"
+    if cause is not None and cause["reason"] == Reason.SETUP_FAILED:
+        remedy = cause["hint"] or remedy
+    hint = f"{remedy}; then: allranks job restart {row.name}"
     reason = Reason(cause["reason"]) if cause is not None else Reason.RANK_EXITED
     error = error_of(row, reason, message.rstrip(": "), hint)
     if cause is not None:
