@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allranks.cli.output.harmless_text import harmless
-from allranks.cli.output.rank_output import Printer
+from allranks.cli.output.rank_output import Printer, harmless
 from tests.support import CLI, Allranks, environment
 
 COLOURS = (

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allranks.snapshot.files import walk
-from allranks.snapshot.git_files import rules_without_git
+from allranks.snapshot.files import rules_without_git, walk
 from allranks.snapshot.ignore import IgnoreRules, ignore_rules
 
 WHO = ("-c", "user.name=a", "-c", "user.email=a@b")

@@ -106,8 +106,8 @@ COMMANDS: dict[str, Command] = {
         "assets.environment:map_requirement", "set substitutes for unavailable requirements"
     ),
     "component create": Command("submit.component:create", "create a version of a component"),
-    "component list": Command("assets.component:list_components", "list components"),
-    "component show": Command("assets.component:show_component", "show the definition"),
+    "component list": Command("submit.component:list_components", "list components"),
+    "component show": Command("submit.component:show_component", "show the definition"),
     "component label": Command("assets.versions:label", "point NAME@LABEL to a version"),
     "component delete": Command("assets.versions:delete", "delete a version"),
     "data create": Command("assets.data:create", "create a version of a data asset"),

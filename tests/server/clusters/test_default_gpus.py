@@ -11,7 +11,7 @@ import pytest
 
 from allranks.engines.base import Host
 from allranks.errors import EngineError
-from allranks.server.clusters.host_gpus import HostGpus
+from allranks.server.clusters.clusters import HostGpus
 from tests.server.serving import FAKE, JOB, Served, Target, served
 from tests.support import until
 

@@ -4,6 +4,8 @@ progress, and resume."""
 from __future__ import annotations
 
 import argparse
+import contextlib
+import hashlib
 import os
 import sys
 from collections import Counter
@@ -11,13 +13,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+from allranks import settings
 from allranks.cli.assets.versions import which_option
 from allranks.cli.job_names import job_argument
 from allranks.cli.output import show
 from allranks.cli.output.progress_line import ProgressLine
 from allranks.core.amounts import counted, size_text
+from allranks.errors import Conflict
 from allranks.sdk.connection import find_server
-from allranks.sdk.transfer import filled_folders
 from allranks.sdk.transfer.download import Fetched, download, download_model, download_state
 
 
@@ -42,7 +45,7 @@ def fetch(options: argparse.Namespace) -> int:
     """Download files of a job; prints their local paths."""
     which = {"output": options.output_name, "everything": options.all, "paths": options.path}
     if not options.any_folder:
-        filled_folders.claim(Path(options.download_path), options.name)
+        _claim(Path(options.download_path), options.name)
     return _fetch(options, partial(download, **which))
 
 
@@ -156,3 +159,31 @@ def _print_names(fetched: Fetched) -> None:
             print(show.one_line(str(path)))
         else:
             sys.stdout.buffer.write(os.fsencode(path) + b"\n")
+
+
+# The folders of a download in which the files of several jobs cannot be told apart.
+_LAYOUT = ("artifacts", "named-outputs", "attempts")
+
+
+def _claim(folder: Path, job: str) -> None:
+    """Note in the home that files of the job are downloaded into the folder. Raises Conflict if
+    there are files of another job: the layout is az's and does not name the job, so they would be
+    mixed."""
+    note = _note(folder)
+    with contextlib.suppress(OSError):
+        other = note.read_text(encoding="utf-8")
+        if other != job and any(os.path.lexists(folder / each) for each in _LAYOUT):
+            raise Conflict(
+                f"the folder has files of the job {other}",
+                where=str(folder),
+                hint="name a folder for each job (-p DIR), or remove what is there; --any-folder "
+                "mixes them",
+            )
+    with contextlib.suppress(OSError):
+        note.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        note.write_text(job, encoding="utf-8")
+
+
+def _note(folder: Path) -> Path:
+    path = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()
+    return settings.home().downloads / path[:32]

@@ -1,12 +1,13 @@
-"""`allranks component create`: a version of a component, with its code."""
+"""`allranks component …`: steps of pipelines, with names, versions and code."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from allranks.cli.assets import versions
-from allranks.cli.assets.component import about
 from allranks.cli.assets.versions import reference
 from allranks.cli.output import show
 from allranks.cli.submit.send import confirm_large_code, large_code_option, sending
@@ -63,3 +64,38 @@ def create(options: argparse.Namespace) -> int:
         return show.result(options, component, f"{name} already exists: {about(component)}")
     hint = f"use it in a step: component: azureml:{name}"
     return show.result(options, component, f"{name} is created: {about(component)}", hint)
+
+
+list_components_options = versions.list_option
+
+
+def list_components(options: argparse.Namespace) -> int:
+    head = ("NAME", "VERSION", "TYPE", "LABELS", "ABOUT")
+    return versions.print_list(
+        options, "components", head, _row, "allranks component create -f FILE"
+    )
+
+
+def _row(component: Mapping[str, Any]) -> tuple[str, ...]:
+    labels = " ".join(component["labels"])
+    return component["name"], component["version"], component["type"], labels, about(component)
+
+
+def about(component: Mapping[str, Any]) -> str:
+    """Its description, or its inputs and outputs."""
+    if component.get("description"):
+        return str(component["description"])
+    inputs, outputs = (", ".join(component.get(key) or ()) for key in ("inputs", "outputs"))
+    return f"{inputs or 'nothing'} -> {outputs or 'nothing'}"
+
+
+show_component_options = versions.which_option
+
+
+def show_component(options: argparse.Namespace) -> int:
+    component = versions.get("components", options.name)
+    if options.json:
+        show.as_json(component)
+    else:
+        versions.print_asset(component)
+    return 0

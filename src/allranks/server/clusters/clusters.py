@@ -11,16 +11,16 @@ import contextlib
 import json
 import shlex
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from allranks.core.plan import Plan
 from allranks.engines import options
-from allranks.engines.base import Kind, Target
+from allranks.engines.base import Host, Kind, Target
 from allranks.engines.registry import KINDS
 from allranks.errors import AllranksError, Problem, SpecError
-from allranks.server.clusters.host_gpus import HostGpus
 from allranks.settings import Home
 from allranks.spec.compute import Compute
 from allranks.spec.fields.problems import nearest
@@ -181,3 +181,57 @@ class Clusters:
     def _cluster(self, kind: str, values: Mapping[str, Any]) -> Cluster:
         where = options.connection(self.kinds[kind].options, values)
         return Cluster(kind, json.dumps(where, sort_keys=True))
+
+
+# Seconds: how long a submission waits for an answer, how long an answer is valid, and how long to
+# wait after a failed query.
+_PATIENCE, _FRESH, _PAUSE = 1.0, 60.0, 10.0
+# The most cached answers; jobs may have options of their own.
+_KEPT = 64
+
+
+class HostGpus:
+    """Caches the GPUs of each host of clusters. Queries run in the background, so that a slow
+    cluster delays a submission by a second, and only once. Thread-safe."""
+
+    def __init__(self, patience: float = _PATIENCE) -> None:
+        self._patience = patience
+        self._lock = threading.Lock()
+        self._answers: dict[str, _Answer] = {}
+
+    def of(self, key: str, ask: Callable[[], Sequence[Host]]) -> tuple[int, ...] | None:
+        """The GPUs of each host that ``ask`` lists, maybe cached; None without an answer yet."""
+        with self._lock:
+            answer = self._answers.pop(key, None) or _Answer()
+            self._answers[key] = answer
+            if len(self._answers) > _KEPT:
+                del self._answers[next(iter(self._answers))]
+            answer.refresh(ask)
+        if answer.counts is None:
+            answer.done.wait(max(0.0, answer.began + self._patience - time.monotonic()))
+        return answer.counts
+
+
+class _Answer:
+    """The last answer of one cluster."""
+
+    def __init__(self) -> None:
+        self.counts: tuple[int, ...] | None = None
+        self.began = -_FRESH
+        self.done = threading.Event()
+        self.done.set()
+
+    def refresh(self, ask: Callable[[], Sequence[Host]]) -> None:
+        age = time.monotonic() - self.began
+        if self.done.is_set() and age >= (_PAUSE if self.counts is None else _FRESH):
+            self.began = time.monotonic()
+            self.done.clear()
+            threading.Thread(target=self._ask, args=(ask,), daemon=True).start()
+
+    def _ask(self, ask: Callable[[], Sequence[Host]]) -> None:
+        try:
+            self.counts = tuple(host.gpus for host in ask())
+        except (AllranksError, OSError, ValueError, LookupError):
+            pass  # the previous answer stays valid
+        finally:
+            self.done.set()

@@ -62,9 +62,9 @@ def clear(data: JsonBody, services: ServicesDep) -> GcAnswer:
 
 
 def _sizes(root: Path) -> Mapping[str, int]:
-    from allranks.server.storage.disk_usage import sizes  # lazy: only for a dry run
+    from allranks.server.storage.inventory import disk_usage  # lazy: only for a dry run
 
-    return sizes(root)
+    return disk_usage(root)
 
 
 def _kept(root: Path, sizes: Mapping[str, int], items: Sequence[Item]) -> list[KeptPart]:
