@@ -158,7 +158,7 @@ def test_files_of_another_job_are_refused(bed):
         done = bed.allranks("job", "download", other, *words)
         assert done.returncode == 2
         assert f"the folder has files of the job {bed.name}" in done.stderr
-        assert "hint: name a folder for each job (-p DIR)" in done.stderr
+        assert "hint: name a folder for each job" in done.stderr
     assert (bed.got / "first").read_text() == before
     # A job that is not there fills no folder.
     assert bed.allranks("job", "download", "nobody", "-p", "new").returncode == 2
@@ -176,6 +176,26 @@ def test_files_of_another_job_are_refused(bed):
     # Azure's line mixes, as Azure's does.
     az = ("az", "ml", "job", "download", "-n", other, "-p", "new")
     assert bed.allranks(*az).returncode == 0
+
+
+@slow
+def test_a_run_brings_its_files_when_it_has_ended(bed):
+    """Also those of a failed one; the exit code stays the job's own."""
+    words = ("bash", "-c", 'echo y > outputs/second; echo z > "$AZURE_ML_OUTPUT_model/w"; exit 7')
+    name = f"{bed.name}-own"
+    run = ("run", "--name", name, "-o", "model", "--download", "a b")
+    done = bed.allranks(*run, "--", *words)
+    assert (done.returncode, done.stdout) == (7, ""), done.stderr
+    assert done.stderr.endswith("into a b\n")
+    assert (bed.folder / "a b" / "artifacts" / "outputs" / "second").read_text() == "y\n"
+    assert (bed.folder / "a b" / "named-outputs" / "model" / "w").read_text() == "z\n"
+
+    # What cannot be is said before anything runs.
+    for more, told in ((("--detach",), "not followed"), ((), f"files of the job {name}")):
+        done = bed.allranks("run", "--name", "later", *more, "--download", "a b", "--", "true")
+        assert done.returncode == 2
+        assert told in done.stderr
+    assert bed.allranks("job", "show", "later").returncode != 0
 
 
 @slow

@@ -7,11 +7,13 @@ import argparse
 import contextlib
 import hashlib
 import os
+import shlex
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from allranks import settings
 from allranks.cli.assets.versions import which_option
@@ -19,9 +21,12 @@ from allranks.cli.job_names import job_argument
 from allranks.cli.output import show
 from allranks.cli.output.progress_line import ProgressLine
 from allranks.core.amounts import counted, size_text
-from allranks.errors import Conflict
+from allranks.errors import Conflict, UsageError
 from allranks.sdk.connection import find_server
 from allranks.sdk.transfer.download import Fetched, download, download_model, download_state
+
+if TYPE_CHECKING:
+    from allranks.api.jobs import JobAnswer
 
 
 def fetch_options(parser: argparse.ArgumentParser) -> None:
@@ -47,6 +52,34 @@ def fetch(options: argparse.Namespace) -> int:
     if not options.any_folder:
         _claim(Path(options.download_path), options.name)
     return _fetch(options, partial(download, **which))
+
+
+def require_free(folder: str, detached: bool) -> None:
+    """Check ``--download FOLDER`` before the job is submitted. Raises UsageError and Conflict."""
+    if detached:
+        hint = "leave it out; `allranks job download NAME -p DIR` fetches the files later"
+        raise UsageError("a job that is not followed", where="--download", hint=hint)
+    _require_own(Path(folder), "")
+
+
+def fetch_ended(job: JobAnswer, folder: str, quiet: bool) -> None:
+    """Download an ended job's files, with its named outputs."""
+    line = ProgressLine(quiet, in_pipes=True)
+    path, everything = Path(folder), bool(job["spec"].get("outputs"))
+    _claim(path, job["name"])
+    try:
+        fetched = download(
+            find_server.connect, job["name"], path, everything=everything, progress=line.report
+        )
+    except KeyboardInterrupt:
+        line.clear()
+        again = f"allranks job download {job['name']} -p {shlex.quote(folder)}"
+        show.talk(f"\ninterrupted; to continue: {again}{' --all' * everything}")
+        return
+    finally:
+        line.clear()
+    if not quiet:
+        show.talk(f"{_sentence(job['name'], fetched)} into {folder}")
 
 
 def fetch_model_options(parser: argparse.ArgumentParser) -> None:
@@ -166,22 +199,26 @@ _LAYOUT = ("artifacts", "named-outputs", "attempts")
 
 
 def _claim(folder: Path, job: str) -> None:
-    """Note in the home that files of the job are downloaded into the folder. Raises Conflict if
-    there are files of another job: the layout is az's and does not name the job, so they would be
-    mixed."""
+    """Note in the home that files of the job are downloaded into the folder. Raises Conflict."""
+    _require_own(folder, job)
     note = _note(folder)
     with contextlib.suppress(OSError):
-        other = note.read_text(encoding="utf-8")
+        note.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        note.write_text(job, encoding="utf-8")
+
+
+def _require_own(folder: Path, job: str) -> None:
+    """Raises Conflict if there are files of another job: the layout is az's and does not name the
+    job, so they would be mixed."""
+    with contextlib.suppress(OSError):
+        other = _note(folder).read_text(encoding="utf-8")
         if other != job and any(os.path.lexists(folder / each) for each in _LAYOUT):
             raise Conflict(
                 f"the folder has files of the job {other}",
                 where=str(folder),
-                hint="name a folder for each job (-p DIR), or remove what is there; --any-folder "
-                "mixes them",
+                hint="name a folder for each job, or remove what is there; `job download "
+                "--any-folder` mixes them",
             )
-    with contextlib.suppress(OSError):
-        note.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        note.write_text(job, encoding="utf-8")
 
 
 def _note(folder: Path) -> Path:

@@ -53,10 +53,15 @@ def viewer(
 
 
 def follow_to_end(
-    options: argparse.Namespace, job: JobAnswer, *, cancel: bool = False, **view: Any
+    options: argparse.Namespace,
+    job: JobAnswer,
+    *,
+    cancel: bool = False,
+    folder: str | None = None,
+    **view: Any,
 ) -> int:
-    """Stream the job until it ends; returns its exit code. ``cancel``: an interrupt cancels it. For
-    ``view`` see ``viewer``."""
+    """Stream the job until it ends; returns its exit code. ``cancel``: an interrupt cancels it. Its
+    files are then downloaded into ``folder``. For ``view`` see ``viewer``."""
     name = job["name"]
     follower = viewer(job, quiet=options.quiet, json=options.json, **view)
     if cancel:
@@ -67,7 +72,12 @@ def follow_to_end(
         return _interrupted(name, cancel)
     if options.json:
         show.as_json(ended)
-    return verdict(ended, quiet=options.quiet)
+    code = verdict(ended, quiet=options.quiet)
+    if folder is not None:
+        from allranks.cli.job.download import fetch_ended  # lazy: few are downloaded at once
+
+        fetch_ended(ended, folder, options.quiet)
+    return code
 
 
 def _interrupted(name: str, cancel: bool) -> int:

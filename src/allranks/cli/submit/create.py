@@ -9,7 +9,7 @@ from pathlib import Path
 from allranks.cli.output import show
 from allranks.cli.output.errors import print_error
 from allranks.cli.submit.overrides import engines, note_unread
-from allranks.cli.submit.run import rehearsal_options
+from allranks.cli.submit.run import download_option, rehearsal_options
 from allranks.cli.submit.send import after_submit, large_code_option, submit, with_shell_variables
 from allranks.errors import AllranksError, Problem, SpecError, UsageError
 from allranks.sdk.submit.prepare import prepare
@@ -27,6 +27,7 @@ def create_options(parser: argparse.ArgumentParser) -> None:
     add("--cancel-on-interrupt", action="store_true", help="Ctrl-C cancels instead of detaching")
     again = "run all steps of a pipeline, also those with an earlier result"
     add("--force-rerun", action="store_true", help=again)
+    download_option(add)
     rehearsal_options(add)
 
 
@@ -53,6 +54,10 @@ def create(options: argparse.Namespace) -> int:
             return dry_run(
                 spec, base, in_place=options.in_place, json=options.json, allow_large=large
             )
+        if options.download:
+            from allranks.cli.job.download import require_free  # lazy: as above
+
+            require_free(options.download, not options.stream)
         return after_submit(
             options,
             submit(options, spec, base),

@@ -113,7 +113,12 @@ def _follow_options(add: Callable[..., Any]) -> None:
     prefix = "print the rank before each line (on a terminal)"
     add("--prefix", action=argparse.BooleanOptionalAction, help=prefix)
     add("--raw", action="store_true", help="print output as the ranks wrote it")
+    download_option(add)
     rehearsal_options(add)
+
+
+def download_option(add: Callable[..., Any]) -> None:
+    add("--download", metavar="DIR", help="download its files into DIR when it has ended")
 
 
 def rehearsal_options(add: Callable[..., Any]) -> None:
@@ -143,6 +148,10 @@ def run(options: argparse.Namespace) -> int:
 
         large = options.allow_large_code
         return dry_run(spec, base, in_place=options.in_place, json=options.json, allow_large=large)
+    if options.download:
+        from allranks.cli.job.download import require_free  # lazy: as above
+
+        require_free(options.download, options.detach)
     return after_submit(
         options,
         submit(options, spec, base, options.start_from),

@@ -172,7 +172,8 @@ def after_submit(
 
     if not quiet:
         show.talk(f"{name}: {_size(job)}{_page(job)}")
-    return follow_to_end(options, job, cancel=cancel, **view)
+    folder = getattr(options, "download", None)  # not of every command
+    return follow_to_end(options, job, cancel=cancel, folder=folder, **view)
 
 
 def _size(job: JobAnswer) -> str:
