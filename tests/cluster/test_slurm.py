@@ -235,6 +235,24 @@ def test_a_host_without_power_is_named_and_the_job_starts_again(slurm: Allranks,
     job = ended(slurm, "lost")
     assert (job["status"], job["error"]["reason"]) == ("Failed", "NODE_LOST")
     assert job["error"]["message"].startswith(f"node 1 ({victim}) was lost")
+    assert f"node 1 ({victim}) was lost" in slurm("job", "show", "lost").stdout
+
+
+def test_a_failed_node_has_its_host_and_the_job_slurms_number(slurm: Allranks, cluster: Cluster):
+    script = "import os, time; time.sleep(2); 1 / (os.environ['RANK'] != '1')"
+    words = ("run", "--name", "fails", "-n", 2, "-d", "pytorch", "--max-attempts", 2)
+    done = slurm(*words, "--", "python", "-c", script)
+    assert done.returncode == 1
+    there = f"node 1 ({hosts(slurm, 'fails')[1]})"
+    assert f"rank 1 on {there}" in show(slurm, "fails")["error"]["message"]
+    assert f"attempt 1 failed (rank 1 on {there}" in done.stderr
+    explained = slurm("job", "explain", "fails").stdout
+    assert f"rank 1 on {there}, line " in explained
+    shown = slurm("job", "show", "fails").stdout
+    ref = show(slurm, "fails")["cluster_job"]
+    assert cluster.slurm("squeue", "-h", "-t", "all", "-j", ref, "-o", "%j").startswith("fails.")
+    assert f"(its job {ref})" in shown
+    assert f"{hosts(slurm, 'fails')[1]} 198.18." in shown
 
 
 def test_a_host_that_is_cut_off_does_not_take_part_any_more(

@@ -26,11 +26,12 @@ class EnvironmentOfJob(TypedDict):
 
 class Evidence(TypedDict):
     """The line that shows a cause. ``number``: its line in the log of the rank, None if no rank
-    printed it; ``where`` in the user's code it was raised."""
+    printed it; ``where`` in the user's code it was raised; ``host``: see RankOutcome."""
 
     line: str
     rank: int | None
     node: int | None
+    host: str | None
     number: int | None
     where: str
 
@@ -79,7 +80,8 @@ class NodeOfJob(TypedDict):
 
 
 class JobRecord(TypedDict):
-    """A job of any type. Times are ISO 8601 with time zone."""
+    """A job of any type. Times are ISO 8601 with time zone. ``cluster_job``: its last launch, as
+    its cluster names it, such as Slurm's JOBID; None on this machine."""
 
     name: str
     type: str
@@ -102,6 +104,7 @@ class JobRecord(TypedDict):
     code: str | None
     attempts: int
     launches: int
+    cluster_job: str | None
     exit_code: int | None
     error: JobError | None
     parent_job_name: str | None
@@ -422,10 +425,11 @@ class ComparisonAnswer(TypedDict):
 
 
 class RankOutcome(TypedDict):
-    """How another rank ended, as text."""
+    """How another rank ended, as text. ``host``: of its node, on a cluster."""
 
     rank: int
     node: int
+    host: str | None
     said: str
 
 

@@ -520,8 +520,11 @@ def test_what_followed_and_what_stands_around():
     assert said[0].startswith("exited with code 1: RuntimeError: [../gloo")
     assert said[1] == "was stopped"
     assert context_lines(made, found)[-1].startswith("ModuleNotFoundError")
-    assert as_json(found)["evidence"]["number"] == 5
-    assert "at" not in as_json(found)["evidence"]
+    evidence = as_json(found, lambda node: f"host-{node}")["evidence"]
+    assert evidence is not None
+    assert evidence["number"] == 5
+    assert evidence["host"] == f"host-{evidence['node']}"
+    assert "at" not in evidence
 
 
 WORDS = st.sampled_from(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from allranks.cli.job_names import job_argument
 from allranks.cli.output import show
 from allranks.core.amounts import counted
+from allranks.core.node_names import node_name
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
 
@@ -93,7 +94,8 @@ def _evidence(failure: api.FailureExplanation) -> Iterator[str]:
         return
     number = f", line {evidence['number']} of its log" if evidence["number"] else ""
     at = f", raised at {evidence['where']}" if evidence["where"] else ""
-    yield f"rank {evidence['rank']} on node {evidence['node']}{number}{at}:"
+    node = node_name(evidence["node"], evidence.get("host"))
+    yield f"rank {evidence['rank']} on {node}{number}{at}:"
     for line in failure["lines"]:
         mark = ">" if line.strip() == evidence["line"] else " "
         yield f" {mark} {line[:_WIDE]}"
@@ -104,7 +106,8 @@ def _followed(others: list[api.RankOutcome]) -> Iterator[str]:
         yield ""
         yield "the other ranks, in the order in which they ended:"
     for outcome in others[:_MOST]:
-        yield f"  rank {outcome['rank']} on node {outcome['node']} {outcome['said'][:_WIDE]}"
+        node = node_name(outcome["node"], outcome.get("host"))
+        yield f"  rank {outcome['rank']} on {node} {outcome['said'][:_WIDE]}"
     if len(others) > _MOST:
         yield f"  and {len(others) - _MOST} more"
 

@@ -15,6 +15,7 @@ from allranks.cli.output import show
 from allranks.cli.output.failure import exit_code, print_error, took, unsaved
 from allranks.cli.output.phases import Phases, every_second
 from allranks.cli.output.rank_output import Printer
+from allranks.core.node_names import with_host
 from allranks.http_client import Client
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
@@ -197,7 +198,9 @@ def _why_again(name: str, attempt: int) -> str:
     ends = [e for e in before if e["kind"] in ("relaunched", "regrouped")]
     new = bool(ends) and ends[-1]["kind"] == "relaunched"
     where = "new nodes" if new else "the same nodes"
-    return f"attempt {attempt - 1} failed ({whys[0]}); attempt {attempt} starts on {where}"
+    hosts = {e["node"]: e["data"].get("host") for e in before if e["kind"] == "ready"}
+    why = with_host(whys[0], hosts.get) if len(set(hosts.values())) > 1 else whys[0]
+    return f"attempt {attempt - 1} failed ({why}); attempt {attempt} starts on {where}"
 
 
 def verdict(job: JobAnswer, *, quiet: bool = False) -> int:

@@ -76,7 +76,7 @@ def show_job(options: argparse.Namespace) -> int:
         *_said_of(job),
         ("status", job["status"] + reason),
         ("experiment", job["experiment_name"]),
-        ("compute", job["compute"]),
+        ("compute", job["compute"] + (f" (its job {ref})" if (ref := job["cluster_job"]) else "")),
         ("environment", _environment(job["environment"])),
         ("command", job["command"]),
         ("size", _shape(job)),
@@ -90,7 +90,7 @@ def show_job(options: argparse.Namespace) -> int:
         *_state(job["state"]),
         *_unsaved(job),
         *((f"output {name}", path) for name, path in job["outputs"].items()),
-        *_network(job["node_states"]),
+        *_network(job["node_states"], on_cluster=bool(job["cluster_job"])),
         *_metrics(job),
         *_load(job["load"]),
         *_asked_for(job["spec"]),
@@ -208,9 +208,14 @@ def _asked_for(spec: Document) -> list[tuple[str, str]]:
     return [*lines, ("identity", identity["type"])] if identity else lines
 
 
-def _network(nodes: list[NodeOfJob]) -> list[tuple[str, str]]:
-    """The nodes' hosts and network interfaces."""
-    hosts = [f"{each['address']} ({each['interface'] or '?'})" for each in nodes if each["address"]]
+def _network(nodes: list[NodeOfJob], on_cluster: bool) -> list[tuple[str, str]]:
+    """The nodes' hosts, by name where they are others, and network interfaces."""
+    hosts = [
+        (f"{node['host']} " if on_cluster and node["host"] != node["address"] else "")
+        + f"{node['address']} ({node['interface'] or '?'})"
+        for node in nodes
+        if node["address"]
+    ]
     more = f" and {len(hosts) - 4} more" if len(hosts) > 4 else ""
     return [("network", ", ".join(hosts[:4]) + more)] if hosts else []
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from allranks.cli.output import show
+from allranks.core.node_names import node_name
 
 if TYPE_CHECKING:
     from allranks.api.jobs import EventAnswer, JobError, JobRecord
@@ -29,7 +30,7 @@ def why(error: JobError) -> list[str]:
         return []
     lines = [f"cause: {error['explanation']}{_AGAIN[error['retryable']]}"]
     if evidence and evidence["rank"] is not None and not shown:
-        where = f"rank {evidence['rank']} on node {evidence['node']}"
+        where = f"rank {evidence['rank']} on {node_name(evidence['node'], evidence.get('host'))}"
         if evidence["number"]:
             where += f", line {evidence['number']} of its log"
         lines.append(f"  {where}: {evidence['line'][:_WIDE]}")

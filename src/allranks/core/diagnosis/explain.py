@@ -7,7 +7,7 @@ consequence of another (an echo): then a cause is searched on the other ranks.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from allranks.core.diagnosis import log_tail, tracebacks
@@ -264,14 +264,17 @@ def context_lines(attempt: FailedAttempt, explanation: Explanation) -> list[str]
     return list(rank.lines[max(0, evidence.at - 16) : evidence.at + 4])
 
 
-def as_json(explanation: Explanation) -> api.Explanation:
-    """The keys that an explanation adds to the job's error."""
+def as_json(
+    explanation: Explanation, host_of: Callable[[int | None], str | None]
+) -> api.Explanation:
+    """The keys that an explanation adds to the job's error. ``host_of`` names a node's host."""
     evidence: api.Evidence | None = None
     if explanation.evidence is not None:
         evidence = {
             "line": without_credentials(explanation.evidence.line),
             "rank": explanation.evidence.rank,
             "node": explanation.evidence.node,
+            "host": host_of(explanation.evidence.node),
             "number": explanation.evidence.number,
             "where": explanation.evidence.where,
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from allranks.errors import Conflict
 from allranks.events import Event, Kind
 from allranks.masking import without_credentials
 from allranks.server.jobs import compare
+from allranks.server.jobs.hosts import host_of
 from allranks.settings import Home
 from allranks.statuses import TERMINAL, JobStatus
 from allranks.store.files.blobs import Blobs
@@ -65,12 +67,17 @@ def full_explanation(row: JobRow, records: Records, home: Home, blobs: Blobs) ->
         "experiment_name": row.experiment,
         "attempt": row.record.attempt,
         "error": row.error,
-        **explain.as_json(explanation),
+        **explain.as_json(explanation, partial(host_of, row)),
         "fix": fix,
         "blame": str(TABLE[explanation.cause].blame),
         "lines": [without_credentials(line) for line in explain.context_lines(facts, explanation)],
         "followed": [
-            {"rank": other.rank, "node": other.node, "said": without_credentials(other.said)}
+            {
+                "rank": other.rank,
+                "node": other.node,
+                "host": host_of(row, other.node),
+                "said": without_credentials(other.said),
+            }
             for other in others
         ],
         **compare.as_json(compare.earlier_jobs(row, explanation.cause, records, blobs, made_from)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from allranks.core.attempt_end import Failure
@@ -11,6 +12,7 @@ from allranks.core.distributions import topology
 from allranks.core.lifecycle import pending_reason
 from allranks.events import Kind
 from allranks.server.jobs.explain import explanation_of
+from allranks.server.jobs.hosts import host_of, with_host
 from allranks.settings import Home
 from allranks.statuses import VERDICTS, Blame, JobStatus, Reason, Verdict
 from allranks.store.jobs.job_rows import JobRow
@@ -32,12 +34,12 @@ def error_of(row: JobRow, failure: Failure, records: Records, home: Home) -> Job
     error: JobError = {
         "reason": failure.reason,
         "blame": Blame.INFRASTRUCTURE if failure.passing else verdict.blame,
-        "message": _sentence(row, failure, verdict.sentence),
+        "message": with_host(row, _sentence(row, failure, verdict.sentence)),
         "hint": _hint(row, failure, verdict, why),
         "node": failure.node,
         "rank": failure.rank,
     }
-    return error if why is None else {**error, **as_json(why)}
+    return error if why is None else {**error, **as_json(why, partial(host_of, row))}
 
 
 def _hint(row: JobRow, failure: Failure, verdict: Verdict, why: Explanation | None) -> str:
@@ -64,9 +66,7 @@ def _refusal_hint(row: JobRow, records: Records) -> str:
 
 def _sentence(row: JobRow, failure: Failure, sentence: str) -> str:
     if failure.reason is Reason.NODE_LOST and failure.node is not None:
-        place = row.record.nodes[failure.node].place
-        host = f" ({place.host})" if place is not None and row.plan.server_address else ""
-        return f"node {failure.node}{host} was lost: {failure.message}"
+        return f"node {failure.node} was lost: {failure.message}"
     if failure.reason is row.record.gone is Reason.PREEMPTED and not failure.message:
         return f"{sentence}: {row.record.why}" if row.record.why else sentence
     return failure.message or sentence

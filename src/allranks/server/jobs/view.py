@@ -13,6 +13,7 @@ from allranks.core.lifecycle import pending_reason as plan_standing
 from allranks.core.plan import Task, pack
 from allranks.masking import all_without_credentials, masked, without_credentials
 from allranks.server.auth.roles import OWNER
+from allranks.server.jobs.hosts import with_host
 from allranks.server.timestamps import iso_time
 from allranks.settings import Home
 from allranks.statuses import TERMINAL
@@ -30,7 +31,8 @@ _CREATED_BY = "allranks.created_by"
 
 def status_reason(row: JobRow) -> str:
     """Why the job is not making progress; empty if it is."""
-    return plan_standing.pending_reason(row.record, clock.now(), together(row.plan.task))
+    reason = plan_standing.pending_reason(row.record, clock.now(), together(row.plan.task))
+    return with_host(row, reason)
 
 
 def signed(spec: Mapping[str, Any], by: str) -> dict[str, Any]:
@@ -75,6 +77,7 @@ def job(row: JobRow, home: Home, note: Annotation) -> api.JobRecord:
         "code": task.code,
         "attempts": record.attempt,
         "launches": record.launch,
+        "cluster_job": (record.ref or None) if row.plan.server_address else None,
         "exit_code": row.exit_code,
         "error": row.error,
         "parent_job_name": _parent(row),
