@@ -5,7 +5,7 @@
     │   └── CodeTooLarge     a code folder that is most likely a wrong one
     ├── SpecError            a job that cannot be run as written (1…n problems)   exit 2
     ├── NotFound             no such job, file, rank, …                           exit 2
-    │   └── MissingCode      the snapshot has to be sent first                    (mended by doors)
+    │   └── MissingCode      the snapshot has to be sent first                    (mended by sdk)
     ├── Conflict             the name is taken, the state forbids it              exit 2
     ├── Unsupported          in the contract, not built yet in this version       exit 2
     ├── Unauthorized         a token that does not match                          exit 2

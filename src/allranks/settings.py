@@ -121,7 +121,7 @@ class Home(NamedTuple):
         return self.root / "marks"
 
     @property
-    def door(self) -> Path:
+    def agents_port(self) -> Path:
         """``{"port"}`` of the agents' listener for other hosts, if it was ever opened."""
         return self.root / "door.json"
 

@@ -113,7 +113,7 @@ class Kind(NamedTuple):
     ``make`` gets the home and the options with ``connects``; it contacts nobody.
     ``end_all`` ends the gangs of a home whose server is gone, and returns what could not be ended.
     Only engines that run gangs on this machine have it; the nodes of all others reach the server
-    through the agents' door.
+    through the agents' listener.
     ``spot``: options of which at least one must be set for spot jobs to be treated differently;
     None if they never are. ``gpus`` returns the GPUs per node that options alone request, or None.
     ``prepare`` starts what the first gang would wait for, while a job is submitted; idempotent,

@@ -44,12 +44,12 @@ class Download:
 
     def __init__(
         self,
-        door: ServerAddress,
+        server: ServerAddress,
         node: int,
         wait: Callable[[float], None],
         doing: Callable[[str], None],
     ) -> None:
-        self._client: Client = door.client(_TIMEOUT)
+        self._client: Client = server.client(_TIMEOUT)
         self._base, self._wait, self._doing = f"/agent/v1/{node}/input", wait, doing
 
     def close(self) -> None:

@@ -100,7 +100,7 @@ class Agent:
         self._state = State(
             state_folder(where),
             where,
-            link.door,
+            link.server,
             alone=task.nodes == 1,
             pace=self._clocks.look,
             known=answer["state"],
@@ -118,7 +118,7 @@ class Agent:
         self._files = OwnDisk(
             task,
             where,
-            link.door,
+            link.server,
             pace=self._clocks.look,
             known=answer["files"],
             calls=self._calls,
@@ -126,7 +126,7 @@ class Agent:
         self._working = WorkingFolder(
             self._task,
             where,
-            link.door,
+            link.server,
             pace=self._clocks.look,
             held=Held.load(answer["work"]),
             calls=self._calls,

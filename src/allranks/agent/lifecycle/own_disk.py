@@ -102,21 +102,21 @@ class OwnDisk:
         self,
         task: Task,
         where: AgentIdentity,
-        door: ServerAddress,
+        server: ServerAddress,
         pace: float,
         known: bool,
         calls: AgentCalls,
     ) -> None:
         self._state: State | None = None
         self._uv = _uv(where) if task.uv == str(_uv(where)) else None
-        self._where, self._door, self._calls = where, door, calls
+        self._where, self._server, self._calls = where, server, calls
         self._inputs = {
             item.name: _input(where, item)
             for item in task.inputs
             if task.sends_files and item.source == str(_input(where, item))
         }
         if task.sends_files:
-            self._state = State(job_files(where), where, door, True, pace, known, self._note)
+            self._state = State(job_files(where), where, server, True, pace, known, self._note)
 
     def begin(
         self, attempt: int, wait: Callable[[float], None], doing: Callable[[str], None]
@@ -139,7 +139,7 @@ class OwnDisk:
     ) -> None:
         from allranks.agent.data.from_server import Download  # lazy: few jobs need it
 
-        download = Download(self._door, self._where.node, wait, doing)
+        download = Download(self._server, self._where.node, wait, doing)
         try:
             for name, path in inputs.items():
                 self._calls.note(download.fetch(name, path), {"about": "files"})
@@ -152,7 +152,7 @@ class OwnDisk:
         path = f"/agent/v1/{self._where.node}/uv/{machine}"
         while True:
             try:
-                with self._door.client(_TIMEOUT) as client, beside.open("wb") as file:
+                with self._server.client(_TIMEOUT) as client, beside.open("wb") as file:
                     for piece in client.download(path):
                         file.write(piece)
                         wait(0.0)

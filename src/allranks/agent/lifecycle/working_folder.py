@@ -36,12 +36,12 @@ class WorkingFolder:
         self,
         task: Task,
         where: AgentIdentity,
-        door: ServerAddress,
+        server: ServerAddress,
         pace: float,
         held: Held,
         calls: AgentCalls,
     ) -> None:
-        self._task, self._where, self._door = task, where, door
+        self._task, self._where, self._server = task, where, server
         self._pace, self._held, self._calls = pace, held, calls
         self._root = where.folder / "working"
         self._own = self._root / own(where.node)
@@ -156,7 +156,7 @@ class WorkingFolder:
         if self._held.form == "folder":
             source = self._recorded
         else:
-            state, source = earlier(self._where, self._door, self._note)
+            state, source = earlier(self._where, self._server, self._note)
             try:
                 state.begin(attempt, wait, doing)
             finally:
@@ -230,7 +230,7 @@ class WorkingFolder:
         self._sender = WorkState(
             self._tree,
             self._where,
-            self._door,
+            self._server,
             self._pace,
             bool(self._held.form),
             self.is_collected,

@@ -68,13 +68,13 @@ def _dump(extensions: int, states: int) -> Iterator[bytes]:
     for family in (socket.AF_INET, socket.AF_INET6):
         with (
             contextlib.suppress(OSError),
-            socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as door,
+            socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as netlink,
         ):
-            door.settimeout(1.0)
+            netlink.settimeout(1.0)
             ask = struct.pack("=BBBxI48x", family, socket.IPPROTO_TCP, extensions, states)
             head = struct.pack("=IHHII", 16 + len(ask), _BY_FAMILY, _DUMP, 1, 0)
-            door.sendall(head + ask)
-            yield from _messages(door)
+            netlink.sendall(head + ask)
+            yield from _messages(netlink)
 
 
 def of_processes(pids: Iterable[int]) -> set[int]:
@@ -90,9 +90,9 @@ def of_processes(pids: Iterable[int]) -> set[int]:
     return inodes
 
 
-def _messages(door: socket.socket) -> Iterator[bytes]:
+def _messages(netlink: socket.socket) -> Iterator[bytes]:
     while True:
-        data = door.recv(1 << 16)
+        data = netlink.recv(1 << 16)
         while len(data) >= 16:
             size, kind = struct.unpack_from("=IH", data)
             if kind in (_DONE, _ERROR) or size < 16:

@@ -75,14 +75,14 @@ class State:
         self,
         folder: Folder,
         where: AgentIdentity,
-        door: ServerAddress,
+        server: ServerAddress,
         alone: bool,
         pace: float,
         known: bool,
         note: Note,
         warn: Note = lambda message: None,
     ) -> None:
-        self._client = StateClient(door, where.node, lambda: None, folder.route)
+        self._client = StateClient(server, where.node, lambda: None, folder.route)
         self._tree = Tree(folder.root, folder.parts)
         self._sync = Sync(self._tree, self._client, where.node, note, folder.name, folder.sends)
         self._alone, self._pace, self._known, self._note = alone, pace, known, note

@@ -49,9 +49,9 @@ class StateClient:
     AllranksError."""
 
     def __init__(
-        self, door: ServerAddress, node: int, go_on: Callable[[], None], route: str = "state"
+        self, server: ServerAddress, node: int, go_on: Callable[[], None], route: str = "state"
     ) -> None:
-        self._client = door.client(_TIMEOUT)
+        self._client = server.client(_TIMEOUT)
         self._base = f"/agent/v1/{node}/{route}"
         self.go_on = go_on
 

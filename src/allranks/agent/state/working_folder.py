@@ -207,7 +207,7 @@ class WorkState(State):
         self,
         tree: WorkTree,
         where: AgentIdentity,
-        door: ServerAddress,
+        server: ServerAddress,
         pace: float,
         known: bool,
         is_taken: bool,
@@ -215,7 +215,7 @@ class WorkState(State):
         warn: Note,
     ) -> None:
         folder = Folder(tree.root, tree.parts, "work", _NAME, True)
-        super().__init__(folder, where, door, True, pace, known, note, warn)
+        super().__init__(folder, where, server, True, pace, known, note, warn)
         self._tree, self._sync = tree, WorkSync(tree, self._client, where.node, note, known)
         self._is_taken = is_taken
 
@@ -250,9 +250,9 @@ class WorkState(State):
         return True
 
 
-def earlier(where: AgentIdentity, door: ServerAddress, note: Note) -> tuple[State, Path]:
+def earlier(where: AgentIdentity, server: ServerAddress, note: Note) -> tuple[State, Path]:
     """What fetches a working set from the server when it begins, and the folder that then has its
     parts."""
     root = where.folder / "earlier"
     folder = Folder(root, parts(where.node), "work", _NAME, False)
-    return State(folder, where, door, True, 1.0, True, note), root / own(where.node)
+    return State(folder, where, server, True, 1.0, True, note), root / own(where.node)

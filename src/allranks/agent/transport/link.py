@@ -67,17 +67,17 @@ class Link:
     ordered; ``stacks`` returns the stacks of the ranks; ``still`` is the next report on idle ranks
     to send."""
 
-    def __init__(self, door: ServerAddress, node: int, outbox: Outbox, inbox: Inbox) -> None:
+    def __init__(self, server: ServerAddress, node: int, outbox: Outbox, inbox: Inbox) -> None:
         self.attempt, self.node = 1, node
         self._base = f"/agent/v1/{node}"
-        self.door = door
+        self.server = server
         self._outbox, self._inbox = outbox, inbox
         self._tails: list[Tail] = []
         self._feeds: list[Feed] = []
         self._feed_at = 0.0
         self._watched = False
         self._last_answer = time.monotonic()
-        self._server, self._known = "", ""
+        self._server_id, self._known = "", ""
         self._refused = False
         self.stacks: Callable[[], list[dict[str, Any]]] = list
         self.still: dict[str, Any] | None = None
@@ -85,7 +85,7 @@ class Link:
         self._stacks_request = 0
         self._timeout = _TIMEOUT
         # The connection of the thread that sends, and before that of ``hello``.
-        self._client = door.client(_TIMEOUT)
+        self._client = server.client(_TIMEOUT)
         # Why no call has succeeded yet.
         self.trouble = ""
         # Called several times a second.
@@ -113,7 +113,7 @@ class Link:
                 self._answered(began)
                 self.attempt = answer["attempt"]
                 order = answer["order"]
-                self._server, self._known = order["server"], order["id"]
+                self._server_id, self._known = order["server"], order["id"]
                 self._inbox.put(order)
                 return answer
         return None
@@ -174,7 +174,7 @@ class Link:
         """
         while True:
             try:
-                with self.door.client(_TIMEOUT) as client, path.open("wb") as file:
+                with self.server.client(_TIMEOUT) as client, path.open("wb") as file:
                     for piece in client.download(f"{self._base}/code/{digest}"):
                         file.write(piece)
                 return
@@ -194,7 +194,7 @@ class Link:
 
         while True:
             try:
-                with self.door.client(_TIMEOUT) as client:
+                with self.server.client(_TIMEOUT) as client:
                     return Account.load(client.json("GET", f"{self._base}/accounts/{datastore}"))
             except Unreachable:
                 if self.silent_for() > patience:
@@ -202,7 +202,7 @@ class Link:
                 time.sleep(AGAIN)
 
     def _listen(self) -> None:
-        client, last_id = self.door.client(self._timeout), self._known
+        client, last_id = self.server.client(self._timeout), self._known
         while True:
             try:
                 query = f"attempt={self.attempt}&known={last_id}&stacks={self._stacks_request}"
@@ -212,7 +212,7 @@ class Link:
                     "do": "leave",
                     "attempt": self.attempt,
                     "id": "refused",
-                    "server": self._server,
+                    "server": self._server_id,
                     "heard": 0,
                 }
             except (AllranksError, ValueError, KeyError):
@@ -225,7 +225,7 @@ class Link:
             if (number := order.pop("stacks", 0)) > self._stacks_request:
                 self._stacks_request = number
                 threading.Thread(target=self._send_stacks, args=(number,), daemon=True).start()
-            if order["server"] != self._server:
+            if order["server"] != self._server_id:
                 self._resend(order)
             if order["id"] == last_id:
                 continue
@@ -241,12 +241,12 @@ class Link:
     def _send_stacks(self, number: int) -> None:
         """Answer the request with that number; if that fails, the server asks again."""
         path, data = f"{self._base}/stacks/{number}", self.stacks()
-        with contextlib.suppress(AllranksError, OSError), self.door.client(_TIMEOUT) as client:
+        with contextlib.suppress(AllranksError, OSError), self.server.client(_TIMEOUT) as client:
             client.json("PUT", path, data)
 
     def _resend(self, order: Order) -> None:
         """Send what a restarted server lacks: its record may have been restored from a backup."""
-        self._server = order["server"]
+        self._server_id = order["server"]
         self._outbox.acknowledged(order["heard"])
         for file in (*self._tails, *self._feeds):
             file.sure = False

@@ -14,7 +14,7 @@ from allranks.cli.job_names import JobReference
 from allranks.cli.output import show
 from allranks.cli.submit.overrides import override
 from allranks.cli.submit.send import after_submit, large_code_option, submit, with_shell_variables
-from allranks.cli.submit.sweep import is_sweep, sweep_of, sweep_options
+from allranks.cli.submit.sweep import is_sweep, sweep_options, sweep_spec
 from allranks.errors import UsageError
 from allranks.masking import PASSED_ON
 from allranks.sdk.submit.current_environment import asked_for
@@ -134,7 +134,7 @@ def run(options: argparse.Namespace) -> int:
     base = Path.cwd()
     if is_sweep(options):
         _refuse_in_sweep(options)
-        spec = sweep_of(spec, options)
+        spec = sweep_spec(spec, options)
     if options.rehearse or options.tolerance is not None:
         from allranks.cli.submit.rehearse import rehearse  # lazy: few runs are rehearsals
 

@@ -73,7 +73,7 @@ def is_sweep(options: argparse.Namespace) -> bool:
     return False
 
 
-def sweep_of(spec: Mapping[str, Any], options: argparse.Namespace) -> Document:
+def sweep_spec(spec: Mapping[str, Any], options: argparse.Namespace) -> Document:
     """The sweep whose trials run the command job ``spec``."""
     if spec.get("state"):
         hint = "leave --state out; each trial has a state folder of its own"

@@ -65,7 +65,7 @@ class Shared(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """From the server, by the agents' door. ``bundle`` names the agent's code there."""
+    """From the server, by the agents' listener. ``bundle`` names the agent's code there."""
 
     bundle: str
 

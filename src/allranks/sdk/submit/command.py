@@ -12,7 +12,7 @@ from pydantic import PrivateAttr
 from allranks.sdk.submit.nodes import Node, is_building, plain
 from allranks.sdk.submit.pipeline import anchored
 from allranks.spec.job import CommandJob
-from allranks.spec.sweep.build import sweep_of
+from allranks.spec.sweep.build import build_sweep
 from allranks.spec.sweep.job import SweepJob
 from allranks.spec.sweep.search_space import DISTRIBUTIONS
 
@@ -63,4 +63,4 @@ class Command(CommandJob):
         ``early_termination_policy``, ``search_space``, ``compute``, and keys of the sweep job.
         Raises SpecError.
         """
-        return sweep_of(self, self._space, primary_metric, goal, keywords)
+        return build_sweep(self, self._space, primary_metric, goal, keywords)

@@ -30,7 +30,7 @@ from allranks.server.http.header_limits import Patient
 from allranks.server.http.sleeping_server import SleepingServer
 from allranks.settings import Home
 
-log = logging.getLogger("allranks.door")
+log = logging.getLogger("allranks.agents_listener")
 
 App = Callable[..., Any]
 
@@ -156,9 +156,9 @@ class AgentsListener:
     def _port(self) -> int:
         """The home's port for agents, chosen once: running agents know no other."""
         with self._making:
-            if not self._home.door.exists():
-                write(self._home.door, json.dumps({"port": free_port()}).encode())
-        return int(json.loads(self._home.door.read_text())["port"])
+            if not self._home.agents_port.exists():
+                write(self._home.agents_port, json.dumps({"port": free_port()}).encode())
+        return int(json.loads(self._home.agents_port.read_text())["port"])
 
     def certificate(self) -> Path:
         """The file with the home's key and certificate, created if missing."""
@@ -213,7 +213,7 @@ def _new_certificate() -> bytes:
     from cryptography.hazmat.primitives.asymmetric import ec  # lazy: see above
 
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "allranks agents' door")])
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "allranks agents' listener")])
     now = datetime.datetime.now(datetime.UTC)
     made = (
         x509.CertificateBuilder()

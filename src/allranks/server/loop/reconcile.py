@@ -1,4 +1,4 @@
-"""The loop: lease a job, load it, decide, do one step outside any transaction, record it.
+"""The loop: claim a job, load it, decide, do one step outside any transaction, record it.
 
 Each cluster has its own thread, so that a slow cluster delays only its own jobs. A thread sleeps
 until a job is woken or, while it has live jobs, until the next tick. On a tick it polls its engine
@@ -39,7 +39,7 @@ from allranks.store.jobs.job_rows import COMMAND, JobRow
 log = logging.getLogger("allranks.loop")
 
 # Seconds. Longer than the slowest step, short enough that another server soon takes over.
-LEASE = 120.0
+_CLAIM = 120.0
 
 
 class Loop:
@@ -61,7 +61,7 @@ class Loop:
         self._hangs, self._states = shared.hangs, shared.states
         self._retries = Retries(shared.clocks.tick)
         # Identical for every server of this home, of which the lock allows one at a time: a new
-        # server takes over the leases of a killed one at once.
+        # server takes over the claims of a killed one at once.
         host_and_home = f"{os.uname().nodename}:{shared.home.root}".encode()
         self._owner = hashlib.sha256(host_and_home).hexdigest()
         self._woken: queue.SimpleQueue[str | None] = queue.SimpleQueue()
@@ -182,8 +182,8 @@ class Loop:
             if step.effect is Effect.SUBMIT and (why := self._states.waits(row)):
                 self._statuses.record(row, GangStatus(GangState.UNKNOWN, why))
                 return
-            # Only an effect needs a lease; a pure database change is guarded by the row's version.
-            if step.effect and not self._records.claim(row.id, self._owner, LEASE):
+            # Only an effect needs a claim; a pure database change is guarded by the row's version.
+            if step.effect and not self._records.claim(row.id, self._owner, _CLAIM):
                 return
             if not self._execute(row, step):
                 self._records.release(row.id, self._owner)

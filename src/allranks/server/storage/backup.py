@@ -104,7 +104,7 @@ def _contents(
     """The files of a backup, by their names in it. Left out is what can be recreated or belongs to
     this machine: environments, caches, working folders, state of engines."""
     yield home.database.name, folder / home.database.name
-    for path in (home.token, home.secrets, home.server, home.door, home.certificate):
+    for path in (home.token, home.secrets, home.server, home.agents_port, home.certificate):
         yield path.name, path
     for root in (home.blobs, home.models, *((home.jobs, home.data) if with_files else ())):
         yield from _below(root, root.name, left_out)

@@ -17,7 +17,7 @@ _LIMITS = ("max_total_trials", "max_concurrent_trials", "timeout", "trial_timeou
 _SHARED = {*JobKeys.model_fields, "services"} - {"schema_", "name"}
 
 
-def sweep_of(
+def build_sweep(
     job: CommandJob,
     space: Mapping[str, Any],
     primary_metric: str,

@@ -239,7 +239,7 @@ class Records:
             return [] if row is None else event_rows.read_events(connection, row.id, after)
 
     def claim(self, job_id: int, owner: str, seconds: float) -> bool:
-        """Lease the job to ``owner`` for some seconds, unless another holds the lease."""
+        """Claim the job for ``owner`` for some seconds, unless another has claimed it."""
         now = clock.now()
         values = {"lease_owner": owner, "lease_until": now + seconds}
         with self._engine.begin() as connection:
@@ -251,9 +251,9 @@ class Records:
     def apply(
         self, row: job_rows.JobRow, owner: str, events: Sequence[Event], **columns: Any
     ) -> job_rows.JobRow | None:
-        """Append events decided from ``row``, and release the lease of ``owner``.
+        """Append events decided from ``row``, and release the claim of ``owner``.
 
-        Returns None if the job has changed or another holds its lease: decide again. Effects are
+        Returns None if the job has changed or another has claimed it: decide again. Effects are
         idempotent, so repeating them is harmless.
         """
         ours = {"job_id": row.id, "seen": row.version, "owner": owner}

@@ -10,9 +10,9 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from allranks.errors import AllranksError, Forbidden, Unauthorized
 from allranks.ui import render
-from allranks.ui import sign_in as doors
 from allranks.ui.api import Session
 from allranks.ui.security import is_own_step
+from allranks.ui.sign_in import COOKIE, LINK
 
 _HOME = "/ui/"
 
@@ -32,7 +32,7 @@ async def link(request: Request) -> Response:
     except AllranksError as error:
         return JSONResponse(error.body(), error.http)
     code = request.app.state.doorkeeper.link(token)
-    return JSONResponse({"path": f"/ui/sign-in?code={code}", "seconds": doors.LINK})
+    return JSONResponse({"path": f"/ui/sign-in?code={code}", "seconds": LINK})
 
 
 async def sign_in(request: Request) -> Response:
@@ -71,7 +71,7 @@ async def sign_in(request: Request) -> Response:
     answer.set_cookie(
         cookie_name(request),
         request.app.state.doorkeeper.cookie(token),
-        max_age=int(doors.COOKIE),
+        max_age=int(COOKIE),
         path="/ui",
         httponly=True,
         samesite="lax",

@@ -247,7 +247,7 @@ def _hosts(compute: Compute, services: Services) -> list[Host]:
     return list(engine.hosts(services.clusters.options(compute)))
 
 
-def _door(services: Services, address: str | None) -> str | None:
+def _agents_url(services: Services, address: str | None) -> str | None:
     if address == mailbox.ADDRESS:
         return f"a mailbox below {services.home.nodes}"
     return services.agents_listener.url(address) if address else None
@@ -259,6 +259,6 @@ def _brief(services: Services, compute: Compute, default: str | None = None) -> 
         **cast("api.ComputeSpec", compute.model_dump(mode="json")),
         "options": services.clusters.options(compute),
         "is_default": compute.name == (default or services.clusters.known().default),
-        "door": _door(services, address),
+        "door": _agents_url(services, address),
         "door_trouble": services.agents_listener.trouble.get(address or ""),
     }
