@@ -267,3 +267,11 @@ def test_what_is_used_is_shown_while_it_runs_and_after(home, code):
     assert shown[own + 1].endswith(": all that runs there")
     assert not json.loads(allranks("job", "show", "j", "--json").stdout)["load"][0]["now"]
     assert allranks("top").stdout.splitlines()[1:] == []
+
+
+def test_a_name_with_brackets_ends_where_they_are_closed() -> None:
+    from allranks.cli.submit.run import _metric
+
+    assert _metric("f1@[IoU=0.5]=f1: (.*)") == ("f1@[IoU=0.5]", "f1: (.*)")
+    assert _metric("loss=loss=([0-9.]+)") == ("loss", "loss=([0-9.]+)")
+    assert _metric("a[=b") == ("a[", "b")

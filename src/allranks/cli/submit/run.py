@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 import shutil
 from collections.abc import Callable, Iterable, Sequence
@@ -242,12 +243,20 @@ def _metrics(options: argparse.Namespace) -> Document:
                 hint="e.g. -m loss='loss: ([0-9.]+)'; built in, without a pattern: "
                 + ", ".join(KNOWN),
             )
-        pairs.append((text, BUILTIN) if text in KNOWN else _pair(text, "--metric"))
+        pairs.append((text, BUILTIN) if text in KNOWN else _metric(text))
     patterns = _unique(pairs, "-m/--metric")
     if options.metric_rank is None:
         return patterns
     rank = int(options.metric_rank) if options.metric_rank.isdecimal() else options.metric_rank
     return {name: {"pattern": pattern, "rank": rank} for name, pattern in patterns.items()}
+
+
+def _metric(text: str) -> tuple[str, str]:
+    """Name and pattern. The name ends at the first `=` outside brackets, as in AP[IoU=0.5]=(…)."""
+    bracketed = re.match(r"(?:[^\[=]|\[[^\]]*\])+(?==)", text)
+    if bracketed is None:
+        return _pair(text, "--metric")
+    return bracketed[0], text[bracketed.end() + 1 :]
 
 
 def _environment(options: argparse.Namespace) -> str | Document | None:
