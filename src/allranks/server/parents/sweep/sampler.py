@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import random
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import NormalDist
@@ -59,14 +60,36 @@ def draw(
     if isinstance(algorithm, GridSampling):
         return Draw(grid_point(space, number), {})
     key = key if algorithm.seed is None else str(algorithm.seed)
-    study = _study(space, algorithm, goal, _seed(f"{key}:{number}"), past)
+    seed = _seed(f"{key}:{number}")
+    trial: Trial | _RandomTrial
     if isinstance(algorithm, RandomSampling) and algorithm.rule == "sobol":
+        study = _optuna().create_study()
         study.enqueue_trial(_sobol(space, _seed(key), number))
+        trial = study.ask()
+    elif algorithm.type == "bayesian":
+        trial = _study(space, goal, seed, past).ask()
+    else:
+        trial = _RandomTrial(seed)
     base = getattr(algorithm, "logbase", None)
-    trial = study.ask()
     numbers: dict[str, float] = {}
     parameters = dict(_suggested(space, trial, math.e if base in (None, "e") else base, numbers))
     return Draw(parameters, numbers)
+
+
+class _RandomTrial:
+    """Draws each number by itself, with the methods of an Optuna trial, which is not needed."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def suggest_categorical(self, name: str, choices: Sequence[int]) -> int:
+        return self._random.choice(choices)
+
+    def suggest_int(self, name: str, low: int, high: int) -> int:
+        return self._random.randint(low, high)
+
+    def suggest_float(self, name: str, low: float, high: float) -> float:
+        return self._random.uniform(low, high)
 
 
 def _seed(text: str) -> int:
@@ -75,15 +98,11 @@ def _seed(text: str) -> int:
 
 def _study(
     space: Mapping[str, Any],
-    algorithm: SamplingAlgorithm,
     goal: Goal,
     seed: int,
     past: Sequence[Past],
 ) -> Study:
     optuna = _optuna()
-    if algorithm.type != "bayesian":
-        random: Study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed))
-        return random
     with warnings.catch_warnings():
         # Optuna calls these options experimental; they are what conditional spaces need.
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
@@ -111,7 +130,9 @@ def _optuna() -> Any:
     try:
         import optuna  # lazy: a server without sweeps is smaller by 35 MB
     except ImportError:
-        hint = "pip install 'allranks[sweep]' where the server runs; a grid needs no library"
+        hint = (
+            "pip install 'allranks[sweep]' where the server runs; grid, random and asha need none"
+        )
         raise UsageError("this sampling needs the package optuna", hint=hint) from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
@@ -153,7 +174,11 @@ def _all_distributions(
 
 
 def _suggested(
-    space: Mapping[str, Any], trial: Trial, base: float, numbers: dict[str, float], above: str = ""
+    space: Mapping[str, Any],
+    trial: Trial | _RandomTrial,
+    base: float,
+    numbers: dict[str, float],
+    above: str = "",
 ) -> Iterator[tuple[str, Any]]:
     for short, parameter in space.items():
         name = f"{above}{short}"
@@ -173,18 +198,24 @@ def _suggested(
         yield name, value
 
 
-def _number(name: str, space: Any, trial: Trial) -> float:
-    """What Optuna suggests for a parameter; of a choice, the index."""
+def _number(name: str, space: Any, trial: Trial | _RandomTrial) -> float:
+    """What is suggested for a parameter; of a choice, the index."""
     if isinstance(space, Choice):
         return int(trial.suggest_categorical(name, range(len(space.values))))
     if isinstance(space, Randint):
         return trial.suggest_int(name, 0, space.upper - 1)
-    bounds = _distribution(space)
-    return trial.suggest_float(name, bounds.low, bounds.high)
+    return trial.suggest_float(name, *_bounds(space))
+
+
+def _bounds(space: Any) -> tuple[float, float]:
+    """The bounds as they are given, and quantiles of a normal distribution."""
+    if isinstance(space, Normal):
+        return _EDGE, 1 - _EDGE
+    return space.min_value, space.max_value
 
 
 def _distribution(space: Any) -> Any:
-    """What Optuna draws from: the bounds as they are given, and quantiles of a normal one."""
+    """What Optuna draws from."""
     from optuna.distributions import (  # lazy: as above
         CategoricalDistribution,
         FloatDistribution,
@@ -195,9 +226,7 @@ def _distribution(space: Any) -> Any:
         return CategoricalDistribution(range(len(space.values)))
     if isinstance(space, Randint):
         return IntDistribution(0, space.upper - 1)
-    if isinstance(space, Normal):
-        return FloatDistribution(_EDGE, 1 - _EDGE)
-    return FloatDistribution(space.min_value, space.max_value)
+    return FloatDistribution(*_bounds(space))
 
 
 def _value(space: Any, number: float, base: float) -> Any:
