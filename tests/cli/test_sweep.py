@@ -180,6 +180,29 @@ def test_a_metric_that_nobody_reports(allranks: Allranks, train: Path):
 
 
 @pytest.mark.slow
+def test_choices_without_an_objective_are_an_array(allranks: Allranks, code: Path):
+    """No metric, no sampler: each combination runs, and all have to complete."""
+    words = ("--", "bash", "-c", "exit $(( ${{search_space.seed}} / ${{search_space.by}} ))")
+    done = allranks("run", "--name", "a", "--sweep", "seed=choice(1, 2, 3)", *words[:-1], "true")
+    assert done.returncode == 0, done.stderr
+    lines = {line for line in done.stderr.splitlines() if line.startswith("a_")}
+    assert lines == {f"a_{number}  Completed  seed={number + 1}" for number in range(3)}
+    job = answer(allranks, "job", "show", "a")
+    assert (job["objective"], job["best"], job["total_trials"]) == (None, None, 3)
+    shown = allranks("job", "show", "a").stdout
+    assert "none, grid sampling" in shown
+    head = next(line for line in shown.splitlines() if line.startswith("TRIAL"))
+    assert head.split() == ["TRIAL", "STATUS", "SEED", "TOOK"]
+    assert "has no objective" in allranks("report", "sweep", "a").stderr
+    space = ("--sweep", "seed=choice(1, 2)", "--sweep", "by=choice(2, 4)")
+    done = allranks("run", "--name", "b", *space, *words)
+    assert done.returncode == 1
+    assert "error: 1 of 4 trials did not complete; b_" in done.stderr
+    done = allranks("run", "--sweep", "lr=uniform(0, 1)", *words)
+    assert (done.returncode, "a sweep needs --minimize or --maximize" in done.stderr) == (2, True)
+
+
+@pytest.mark.slow
 def test_values_that_are_no_numbers_do_not_win(allranks: Allranks, code: Path):
     script = "echo loss: ${{search_space.x}}"
     words = ("--sampler", "grid", "-m", r"loss=loss: (\S+)", "--minimize", "loss")

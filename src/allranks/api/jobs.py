@@ -166,7 +166,7 @@ class ParameterSummary(TypedDict):
 class SweepSummary(TypedDict):
     """``counts``: of trials by status; ``note``: what is wrong with the primary metric."""
 
-    objective: Objective
+    objective: Objective | None
     total_trials: int
     counts: dict[str, int]
     best: BestTrial | None
@@ -225,7 +225,7 @@ class JobAnswer(JobRecord):
     # Of sweeps and pipelines.
     counts: NotRequired[dict[str, int]]
     # Of sweeps.
-    objective: NotRequired[Objective]
+    objective: NotRequired[Objective | None]
     total_trials: NotRequired[int]
     best: NotRequired[BestTrial | None]
     note: NotRequired[str | None]
@@ -558,7 +558,7 @@ class JobProgress(JobSummary):
     phase: NotRequired[Phase | None]
     # As in `JobAnswer`.
     counts: NotRequired[dict[str, int]]
-    objective: NotRequired[Objective]
+    objective: NotRequired[Objective | None]
     total_trials: NotRequired[int]
     best: NotRequired[BestTrial | None]
     note: NotRequired[str | None]

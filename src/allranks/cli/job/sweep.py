@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 from allranks.cli.job.children import ENDED, ChildrenViewer, progress
 from allranks.cli.output import show
 from allranks.cli.output.failure import took
-from allranks.cli.report.trials import parameters, parameters_table, trials_table
+from allranks.cli.report.trials import metric_of, parameters, parameters_table, trials_table
 
 if TYPE_CHECKING:
     from allranks.api.jobs import BestTrial, JobAnswer, StreamedJob, TrialAnswer
@@ -24,7 +24,7 @@ class SweepViewer(ChildrenViewer):
     _note = ""
 
     def lines(self, job: StreamedJob, children: Children) -> Iterator[tuple[str, str]]:
-        metric = job["objective"]["primary_metric"]
+        metric = metric_of(job)
         for trial in cast("Sequence[TrialAnswer]", children):
             if trial["status"] in ENDED and self.is_new(trial["job"]):
                 yield trial_line(trial, metric), trial["status"]
@@ -67,10 +67,11 @@ def _value(trial: BestTrial) -> str:
 def fields(job: JobAnswer) -> list[tuple[str, str]]:
     """What only a sweep has."""
     objective, best = job["objective"], job["best"]
+    compared = f"{objective['goal']} {objective['primary_metric']}" if objective else "none"
     algorithm = (job["spec"].get("sampling_algorithm") or {"type": "random"})["type"]
     made = [
         ("command", job["command"]),
-        ("objective", f"{objective['goal']} {objective['primary_metric']}, {algorithm} sampling"),
+        ("objective", f"{compared}, {algorithm} sampling"),
         ("trials", _progress(job).partition(": ")[2]),
     ]
     if best is not None:
@@ -85,6 +86,6 @@ def show_children(job: JobAnswer) -> None:
         show.columns(*parameters_table(job["parameter_summary"]))
     if job["trials"]:
         print()
-        show.columns(*trials_table(job["trials"][:_MOST], job["objective"]["primary_metric"]))
+        show.columns(*trials_table(job["trials"][:_MOST], metric_of(job)))
         if (more := len(job["trials"]) - _MOST) > 0:
             show.talk(f"and {more} more: allranks job list --parent {job['name']}")

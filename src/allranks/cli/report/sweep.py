@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from allranks.cli.job_names import job_argument
 from allranks.cli.output import show
-from allranks.cli.report.trials import parameters, parameters_table, trials_table
+from allranks.cli.report.trials import metric_of, parameters, parameters_table, trials_table
 from allranks.errors import UsageError
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
@@ -30,6 +30,9 @@ def sweep(options: argparse.Namespace) -> int:
     if job["type"] != "sweep":
         hint = f"its bottleneck: allranks report {job['name']}"
         raise UsageError(f"{job['name']} is not a sweep", hint=hint)
+    if job["objective"] is None:
+        hint = f"its trials: allranks job show {job['name']}"
+        raise UsageError(f"{job['name']} has no objective: nothing to compare", hint=hint)
     improvements = _improvements(job)
     if options.html is not None:
         _write(job, options.html)
@@ -41,7 +44,7 @@ def sweep(options: argparse.Namespace) -> int:
         facts["trials"] = job["trials"]
         show.as_json(facts)
         return 0
-    metric = job["objective"]["primary_metric"]
+    metric = metric_of(job)
     if not improvements:
         show.talk(f"no trial of {job['name']} has reported {metric!r} yet")
         return 0
@@ -57,7 +60,8 @@ def sweep(options: argparse.Namespace) -> int:
 
 def _improvements(job: JobAnswer) -> list[TrialAnswer]:
     """The trials that were the best so far, in the order of their numbers."""
-    maximize, best = job["objective"]["goal"] == "maximize", None
+    objective, best = job["objective"], None
+    maximize = objective is not None and objective["goal"] == "maximize"
     improvements = []
     for trial in sorted(job["trials"], key=lambda trial: int(trial["number"])):
         value = trial["value"]
@@ -75,6 +79,6 @@ def _write(job: JobAnswer, file: Path) -> None:
     if not file.absolute().parent.is_dir():
         hint = f"create it: mkdir -p {file.parent}"
         raise UsageError("folder not found", where=str(file.parent), hint=hint)
-    metric = job["objective"]["primary_metric"]
+    metric = metric_of(job)
     page = sweep_page(job, *trials_table(job["trials"], metric))
     file.write_text(page, encoding="utf-8")

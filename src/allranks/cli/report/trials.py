@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 from allranks.cli.output import show
 
 if TYPE_CHECKING:
-    from allranks.api.jobs import ParameterSummary, TrialAnswer
+    from allranks.api.jobs import JobAnswer, ParameterSummary, StreamedJob, TrialAnswer
+
+
+def metric_of(job: JobAnswer | StreamedJob) -> str:
+    """The primary metric of a sweep; empty if its trials are not compared."""
+    objective = job["objective"]
+    return "" if objective is None else objective["primary_metric"]
 
 
 def parameters(trial: TrialAnswer) -> str:
@@ -41,7 +47,8 @@ def parameters_table(
 def trials_table(trials: Sequence[TrialAnswer], metric: str) -> tuple[list[str], list[list[str]]]:
     """A row for each trial, with its value and parameters."""
     names = list(dict.fromkeys(name for each in trials for name in each["parameters"]))
-    head = ["TRIAL", "STATUS", metric.upper(), *(name.upper() for name in names), "TOOK"]
+    metrics = [metric.upper()] if metric else []
+    head = ["TRIAL", "STATUS", *metrics, *(name.upper() for name in names), "TOOK"]
     rows = []
     for each in trials:
         value = "-" if each["value"] is None else show.number(each["value"])
@@ -50,5 +57,5 @@ def trials_table(trials: Sequence[TrialAnswer], metric: str) -> tuple[list[str],
         ]
         took = "-" if each["duration"] is None else show.seconds(each["duration"])
         status = "Stopped" if each["stopped_early"] else each["status"]
-        rows.append([each["job"], status, value, *values, took])
+        rows.append([each["job"], status, *([value] if metric else ()), *values, took])
     return head, rows

@@ -86,7 +86,13 @@ def sweep_spec(spec: Mapping[str, Any], options: argparse.Namespace) -> Document
     if metric := options.maximize or options.minimize:
         goal = "maximize" if options.maximize else "minimize"
         sweep["objective"] = {"goal": goal, "primary_metric": metric}
-    if "objective" not in sweep:
+    choices = all(each.get("type") == "choice" for each in sweep["search_space"].values())
+    if "objective" not in sweep and not options.sampler and "sampling_algorithm" not in sweep:
+        # Nothing compares trials: all combinations run.
+        options.sampler = "grid" if choices and not options.stop_early else None
+    of_file = sweep.get("sampling_algorithm")
+    sampler = options.sampler or (of_file.get("type") if isinstance(of_file, dict) else of_file)
+    if "objective" not in sweep and sampler != "grid":
         hint = "name the metric that compares trials: --minimize loss -m loss='loss: ([0-9.]+)'"
         raise UsageError("a sweep needs --minimize or --maximize", where="--sweep", hint=hint)
     if options.sampler or options.seed is not None:

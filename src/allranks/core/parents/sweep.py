@@ -12,11 +12,11 @@ from allranks.statuses import TERMINAL, JobStatus, Reason
 
 class Rules(NamedTuple):
     """``trials`` is how many the sweep may run, ``concurrent`` how many at a time. ``timeout`` in
-    seconds."""
+    seconds. Without a ``goal`` trials are not compared, and all have to complete."""
 
     trials: int
     concurrent: int
-    goal: str
+    goal: str | None
     timeout: float | None = None
     policy: Policy | None = None
 
@@ -83,7 +83,11 @@ def next_step(rules: Rules, parent: Parent, trials: Sequence[Trial], now: float)
         return Step("draw", drawn) if len(live) < rules.concurrent else None
     if live:
         return None
-    return Step("finish", reason=Reason.DONE if best(rules.goal, trials) else Reason.RANK_EXITED)
+    if rules.goal is None:
+        succeeded = all(trial.status is JobStatus.COMPLETED for trial in trials)
+    else:
+        succeeded = best(rules.goal, trials) is not None
+    return Step("finish", reason=Reason.DONE if succeeded else Reason.RANK_EXITED)
 
 
 def unprepared(trials: Sequence[Trial]) -> Trial | None:
@@ -117,17 +121,17 @@ def _judged(rules: Rules, trials: Sequence[Trial]) -> Step | None:
         )
         for trial in trials
     }
-    for number, (interval, why) in judge(rules.policy, rules.goal, curves).items():
+    for number, (interval, why) in judge(rules.policy, rules.goal or "minimize", curves).items():
         return Step("judge", number, interval, why)
     return None
 
 
-def best(goal: str, trials: Sequence[Trial]) -> Trial | None:
+def best(goal: str | None, trials: Sequence[Trial]) -> Trial | None:
     """The trial with the best value. None while no trial has one."""
     return next(iter(rank(goal, trials)), None)
 
 
-def rank(goal: str, trials: Sequence[Trial]) -> list[Trial]:
+def rank(goal: str | None, trials: Sequence[Trial]) -> list[Trial]:
     """The trials with a value, the best first; of equals the earlier. Failed trials do not count,
     trials that were stopped early do."""
     sign = -1 if goal == "maximize" else 1
@@ -139,7 +143,7 @@ def rank(goal: str, trials: Sequence[Trial]) -> list[Trial]:
     return [trial for *_, trial in sorted(counted)]
 
 
-def best_value(goal: str, reports: Iterable[float]) -> float | None:
+def best_value(goal: str | None, reports: Iterable[float]) -> float | None:
     """The best finite value; None without one."""
     finite = [report for report in reports if math.isfinite(report)]
     if not finite:

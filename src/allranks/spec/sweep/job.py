@@ -94,17 +94,27 @@ class Trial(CommandKeys):
 
 
 class SweepJob(JobKeys):
-    """Many trials of one command with different parameters. Made by ``SweepJob.parse``."""
+    """Many trials of one command with different parameters. Made by ``SweepJob.parse``. Without an
+    ``objective`` it is an array: all combinations of a grid run, and none is the best."""
 
     type: Annotated[Literal["sweep"], BeforeValidator(snake)] = "sweep"
     trial: Trial
     sampling_algorithm: SamplingAlgorithm = Field(default_factory=RandomSampling)
     search_space: Annotated[dict[DataName, Distribution], Field(min_length=1)]
-    objective: Objective
+    objective: Objective | None = None
     limits: SweepLimits
     early_termination: EarlyTermination | None = None
     services: dict[Text, AnyService] = Field(default_factory=dict)
     resources: Resources | None = None
+
+    @property
+    def goal(self) -> Literal["minimize", "maximize"]:
+        return self.objective.goal if self.objective is not None else "minimize"
+
+    @property
+    def metric(self) -> str:
+        """The primary metric; empty without an objective."""
+        return self.objective.primary_metric if self.objective is not None else ""
 
     def set_limits(
         self,
@@ -224,6 +234,14 @@ def _crossed(job: SweepJob) -> Iterator[Problem]:
                     where=f"search_space.{name}",
                     hint="write `type: choice` with `values`, or use `sampling_algorithm: random`",
                 )
+    if job.objective is None and (
+        job.sampling_algorithm.type != "grid" or job.early_termination is not None
+    ):
+        yield Problem(
+            "missing: only a grid without early termination runs without it",
+            where="objective",
+            hint="objective: {goal: minimize, primary_metric: loss}; or `sampling_algorithm: grid`",
+        )
     if job.sampling_algorithm.type == "bayesian" and job.early_termination is not None:
         yield Problem(
             "bayesian sampling has no early termination: it learns from complete trials",

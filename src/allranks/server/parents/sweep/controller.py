@@ -42,7 +42,7 @@ class Sweep(Controller):
         self._rules = Rules(
             total,
             min(total, limits.max_concurrent_trials or total),
-            self.spec.objective.goal,
+            None if self.spec.objective is None else self.spec.goal,
             limits.timeout,
             policy,
         )
@@ -84,7 +84,7 @@ class Sweep(Controller):
     def _reports_of(self, state: ChildState) -> tuple[float, ...]:
         if state.number in self._reports and _is_closed(state):
             return self._reports[state.number]
-        metric = self.spec.objective.primary_metric
+        metric = self.spec.metric
         self._reports[state.number] = reports(self._services.points, state.id, metric)
         return self._reports[state.number]
 
@@ -111,7 +111,7 @@ class Sweep(Controller):
         drawn = draw(
             spec.search_space,
             spec.sampling_algorithm,
-            spec.objective.goal,
+            spec.goal,
             number,
             past,
             row.name,
@@ -170,7 +170,7 @@ class Sweep(Controller):
         self._finish(row, reason, self._error(row, reason, trials), notes)
 
     def _error(self, row: JobRow, reason: Reason, trials: Sequence[Trial]) -> JobError:
-        metric = self.spec.objective.primary_metric
+        metric = self.spec.metric
         failed = [each for each in trials if each.status is JobStatus.FAILED]
         if reason is Reason.GANG_REFUSED:
             hint = "correct it, then continue: allranks job restart {job}"
@@ -184,6 +184,12 @@ class Sweep(Controller):
             first = self._states[failed[0].number]
             why = first.error["message"] if first.error is not None else "it failed"
             message = f"all {len(failed)} trials failed; the first, {first.name}: {why}"
+            return error_of(row, reason, message, f"allranks job explain {first.name}")
+        lost = [each for each in trials if each.status is not JobStatus.COMPLETED]
+        if self.spec.objective is None and lost:
+            first = self._states[lost[0].number]
+            why = first.error["message"] if first.error is not None else f"it is {first.status}"
+            message = f"{len(lost)} of {len(trials)} trials did not complete; {first.name}: {why}"
             return error_of(row, reason, message, f"allranks job explain {first.name}")
         reporting = [state for state in self._states.values() if state.notes.get("reports")]
         if reporting:

@@ -28,9 +28,7 @@ def first_trial(submission: Submission) -> tuple[SweepJob, Submission]:
     sweep = SweepJob.parse(submission.spec)
     if sweep.name is None:
         raise SpecError(Problem("a job needs a name", "name", hint="the CLI generates one"))
-    first = draw(
-        sweep.search_space, sweep.sampling_algorithm, sweep.objective.goal, 0, (), sweep.name
-    )
+    first = draw(sweep.search_space, sweep.sampling_algorithm, sweep.goal, 0, (), sweep.name)
     spec = sweep.trial_spec(f"{sweep.name}_0", first.parameters)
     return sweep, submission._replace(spec=spec)
 

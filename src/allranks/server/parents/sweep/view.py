@@ -40,7 +40,7 @@ class Trials:
     def __init__(self, row: JobRow, services: Services) -> None:
         self._name, self._services = row.name, services
         spec = SweepJob.parse(row.spec)
-        self._goal, self._metric = spec.objective.goal, spec.objective.primary_metric
+        self._goal, self._metric = spec.goal, spec.metric
         self._space = spec.search_space
         self._total = total_trials(spec)
         self._values: dict[int, float | None] = {}
@@ -70,7 +70,9 @@ class Trials:
             shown = {**self.shown(best.number), "metric": self._metric}
         counts = Counter(str(each.status) for each in self.states.values())
         return {
-            "objective": {"goal": self._goal, "primary_metric": self._metric},
+            "objective": {"goal": self._goal, "primary_metric": self._metric}
+            if self._metric
+            else None,
             "total_trials": self._total,
             "counts": dict(counts),
             "best": shown,
@@ -131,7 +133,7 @@ class Trials:
         states = self.states.values()
         closed = [each for each in states if "value" in each.notes and each.started_at is not None]
         done = [e for e in closed if e.status in TERMINAL and e.status is not JobStatus.FAILED]
-        if not done or any(each.notes["reports"] for each in closed):
+        if not self._metric or not done or any(each.notes["reports"] for each in closed):
             return None
         return (
             f"no trial has reported {self._metric!r} yet; {metric_hint(self._metric, self.states)}"
