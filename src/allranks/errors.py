@@ -159,10 +159,11 @@ class ServerError(AllranksError):
 
 
 class Unreachable(ServerError):
-    """``sent``: the request may have arrived, and only the answer was lost."""
+    """``sent``: the request may have arrived, and only the answer was lost. ``untrusted``: a server
+    answers, with a certificate that is not trusted."""
 
     kind = "unreachable"
-    sent = False
+    sent = untrusted = False
 
 
 class EngineError(AllranksError):

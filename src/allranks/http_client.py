@@ -27,6 +27,10 @@ class Reply(NamedTuple):
     body: bytes
 
 
+class _Untrusted(ConnectionError):
+    """The certificate of a server is not the one that is trusted."""
+
+
 class Client:
     """A connection to the server at ``url``, opened on demand and reopened when it breaks.
 
@@ -152,10 +156,10 @@ class Client:
 
     def _unreachable(self, error: Exception, sent: bool) -> Unreachable:
         hint = "see `allranks server status`"
-        if self._secured:
-            hint += f"; for a self-signed certificate: allranks login {self.url}"
+        if untrusted := isinstance(error, _Untrusted):
+            hint = f"ask who runs it for the fingerprint, then: allranks login {self.url}"
         failure = Unreachable(f"no server answers at {self.url}: {_error_text(error)}", hint=hint)
-        failure.sent = sent
+        failure.sent, failure.untrusted = sent, untrusted
         return failure
 
     def _exchange(
@@ -224,7 +228,7 @@ def _pinned(plain: socket.socket, fingerprint: str) -> socket.socket:
     secured, digest = _unchecked(plain)
     if digest != fingerprint:
         secured.close()
-        raise ConnectionError("its certificate does not match the fingerprint")
+        raise _Untrusted("its certificate does not match the fingerprint")
     return secured
 
 
@@ -253,9 +257,8 @@ def _vouched(plain: socket.socket, name: str) -> socket.socket:
         return ssl.create_default_context().wrap_socket(plain, server_hostname=name)
     except ssl.SSLCertVerificationError as error:
         plain.close()
-        raise ConnectionError(
-            f"its certificate is not trusted: {error.verify_message.lower()}"
-        ) from None
+        message = f"its certificate is not trusted: {error.verify_message.lower()}"
+        raise _Untrusted(message) from None
     except OSError:
         plain.close()
         raise

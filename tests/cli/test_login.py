@@ -9,11 +9,13 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from allranks.cli.admin.login import whole_url
 from allranks.errors import NotFound, UsageError
 from allranks.sdk.connection import contexts
 from allranks.sdk.connection.contexts import Contexts, Server
@@ -30,9 +32,15 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return contexts.path()
 
 
+def keep(*servers: Server) -> None:
+    """The first is in use."""
+    made = Contexts({server.name: server for server in servers}, servers[0].name)
+    contexts.change(lambda _: made)
+
+
 def test_the_context_in_use_is_chosen_unless_a_variable_names_another(config: Path) -> None:
     assert contexts.chosen({}) is None
-    contexts.write(Contexts({"gpu1": AT_GPU1, "b": Server("http://b:1", "t", "", "b")}, "gpu1"))
+    keep(AT_GPU1, Server("http://b:1", "t", "", "b"))
     assert contexts.chosen({}) == AT_GPU1
     assert contexts.chosen({"ALLRANKS_HOME": "/home/x"}) is None
     assert contexts.chosen({"ALLRANKS_HOME": "/home/x", "ALLRANKS_CONTEXT": "gpu1"}) == AT_GPU1
@@ -41,15 +49,50 @@ def test_the_context_in_use_is_chosen_unless_a_variable_names_another(config: Pa
     assert by_url == AT_GPU1._replace(name="")
     other = contexts.chosen({"ALLRANKS_SERVER": "https://c:1", "ALLRANKS_FINGERPRINT": "AB:12"})
     assert other == Server("https://c:1", "", "ab12")
+    own = contexts.chosen({"ALLRANKS_TOKEN": "own"})
+    assert own == AT_GPU1._replace(token="own")
     with pytest.raises(NotFound, match="context 'nosuch' not found"):
         contexts.chosen({"ALLRANKS_CONTEXT": "nosuch"})
 
 
+def test_of_two_logins_to_one_server_that_in_use_counts(config: Path) -> None:
+    as_bob = AT_GPU1._replace(name="bob", token="bob's")
+    keep(as_bob, AT_GPU1)
+    contexts.change(lambda stored: stored._replace(current="gpu1"))
+    chosen = contexts.chosen({"ALLRANKS_SERVER": AT_GPU1.url})
+    assert chosen is not None
+    assert chosen.token == AT_GPU1.token
+
+
+def test_logins_at_the_same_time_are_all_kept(config: Path) -> None:
+    def add(number: int) -> None:
+        server = Server(f"http://h:{number + 1}", "t", "", f"s{number}")
+        contexts.change(lambda stored: Contexts({**stored.servers, server.name: server}))
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(add, range(40)))
+    assert len(contexts.read().servers) == 40
+
+
+@pytest.mark.parametrize(
+    ("text", "url"),
+    [
+        ("gpu1", "https://gpu1:7443"),
+        ("HTTPS://gpu1:443/", "https://gpu1:443"),
+        ("::1", "https://[::1]:7443"),
+        ("[::1]:80", "https://[::1]:80"),
+        ("http://10.0.0.1", "http://10.0.0.1:7443"),
+    ],
+)
+def test_an_address_is_completed(text: str, url: str) -> None:
+    assert whole_url(text) == url
+
+
 def test_only_its_owner_reads_the_file(config: Path) -> None:
-    contexts.write(Contexts({"gpu1": AT_GPU1}, "gpu1"))
+    keep(AT_GPU1)
     assert stat.S_IMODE(config.stat().st_mode) == 0o600
     assert stat.S_IMODE(config.parent.stat().st_mode) == 0o700
-    assert [path.name for path in config.parent.iterdir()] == ["contexts.json"]
+    assert sorted(path.name for path in config.parent.iterdir()) == ["contexts.json", "lock"]
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"contexts": {"a": 1}, "current": ""}', "\0"])
@@ -107,9 +150,14 @@ def test_a_login_lasts_until_another_server_is_used(elsewhere: Elsewhere) -> Non
         ("local", False),
         ("gpu1", True),
     ]
-    refused = elsewhere.run("server", "backup", "x")
-    assert "context gpu1" in refused.stderr
-    assert "hint: `allranks context use local`" in refused.stderr
+    for words in (("server", "backup", "x"), ("server", "start", "--host", "127.0.0.9")):
+        refused = elsewhere.run(*words)
+        assert refused.returncode == 2
+        assert "context gpu1" in refused.stderr
+        assert "hint: `allranks context use local`" in refused.stderr
+    lost = {"ALLRANKS_CONTEXT": "typo"}
+    assert "gpu1" in elsewhere.run("context", "list", env=lost).stdout
+    assert "✗ server" in elsewhere.run("doctor", "-v", env=lost).stdout
 
     assert elsewhere.run("context", "use", "local").returncode == 0
     assert "no jobs" in elsewhere.run("job", "list").stderr
@@ -124,7 +172,7 @@ def test_a_login_lasts_until_another_server_is_used(elsewhere: Elsewhere) -> Non
 def test_what_is_wrong_is_said_and_nothing_kept(elsewhere: Elsewhere) -> None:
     pinned = ("--fingerprint", elsewhere.fingerprint)
     for words, told, given in (
-        (("login", elsewhere.url, "--token-stdin"), "add --fingerprint", elsewhere.token),
+        (("login", elsewhere.url, "--token-stdin"), "no authority vouches", elsewhere.token),
         (("login", elsewhere.url, "--token-stdin", *pinned), "no token was given", "\n"),
         (("login", elsewhere.url, "--token-stdin", *pinned), "does not match this", "wrong\n"),
         (("login", elsewhere.url, "--fingerprint", "00"), "does not match the fingerprint", ""),
@@ -154,5 +202,8 @@ def test_a_person_is_asked_about_an_unknown_certificate(
     os.close(theirs)
     assert done.returncode == exit_code, done.stderr
     assert elsewhere.fingerprint in done.stderr
+    if exit_code == 0:  # a certificate that is trusted once is not asked about again
+        again = elsewhere.run("login", elsewhere.url, "--token-stdin", input=elsewhere.token)
+        assert again.returncode == 0, again.stderr
     names = [each["name"] for each in answer(elsewhere.run, "context", "list")]
     assert names == ["local", *["127.0.0.2"] * (exit_code == 0)]

@@ -126,6 +126,24 @@ def test_what_cannot_be(server: Served, asked: dict[str, object]) -> None:
 
 
 @pytest.mark.medium
+@pytest.mark.medium
+@pytest.mark.parametrize("same", [False, True])
+def test_it_moves_and_closes_on_requests_that_it_carried_itself(server: Served, same: bool) -> None:
+    """They are answered, by the address that is left."""
+    first = opened(server)
+    number = int(first["url"].rpartition(":")[2]) if same else port()
+    to = {"host": "127.0.0.3", "port": number}
+    with Client(first["url"], server.token(), fingerprint=first["fingerprint"]) as client:
+        second = client.json("PUT", "/api/v1/server/front", to)
+    assert second["url"] == f"https://127.0.0.3:{number}"
+    assert who(second["url"], server.token(), second["fingerprint"]) == "owner"
+    with pytest.raises(Unreachable):
+        who(first["url"], server.token(), first["fingerprint"])
+    with Client(second["url"], server.token(), fingerprint=second["fingerprint"]) as client:
+        assert client.json("PUT", "/api/v1/server/front", {"host": None})["url"] is None
+    assert not server.home.front.exists()
+
+
 def test_another_address_at_the_same_port(server: Served) -> None:
     stood = opened(server)
     same = int(stood["url"].rpartition(":")[2])

@@ -141,7 +141,15 @@ def _engines() -> list[str]:
     return [*KINDS]
 
 
+def _contexts() -> list[str]:
+    from allranks.sdk.connection import contexts
+
+    return [contexts.LOCAL, *contexts.read().servers]
+
+
 _FIXED: Mapping[tuple[str, str], Callable[[], list[str]]] = {
+    ("context use", "name"): _contexts,
+    ("context delete", "name"): lambda: _contexts()[1:],
     ("job list", "status"): _statuses,
     ("job list", "sort"): _sorts,
     ("compute create", "type"): _engines,

@@ -9,8 +9,9 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
+from allranks.cli.admin.server import NO_TLS
 from allranks.cli.output import show
-from allranks.errors import Unreachable, UsageError
+from allranks.errors import NotFound, Unreachable, UsageError
 from allranks.http_client import Client, fingerprint_of, host
 from allranks.sdk.connection import contexts
 from allranks.sdk.connection.contexts import LOCAL, Contexts, Server
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 # As `server start --host` opens it.
 _PORT = 7443
+_OWN = "this machine's own server"
+_LOOPBACK = ("127.", "localhost", "::1")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
@@ -36,8 +39,8 @@ def login_options(parser: argparse.ArgumentParser) -> None:
 
 
 def login(options: argparse.Namespace) -> int:
-    url = _whole(options.url)
-    name = options.name or host(url)
+    url = whole_url(options.url)
+    name = options.name or re.sub(r"[^A-Za-z0-9.]+", "-", host(url)).strip("-.")
     if name == LOCAL or not _NAME.fullmatch(name):
         wrong = "names this machine's own server" if name == LOCAL else "is not a valid name"
         raise UsageError(f"{name!r} {wrong}", where="--name", hint="choose another, such as gpu1")
@@ -45,21 +48,23 @@ def login(options: argparse.Namespace) -> int:
     server = Server(url, _token(options.token_stdin), fingerprint, name)
     with Client(url, server.token, fingerprint=fingerprint) as client:
         answer: ServerAnswer = client.json("GET", "/api/v1/server")
-    stored = contexts.read()
-    contexts.write(Contexts({**stored.servers, name: server}, name))
+    contexts.change(lambda stored: Contexts({**stored.servers, name: server}, name))
+    open_to_all = url.startswith("http:") and not host(url).startswith(_LOOPBACK)
     return show.result(
         options,
         {"name": name, "url": url, "user": answer["user"], "role": answer["role"]},
         f"logged in to {url} as {answer['user']} ({answer['role']}); commands use it now",
+        *[f"note: {NO_TLS}"] * open_to_all,
         *_overruled(),
     )
 
 
-def _whole(text: str) -> str:
+def whole_url(text: str) -> str:
     """The URL with its scheme and port. Raises UsageError."""
-    url = text.strip().rstrip("/")
-    if "://" not in url:
-        url = f"https://{url}"
+    scheme, separator, rest = text.strip().rstrip("/").rpartition("://")
+    if rest.count(":") > 1 and not rest.startswith("["):
+        rest = f"[{rest}]"  # a bare IPv6 address
+    url = f"{scheme.lower() if separator else 'https'}://{rest}"
     if not re.search(r":\d+$", url):
         url += f":{_PORT}"
     host(url)  # raises
@@ -73,19 +78,22 @@ def _trusted(url: str) -> str:
         with Client(url, timeout=10.0) as client:
             client.reach()
         return ""
-    except Unreachable:
-        fingerprint = fingerprint_of(url)
-        if not fingerprint:
+    except Unreachable as error:
+        if not error.untrusted:
             raise
+    fingerprint = fingerprint_of(url)
+    stored = {s.fingerprint for s in contexts.read().servers.values() if s.url == url} - {""}
+    if fingerprint in stored:
+        return fingerprint
+    what = "the server's certificate has changed" if stored else "no authority vouches for it"
     if not sys.stdin.isatty():
-        raise UsageError(
-            "no authority vouches for the server's certificate",
-            where=url,
-            hint="add --fingerprint HEX, which `allranks server start --host` prints there",
-        )
-    show.talk(f"No authority vouches for the certificate of {url}. Its fingerprint is")
-    show.talk(f"  {fingerprint}")
-    show.talk("It must be the one that `allranks server start --host` printed there.")
+        hint = "add --fingerprint HEX, which `allranks server start --host` prints there"
+        raise UsageError(f"its certificate is not trusted: {what}", where=url, hint=hint)
+    show.talk(f"The certificate of {url} is not trusted: {what}.")
+    for old in sorted(stored):
+        show.talk(f"  it was  {old}")
+    show.talk(f"  it is   {fingerprint}")
+    show.talk("It must be the fingerprint that `allranks server start --host` printed there.")
     if input("Trust it? [y/N] ").strip().lower() not in ("y", "yes"):
         raise UsageError("the server is not trusted", where=url, hint="ask who runs it")
     return fingerprint
@@ -121,9 +129,12 @@ def list_contexts_options(parser: argparse.ArgumentParser) -> None:
 
 def list_contexts(options: argparse.Namespace) -> int:
     stored = contexts.read()
-    chosen = contexts.chosen()
-    current = (chosen.name or chosen.url) if chosen is not None else LOCAL
-    servers = [(LOCAL, "this machine's own"), *((s.name, s.url) for s in stored.servers.values())]
+    try:
+        chosen = contexts.chosen()
+        current = (chosen.name or chosen.url) if chosen is not None else LOCAL
+    except NotFound:  # of ALLRANKS_CONTEXT
+        chosen, current = None, ""
+    servers = [(LOCAL, _OWN), *((s.name, s.url) for s in stored.servers.values())]
     if chosen is not None and not chosen.name:
         servers.append((chosen.url, "ALLRANKS_SERVER"))
     data = [{"name": name, "url": url, "current": name == current} for name, url in servers]
@@ -138,14 +149,11 @@ def use_context_options(parser: argparse.ArgumentParser) -> None:
 
 
 def use_context(options: argparse.Namespace) -> int:
-    stored = contexts.read()
-    if options.name == LOCAL:
-        contexts.write(stored._replace(current=""))
-        sentence = "commands use this machine's own server now"
-    else:
-        server = contexts.find(stored, options.name)
-        contexts.write(stored._replace(current=options.name))
-        sentence = f"commands use {server.url} now"
+    name = "" if options.name == LOCAL else options.name
+    sentence = f"commands use {_OWN} now"
+    if name:
+        sentence = f"commands use {contexts.find(contexts.read(), name).url} now"
+    contexts.change(lambda stored: stored._replace(current=name))
     return show.result(options, {"name": options.name}, sentence, *_overruled())
 
 
@@ -154,11 +162,14 @@ def delete_context_options(parser: argparse.ArgumentParser) -> None:
 
 
 def delete_context(options: argparse.Namespace) -> int:
-    stored = contexts.read()
-    contexts.find(stored, options.name)
-    servers = {name: server for name, server in stored.servers.items() if name != options.name}
-    in_use = stored.current == options.name
-    contexts.write(Contexts(servers, "" if in_use else stored.current))
+    in_use = contexts.read().current == options.name
+
+    def without(stored: Contexts) -> Contexts:
+        contexts.find(stored, options.name)
+        servers = {name: s for name, s in stored.servers.items() if name != options.name}
+        return Contexts(servers, "" if in_use else stored.current)
+
+    contexts.change(without)
     sentence = f"the context {options.name} and its token are deleted"
-    more = ["commands use this machine's own server now"] if in_use else []
+    more = [f"commands use {_OWN} now"] if in_use else []
     return show.result(options, {"name": options.name}, sentence, *more)

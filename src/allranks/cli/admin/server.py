@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         StopAnswer,
     )
 
+NO_TLS = "without TLS anybody on the network can read everything and tokens"
 # Seconds: to end the jobs of this machine, to end the server, and to get any answer from it.
 _JOBS_TIMEOUT, _SERVER_TIMEOUT, _ANSWER_TIMEOUT = 40.0, 10.0, 3.0
 
@@ -52,7 +53,7 @@ def _public_options(parser: argparse.ArgumentParser) -> None:
 
 
 def start(options: argparse.Namespace) -> int:
-    home = settings.home()
+    home = own_home()
     request = _public_request(options)
     was_running = find_server.look(home).alive
     server = find_server.start_server(home, options.port)
@@ -90,7 +91,7 @@ def _public_sentences(public: PublicEndpoint) -> list[str]:
         f"  allranks login {public['url']}{pinned}",
     ]
     if public["url"].startswith("http:"):
-        sentences.append("note: without TLS anybody on the network can read everything and tokens")
+        sentences.append(f"note: {NO_TLS}")
     return sentences
 
 
@@ -182,7 +183,7 @@ def run(options: argparse.Namespace) -> int:
     """Serve in the foreground until Ctrl-C."""
     from allranks.server.__main__ import serve  # lazy: the whole server
 
-    home = settings.home()
+    home = own_home()
     _store_public_address(home, _public_request(options))
     if not options.quiet:
         show.talk(f"serving {home.root}; Ctrl-C stops the server, not its jobs")

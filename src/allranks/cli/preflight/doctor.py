@@ -108,14 +108,14 @@ def _age() -> float:
 
 def _look(home: Home) -> Iterator[Finding]:
     yield Finding("allranks", OK, f"{__version__} on Python {sys.version.split()[0]}")
-    if (chosen := contexts.chosen()) is not None:
-        yield _server(f"{chosen.url} ({chosen.source})")
-    else:
-        yield _home(home)
-        yield from _database(home)
-        running = find_server.look(home)
-        not_running = Finding("server", NOTE, "not running; starts with the next job")
-        yield _server(running.url) if running.alive else not_running
+    try:
+        chosen = contexts.chosen()
+        if chosen is None:
+            yield from _own_server(home)
+        else:
+            yield _server(f"{chosen.url} ({chosen.source})")
+    except AllranksError as error:
+        yield Finding("server", BAD, str(error), error.hint or "")
     yield _python()
     yield _bash()
     yield _memory()
@@ -168,6 +168,14 @@ def _database(home: Home) -> Iterator[Finding]:
 
         error = database_error(error, home.database)
     yield Finding("database", BAD, f"{home.database}: {error.message}", error.hint or "")
+
+
+def _own_server(home: Home) -> Iterator[Finding]:
+    yield _home(home)
+    yield from _database(home)
+    running = find_server.look(home)
+    not_running = Finding("server", NOTE, "not running; starts with the next job")
+    yield _server(running.url) if running.alive else not_running
 
 
 def _server(name: str | None) -> Finding:

@@ -7,9 +7,10 @@ wins over the context in use.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,17 +46,22 @@ def chosen(environ: Mapping[str, str] = os.environ) -> Server | None:
     is not there, UsageError for a file that cannot be read."""
     url = environ.get("ALLRANKS_SERVER", "").strip().rstrip("/")
     if url:
-        same = (server for server in read().servers.values() if server.url == url)
-        stored = next(same, Server(url))
-        token = environ.get("ALLRANKS_TOKEN", "").strip() or stored.token
-        fingerprint = plain(environ.get("ALLRANKS_FINGERPRINT", "")) or stored.fingerprint
-        return Server(url, token, fingerprint)
+        contexts = read()
+        same = [server for server in contexts.servers.values() if server.url == url]
+        same.sort(key=lambda server: server.name != contexts.current)
+        return _with_variables(same[0] if same else Server(url), environ)._replace(name="")
     name = environ.get("ALLRANKS_CONTEXT", "").strip()
     if not name and environ.get("ALLRANKS_HOME", "").strip():
         return None
     contexts = read()
     name = name or contexts.current
-    return None if name in ("", LOCAL) else find(contexts, name)
+    return None if name in ("", LOCAL) else _with_variables(find(contexts, name), environ)
+
+
+def _with_variables(server: Server, environ: Mapping[str, str]) -> Server:
+    token = environ.get("ALLRANKS_TOKEN", "").strip() or server.token
+    fingerprint = plain(environ.get("ALLRANKS_FINGERPRINT", "")) or server.fingerprint
+    return server._replace(token=token, fingerprint=fingerprint)
 
 
 def find(contexts: Contexts, name: str) -> Server:
@@ -91,24 +97,36 @@ def read() -> Contexts:
     raise UsageError(f"the file of your servers {reason}", where=str(file), hint=hint)
 
 
-def write(contexts: Contexts) -> None:
-    """Replace the file in one step. Raises UsageError."""
+def change(change: Callable[[Contexts], Contexts]) -> None:
+    """Replace the file in one step, one process after the other. Raises UsageError and what
+    ``change`` raises."""
     file = path()
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with open(file.with_name("lock"), "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            _write(file, change(read()))
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        hint = "set XDG_CONFIG_HOME to a folder of yours"
+        raise UsageError(f"cannot be written: {reason}", where=str(file), hint=hint) from None
+
+
+def _write(file: Path, contexts: Contexts) -> None:
     entries = {
         name: {"url": server.url, "token": server.token, "fingerprint": server.fingerprint}
         for name, server in contexts.servers.items()
     }
     text = json.dumps({"current": contexts.current, "contexts": entries}, indent=2) + "\n"
-    made = file.with_name(f"{file.name}.{os.getpid()}")
+    made = file.with_name(f"{file.name}.new")
+    made.unlink(missing_ok=True)
     try:
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with open(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as opened:
+        with open(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as opened:
             opened.write(text)
         made.rename(file)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        hint = "set XDG_CONFIG_HOME to a folder of yours"
-        raise UsageError(f"cannot be written: {reason}", where=str(file), hint=hint) from None
+    except OSError:
+        made.unlink(missing_ok=True)
+        raise
 
 
 def plain(fingerprint: str) -> str:

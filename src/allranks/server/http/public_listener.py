@@ -50,7 +50,8 @@ class PublicListener:
 
     def __init__(self, home: Home, agents_listener: AgentsListener, names: HostNames) -> None:
         self._home, self._agents_listener, self._names = home, agents_listener, names
-        self._serving: tuple[uvicorn.Server, asyncio.Task[None]] | None = None
+        self._serving: tuple[uvicorn.Server, asyncio.Task[None], socket.socket] | None = None
+        self._ending: set[asyncio.Task[None]] = set()
         self.app: App | None = None
 
     async def reopen(self) -> None:
@@ -69,34 +70,46 @@ class PublicListener:
         listening = await self._move(where)
         self._names.more.add(where.host.lower())
         server = Server(made)
-        self._serving = (server, asyncio.create_task(server.serve(sockets=[listening])))
+        task = asyncio.create_task(server.serve(sockets=[listening]))
+        self._serving = (server, task, listening)
         save(self._home, where)
         return endpoint(where, self.fingerprint(where))
 
     async def _move(self, where: PublicAddress) -> socket.socket:
-        """Listen on the new address, then close the current one."""
+        """Listen on the new address, then leave the current one."""
         before = load(self._home)
         try:
             listening = _listen(where)
         except UsageError:
             if self._serving is None or before is None or before.port != where.port:
                 raise
-            await self.close()  # the port may be in use by this listener itself
+            self.leave()  # the port may be in use by this listener itself
             try:
                 return _listen(where)
             except UsageError:
                 await self.open(before)
                 raise
-        await self.close()
+        self.leave()
         return listening
 
-    async def close(self, *, for_good: bool = False) -> None:
+    def leave(self, *, for_good: bool = False) -> None:
+        """Accept no more; what is being answered ends by itself, the caller's own request too."""
         if self._serving is not None:
-            self._serving[0].should_exit = True
-            await asyncio.gather(self._serving[1], return_exceptions=True)
+            server, task, listening = self._serving
             self._serving = None
+            for each in getattr(server, "servers", ()):  # none before it has started
+                each.close()
+            listening.close()
+            server.should_exit = True
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
         if for_good:
             self._home.front.unlink(missing_ok=True)
+
+    async def close(self) -> None:
+        """Leave, and wait until all is answered."""
+        self.leave()
+        await asyncio.gather(*self._ending, return_exceptions=True)
 
     def fingerprint(self, where: PublicAddress) -> str:
         """The fingerprint of the home's self-signed certificate; empty if it is not used."""

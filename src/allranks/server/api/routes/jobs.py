@@ -79,7 +79,7 @@ def stop(services: ServicesDep, all: bool = False) -> StopAnswer:
 async def front(address: Address, services: ServicesDep) -> PublicEndpoint:
     """Open the public listener on an address, or close it."""
     if address.host is None:
-        await services.public_listener.close(for_good=True)
+        services.public_listener.leave(for_good=True)
         return {"url": None, "fingerprint": ""}
     return await services.public_listener.open(
         PublicAddress(address.host, address.port, address.certificate, address.tls)
