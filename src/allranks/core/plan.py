@@ -88,7 +88,8 @@ class Recipe(NamedTuple):
     """A virtual environment to build on the node, shared by all jobs with the same recipe.
     ``python`` is `3.11` or `>=3.9,<3.12`, or empty for the submitter's; ``requirements`` and
     ``constraints`` are lines for pip; ``torch_backend`` is uv's option; ``notes`` say what was
-    replaced or left out. ``allow_builds``: builds from source may take long."""
+    replaced or left out. ``allow_builds``: builds from source may take long.
+    ``optional``: packages that are left out where none fits the others."""
 
     python: str = ""
     requirements: tuple[str, ...] = ()
@@ -97,12 +98,13 @@ class Recipe(NamedTuple):
     variables: Mapping[str, str] = {}
     notes: tuple[str, ...] = ()
     allow_builds: bool = False
+    optional: tuple[str, ...] = ()
 
     @staticmethod
     def load(data: Mapping[str, Any]) -> Recipe:
         """Read what ``pack`` wrote."""
-        several = {name: tuple(data[name]) for name in ("requirements", "constraints", "notes")}
-        return Recipe(**{**data, **several})
+        names = ("requirements", "constraints", "notes", "optional")
+        return Recipe(**{**data, **{name: tuple(data.get(name, ())) for name in names}})
 
 
 class Container(NamedTuple):

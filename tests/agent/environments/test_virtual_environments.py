@@ -102,6 +102,20 @@ def test_without_an_nvidia_gpu_tensorflow_comes_without_cuda(cache, wheels, tmp_
     assert has_cuda("auto")
 
 
+def test_an_optional_package_that_does_not_fit_is_left_out(cache, wheels):
+    wheel(wheels, "torch", "2.13.0+cpu")
+    wheel(wheels, "torchvision", "0.28.0")
+    lines = from_wheels(wheels, "torch==2.13.0", "torchvision")
+    made = cache.provide(Recipe(requirements=lines, optional=("torchvision",)), wait, print)
+    assert made.left_out == ("torchvision",)
+    assert "torchvision" not in made.packages
+    assert made.packages["torch"] == "2.13.0+cpu"
+    wheel(wheels, "torchvision", "0.28.1+cpu")
+    lines = from_wheels(wheels, "torch==2.13.0", "torchvision>0.28.0")
+    made = cache.provide(Recipe(requirements=lines, optional=("torchvision",)), wait, print)
+    assert (made.left_out, made.packages["torchvision"]) == ((), "0.28.1+cpu")
+
+
 def test_constraints_hold(cache, wheels):
     recipe = Recipe(requirements=from_wheels(wheels, "apple"), constraints=("apple<2",))
     assert cache.provide(recipe, wait, lambda line: None).packages["apple"] == "1.0"

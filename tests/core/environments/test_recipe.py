@@ -290,16 +290,18 @@ def test_what_is_taken_back_has_the_name_it_was_given():
 @pytest.mark.parametrize(
     ("asked", "instead"),
     [
-        ("AzureML-sklearn-1.5", "allranks-sklearn-1"),
-        ("azureml:sklearn-1.5@latest", "allranks-sklearn-1"),
+        ("AzureML-sklearn-1.5", "allranks-sklearn-1.5"),
+        ("AzureML-sklearn-0.24-ubuntu18.04-py37-cpu:1", "allranks-sklearn-1.1"),
+        ("azureml:sklearn-1.1@latest", "allranks-sklearn-1.1"),
+        ("azureml:sklearn-1.5@latest", "allranks-sklearn-1.5"),
         (
             "azureml://registries/azureml/environments/lightgbm-3.3/versions/50",
-            "allranks-sklearn-1",
+            "allranks-sklearn-1.5",
         ),
-        ("azureml:AzureML-xgboost-0.9:1", "allranks-sklearn-1"),
+        ("azureml:AzureML-xgboost-0.9:1", "allranks-sklearn-1.5"),
         ("AzureML-responsibleai-0.20-ubuntu20.04-py38-cpu", "allranks-responsibleai-0.36"),
-        ("AzureML-ACPT-pytorch-1.13-py38-cuda11.7-gpu:9", "allranks-pytorch-2.13"),
-        ("azureml:acpt-pytorch-2.2-cuda12.1@latest", "allranks-pytorch-2.13"),
+        ("AzureML-ACPT-pytorch-1.13-py38-cuda11.7-gpu:9", "allranks-acpt-pytorch-2.13"),
+        ("azureml:acpt-pytorch-2.2-cuda12.1@latest", "allranks-acpt-pytorch-2.13"),
         ("AzureML-tensorflow-2.16-cuda12", "allranks-tensorflow-2.21"),
         (
             "AzureML-tensorflow-2.4-ubuntu18.04-py37-cuda11-gpu:9",
@@ -351,3 +353,25 @@ def test_no_package_is_taken_for_an_environment():
     ]
     pip = [each for name in names for each in (name, f"{name}==1.0")]
     assert recipe(Resolved("", Environment(pip=pip)), curated.TABLE).requirements == (*pip,)
+
+
+@pytest.mark.parametrize(
+    ("name", "environment", "text"),
+    [
+        ("AzureML-sklearn-0.24-ubuntu18.04-py37-cpu", "allranks-sklearn-1.1", "1.1 for 0.24"),
+        ("AzureML-sklearn-1.5", "allranks-sklearn-1", "pandas 3 for 1"),
+        ("acpt-pytorch-1.13-cuda11.7", "allranks-acpt-pytorch-2.13", "torch 2.13 for 1.13"),
+        (
+            "AzureML-pytorch-1.10-ubuntu18.04",
+            "allranks-pytorch-2.13",
+            "torch 2.13 for 1.10, numpy 2 for 1; without horovod",
+        ),
+        ("pytorch/pytorch:2.1.0-cuda12.1-cudnn8-runtime", "allranks-pytorch-2.13", ""),
+        ("AzureML-tensorflow-2.4-ubuntu18.04", "allranks-tensorflow-2.21-keras-2", "horovod"),
+    ],
+)
+def test_the_difference_between_a_name_and_what_stands_for_it(name, environment, text):
+    definition = [*curated.ENVIRONMENTS[environment].values()][-1]
+    difference = curated.difference(name, definition["pip"])
+    assert text in difference
+    assert bool(text) == bool(difference)

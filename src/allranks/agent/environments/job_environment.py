@@ -44,6 +44,8 @@ def prepare(task: Task, node: int, folder: Path, wait: Wait, say: Say) -> Prepar
     )
     with copy_log(task, node, environments.log(task.recipe)):
         environment = environments.provide(task.recipe, wait, say)
+    for name in environment.left_out:
+        say(f"has no {name}: the package index has no build of it for this PyTorch")
     layer(environment.folder, venv)
     return Prepared(
         activated(_without_virtual_environments(base), str(venv), task.recipe.variables),

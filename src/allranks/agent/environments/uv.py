@@ -89,6 +89,12 @@ class Uv:
         words += self._options(rows, backend)
         self._raise_for(self._run(*words), path, rows, rows)
 
+    def uninstall(self, path: Path, names: Sequence[str]) -> None:
+        """Remove packages."""
+        done = self._run("pip", "uninstall", "--python", str(path), *names)
+        if done.code != 0:
+            raise uv_messages.failure(done.output, str(self._log))
+
     def check(self, path: Path, rows: Sequence[str], written: Sequence[str], backend: str) -> None:
         """Raise the error of the first of ``rows`` that cannot be installed: resolve all, and build
         those without a wheel. ``written``: the lines they replace."""

@@ -53,11 +53,13 @@ _DRIVERS = (_NVIDIA, Path("/sys/module/amdgpu/version"))
 
 
 class Environment(NamedTuple):
-    """A complete environment: its folder, Python version, and package versions."""
+    """A complete environment: its folder, Python version, and package versions. ``left_out``:
+    optional packages that do not fit the others."""
 
     folder: Path
     python: str
     packages: Mapping[str, str]
+    left_out: tuple[str, ...] = ()
 
 
 class EnvironmentCache:
@@ -142,12 +144,15 @@ class EnvironmentCache:
         folder = temporary / "environment"
         try:
             self._build(recipe, uv, folder, python)
-            return self._finish(recipe, folder, path, began)
+            left_out = _misfits(recipe, _packages(folder))
+            if left_out:
+                uv.uninstall(folder, left_out)
+            return self._finish(recipe, folder, path, began, left_out=left_out)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
 
     def _finish(
-        self, recipe: Recipe, folder: Path, path: Path, began: float, **more: str
+        self, recipe: Recipe, folder: Path, path: Path, began: float, **more: object
     ) -> Environment:
         """Mark the environment as complete, and rename it to ``path``."""
         about = {
@@ -282,7 +287,8 @@ def _read_environment(folder: Path) -> Environment | None:
         # inside its containers.
         inside = about.get("python_folder") or folder if "image" in about else None
         os.stat(inside or folder / "bin" / "python")
-        return Environment(folder, about["python"], about["packages"])
+        left_out = tuple(about.get("left_out", ()))
+        return Environment(folder, about["python"], about["packages"], left_out)
     except (OSError, ValueError, KeyError):
         return None
 
@@ -291,6 +297,14 @@ def _find(path: Path) -> Environment | None:
     """The environment at a path, or a variant beside it for nodes with another Python."""
     candidates = [path, *sorted(path.parent.glob(f"{path.name}-*"))]
     return next((each for each in map(_read_environment, candidates) if each is not None), None)
+
+
+def _misfits(recipe: Recipe, packages: Mapping[str, str]) -> list[str]:
+    """Optional packages that a PyTorch for CPUs cannot load, because they are built for CUDA: an
+    index that has only PyPI's."""
+    if not packages.get("torch", "").endswith("+cpu"):
+        return []
+    return [name for name in recipe.optional if "+cpu" not in packages.get(name, "+cpu")]
 
 
 def _packages(environment: Path) -> dict[str, str]:

@@ -6,8 +6,11 @@ one is added.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
+
+from packaging.requirements import Requirement
 
 PREFIX = "allranks-"
 _PYTHON = ">=3.10,<3.14"
@@ -24,6 +27,30 @@ def _made(description: str, pip: tuple[str, ...], torch_backend: str | None = No
 # What Azure ML's curated environments have, too: mlflow-skinny is what their azureml-mlflow asks
 # for. With the other two it also logs to a file where there is no server of it.
 _MLFLOW = ("mlflow-skinny>=3.5,<4", "sqlalchemy", "alembic")
+# What Azure's have of numpy and pandas, as near as each Python has wheels: `np.str` and
+# `DataFrame.append` are gone from newer ones.
+_NUMPY_1 = (
+    "numpy~=1.23.5; python_version < '3.12'",
+    "numpy~=1.26.0; python_version == '3.12'",
+    "pandas~=1.5.3; python_version < '3.12'",
+    "pandas>=2.1,<2.3; python_version >= '3.12'",
+)
+# The oldest numpy and pandas that new PyTorch and TensorFlow take.
+_NUMPY_LATE_1 = ("numpy<2; python_version < '3.13'", "pandas<3")
+_TORCHVISION = "torchvision==0.28.0"
+_TREES_1 = (
+    *_NUMPY_1,
+    *("scipy", "joblib", "matplotlib", "tensorboard", "tqdm", "lightgbm~=3.3.5", "xgboost~=1.7.6"),
+    *_MLFLOW,
+    "skops",
+)
+_ACPT = (
+    *_TORCH,
+    *_NUMPY_LATE_1,
+    *(_TORCHVISION, "transformers", "deepspeed", "ninja", "onnx", "onnxruntime"),
+    *("matplotlib", "psutil"),
+    *_MLFLOW,
+)
 _TREES = ("scikit-learn>=1.7,<2", "pandas", "xgboost", "lightgbm", "matplotlib")
 
 
@@ -37,19 +64,36 @@ def _versions(
     }
 
 
-def _tensorflow(beside: str) -> Any:
+def _tensorflow(beside: str, *pins: str) -> Any:
     return _made(
         f"TensorFlow, for the GPUs of the node or for its CPUs, with MLflow{beside}",
-        ("tensorflow[and-cuda]==2.21.0", *_TENSORFLOW, *_MLFLOW),
+        ("tensorflow[and-cuda]==2.21.0", *_TENSORFLOW, *_MLFLOW, *pins),
         "auto",
     )
 
 
+def _keras_2(*pins: str) -> Any:
+    return {
+        **_tensorflow(" and Keras 2 as `tf.keras`", *pins),
+        "conda_file": {"dependencies": [], "variables": {"TF_USE_LEGACY_KERAS": "1"}},
+    }
+
+
 # By name, then by version, the newest last. `auto`: the node's GPUs decide what is installed.
 ENVIRONMENTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
-    "allranks-pytorch-2.13": _versions(
-        "PyTorch, for the GPUs of the node or for its CPUs", _TORCH, "auto"
-    ),
+    "allranks-acpt-pytorch-2.13": {
+        "1": _made(
+            "PyTorch with torchvision, DeepSpeed and ONNX Runtime, and MLflow", _ACPT, "auto"
+        )
+    },
+    "allranks-pytorch-2.13": {
+        **_versions("PyTorch, for the GPUs of the node or for its CPUs", _TORCH, "auto"),
+        "3": _made(
+            "PyTorch and torchvision, for the GPUs of the node or for its CPUs, with MLflow",
+            (*_TORCH, _TORCHVISION, *_MLFLOW),
+            "auto",
+        ),
+    },
     "allranks-pytorch-2.13-cpu": _versions("PyTorch for CPUs", _TORCH, "cpu"),
     "allranks-pytorch-2.13-cuda": _versions("PyTorch as PyPI has it, for CUDA", _TORCH),
     # Its dependencies name a statsmodels that newer SciPys break.
@@ -68,13 +112,24 @@ ENVIRONMENTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
             (*_TREES, *_MLFLOW, "skops"),
         ),
     },
-    "allranks-tensorflow-2.21": {"1": _tensorflow("")},
-    "allranks-tensorflow-2.21-keras-2": {
-        "1": {
-            **_tensorflow(" and Keras 2 as `tf.keras`"),
-            "conda_file": {"dependencies": [], "variables": {"TF_USE_LEGACY_KERAS": "1"}},
-        }
+    "allranks-sklearn-1.1": {
+        "1": _made(
+            "scikit-learn 1.1, LightGBM 3 and XGBoost 1.7 with pandas 1 and numpy 1, and MLflow",
+            (
+                "scikit-learn~=1.1.3; python_version < '3.12'",
+                "scikit-learn>=1.3,<1.6; python_version >= '3.12'",
+                *_TREES_1,
+            ),
+        )
     },
+    "allranks-sklearn-1.5": {
+        "1": _made(
+            "scikit-learn 1.5, LightGBM 3 and XGBoost 1.7 with pandas 1 and numpy 1, and MLflow",
+            ("scikit-learn~=1.5.0", *_TREES_1),
+        )
+    },
+    "allranks-tensorflow-2.21": {"1": _tensorflow(""), "2": _tensorflow("", *_NUMPY_LATE_1)},
+    "allranks-tensorflow-2.21-keras-2": {"1": _keras_2(), "2": _keras_2(*_NUMPY_LATE_1)},
     "allranks-tensorflow-2.21-cpu": _versions(
         "TensorFlow for CPUs", ("tensorflow-cpu==2.21.0", *_TENSORFLOW)
     ),
@@ -92,6 +147,7 @@ TABLE: Mapping[str, str] = {
         for registry in ("", "docker.io/")
         for tag in ("", ":*")
     },
+    "mcr.microsoft.com/azureml/curated/acpt*": "allranks-acpt-pytorch-2.13",
     "mcr.microsoft.com/azureml/curated/*pytorch*": "allranks-pytorch-2.13",
     "tensorflow/tensorflow:*-gpu*": "allranks-tensorflow-2.21-cuda",
     **{
@@ -102,30 +158,34 @@ TABLE: Mapping[str, str] = {
     # Until 2.15, `tf.keras` was Keras 2, without which MultiWorkerMirroredStrategy fails.
     "mcr.microsoft.com/azureml/curated/*tensorflow-2.1[6-9]*": "allranks-tensorflow-2.21",
     "mcr.microsoft.com/azureml/curated/*tensorflow*": "allranks-tensorflow-2.21-keras-2",
-    "mcr.microsoft.com/azureml/curated/sklearn*": "allranks-sklearn-1",
-    "mcr.microsoft.com/azureml/curated/*lightgbm*": "allranks-sklearn-1",
-    "mcr.microsoft.com/azureml/curated/*xgboost*": "allranks-sklearn-1",
+    "mcr.microsoft.com/azureml/curated/sklearn-1.[2-9]*": "allranks-sklearn-1.5",
+    "mcr.microsoft.com/azureml/curated/sklearn*": "allranks-sklearn-1.1",
+    "mcr.microsoft.com/azureml/curated/*lightgbm*": "allranks-sklearn-1.5",
+    "mcr.microsoft.com/azureml/curated/*xgboost*": "allranks-sklearn-1.5",
     "mcr.microsoft.com/azureml/curated/*responsible*": "allranks-responsibleai-0.36",
     "mcr.microsoft.com/azureml/curated/minimal*": PYTHON,
     "nvcr.io/nvidia/pytorch:*": "allranks-pytorch-2.13",
     "nvcr.io/nvidia/tensorflow:*": "allranks-tensorflow-2.21",
+    "AzureML-acpt*": "allranks-acpt-pytorch-2.13",
     "AzureML-*pytorch*": "allranks-pytorch-2.13",
-    "acpt-pytorch-*": "allranks-pytorch-2.13",
+    "acpt-pytorch-*": "allranks-acpt-pytorch-2.13",
     "AzureML-*tensorflow-2.1[6-9]*": "allranks-tensorflow-2.21",
     "AzureML-*tensorflow*": "allranks-tensorflow-2.21-keras-2",
     "tensorflow-2.1[6-9]*": "allranks-tensorflow-2.21",
     "tensorflow-2.*": "allranks-tensorflow-2.21-keras-2",
-    "AzureML-*sklearn*": "allranks-sklearn-1",
-    "AzureML-*lightgbm*": "allranks-sklearn-1",
-    "AzureML-*xgboost*": "allranks-sklearn-1",
+    "AzureML-sklearn-1.[2-9]*": "allranks-sklearn-1.5",
+    "AzureML-*sklearn*": "allranks-sklearn-1.1",
+    "AzureML-*lightgbm*": "allranks-sklearn-1.5",
+    "AzureML-*xgboost*": "allranks-sklearn-1.5",
     "AzureML-*responsible*": "allranks-responsibleai-0.36",
     "AzureML-AutoML*": "allranks-sklearn-1",
     "AzureML-*minimal*": PYTHON,
-    "AzureML-Tutorial": "allranks-sklearn-1",
-    "sklearn-0.*": "allranks-sklearn-1",
-    "sklearn-1.*": "allranks-sklearn-1",
-    "lightgbm-3.*": "allranks-sklearn-1",
-    "xgboost-1.*": "allranks-sklearn-1",
+    "AzureML-Tutorial": "allranks-sklearn-1.1",
+    "sklearn-0.*": "allranks-sklearn-1.1",
+    "sklearn-1.[01]*": "allranks-sklearn-1.1",
+    "sklearn-1.*": "allranks-sklearn-1.5",
+    "lightgbm-3.*": "allranks-sklearn-1.5",
+    "xgboost-1.*": "allranks-sklearn-1.5",
     "responsibleai-ubuntu*": "allranks-responsibleai-0.36",
     "responsibleai-0.*": "allranks-responsibleai-0.36",
     "pytorch-1.*": "allranks-pytorch-2.13",
@@ -149,3 +209,60 @@ TABLE: Mapping[str, str] = {
     "mcr.microsoft.com/azureml/minimal-*": PYTHON,
     "mcr.microsoft.com/azureml/base*": PYTHON,
 }
+
+# Packages that are left out where the index has no build of them for the node's PyTorch.
+OPTIONAL = ("torchvision",)
+# What a name promises: a version of a package, and packages that Azure's of such names have.
+_VERSIONED = re.compile(r"(pytorch|tensorflow|sklearn|lightgbm|xgboost)[-:](\d+(?:\.\d+)?)")
+_NEWEST = {"numpy": "2", "pandas": "3"}
+_DISTRIBUTIONS = {"pytorch": "torch", "sklearn": "scikit-learn"}
+_BESIDE_NAMES: Mapping[str, tuple[str, ...]] = {
+    r"acpt": ("torchvision", "deepspeed", "onnxruntime", "transformers"),
+    r"azureml-(pytorch-1|tensorflow-2\.\d\b)": ("horovod",),
+    r"pytorch": ("torchvision",),
+}
+_NUMPY_1_NAMES = re.compile(r"sklearn|lightgbm|xgboost|pytorch-1|tensorflow-2")
+_PANDAS_1_NAMES = re.compile(r"sklearn|lightgbm|xgboost")
+
+
+def difference(name: str, pip: Iterable[str]) -> str:
+    """How the environment of ``pip`` differs from what ``name`` promises: major versions, on the
+    Python that runs this, and packages it lacks; as `torch 2 for 1.10; without horovod`, or empty.
+    """
+    parsed = (Requirement(line) for line in pip)
+    taken = {each.name: each for each in parsed if not each.marker or each.marker.evaluate()}
+    name = name.lower()
+    apart = []
+    for package, promised in _promised(name):
+        held = _lowest(taken[package]) if package in taken else ""
+        if held and held.split(".")[0] != promised.split(".")[0]:
+            apart.append(f"{package} {held} for {promised}")
+    lacking = dict.fromkeys(
+        package
+        for pattern, packages in _BESIDE_NAMES.items()
+        if re.search(pattern, name)
+        for package in packages
+        if package not in taken
+    )
+    parts = [", ".join(apart), f"without {', '.join(lacking)}" if lacking else ""]
+    return "; ".join(part for part in parts if part)
+
+
+def _promised(name: str) -> Iterator[tuple[str, str]]:
+    for word, version in _VERSIONED.findall(name):
+        yield _DISTRIBUTIONS.get(word, word), version
+    if _NUMPY_1_NAMES.search(name):
+        yield "numpy", "1"
+    if _PANDAS_1_NAMES.search(name):
+        yield "pandas", "1"
+
+
+def _lowest(requirement: Requirement) -> str:
+    """The version that a requirement begins with, such as `2.13`; with only an upper limit, the
+    major version below it; without any, the newest major version, or empty."""
+    for specifier in requirement.specifier:
+        if specifier.operator == "<":
+            return str(int(specifier.version.partition(".")[0]) - 1)
+        if specifier.operator in ("==", "~=", ">="):
+            return ".".join(specifier.version.split(".")[:2])
+    return _NEWEST.get(requirement.name, "")

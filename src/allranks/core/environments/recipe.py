@@ -94,7 +94,8 @@ def resolve(requested: object, on: Compute, table: Table, find: Find) -> Resolve
         )
         hint = f"name one with packages: allranks environment map {environment.image} ENVIRONMENT"
         raise SpecError(Problem(message, "environment.image", hint=hint))
-    return other._replace(notes=(f"{note}; using {other.name} instead",), asked=asked_for)
+    note = f"{note}; using {other.name} instead{_difference(environment.image, other)}"
+    return other._replace(notes=(note,), asked=asked_for)
 
 
 def _instead_of_building(
@@ -161,6 +162,7 @@ def _named(asset: Asset, table: Table, find: Find) -> Resolved:
     resolved = _standing_for(asset.name, instead, find)
     name = resolved.name or "the current Python"
     note = f"the environment {asset} does not exist here; using {name} instead"
+    note += _difference(asset.name, resolved)
     return resolved._replace(notes=(note,), asked=str(asset))
 
 
@@ -176,6 +178,14 @@ def _standing_for(name: str, instead: str, find: Find) -> Resolved:
     return (
         Resolved(f"plain Python {version}", Environment(python=version)) if version else Resolved()
     )
+
+
+def _difference(name: str, taken: Resolved) -> str:
+    """How a built-in environment differs from what it stands for, in brackets."""
+    if taken.environment is None or not taken.name.startswith(curated.PREFIX):
+        return ""
+    text = curated.difference(name, taken.environment.pip)
+    return f" ({text})" if text else ""
 
 
 def reference(name: str) -> str:
@@ -236,6 +246,7 @@ def recipe(of: Resolved, table: Table) -> Recipe:
         conda_file.variables,
         (*notes, *taken.notes),
         environment.allow_builds,
+        curated.OPTIONAL if of.name.startswith(curated.PREFIX) else (),
     )
 
 
