@@ -23,7 +23,8 @@ def test_requirements_with_all_that_they_name(folder):
         "# what we need\nnumpy >= 1  # fast\n\n-r more/base.txt\n--constraint=limits.txt\n"
         "torch==2.1.0 \\\n    --hash=sha256:00 \\\n    --hash=sha256:11\n"
         "-f wheels\n--find-links https://x/wheels\n./own-1.0-py3-none-any.whl\n"
-        "a @ https://x/a.whl#egg=a\n--index-url https://x/simple\n# no more \\\n./pkg\n"
+        "a @ https://x/a.whl#egg=a\n--index-url https://x/simple\n# no more \\\n"
+        "pear==1 --no-binary pear\n"
     )
     (folder / "own-1.0-py3-none-any.whl").write_bytes(b"wheel")
     (folder / "more" / "base.txt").write_text("six\n-r ../last.txt\n--find-links=own\n")
@@ -42,10 +43,24 @@ def test_requirements_with_all_that_they_name(folder):
             + hashlib.sha256(b"wheel").hexdigest(),
             "a @ https://x/a.whl#egg=a",
             "--index-url https://x/simple",
-            f"{folder}/pkg",
+            "--no-binary pear",
+            "pear==1",
         ],
         "constraints": ["six<2"],
     }
+
+
+@pytest.mark.parametrize("line", ["./my pkg", "-e ./my pkg", "--editable=./my pkg"])
+def test_a_folder_of_source_is_refused_by_its_line(folder, line):
+    file = folder / "requirements.txt"
+    file.write_text(f"six\n{line}\n")
+    with pytest.raises(SpecError) as caught:
+        from_file(file)
+    problem = caught.value.problems[0]
+    assert (caught.value.file, problem.line) == (str(file), 2)
+    assert "my pkg" in problem.message
+    assert "is a folder of source" in problem.message
+    assert "pip wheel --no-deps" in str(problem.hint)
 
 
 def test_a_conda_file_is_known_by_its_dependencies(folder):

@@ -6,6 +6,7 @@ import codecs
 import hashlib
 import os
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from allranks.api.common import Document
 
 _OPTION = re.compile(r"(?P<option>-[a-z]|--[a-z-]+)(\s*=\s*|\s+|(?<=-[a-z]))(?P<value>.+)")
+_BESIDE = re.compile(r"(?<=[\w\]\"']) (--(?:no|only)-binary[ =]\S+)")
 _FILES = {"-r": "-r", "--requirement": "-r", "-c": "-c", "--constraint": "-c"}
 _FOLDERS = ("-f", "--find-links")
 _BUILT = (".whl", ".tar.gz", ".zip")
@@ -183,7 +185,12 @@ def _hold_to_form(line: str, file: Path, number: int) -> None:
     """Raise SpecError for a line that is not a requirement, an option or an address."""
     from packaging.requirements import InvalidRequirement, Requirement  # lazy: 10 ms, and few files
 
-    if line.startswith(("-", ".", "/")) or "://" in line:
+    if path := _source_folder(line):
+        message = f"{path!r} is a folder of source, which may change after the environment is built"
+        build = f"pip wheel --no-deps {shlex.quote(path)}"
+        hint = f"name a wheel of it ({build}), or put the folder on PYTHONPATH"
+        raise SpecError(Problem(message, None, number, hint), file=str(file))
+    if line.startswith("-") or "://" in line:
         return
     try:
         Requirement(line.partition(" --")[0])
@@ -192,6 +199,14 @@ def _hold_to_form(line: str, file: Path, number: int) -> None:
         hint = "as pip takes it: `numpy>=1.26,<2`"
         problem = Problem(f"{line!r} is not a requirement: {message}", None, number, hint)
         raise SpecError(problem, file=str(file)) from None
+
+
+def _source_folder(line: str) -> str:
+    """The path of a line that installs a folder of this machine; empty for others."""
+    editable = re.match(r"(?:-e|--editable)[\s=]*(.+)", line)
+    path = editable[1] if editable else line
+    is_path = "://" not in path and path.startswith((".", "/", "~"))
+    return path if is_path or (editable and "://" not in path) else ""
 
 
 def _joined(text: str) -> Iterator[tuple[int, str]]:
@@ -230,6 +245,10 @@ def _lines(
                 limits += lines
         elif option and option["option"] in _FOLDERS and "://" not in option["value"]:
             yield f"--find-links {_path(option['value'].strip(), folder).absolute()}"
+        elif beside := _BESIDE.search(line):
+            # pip takes this option on the line of a requirement, too.
+            yield beside[1]
+            yield _BESIDE.sub("", line)
         elif _is_path(line):
             yield _file(_path(line, folder).absolute())
         else:
