@@ -67,6 +67,12 @@ def submit(
                 mend = "list them in `environment_variables` or in ALLRANKS_PASS_ENV"
             note(sentence(names, mend))
         made: CreatedJob = send(find_server.connect(), submission, snapshots, line.report)
+        if str(made["environment"].get("name") or "").startswith("allranks-"):
+            # lazy: reads the script, and few environments are built in
+            from allranks.cli.submit.missing_imports import missing_imports
+
+            for text in missing_imports(spec, base, made):
+                note(text)
         return made
 
 
