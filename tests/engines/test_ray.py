@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from allranks.core.distributions.ray import HEAD
 from allranks.core.plan import Gang
 from allranks.engines.base import Handle
 from allranks.engines.ray import driver
@@ -53,6 +54,31 @@ def stranger() -> Iterator[str]:
         thread.join()
 
 
+@pytest.fixture
+def empty_head() -> Iterator[str]:
+    """What a head answers that no node has joined yet."""
+    answers = {
+        "/api/version": {"ray_version": "2.60.0"},
+        "/nodes?view=summary": {"data": {"summary": [], "nodeLogicalResources": {}}},
+    }
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps(answers[self.path]).encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
 def engine(folder: Path, address: str = "") -> RayEngine:
     return RayEngine(folder / "engine", folder / "nodes", {"address": address})
 
@@ -71,6 +97,13 @@ def test_where_nobody_answers_no_compute_can_be_made(tmp_path: Path, nobody: str
     with pytest.raises(EngineError, match="does not answer") as caught:
         engine(tmp_path).check({"address": nobody})
     assert "--dashboard-host" in (caught.value.hint or "")
+
+
+def test_a_head_without_nodes_is_noted(tmp_path: Path, empty_head: str):
+    note = engine(tmp_path).check({"address": empty_head})
+    assert note == (
+        f"Ray's head at {empty_head} lists no live node: jobs will wait until one joins it"
+    )
 
 
 @pytest.mark.parametrize("address", ["ray://head:10001", "http://", "http://a:b", "stranger"])
@@ -158,3 +191,21 @@ def test_the_cause_is_the_drivers_first_sentence_or_rays_last(message: str, why:
 
 def test_only_what_says_which_cluster_connects():
     assert {option.name for option in OPTIONS if not option.connects} == {"resources"}
+
+
+@pytest.mark.parametrize("client", [True, False])
+def test_a_head_gets_a_port_for_clients_only_with_their_packages(tmp_path: Path, client: bool):
+    """Plain Ray exits with 1 at the option: it requires `ray[client]`."""
+    (tmp_path / "python").symlink_to(sys.executable)
+    if client:
+        (tmp_path / "grpc.py").touch()
+    else:
+        (tmp_path / "grpc.py").write_text("raise ImportError")
+    words = ("/bin/echo", "start", "--head", "a b")
+    env = {"PATH": f"{tmp_path}:/usr/bin", "PYTHONPATH": str(tmp_path)}
+    script = HEAD.replace("PORT", "7001")
+    done = subprocess.run(
+        ["/bin/bash", "-c", script, "ray", *words], env=env, capture_output=True, text=True
+    )
+    option = "--ray-client-server-port 7001 " if client else ""
+    assert (done.stdout, done.stderr) == (f"start {option}--head a b\n", "")

@@ -93,8 +93,8 @@ def test_a_ray_head_and_its_worker():
         "--node-ip-address",
         "10.0.0.1",
     ]
-    assert head[-8:-5] == ["--head", "--port", "7000"]
-    assert head[-4:] == ["--ray-client-server-port", "7001", "--temp-dir", "/t/x"]
+    assert head[-6:-3] == ["--head", "--port", "7000"]
+    assert head[-2:] == ["--temp-dir", "/t/x"]
     assert "--num-cpus=8" in worker
     assert worker[-2:] == ["--address", "10.0.0.1:7000"]
     assert not any("object-store" in word for word in head)

@@ -29,6 +29,9 @@ def start(stage: Stage, running: Running) -> Launch:
     scratch = str(stage.scratch)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     argv = [program, *ray.start(stage.task, stage.node, stage.places, scratch, memory)]
+    if stage.node == 0:
+        head = ray.HEAD.replace("PORT", str(stage.places[0].ports[1]))
+        argv = [SHELL, "-c", head, "ray", *argv]
     ports.release(stage.held)
     node_env = {name: value for name, value in env.items() if name != "RAY_ADDRESS"}
     running.start(stage.helper("Ray node"), argv, stage.cwd, node_env)

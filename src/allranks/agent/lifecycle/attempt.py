@@ -348,7 +348,7 @@ class Attempt:
             how = f"was ended by {first.signal}"
         name = f"{process.name} on node {node}" if process.rank is not None else process.name
         message = f"{name} {how}"
-        if tail and not first.signal and process.rank is not None:
+        if tail and not first.signal and (process.rank is not None or process.service):
             line = rank_failure.error_line(tail, first.code)
             message += f": {line}" if line else ""
         reason = rank_failure.reason(first.signal, self._facts)

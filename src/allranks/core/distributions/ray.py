@@ -12,6 +12,16 @@ OBJECT_SHARE = 0.3
 LEAST_OBJECTS = 80_000_000
 
 
+# Starts the head, whose words are "$@". Only with the packages of `ray[client]` it has a server for
+# clients, on a port that is the same on the whole machine unless it is set; without them it does
+# not take the option.
+HEAD = """\
+if python -c 'import grpc' 2>/dev/null; then
+    set -- "$1" "$2" --ray-client-server-port PORT "${@:3}"
+fi
+exec "$@\""""
+
+
 def port(task: Task, places: Sequence[Place]) -> int | str:
     """Where the head listens: as the job says, else the job's own port."""
     return task.options.get("port") or places[0].ports[0]
@@ -34,5 +44,5 @@ def start(task: Task, node: int, places: Sequence[Place], folder: str, memory: i
         arguments += ["--address", f"{places[0].address}:{port(task, places)}"]
         return [*arguments, *shlex.split(task.options.get("worker_node_additional_args", ""))]
     arguments += ["--head", "--port", str(port(task, places)), "--include-dashboard=false"]
-    arguments += ["--ray-client-server-port", str(here.ports[1]), "--temp-dir", folder]
+    arguments += ["--temp-dir", folder]
     return [*arguments, *shlex.split(task.options.get("head_node_additional_args", ""))]

@@ -136,7 +136,7 @@ class RayEngine:
                 return  # its agents still have their grace
             time.sleep(0.05)
 
-    def check(self, options: Mapping[str, Any]) -> None:
+    def check(self, options: Mapping[str, Any]) -> str | None:
         client = dashboard(options)
         data = client.json("/api/version")
         version = str(data.get("ray_version", "")) if isinstance(data, dict) else ""
@@ -149,6 +149,9 @@ class RayEngine:
                 where=client.url,
                 hint=f"install Ray {oldest} or newer: agents need Python 3.11",
             )
+        if any(host.ready for host in cluster.hosts(client)):
+            return None
+        return f"Ray's head at {client.url} lists no live node: jobs will wait until one joins it"
 
     def hosts(self, options: Mapping[str, Any]) -> Sequence[Host]:
         return cluster.hosts(dashboard(options))
