@@ -18,9 +18,10 @@ from itertools import chain, combinations
 from typing import Any, NamedTuple
 
 from allranks.core.attempt_end import Failure
-from allranks.core.lifecycle import agent_orders, retry
 from allranks.core.lifecycle import decide as policy
 from allranks.core.lifecycle import fold as fold_module
+from allranks.core.lifecycle import retry
+from allranks.core.lifecycle.agent_orders import brief, places
 from allranks.core.lifecycle.decide import Clock, Effect, Job, Node, Step
 from allranks.core.lifecycle.retry import Spent
 from allranks.core.plan import Place, Rules
@@ -35,6 +36,13 @@ from allranks.statuses import (
     Reason,
     RetryOn,
 )
+
+
+def order(job: Job, node: int, launch: int, attempt: int) -> dict[str, Any]:
+    """What the agent of ``node`` gets in its order and, to start, with it."""
+    data: dict[str, Any] = {**brief(job, node, launch, attempt)}
+    return {**data, "places": places(job)} if data["do"] == "go" else data
+
 
 FOREVER = 1e9
 LONG = 1e3
@@ -117,7 +125,7 @@ class Model:
     backlog: int = 9
     decide: Callable[[Job, Rules, Clock], Step | None] = policy.decide
     folds: Callable[[Job, Event], Job] = fold_module.fold
-    order: Callable[[Job, int, int, int], dict[str, Any]] = agent_orders.order
+    order: Callable[[Job, int, int, int], dict[str, Any]] = order
     _steps: dict[Any, list[tuple[str, Step, bool]]] = field(default_factory=dict)
 
     def fold(self, job: Job, event: Event) -> Job:

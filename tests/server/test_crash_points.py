@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import event as database_event
 
 from allranks.core.lifecycle import decide, retry
-from allranks.core.lifecycle.agent_orders import accepted, order
+from allranks.core.lifecycle.agent_orders import accepted
 from allranks.core.lifecycle.fold import fold
 from allranks.core.plan import Gang, Plan, Rules, Task
 from allranks.engines.base import GangStatus, Handle
@@ -28,6 +28,7 @@ from allranks.statuses import TERMINAL, GangState, JobStatus, Reason
 from allranks.store.database import open_database
 from allranks.store.jobs.records import Records
 from allranks.store.metric_points import Points
+from tests.core.model import order
 
 NODES = 2
 PLACE = {"address": "10.0.0.1", "host": "a", "ports": [7000]}

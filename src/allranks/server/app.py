@@ -41,10 +41,10 @@ from allranks.server.loop import mailbox
 from allranks.server.loop.agent_variables import AgentVariables
 from allranks.server.loop.compaction_loop import CompactionLoop
 from allranks.server.loop.event_batches import EventBatches
-from allranks.server.loop.gang_statuses import Shared
 from allranks.server.loop.hangs import Hangs
 from allranks.server.loop.heartbeats import Heartbeats
 from allranks.server.loop.live_views import LiveViews
+from allranks.server.loop.loop_services import LoopServices
 from allranks.server.loop.loops import Loops
 from allranks.server.loop.stacks import Stacks
 from allranks.server.loop.wakeups import Wakeups
@@ -197,7 +197,7 @@ def _services(
     node_files = NodeFiles(home, records)
     working_folders = WorkingFolders(home, blobs, work_limit())
     loops = Loops(
-        Shared(
+        LoopServices(
             home=home,
             records=records,
             points=points,

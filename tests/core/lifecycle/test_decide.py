@@ -8,7 +8,6 @@ import pytest
 
 from allranks.core.lifecycle import decide as policy
 from allranks.core.lifecycle import pending_reason, retry
-from allranks.core.lifecycle.agent_orders import order
 from allranks.core.lifecycle.decide import (
     Clock,
     Effect,
@@ -25,6 +24,7 @@ from allranks.core.lifecycle.fold import fold
 from allranks.core.plan import Rules, pack
 from allranks.events import Event, Kind
 from allranks.statuses import VERDICTS, GangState, JobStatus, NodeState, Reason, RetryOn
+from tests.core.model import order
 
 TWICE = Rules(nodes=2, max_attempts=2)
 ONCE = Rules(nodes=2)

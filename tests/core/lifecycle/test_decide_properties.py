@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from allranks.core.attempt_end import Failure
 from allranks.core.lifecycle import retry
-from allranks.core.lifecycle.agent_orders import order
 from allranks.core.lifecycle.decide import Clock, Effect, Job, decide, load, new, outcome, waits
 from allranks.core.lifecycle.fold import fold
 from allranks.core.plan import Rules, pack
 from allranks.events import FROM_AGENTS, Event, Kind
 from allranks.statuses import TERMINAL, VERDICTS, GangState, JobStatus, NodeState, Reason, RetryOn
+from tests.core.model import order
 
 TIMES = st.sampled_from([0.0, 1.0, 5.0, 40.0, 200.0])
 WHICH = st.sampled_from([0, 1, 2])

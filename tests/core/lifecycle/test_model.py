@@ -9,13 +9,12 @@ import pytest
 
 from allranks.core.lifecycle import decide as policy
 from allranks.core.lifecycle import retry
-from allranks.core.lifecycle.agent_orders import order
 from allranks.core.lifecycle.decide import Clock, Job, Step, decide
 from allranks.core.lifecycle.fold import fold
 from allranks.core.plan import Rules
 from allranks.events import Event, Kind
 from allranks.statuses import TERMINAL, GangState, JobStatus, NodeState, Reason, RetryOn
-from tests.core.model import Broken, Model, explore
+from tests.core.model import Broken, Model, explore, order
 
 QUIET: dict[str, Any] = {"salvage": False, "twice": False, "backlog": 1}
 CALM: dict[str, Any] = {**QUIET, "crashes": False, "cuts": False, "timeout": False}

@@ -3,12 +3,13 @@
 import pytest
 
 from allranks.core.lifecycle import decide as policy
-from allranks.core.lifecycle.agent_orders import accepted, is_ahead, order
+from allranks.core.lifecycle.agent_orders import accepted, is_ahead
 from allranks.core.lifecycle.decide import Clock, Job, decide
 from allranks.core.lifecycle.fold import fold
 from allranks.core.plan import Rules
 from allranks.events import FROM_AGENTS, Event, Kind
 from allranks.statuses import TERMINAL, VERDICTS, GangState, JobStatus, Reason
+from tests.core.model import order
 
 NODES, RULES = 2, Rules(2, max_attempts=2)
 PLACE = {"address": "10.0.0.1", "host": "a", "ports": [7000]}

@@ -10,10 +10,10 @@ from allranks.sdk.jobs.properties import properties_of
 if TYPE_CHECKING:
     from allranks.api.common import Document
 
-Told = Mapping[str, Any]
+Answer = Mapping[str, Any]
 
 
-def job(data: Told, address: str = "") -> Document:
+def job(data: Answer, address: str = "") -> Document:
     """A job as `az ml job show` has it. ``address``: of the server, for the job's page."""
     spec = data.get("spec") or {}
     page = f"{address}/ui/jobs/{data['name']}" if address else None
@@ -40,13 +40,13 @@ def job(data: Told, address: str = "") -> Document:
     return answer
 
 
-def asset(data: Told) -> Document:
+def asset(data: Answer) -> Document:
     """A version of data, an environment, a model or a component, as `az ml … show` has it."""
     name = f"{data.get('name')}:{data['version']}" if data.get("version") else data.get("name")
     return {**data, "id": f"azureml:{name}", "creation_context": _made(data)}
 
 
-def _made(data: Told) -> Document:
+def _made(data: Answer) -> Document:
     return {
         "created_at": data.get("created_at"),
         "created_by": data.get("created_by"),

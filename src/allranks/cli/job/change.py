@@ -81,10 +81,10 @@ def delete_options(parser: argparse.ArgumentParser) -> None:
 def delete(options: argparse.Namespace) -> int:
     """Delete ended jobs. Asks for confirmation on a terminal."""
     with find_server.connect() as client:
-        jobs = [_found(client, name) for name in dict.fromkeys(options.names)]
+        jobs = [_job_of(client, name) for name in dict.fromkeys(options.names)]
         # Delete the newest first: newer jobs may use outputs of older ones.
         jobs.sort(key=lambda job: job["created_at"], reverse=True)
-        if not options.yes and not options.json and sys.stdin.isatty() and not _agreed(jobs):
+        if not options.yes and not options.json and sys.stdin.isatty() and not _confirmed(jobs):
             show.talk("nothing was deleted")
             return 1
         gone: list[DeletedJob] = []
@@ -97,7 +97,7 @@ def delete(options: argparse.Namespace) -> int:
     return 0
 
 
-class _Named(TypedDict):
+class _Deletable(TypedDict):
     """What is asked about a job before it is deleted."""
 
     name: str
@@ -106,7 +106,7 @@ class _Named(TypedDict):
     created_at: str
 
 
-def _found(client: Client, name: str) -> _Named:
+def _job_of(client: Client, name: str) -> _Deletable:
     try:
         job: ShownJob = client.json("GET", job_path(name))
     except Conflict:  # its record is damaged: only the name is known
@@ -119,7 +119,7 @@ def _found(client: Client, name: str) -> _Named:
     }
 
 
-def _agreed(jobs: list[_Named]) -> bool:
+def _confirmed(jobs: list[_Deletable]) -> bool:
     for job in jobs:
         show.talk(f"{job['name']}  {job['status']}  {job['display_name']}")
     which = counted(len(jobs), "job")

@@ -73,7 +73,7 @@ def show_job(options: argparse.Namespace) -> int:
     lines = [
         ("name", job["name"]),
         *_of_parent(job),
-        *_said_of(job),
+        *_labels(job),
         ("status", job["status"] + reason),
         ("experiment", job["experiment_name"]),
         ("compute", job["compute"] + (f" (its job {ref})" if (ref := job["cluster_job"]) else "")),
@@ -93,7 +93,7 @@ def show_job(options: argparse.Namespace) -> int:
         *_network(job["node_states"], on_cluster=bool(job["cluster_job"])),
         *_metrics(job),
         *_load(job["load"]),
-        *_asked_for(job["spec"]),
+        *_settings_of(job["spec"]),
     ]
     for name, value in lines:
         show.field(name, value)
@@ -118,7 +118,7 @@ def _of_parent(job: ShownJob) -> list[tuple[str, str]]:
     return [*lines, ("parameters", values)] if values else lines
 
 
-def _said_of(job: ShownJob) -> list[tuple[str, str]]:
+def _labels(job: ShownJob) -> list[tuple[str, str]]:
     """Its display name, tags and whether it is archived."""
     name, tags, archived = job["display_name"], job["tags"], job["archived_at"]
     lines = [("display name", name)] if name != job["name"] else []
@@ -195,7 +195,7 @@ def _load(nodes: list[NodeLoad]) -> list[tuple[str, str]]:
     return rows + (more if len(nodes) > _MOST else [])
 
 
-def _asked_for(spec: Document) -> list[tuple[str, str]]:
+def _settings_of(spec: Document) -> list[tuple[str, str]]:
     """The tier, services and identity in the job file, if any."""
     tier = (spec.get("queue_settings") or {}).get("job_tier")
     services = spec.get("services") or {}

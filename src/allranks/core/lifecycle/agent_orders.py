@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from allranks.core.lifecycle.decide import Job, is_gone
 from allranks.core.plan import Place
@@ -13,12 +13,6 @@ from allranks.statuses import TERMINAL, JobStatus, NodeState, Reason
 
 if TYPE_CHECKING:
     from allranks.api.agents import AttemptAssignment
-
-
-def order(job: Job, node: int, launch: int, attempt: int) -> Mapping[str, Any]:
-    """What the agent of ``node`` has to do now, given its launch and attempt."""
-    data = brief(job, node, launch, attempt)
-    return {**data, "places": places(job)} if data["do"] == "go" else data
 
 
 def places(job: Job) -> tuple[Place | None, ...]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # Metrics with which scripts report the seconds that a checkpoint takes.
 COSTS = ("checkpoint_time", "checkpoint_seconds", "save_time")
 
-Told = Mapping[str, Any]
+Answer = Mapping[str, Any]
 
 
 class JobTimes(NamedTuple):
@@ -61,13 +61,13 @@ def children_of(client: Client, name: str) -> list[str]:
     return [name]
 
 
-def _stepless(job: Told) -> bool:
+def _stepless(job: Answer) -> bool:
     """Whether it ended without a metric or checkpoint that shows training."""
     ended = job["ended_at"] is not None and job["status"] != JobStatus.COMPLETED
     return ended and not job["metrics"] and job["state"]["version"] is None
 
 
-def _series(client: Client, job: Told) -> list[Told]:
+def _series(client: Client, job: Answer) -> list[Answer]:
     """Those that say what was done anew, if anything was, and what a checkpoint took: there may be
     points by the hundred thousand."""
     if job["metrics"] and job["attempts"] > 1:
@@ -77,14 +77,14 @@ def _series(client: Client, job: Told) -> list[Told]:
     return [series for path in paths for series in client.json("GET", path)["series"]]
 
 
-def event(answer: Told) -> Event:
+def event(answer: Answer) -> Event:
     """As the record has it."""
     at = datetime.fromisoformat(answer["at"]).timestamp()
     fields = {key: answer[key] for key in ("launch", "attempt", "node", "rank", "data")}
     return Event(Kind(answer["kind"]), at, **fields)
 
 
-def trails(job: Told, series: Iterable[Told]) -> list[Trail]:
+def trails(job: Answer, series: Iterable[Answer]) -> list[Trail]:
     """The steps that ranks told of. Those that were only counted begin anew with each attempt, and
     say nothing: 0, 1, 2 … are taken for such, unless the pattern reads them from the line."""
     by_name = defaultdict(list)
@@ -106,13 +106,13 @@ def _from_0(steps: Sequence[int]) -> bool:
     return set(steps) == {0} or list(steps) == list(range(len(steps)))
 
 
-def _cost(series: Iterable[Told]) -> float | None:
+def _cost(series: Iterable[Answer]) -> float | None:
     """The usual one: the first is often slower, and one that meets a full disk far more."""
     costs = [float(value) for s in series if s["name"] in COSTS for _, _, value in s["points"]]
     return median(costs) if costs else None
 
 
-def _cost_by_state(client: Client, job: Told, ways: Iterable[Trail]) -> float | None:
+def _cost_by_state(client: Client, job: Answer, ways: Iterable[Trail]) -> float | None:
     """By the steps in which a version of its state was written."""
     if job["state"]["version"] is None:
         return None

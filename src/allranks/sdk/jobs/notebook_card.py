@@ -14,15 +14,15 @@ _RUNNING = "#1565c0"
 # The limit of metrics and nodes shown.
 MOST = 8
 
-Told = Mapping[str, Any]
+Answer = Mapping[str, Any]
 
 
-def metric_names(job: Told) -> list[str]:
+def metric_names(job: Answer) -> list[str]:
     """The metrics that the card of a job shows."""
     return [*dict.fromkeys(key.partition("/rank_")[0] for key in job.get("metrics", ()))][:MOST]
 
 
-def card(job: Told, metrics: Iterable[Told] = (), lines: Iterable[str] = ()) -> str:
+def card(job: Answer, metrics: Iterable[Answer] = (), lines: Iterable[str] = ()) -> str:
     """``job`` is the output of `job show --json`, ``metrics`` are series with their points,
     ``lines`` the last output. No external resources; text from the job is escaped."""
     parts = [_head(job), _error(job), _metrics(job, metrics), _load(job.get("load", ()))]
@@ -45,7 +45,7 @@ _CHARTS = "display:flex;flex-wrap:wrap;gap:6px;margin:6px 0"
 _CELL = "padding:1px 14px 1px 0;text-align:left"
 
 
-def _head(job: Told) -> str:
+def _head(job: Answer) -> str:
     colour = _COLOURS.get(job["status"], _RUNNING)
     if "processes" not in job or "counts" in job:  # a sweep or a pipeline
         size = ", ".join(f"{count} {each.lower()}" for each, count in job["counts"].items())
@@ -62,7 +62,7 @@ def _head(job: Told) -> str:
     )
 
 
-def _error(job: Told) -> str:
+def _error(job: Answer) -> str:
     error = job.get("error")
     if not error:
         return ""
@@ -70,8 +70,8 @@ def _error(job: Told) -> str:
     return f'<div style="color:{_COLOURS["Failed"]}">{escape(error["message"])}{hint}</div>'
 
 
-def _metrics(job: Told, metrics: Iterable[Told]) -> str:
-    by_name: dict[str, list[Told]] = {}
+def _metrics(job: Answer, metrics: Iterable[Answer]) -> str:
+    by_name: dict[str, list[Answer]] = {}
     for series in metrics:
         if series["points"]:
             by_name.setdefault(series["name"], []).append(series)
@@ -81,13 +81,13 @@ def _metrics(job: Told, metrics: Iterable[Told]) -> str:
     return f'<div style="{_CHARTS}">{"".join(drawn)}</div>{rest}' if by_name else ""
 
 
-def _title(name: str, several: Sequence[Told]) -> str:
+def _title(name: str, several: Sequence[Answer]) -> str:
     """The metric with its last value."""
     step, _, value = max((each["points"][-1] for each in several), key=lambda point: point[1])
     return f"{name} {_number(value)} at step {step}"
 
 
-def _load(nodes: Sequence[Told]) -> str:
+def _load(nodes: Sequence[Answer]) -> str:
     rows = []
     for node in nodes[:MOST]:
         parts = [f"cpu {node['cpu']:.0f} %"] if "cpu" in node else []

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # These roles run beside the training ranks at their own pace.
 _ASIDE = ("ps", "evaluator")
 
-Told = Mapping[str, Any]
+Answer = Mapping[str, Any]
 
 
 def observed(client: Client, name: str) -> Facts:
@@ -37,7 +37,7 @@ def observed(client: Client, name: str) -> Facts:
     return facts(job, metrics, resources, client.json("GET", job_path(name, "/files")))
 
 
-def facts(job: Told, metrics: Told, resources: Told, files: Iterable[Told] = ()) -> Facts:
+def facts(job: Answer, metrics: Answer, resources: Answer, files: Iterable[Answer] = ()) -> Facts:
     """The facts from the server's replies: the job, its metrics and resource use (``{"series":
     […]}``), and its files."""
     nodes, error = job["node_states"], job["error"] or {}
@@ -65,7 +65,7 @@ def facts(job: Told, metrics: Told, resources: Told, files: Iterable[Told] = ())
     )
 
 
-def _request(job: Told) -> dict[str, str | None]:
+def _request(job: Answer) -> dict[str, str | None]:
     spec = job["spec"]
     return {
         "code": job.get("code"),
@@ -80,21 +80,21 @@ def _text(value: Any) -> str:
     return json.dumps(value or {}, sort_keys=True)
 
 
-def _logged(job: Told, files: Iterable[Told]) -> dict[int, int]:
+def _logged(job: Answer, files: Iterable[Answer]) -> dict[int, int]:
     """The bytes of output of each rank in the last attempt."""
     sizes = {each["path"]: each["size"] for each in files}
     ranks, folder = job["processes"], f"attempts/{job['attempts']}"
     return {rank: sizes.get(f"{folder}/{log_name(rank, ranks)}", 0) for rank in range(ranks)}
 
 
-def _metrics(answer: Told, attempt: int) -> Iterator[Series]:
+def _metrics(answer: Answer, attempt: int) -> Iterator[Series]:
     for series in answer.get("series", ()):
         if series.get("attempt") in (None, attempt):
             points = tuple(Point(at, float(value), step) for step, at, value in series["points"])
             yield Series(series["name"], points, rank=series["rank"])
 
 
-def _resources(answer: Told, attempt: int) -> Iterator[Series]:
+def _resources(answer: Answer, attempt: int) -> Iterator[Series]:
     for series in answer.get("series", ()):
         if series.get("attempt") in (None, attempt):
             points = tuple(Point(at, float(value)) for at, value in series["points"])

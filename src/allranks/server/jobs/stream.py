@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 BEAT = 5.0
 
 
-class Wanted(BaseModel):
+class StreamRequest(BaseModel):
     """``positions`` ({"1/0": 4096}: attempt/rank, bytes) are the bytes the viewer already has;
     ``ranks`` and ``attempts`` (-1: the newest) filter; with ``tail``, output of a rank that
     ``positions`` does not name begins with its last lines. Without ``follow`` the stream ends after
@@ -34,7 +34,9 @@ class Wanted(BaseModel):
     logs: bool = True
 
 
-def read_logs(home: Home, row: JobRow, positions: dict[str, int], request: Wanted) -> list[LogLine]:
+def read_logs(
+    home: Home, row: JobRow, positions: dict[str, int], request: StreamRequest
+) -> list[LogLine]:
     """The next piece of each rank's output; advances ``positions``."""
     logs = Logs(home.jobs / row.name)
     lines: list[LogLine] = []

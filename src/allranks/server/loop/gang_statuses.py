@@ -4,28 +4,16 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import NamedTuple
 
 from allranks import clock
 from allranks.core.lifecycle import decide
 from allranks.engines.base import Engine, GangStatus, Handle
 from allranks.errors import AllranksError
 from allranks.events import Kind
-from allranks.server.assets.node_files import NodeFiles
-from allranks.server.assets.state_folders import States
-from allranks.server.assets.working_folders import WorkingFolders
-from allranks.server.clusters.clusters import Clusters
-from allranks.server.loop.agent_variables import AgentVariables
 from allranks.server.loop.dead_agent_files import collect, dead
-from allranks.server.loop.hangs import Hangs
-from allranks.server.loop.heartbeats import Heartbeats
-from allranks.server.loop.wakeups import Wakeups
-from allranks.settings import Clocks, Home
+from allranks.server.loop.loop_services import LoopServices
 from allranks.statuses import GangState, JobStatus
-from allranks.store.assets import Assets
 from allranks.store.jobs.job_rows import JobRow
-from allranks.store.jobs.records import Records
-from allranks.store.metric_points import Points
 
 log = logging.getLogger("allranks.loop")
 
@@ -38,31 +26,13 @@ _MAX_SLOWDOWN = 8
 _REST = 10.0
 
 
-class Shared(NamedTuple):
-    """The services that every loop uses."""
-
-    home: Home
-    records: Records
-    points: Points
-    clusters: Clusters
-    agent_variables: AgentVariables
-    wakeups: Wakeups
-    heartbeats: Heartbeats
-    clocks: Clocks
-    data: Assets
-    hangs: Hangs
-    states: States
-    node_files: NodeFiles
-    working_folders: WorkingFolders
-
-
 class GangStatuses:
     """The states of one cluster's gangs. For one thread."""
 
-    def __init__(self, engine: Engine, kind: str, shared: Shared) -> None:
+    def __init__(self, engine: Engine, kind: str, services: LoopServices) -> None:
         self._engine = engine
         self._kind = kind
-        self._shared = shared
+        self._services = services
         self._next_poll = 0.0
         self._pace = 0.0
         # When the engine last reported each gang, by key, and it was not gone.
@@ -122,10 +92,10 @@ class GangStatuses:
         if status.state is GangState.GONE and never_seen and is_new:
             return
         for node in dead(job, status):
-            collect(self._shared.home, self._shared.records, self._shared.points, row, node)
+            collect(self._services.home, self._services.records, self._services.points, row, node)
             if status.state is not GangState.GONE:
                 why = status.why if status.state is not GangState.UP else ""
-                last_seen = self._shared.heartbeats.last_seen(row, node)
+                last_seen = self._services.heartbeats.last_seen(row, node)
                 data = {"why": why or "its agent is dead", **last_seen}
                 events.append(row.event(Kind.LOST, node=node, data=data))
         preemptible = job.status in (JobStatus.PREPARING, JobStatus.RUNNING)
@@ -133,7 +103,7 @@ class GangStatuses:
             data = {"by": row.plan.engine, "message": status.taken}
             events.append(row.event(Kind.PREEMPT_ASKED, data=data))
         if status.paused:
-            self._shared.heartbeats.record_all(row)
+            self._services.heartbeats.record_all(row)
         if job.stopped_at is not None and status.state is GangState.GONE:
             status = GangStatus(GangState.GONE)  # we stopped it: its reason does not matter
         news = status.state not in (job.gang, GangState.UNKNOWN) or status.why != job.why
@@ -142,8 +112,8 @@ class GangStatuses:
             data = {"state": status.state, "why": status.why, "reason": status.reason}
             events.append(row.event(Kind.SEEN, data=data))
         if events:
-            self._shared.records.append(row.name, events)
-            self._shared.wakeups.notify(row.name)
+            self._services.records.append(row.name, events)
+            self._services.wakeups.notify(row.name)
 
     def _record_or_log(self, row: JobRow, status: GangStatus) -> None:
         """An error of one job keeps no other from being handled."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from allranks.errors import AllranksError
 from allranks.server.assets.node_files import files_of
 from allranks.server.clusters.clusters import Cluster
-from allranks.server.loop.gang_statuses import Shared
+from allranks.server.loop.loop_services import LoopServices
 from allranks.server.loop.reconcile import Loop
 from allranks.store.jobs.job_rows import COMMAND
 
@@ -23,9 +23,9 @@ _STOP_TIMEOUT = 3.0
 class Loops:
     """One loop for each cluster that has jobs, started with its first job. Thread-safe."""
 
-    def __init__(self, shared: Shared) -> None:
-        self._shared = shared
-        self._records, self._clusters = shared.records, shared.clusters
+    def __init__(self, services: LoopServices) -> None:
+        self._services = services
+        self._records, self._clusters = services.records, services.clusters
         self._loops: dict[Cluster, Loop] = {}
         self._lock = threading.Lock()
         # Called when a sweep, a pipeline (by name) or one of its children changes, or a schedule.
@@ -37,7 +37,7 @@ class Loops:
         live = self._records.live()
         kept = {name for row in live for name in (row.key, files_of(row.name))}
         # Listed before any loop can start a new gang.
-        names = (folder.name for folder in self._shared.home.nodes.iterdir())
+        names = (folder.name for folder in self._services.home.nodes.iterdir())
         leftovers = [name for name in names if name not in kept]
         for cluster in self._clusters.on_this_machine():
             self._loop_for(cluster, leftovers)
@@ -66,13 +66,13 @@ class Loops:
             self._loop_for(self._clusters.cluster(row.plan)).wake(name)
         else:
             self.on_parent(name)
-        self._shared.wakeups.notify(name)
+        self._services.wakeups.notify(name)
 
     def _loop_for(self, cluster: Cluster, leftovers: Sequence[str] = ()) -> Loop:
         with self._lock:
             if cluster not in self._loops:
                 self._loops[cluster] = Loop(
-                    cluster, self._shared, leftovers, lambda name: self.on_parent(name)
+                    cluster, self._services, leftovers, lambda name: self.on_parent(name)
                 )
                 self._loops[cluster].start()
             return self._loops[cluster]

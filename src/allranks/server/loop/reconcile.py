@@ -31,7 +31,8 @@ from allranks.server.jobs.output_assets import register
 from allranks.server.jobs.result import result_of
 from allranks.server.loop import progress
 from allranks.server.loop.dead_agent_files import collect
-from allranks.server.loop.gang_statuses import GangStatuses, Shared, handle_of
+from allranks.server.loop.gang_statuses import GangStatuses, handle_of
+from allranks.server.loop.loop_services import LoopServices
 from allranks.server.loop.retries import Retries
 from allranks.statuses import TERMINAL, GangState, JobStatus
 from allranks.store.jobs.job_rows import COMMAND, JobRow
@@ -48,24 +49,24 @@ class Loop:
     def __init__(
         self,
         cluster: Cluster,
-        shared: Shared,
+        services: LoopServices,
         leftovers: Sequence[str] = (),
         on_parent: Callable[[str], None] = lambda name: None,
     ) -> None:
-        self._cluster, self._clusters = cluster, shared.clusters
+        self._cluster, self._clusters = cluster, services.clusters
         self._leftovers, self._on_parent = leftovers, on_parent
-        self._engine = shared.clusters.engine(cluster)
-        self._shared = shared
-        self._home, self._records, self._clocks = shared.home, shared.records, shared.clocks
-        self._wakeups, self._heartbeats = shared.wakeups, shared.heartbeats
-        self._hangs, self._states = shared.hangs, shared.states
-        self._retries = Retries(shared.clocks.tick)
+        self._engine = services.clusters.engine(cluster)
+        self._services = services
+        self._home, self._records, self._clocks = services.home, services.records, services.clocks
+        self._wakeups, self._heartbeats = services.wakeups, services.heartbeats
+        self._hangs, self._states = services.hangs, services.states
+        self._retries = Retries(services.clocks.tick)
         # Identical for every server of this home, of which the lock allows one at a time: a new
         # server takes over the claims of a killed one at once.
-        host_and_home = f"{os.uname().nodename}:{shared.home.root}".encode()
+        host_and_home = f"{os.uname().nodename}:{services.home.root}".encode()
         self._owner = hashlib.sha256(host_and_home).hexdigest()
         self._woken: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        self._statuses = GangStatuses(self._engine, cluster.kind, shared)
+        self._statuses = GangStatuses(self._engine, cluster.kind, services)
         self._next_tick = 0.0
         self._to_clean: list[JobRow] = []
         # Versions of jobs that wait in the queue, with which nothing was due.
@@ -199,7 +200,7 @@ class Loop:
         if rules.no_progress == "ignore" or not decide.ran_out_of_time(row.record):
             return step
         before = progress.before(row, self._records)
-        now = progress.now(row, before, self._home, self._states, self._shared.points)
+        now = progress.now(row, before, self._home, self._states, self._services.points)
         gained = repeated_time_limits.progress(before, now)
         judged = decide.decide(row.record, rules, self._clock(row)._replace(progress=gained))
         if judged is None or judged.event is not Kind.RELAUNCHED:
@@ -262,27 +263,27 @@ class Loop:
                     raise
             # Only now do the agents no longer write.
             for node in range(len(row.record.nodes)):
-                collect(self._home, self._records, self._shared.points, row, node)
+                collect(self._home, self._records, self._services.points, row, node)
             self._statuses.hurry()
             self._stopped.add(row.name)
             return row.event(step.event, data=_left_behind(left) if left else {})
         if step.event is Kind.FINISHED:
             result = result_of(row, self._records, self._home)
             completed = result["status"] is JobStatus.COMPLETED
-            self._shared.working_folders.set_aside(row, completed=completed)
+            self._services.working_folders.set_aside(row, completed=completed)
             if completed:
-                result = {**result, **register(row, self._shared.data)}
+                result = {**result, **register(row, self._services.data)}
             return row.event(step.event, data=result)
         if step.event is Kind.RELAUNCHED:
             # Before the next launch may begin, and before the folders of this one are removed.
-            self._shared.working_folders.set_aside(row, completed=False)
+            self._services.working_folders.set_aside(row, completed=False)
         data = step.data
         if step.event is Kind.LOST and step.node is not None:
             data = {**data, **self._heartbeats.last_seen(row, step.node)}
         return row.event(step.event, node=step.node, data=data)
 
     def _gang(self, row: JobRow) -> Gang:
-        return row.plan.gang._replace(key=row.key, env=self._shared.agent_variables(row))
+        return row.plan.gang._replace(key=row.key, env=self._services.agent_variables(row))
 
     def _clean(self) -> None:
         """Remove ended launches from the engine and from this disk. This happens at the next tick:
@@ -305,10 +306,10 @@ class Loop:
         self._heartbeats.forget(row)
         self._hangs.forget(row)
         self._states.forget(row)
-        self._shared.node_files.forget(row)
+        self._services.node_files.forget(row)
         latest = self._records.latest(row.name)
         if latest is None or latest.record.status in TERMINAL:
-            self._shared.working_folders.drop_sent(row.name)
+            self._services.working_folders.drop_sent(row.name)
 
     def _remove_leftovers(self) -> None:
         """Clean up gangs that a killed server left."""
@@ -321,7 +322,7 @@ class Loop:
 
     def _clock(self, row: JobRow) -> decide.Clock:
         clocks, heartbeats = row.plan.rules.clocks(self._clocks), self._heartbeats
-        reachable = self._shared.agent_variables.reachable(row)
+        reachable = self._services.agent_variables.reachable(row)
         silent = heartbeats.silent(row) if reachable else frozenset[int]()
         since = heartbeats.started_at()
         last_alive = self._statuses.last_alive(row)

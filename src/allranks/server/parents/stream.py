@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from allranks.server.dependencies import Services
 from allranks.server.jobs import view
-from allranks.server.jobs.stream import BEAT, Wanted, line, read_logs
+from allranks.server.jobs.stream import BEAT, StreamRequest, line, read_logs
 from allranks.server.parents import view as parents
 from allranks.server.parents.pipeline.view import Steps
 from allranks.server.parents.sweep.view import Trials
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 _PACE = 0.25
 
 
-async def follow_children(services: Services, name: str, request: Wanted) -> AsyncIterator[bytes]:
+async def follow_children(
+    services: Services, name: str, request: StreamRequest
+) -> AsyncIterator[bytes]:
     """Lines of JSON. ``{"job": …, "children": [changed ones], "last": …}`` is sent at each change
     and as the last line, ``{"log": text, "child": name, …}`` is output of a child, or of a child of
     one. A child's end comes after its output."""
@@ -111,6 +113,6 @@ def _child_logs(
         for key, value in positions.items()
         if key.startswith(f"{name}:")
     }
-    pieces = read_logs(services.home, row, own, Wanted(ranks=ranks))
+    pieces = read_logs(services.home, row, own, StreamRequest(ranks=ranks))
     positions |= {f"{name}:{key}": value for key, value in own.items()}
     return [{**piece, "child": name} for piece in pieces]

@@ -25,7 +25,7 @@ Moment = Annotated[float | None, Field(ge=0, allow_inf_nan=False)]
 _ARCHIVED = {"no": False, "only": True, "all": None}
 
 
-class Wanted(BaseModel):
+class ListRequest(BaseModel):
     """The filters and order of a list: see `core.job.list_filters`. ``metrics``: add last
     values."""
 
@@ -75,7 +75,7 @@ class Changes(BaseModel, extra="forbid"):
 
 
 def list_jobs(
-    services: ServicesDep, filters: Annotated[Wanted, QUERY]
+    services: ServicesDep, filters: Annotated[ListRequest, QUERY]
 ) -> list[api.ListedJob | api.DamagedJob]:
     """The matching jobs, by default the newest first."""
     rows = services.records.find(filters.query())

@@ -12,7 +12,7 @@ from allranks import clock
 from allranks.core.lifecycle import phases
 from allranks.server.dependencies import Services
 from allranks.server.jobs import view
-from allranks.server.jobs.stream import BEAT, Wanted, line, read_logs
+from allranks.server.jobs.stream import BEAT, StreamRequest, line, read_logs
 from allranks.statuses import TERMINAL
 from allranks.store.jobs.job_rows import JobRow
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from allranks.api.jobs import JobAnswer, JobProgress, Phase
 
 
-async def follow(services: Services, name: str, request: Wanted) -> AsyncIterator[bytes]:
+async def follow(services: Services, name: str, request: StreamRequest) -> AsyncIterator[bytes]:
     """Lines of JSON. ``{"log": text, "attempt", "rank", "node", "offset"}`` is output, with bytes
     that are not UTF-8 as lone surrogates; ``{"job": …, "last": …}`` is sent at each change and as
     the last line."""

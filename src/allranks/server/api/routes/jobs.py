@@ -30,7 +30,7 @@ from allranks.server.http.content import LINES, Content
 from allranks.server.http.public_listener import PORT, PublicAddress
 from allranks.server.http.request_limits import Count
 from allranks.server.jobs import view
-from allranks.server.jobs.stream import Wanted
+from allranks.server.jobs.stream import StreamRequest
 from allranks.server.jobs.view import submitter
 from allranks.server.parents import view as parents
 from allranks.server.submission import continuation
@@ -282,7 +282,7 @@ async def wait(
 
 
 def stream(
-    name: str, services: ServicesDep, body: Wanted
+    name: str, services: ServicesDep, body: StreamRequest
 ) -> Annotated[Response, Content(api.JobLine | api.LogLine, LINES)]:
     """The job's output and status as lines of JSON, until it ends."""
     parent = services.records.get(name).type != COMMAND

@@ -13,7 +13,7 @@ from allranks.server.dependencies import ServicesDep
 from allranks.server.timestamps import iso_time
 
 
-class Wanted(BaseModel):
+class TokenRequest(BaseModel):
     """Without ``expires_days`` the token is valid until revoked."""
 
     name: str
@@ -26,7 +26,7 @@ def list_tokens(services: ServicesDep) -> list[TokenAnswer]:
     return [_shown(each) for each in services.auth.tokens.list()]
 
 
-def create(body: Wanted, services: ServicesDep) -> CreatedToken:
+def create(body: TokenRequest, services: ServicesDep) -> CreatedToken:
     """Create a token. Only this response contains its `token`."""
     role = Role[body.role.upper()]
     made = services.auth.tokens.create(body.name, role, body.expires_days)

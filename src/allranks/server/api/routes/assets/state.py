@@ -22,7 +22,7 @@ from allranks.server.timestamps import iso_time
 from allranks.store.files.state_folders import State, Version
 
 
-class Wanted(BaseModel):
+class RestoreRequest(BaseModel):
     version: Count
 
 
@@ -49,7 +49,7 @@ def manifest(
     return Response(json.dumps(_files(folder, entries)), media_type="application/json")
 
 
-def restore(state: str, body: Wanted, services: ServicesDep, who: Who) -> ShownState:
+def restore(state: str, body: RestoreRequest, services: ServicesDep, who: Who) -> ShownState:
     """Restore a version as the newest. For admins and the submitter of the last job that had the
     state."""
     by = _submitter(services, services.states.last_job(state))
