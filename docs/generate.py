@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import itertools
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from azure_keys import VERSION, verdicts
 from file_keys import (
     ASSETS,
     COMPONENT,
@@ -34,6 +36,7 @@ from allranks.cli.examples import EXAMPLES
 from allranks.cli.parser import parser_of
 from allranks.compat.azure.names import ABSENT, NAMES
 from allranks.compat.azure.partly import PARTLY
+from allranks.compat.ssm.parser import IDLE_FLAGS
 from allranks.core.diagnosis.causes import TABLE
 from allranks.engines.options import COMMON, Option
 from allranks.engines.registry import KINDS
@@ -54,6 +57,7 @@ PAGES = {
     "variables.md": "Environment variables",
     "python.md": "Python SDK",
     "azure-names.md": "Names of Azure's SDKs",
+    "azure-keys.md": "Keys of Azure's files",
     "failures.md": "Statuses, reasons and failure causes",
 }
 
@@ -74,6 +78,7 @@ def write(out: Path) -> list[Path]:
         "variables.md": _variables(),
         "python.md": _python(),
         "azure-names.md": _azure_names(),
+        "azure-keys.md": _azure_keys(),
         "failures.md": _failures(),
     }
     index = [f"- [{title}]({name})" for name, title in PAGES.items()]
@@ -238,6 +243,18 @@ def _azure_names() -> Iterator[str]:
         for name, instead in sorted(absent.items()):
             yield f"| `{name}` | not | {cell(instead)} |"
         yield ""
+
+
+def _azure_keys() -> Iterator[str]:
+    yield f"What becomes of each key of the schemas of azure-ai-ml {VERSION}: it is used, noted at"
+    yield from ("submission or creation as without effect, or refused.", "")
+    for kind, several in itertools.groupby(verdicts(), lambda verdict: verdict.kind):
+        yield from (f"## {kind}", "", "| Key | Here | Why, or instead |", "|---|---|---|")
+        yield from (f"| `{v.key}` | {v.status} | {cell(v.why) or '-'} |" for v in several)
+        yield ""
+    yield from ("## Options of ssm without effect", "", "They are noted.", "")
+    yield from ("| Option | Why |", "|---|---|")
+    yield from (f"| `{flag}` | {cell(why)} |" for flag, why in IDLE_FLAGS.items())
 
 
 def _failures() -> Iterator[str]:

@@ -206,3 +206,19 @@ def test_set_of_assets_and_a_trigger(allranks: Allranks, code: Path) -> None:
     az("schedule", "create", "-f", "s.yml")
     name = json.loads(az("schedule", "trigger", "-n", "nightly"))["last_job"]
     assert allranks("job", "wait", name).returncode == 0
+
+
+@pytest.mark.medium
+def test_keys_without_effect_are_noted(shared: Allranks, code: Path) -> None:
+    keys = "identity: {type: aml_token}\nqueue_settings: {priority: high, job_tier: spot}\n"
+    (code / "job.yml").write_text(f"command: 'true'\n{keys}")
+    created = shared("az", "ml", "job", "create", "-f", "job.yml").stderr
+    assert "note: no effect here: identity (ranks run as the user of the compute)" in created
+    assert "note: no effect here: queue_settings.priority (the cluster decides" in created
+    step = "command: 'true', resources: {max_instance_count: 2}"
+    (code / "all.yml").write_text(f"type: pipeline\njobs: {{a: {{{step}}}}}\n")
+    created = shared("job", "create", "-f", "all.yml").stderr
+    assert "note: no effect here: jobs.a.resources.max_instance_count (the number of" in created
+    (code / "d.yml").write_text("name: d\npath: .\nauto_delete_setting: {value: 30d}\n")
+    created = shared("data", "create", "-f", "d.yml").stderr
+    assert "note: no effect here: auto_delete_setting" in created

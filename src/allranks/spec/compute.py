@@ -37,6 +37,9 @@ OF_THE_CLOUD = (
     "resource_id",
     "provisioning_state",
     "id",
+    # Shown of the compute.
+    "size",
+    "idle_time_before_scale_down",
 )
 
 

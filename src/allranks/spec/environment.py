@@ -13,7 +13,7 @@ from allranks.spec.fields.scalars import Name
 from allranks.spec.job_parts import Environment
 
 # Keys that do not affect how ranks run.
-_IDLE = ("$schema", "datastore", "inference_config", "os_type")
+_IDLE = ("$schema", "auto_delete_setting", "datastore", "inference_config", "os_type")
 _NAMES: TypeAdapter[str] = TypeAdapter(Name)
 _CONTENT = ("image", "build", "conda_file", "pip", "requirements", "python")
 

@@ -6,17 +6,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-_MOUNT = "path says where the data is"
+_PATH = "its path says where it is"
 # By place, `*` is a name chosen by the user: why it has none.
 NOTED: Mapping[str, str] = {
     "identity": "ranks run as the user of the compute",
     "queue_settings.priority": "the cluster decides: resources.properties",
     "resources.max_instance_count": "the number of nodes is instance_count",
     "resources.locations": "the compute is where it is",
-    "environment.datastore": "the server keeps environments",
+    "environment.datastore": _PATH,
     "environment.inference_config": "nothing is served",
     "environment.os_type": "it is that of the nodes",
-    "inputs.*.datastore": _MOUNT,
+    "inputs.*.datastore": _PATH,
     "auto_delete_setting": "nothing is deleted by age",
     "error_threshold": "use mini_batch_error_threshold",
     "logging_level": "the entry script decides",

@@ -118,7 +118,6 @@ def test_what_is_not_there_is_not_found(shared: Allranks, code: Path) -> None:
 
 
 PREPARE = """
-from __future__ import annotations
 from pathlib import Path
 from mldesigner import Input, Output, command_component
 

@@ -298,6 +298,24 @@ def test_an_instance_type_that_nobody_mapped_is_told(shared: Allranks) -> None:
 
 
 @pytest.mark.medium
+def test_what_has_no_effect_is_noted(shared: Allranks, code: Path) -> None:
+    words = ("-p", "p", "-t", "notes", "--cmd", "echo hi", "-v", "999999", "-b", "bucket")
+    done = shared("ssm", "shell", *words)
+    assert done.returncode == 0, done.stderr
+    assert "note: no effect here: --bucket_name (there is no bucket)" in done.stderr
+    assert "note: volume_size is 999999 GB, and " in done.stderr
+    (code / "submit.py").write_text(
+        "from simple_sagemaker.sm_project import SageMakerProject as P\n"
+        "P('p', bucket_name='b', prefix='x').setDefaultImageParams(repo_name='r', framework='')\n"
+    )
+    noted = shared("python", "submit.py").stderr.splitlines()
+    assert noted == [
+        "note: no effect here: bucket_name of SageMakerProject",
+        "note: no effect here: repo_name of SageMakerProject.setDefaultImageParams",
+    ]
+
+
+@pytest.mark.medium
 def test_an_instance_type_local_is_the_local_compute(shared: Allranks) -> None:
     words = ("ssm", "shell", "-p", "p", "-t", "here", "--cmd", "echo hi", "--it", "local")
     done = shared(*words)

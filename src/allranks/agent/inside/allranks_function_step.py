@@ -6,7 +6,6 @@ import importlib
 import inspect
 import os
 import sys
-import typing
 from types import ModuleType
 
 TYPE_CHECKING = False
@@ -19,9 +18,6 @@ class Port(object):
 
     def __init__(self, type="uri_folder", **_):  # type: (str, Any) -> None
         self.type = type
-
-    def __call__(self):  # type: () -> None
-        """Makes it a type for ``typing``."""
 
 
 def command_component(func=None, **_):  # type: (Any, Any) -> Any
@@ -38,20 +34,18 @@ def main(words):  # type: (List[str]) -> None
     sys.path.insert(0, os.path.dirname(os.path.abspath(source)))
     stem = os.path.splitext(os.path.basename(source))[0]
     function = getattr(importlib.import_module(stem), name)
-    annotations = typing.get_type_hints(function)
     parameters = inspect.signature(function).parameters
     values = {}
     for word in words[2:]:
         key, _, text = word.partition("=")
-        values[key] = _value(text, annotations.get(key), parameters[key].default)
+        values[key] = _value(text, parameters[key])
     function(**values)
 
 
-def _value(text, annotation, default):  # type: (str, Any, Any) -> Any
-    if annotation is None:
-        annotation = type(default)
-    # Before Python 3.11 a default of None makes it Optional.
-    annotation = getattr(annotation, "__args__", (annotation,))[0]
+def _value(text, parameter):  # type: (str, inspect.Parameter) -> Any
+    annotation = parameter.annotation
+    if annotation is parameter.empty:
+        annotation = type(parameter.default)
     kind = getattr(annotation, "type", None) or getattr(annotation, "__name__", "")
     if kind in ("integer", "int"):
         return int(text)

@@ -28,6 +28,10 @@ _AFTER_DELETE = {
 }
 
 
+# Azure's keys of data, models and environments that have no effect.
+IDLE = ("auto_delete_setting", "datastore", "inference_config", "os_type")
+
+
 @contextmanager
 def definition(file: str | None, overrides: Sequence[str] = ()) -> Iterator[Document]:
     """The mapping in a YAML file, `-` for stdin; empty without a file; after ``a.b=c``
@@ -47,6 +51,8 @@ def definition(file: str | None, overrides: Sequence[str] = ()) -> Iterator[Docu
     data, lines = load.read(text, file=name)
     for override in overrides:
         load.override_key(data, lines, override)
+    if idle := [key for key in IDLE if key in data]:
+        show.talk(f"note: no effect here: {', '.join(idle)}")
     try:
         yield sendable(data)
     except SpecError as error:

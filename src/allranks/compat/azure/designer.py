@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allranks.compat.azure import v2
-from allranks.compat.azure.v2 import TYPES_OF_VALUES, OpenInput, component_data, load_environment
+from allranks.compat.azure.v2 import TYPES_OF_VALUES, OpenInput, component_data
 from allranks.errors import UsageError
 from allranks.sdk.pipelines.components import Component
 from allranks.sdk.submit.nodes import Node
-from allranks.spec.job_parts import Environment, Output
+from allranks.sdk.submit.paths import environment_of, has_files
+from allranks.spec.job_parts import Output
 
 if TYPE_CHECKING:
     from allranks.api.common import Document
@@ -30,7 +31,6 @@ class FunctionComponent(Component):
     def __init__(self, function: Callable[..., Any], data: Mapping[str, Any]) -> None:
         super().__init__(data)
         functools.update_wrapper(self, function)
-        self._function = function
 
     def __call__(self, *values: Any, **inputs: Any) -> Node:
         return super().__call__(**dict(zip(self.spec.inputs, values, strict=False)) | inputs)
@@ -66,7 +66,7 @@ def command_component(
             **defaults,
             **own,
             "outputs": outputs,
-            "environment": _environment(environment, file),
+            "environment": _environment(environment, file.parent),
         }
         return FunctionComponent(function, component_data("command", made))
 
@@ -76,7 +76,7 @@ def command_component(
 def _ports(function: Callable[..., Any]) -> tuple[Document, Document]:
     inputs: Document = {}
     outputs: Document = {}
-    for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
+    for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
             hint = "name each input"
             raise UsageError(f"{function.__name__} takes any number of inputs", hint=hint)
@@ -98,21 +98,10 @@ def _ports(function: Callable[..., Any]) -> tuple[Document, Document]:
     return inputs, outputs
 
 
-def _environment(environment: Any, file: Path) -> Any:
-    """With paths that start at the folder of the function's file."""
+def _environment(environment: Any, folder: Path) -> Any:
+    """With the content of its files, whose paths start at ``folder``."""
     if environment is None:
         return "current"
-    if isinstance(environment, Mapping):
-        paths = {
-            k: str(Path(file.parent, environment[k])) for k in _FILES if _is_path(environment, k)
-        }
-        return Environment.model_validate({**environment, **paths})
-    is_file = str(environment).endswith((".yml", ".yaml"))
-    return load_environment(file.parent / environment) if is_file else environment
-
-
-_FILES = ("conda_file", "requirements")
-
-
-def _is_path(environment: Mapping[str, Any], key: str) -> bool:
-    return isinstance(environment.get(key), str | os.PathLike)
+    if str(environment).endswith((".yml", ".yaml")):
+        environment = f"file:{environment}"
+    return environment_of(environment, folder) if has_files(environment) else environment

@@ -71,6 +71,10 @@ class _Answers(ModuleType):
         if ours is not None:
             module, _, attribute = ours.partition(":")
             value = getattr(import_module(module), attribute)
+            if isinstance(value, type) and (".v1." in module or ".ssm." in module):
+                from allranks.compat.azure.v1.idle import watch  # lazy: few programs
+
+                watch(value)
             setattr(self, name, value)
             return value
         if f"{self.__name__}.{name}" in NAMES:

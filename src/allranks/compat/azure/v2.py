@@ -15,6 +15,7 @@ from urllib.parse import urlencode
 
 from allranks import sdk
 from allranks.compat.azure.absent import Absent
+from allranks.compat.azure.notes import without_effect
 from allranks.compat.azure.tracking import arm_id, mlflow_tracking_uri
 from allranks.errors import AllranksError, UsageError
 from allranks.sdk.client import Job, Jobs
@@ -189,8 +190,7 @@ class ParallelComponent(Component):
     """A component that runs an entry script on many files."""
 
 
-# Keys that have no effect: see docs/how-to/pipeline.md.
-_IDLE = ("error_threshold", "input_data_format", "partition_keys", "docker_args", "shm_size")
+_IDLE = ("input_data_format", "docker_args", "shm_size", "environment_variables")
 
 
 def parallel_run_function(
@@ -198,7 +198,8 @@ def parallel_run_function(
 ) -> ParallelComponent:
     """A parallel component. The keywords are the keys of its file."""
     kept = {key: value for key, value in keywords.items() if key not in _IDLE}
-    kept.pop("environment_variables", None)
+    idle = {key: value for key, value in keywords.items() if key in _IDLE}
+    without_effect("parallel_run_function", idle)
     if instance_count is not None:
         kept["resources"] = {"instance_count": instance_count}
     return ParallelComponent({**component_data("parallel", kept), "task": task.data})

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from allranks.compat.ssm import results
-from allranks.compat.ssm.parser import read, request_of
-from allranks.compat.ssm.task import Task
+from allranks.compat.ssm.parser import idle_notes, read, request_of
+from allranks.compat.ssm.task import Task, volume_note
 from allranks.sdk import Client, Job
 from allranks.sdk.jobs.follow import submission_notes
 
@@ -17,6 +17,8 @@ from allranks.sdk.jobs.follow import submission_notes
 def run(words: Sequence[str]) -> int:
     """Run a line; returns 0 if the task is completed, else 1. Raises AllranksError."""
     options, hps, behind = read(words)
+    for note in idle_notes(options):
+        _say(note)
     task = Task(options.project_name, options.task_name, options.prefix)
     if options.kind == "data":
         if options.clean_state:
@@ -25,7 +27,10 @@ def run(words: Sequence[str]) -> int:
     else:
         job = task.last()
         if options.force_running or job is None or job.status != "Completed":
-            job = _finished(task.submit(request_of(options, hps, behind, task)))
+            job = task.submit(request_of(options, hps, behind, task))
+            if note := volume_note(job, options.volume_size):
+                _say(note)
+            job = _finished(job)
         else:
             _say(f"the task {task.name} was completed by the job {job.name}: not run again")
     if job is None:

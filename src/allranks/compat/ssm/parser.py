@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -14,6 +14,27 @@ from allranks.errors import UsageError
 
 FRAMEWORKS = ("pytorch", "tensorflow", "sklearn")
 DISTRIBUTIONS = (REPLICATED, SHARDED)
+
+
+_NO_REPOSITORY = "environments are built on the nodes"
+# Options that have no effect, and why. They are noted when a line has them.
+IDLE_FLAGS: Mapping[str, str] = {
+    "--bucket_name": "there is no bucket",
+    "--max_wait_mins": "max_run_mins is the limit",
+    "--py_version": "it is the current Python's",
+    "--framework_version": "allranks environment map",
+    **dict.fromkeys(("--aws_repo_name", "--repo_name", "--image_tag"), _NO_REPOSITORY),
+}
+
+
+def _idle(add: Callable[..., object], *flags: str, **more: Any) -> None:
+    add(*flags, help=f"no effect: {IDLE_FLAGS[flags[0]]}", **more)
+
+
+def idle_notes(options: argparse.Namespace) -> list[str]:
+    """A sentence for each option of a line that has no effect."""
+    given = ((flag, why) for flag, why in IDLE_FLAGS.items() if getattr(options, flag[2:], None))
+    return [f"note: no effect here: {flag} ({why})" for flag, why in given]
 
 
 class Parser(argparse.ArgumentParser):
@@ -36,7 +57,7 @@ def parser() -> Parser:
         add("--project_name", "-p", required=True, type=_named, help="the project")
         add("--task_name", "-t", required=True, type=_named, help="the task")
         add("--prefix", default="", help="what the project's name begins with")
-        add("--bucket_name", "-b", help="no effect: there is no bucket")
+        _idle(add, "--bucket_name", "-b")
         add("--clean_state", "--cs", action="store_true", help="clear the task's state")
         add("--output_path", "-o", help="the folder to download to; logs always")
         for each in ("state", "model", "output"):
@@ -65,23 +86,23 @@ def _of_jobs(one: Parser, kind: str) -> None:
     add("--dependencies", "-d", nargs="+", default=[], help="files and folders laid beside it")
     add("--instance_type", "--it", default="", help="says how many GPUs, if it is known")
     add("--instance_count", "--ic", type=int, default=1, help="the number of nodes (1)")
-    add("--volume_size", "-v", type=int, help="no effect")
+    add("--volume_size", "-v", type=int, help="GB; a note says if the disk has less")
     add("--max_run_mins", type=float, default=1440, help="minutes until it is ended (1440)")
     if kind != "process":
         add("--no_spot", dest="spot", action="store_false", help="do not run a lost task again")
         add("--use_spot_instances", dest="spot", action="store_true", help="the default")
-        add("--max_wait_mins", type=float, help="no effect")
+        _idle(add, "--max_wait_mins", type=float)
         add("--model_uri", help="a path or address; channel `model`")
         add("--distribution", type=_json, help="SageMaker's distribution, as JSON")
         two = ("NAME", "REGEX")
         add("--metric_definitions", "--md", nargs=2, metavar=two, action="append", help="a metric")
-        add("--py_version", "--pv", help="no effect: it is the current Python's")
+        _idle(add, "--py_version", "--pv")
     one.set_defaults(spot=kind != "process")
     for name in (("--aws_repo_name", "--ar"), ("--repo_name", "--rn"), ("--image_tag",)):
-        add(*name, help="no effect")
+        _idle(add, *name)
     add("--docker_file_path_or_content", "--df", default="", help="a Dockerfile or lines of one")
     add("--framework", "-f", default="", choices=FRAMEWORKS, help="else the current Python")
-    add("--framework_version", "--fv", help="no effect: `allranks environment map`")
+    _idle(add, "--framework_version", "--fv")
     places = "[FullyReplicated|ShardedByS3Key] [SUBDIR]"
     several: dict[str, Any] = {"nargs": "+", "action": "append", "default": []}
     add("--input_path", "-i", metavar="PATH", **several, help=f"channel `data`: PATH {places}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import re
 import secrets
 import shutil
@@ -203,6 +204,15 @@ class Task:
         if request.spot:
             job["retry"] = {"max_attempts": 3, "on": ["node_lost", "preempted"]}
         return {key: each for key, each in job.items() if each not in ({}, None)}
+
+
+def volume_note(job: Job, gigabytes: int | None) -> str:
+    """Whether the disk of the server's home has less than a volume was to have. Volumes are not
+    made."""
+    folder = Path(str(job.to_dict()["folder"])).parent
+    free = shutil.disk_usage(folder).free / 1e9 if folder.exists() else math.inf
+    text = f"note: volume_size is {gigabytes} GB, and {free:.0f} GB are free at {folder}"
+    return text if free < (gigabytes or 0) else ""
 
 
 def computes() -> set[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-NO_EFFECT = "Kept in the record and shown. It has no effect."
+NO_EFFECT = "Kept in the record and shown. It has no effect, which is noted."
 
 TAGS = "Tags, as text by name."
 

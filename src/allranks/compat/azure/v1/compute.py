@@ -87,10 +87,7 @@ class ComputeTarget:
         timeout_in_minutes: float | None = None,
         **_: Any,
     ) -> None:
-        """It is there: with nodes of its own there is nothing to wait for."""
-        without_effect(
-            "wait_for_completion", {"min_node_count": min_node_count or None}, _NO_MACHINES
-        )
+        """It is there."""
         if show_output:
             print(f"{self.name} is the compute {self._compute.name} of allranks")
 

@@ -301,30 +301,11 @@ class Environment:
         definition = {
             "name": self.name,
             "version": self.version,
-            "base": self._base,
             "environmentVariables": self.environment_variables,
             "python": {"userManagedDependencies": self.python.user_managed_dependencies},
             "docker": {"baseImage": self.docker.base_image, "shmSize": self.docker.shm_size},
         }
         (folder / _DEFINITION).write_text(json.dumps(definition, indent=4))
-
-    @staticmethod
-    def load_from_directory(path: str) -> Environment:
-        """The environment that ``save_to_directory`` wrote. Raises FileNotFoundError."""
-        folder = Path(path)
-        definition = json.loads((folder / _DEFINITION).read_text())
-        python, docker = definition.get("python") or {}, definition.get("docker") or {}
-        made = Environment(definition["name"])
-        made.version, made._base = definition.get("version"), definition.get("base")
-        made.environment_variables = dict(definition.get("environmentVariables") or {})
-        made.python.user_managed_dependencies = bool(python.get("userManagedDependencies"))
-        made.docker.base_image = docker.get("baseImage")
-        made.docker.shm_size = docker.get("shmSize")
-        if (folder / _CONDA_FILE).is_file():
-            made.python.conda_dependencies = CondaDependencies(str(folder / _CONDA_FILE))
-        if (folder / _DOCKERFILE).is_file():
-            made.docker.base_dockerfile = (folder / _DOCKERFILE).read_text()
-        return made
 
     def as_spec(self) -> str | Document:
         """The environment of a job file."""

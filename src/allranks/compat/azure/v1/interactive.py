@@ -25,8 +25,7 @@ from allranks.compat.azure.v1.run import Run
 from allranks.sdk import Client, Job
 from allranks.spec.job import CommandJob
 
-# The folder's files: where the job logs, what is locked, and the exit code.
-_PLACE, _LOCK, _CODE = "place", "lock", "code"
+# The folder has the file `place`, where the job logs, a `lock`, and the exit `code`.
 _WAIT = """
 import fcntl, json, os, sys
 folder = sys.argv[1]
@@ -48,10 +47,10 @@ class InteractiveRun(Run):
     def __init__(self, experiment: Any, options: Mapping[str, Any]) -> None:
         """Raises RunEnvironmentException if its job does not start here."""
         self._folder = tempfile.TemporaryDirectory(prefix="allranks-run-")
-        self._lock = open(Path(self._folder.name, _LOCK), "w")  # noqa: SIM115  # until the run ends
+        self._lock = open(Path(self._folder.name, "lock"), "w")  # noqa: SIM115  # until the run ends
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         made = Client().jobs.create_or_update(
-            CommandJob.parse(_job(experiment.name, self, options))
+            CommandJob.parse(_job(experiment.name, self._folder.name, options))
         )
         super().__init__(experiment, made.name)
         metrics_file, folder = self._started(made)
@@ -59,12 +58,8 @@ class InteractiveRun(Run):
         self._live._file, self._live._root = metrics_file, folder
         atexit.register(self.complete)
 
-    @property
-    def folder(self) -> str:
-        return self._folder.name
-
     def _started(self, job: Job) -> list[str]:
-        place = Path(self.folder, _PLACE)
+        place = Path(self._folder.name, "place")
         while not place.exists():
             if job.refresh().status in ("Completed", "Failed", "Canceled"):
                 why = job.error["message"] if job.error else job.status
@@ -95,7 +90,7 @@ class InteractiveRun(Run):
         if self._lock.closed:
             return
         atexit.unregister(self.complete)
-        Path(self.folder, _CODE).write_text(str(code))
+        Path(self._folder.name, "code").write_text(str(code))
         self._lock.close()
         self._job.wait(False)
         self._folder.cleanup()
@@ -117,10 +112,10 @@ _LIVE = frozenset(
 )
 
 
-def _job(experiment: str, run: InteractiveRun, options: Mapping[str, Any]) -> dict[str, Any]:
+def _job(experiment: str, folder: str, options: Mapping[str, Any]) -> dict[str, Any]:
     job: dict[str, Any] = {
         "type": "command",
-        "command": f"exec python -c {shlex.quote(_WAIT)} {shlex.quote(run.folder)}",
+        "command": f"exec python -c {shlex.quote(_WAIT)} {shlex.quote(folder)}",
         "environment": "current",
         "compute": LOCAL[0],
         "experiment_name": experiment,
