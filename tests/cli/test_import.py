@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from allranks.cli.importing.finding import prefix_of, uses
+from allranks.cli.importing.programs import look_at_program, look_at_script
 from tests.support import Allranks, answer
 
 SCHEMA = "$schema: https://azuremlschemas.azureedge.net/latest/{}.schema.json\n"
@@ -68,7 +69,7 @@ def test_each_file_is_looked_at(allranks: Allranks, folder: Path) -> None:
         "component.yml": ("commandComponent", "yes"),
         "deep/it's.yaml": ("commandJob", "partly"),
         "endpoint.yml": ("managedOnlineEndpoint", "no"),
-        "job.yml": ("commandJob", "yes"),
+        "job.yml": ("commandJob", "not known"),
         "note.ipynb": ("notebook", "yes"),
         "pipeline.yml": ("pipelineJob", "partly"),
         "run.sh": ("script", "partly"),
@@ -77,7 +78,8 @@ def test_each_file_is_looked_at(allranks: Allranks, folder: Path) -> None:
         "train.py": ("program", "yes"),
         "wrong.yml": ("commandJob", "no"),
     }
-    assert "using allranks-sklearn-1" in found["job.yml"]["notes"][0]
+    assert "whether wasbs://birds@zoo.blob" in found["job.yml"]["notes"][0]
+    assert "using allranks-sklearn-1" in found["job.yml"]["notes"][1]
     assert found["train.py"]["notes"] == ["logs to its job"]
     (problem,) = found["submit.py"]["problems"]
     assert problem[0] == "azure.ai.ml.automl is not there"
@@ -96,7 +98,7 @@ def test_maps_are_written(allranks: Allranks, folder: Path) -> None:
     assert "big-one stands for local" in said
     assert "other stands for local" in said
     assert f"wasbs://birds@zoo.blob.core.windows.net/ stands for {copies}/birds/" in said
-    assert said[-1] == "6 run, 2 in part or after a map, 3 do not"
+    assert said[-1] == "5 run, 2 in part or after a map, 3 do not, 1 not known"
     assert "big-one" in allranks("compute", "map").stdout
     again = allranks("import", "mine", "--write", "--data", "copies")
     assert "stands for" not in again.stdout
@@ -108,6 +110,81 @@ def test_maps_are_written(allranks: Allranks, folder: Path) -> None:
         *("--set", "environment=current"),
     )
     assert ran.stdout.startswith("1,2\n"), ran.stderr
+
+
+V1 = """from azureml.core import Experiment, Workspace, ScriptRunConfig
+ws = Workspace.from_config()
+run = Experiment(workspace=ws, name="x").submit(ScriptRunConfig("src", script="t.py"))
+run.wait_for_completion(show_output=True)
+"""
+V2 = """from azure.ai.ml import Input, MLClient, command
+from azure.identity import DefaultAzureCredential
+client = MLClient(DefaultAzureCredential(), "a", "b", "c")
+job = command(code=".", command="python t.py", inputs={"d": Input(type="uri_file", path="t.py")})
+"""
+PROGRAMS = {
+    (V1, "yes"): "",
+    (V1 + "ws.get_default_keyvault()\n", "partly"): "Workspace.get_default_keyvault is not there",
+    (V1 + "run.nosuch = run.frobnicate()\n", "partly"): "Run.frobnicate is not there",
+    (V1 + "d = ws.datasets['x'].frobnicate()\n", "not known"): "whether .frobnicate is there",
+    ("from azureml.core import Run\nrun = Run.get_context()\nrun.log('a', 1)\n", "yes"): "",
+    (V2, "yes"): "",
+    (V2 + "client.online_endpoints.list()\n", "partly"): "MLClient.online_endpoints is not",
+    (V2 + "command(command='x', bananas=1)\n", "partly"): "command has no argument bananas",
+    (V2 + "Input(path='https://a.blob.core.windows.net/c/x.csv')\n", "not known"): "can be read",
+    (V2 + "pins = ['numpy==1.19.5']\n", "not known"): "whether numpy==1.19.5 installs",
+    (V2 + "import no_such_package_here\n", "not known"): "no_such_package_here is not in this",
+    (V2 + "def f(:\n", ""): "",
+}
+
+
+@pytest.mark.parametrize(("program", "runs"), PROGRAMS)
+def test_what_a_program_uses_is_judged(tmp_path: Path, program: str, runs: str) -> None:
+    file = tmp_path / "submit.py"
+    file.write_text(program)
+    finding = look_at_program(file, "submit.py")
+    if finding is None:
+        assert runs == ""
+        return
+    assert finding.runs == runs, finding
+    assert PROGRAMS[program, runs] in str(finding)
+
+
+def test_a_notebooks_magics_are_not_tried(tmp_path: Path) -> None:
+    cells = [["!pip install x\n", V2], ["%%writefile t.py\n", "import nosuch"], ["!ls"]]
+    file = tmp_path / "a.ipynb"
+    file.write_text(
+        json.dumps({"cells": [{"cell_type": "code", "source": source} for source in cells]})
+    )
+    finding = look_at_program(file, "a.ipynb")
+    assert finding is not None
+    assert finding.runs == "not known"
+    assert "whether `!pip install x` works" in finding.notes[0]
+    assert "nosuch" not in str(finding)
+
+
+@pytest.mark.parametrize(
+    ("script", "runs"),
+    [
+        (
+            "ssm shell -p p -t t --cmd_line \"cat x && ls; echo 'a | b' > y\" --download_output",
+            "yes",
+        ),
+        ("ssm run -p p -t t -e a.py --ic 2 --lr 3 -- -x 1 > log 2>&1 &", "yes"),
+        ('if [ -n "$X" ]; then ssm data -p p -t t -o out; fi', "yes"),
+        ('cd x && ssm shell -p p -t t --cmd_line "a\n  && b" # it\'s done', "yes"),
+        ('id="$(az ml job create -f job.yml --query name -o tsv)"', "yes"),
+        ("ssm run -p $P -t t -e a.py --ic $N", "not known"),
+        ("ssm run -p p -t t -e a.py --ic two", "no"),
+        ("x=1 az ml online-endpoint create -f x.yml && echo ok", "no"),
+        ("echo ssm run", ""),
+    ],
+)
+def test_lines_are_read_as_a_shell_reads_them(tmp_path: Path, script: str, runs: str) -> None:
+    file = tmp_path / "run.sh"
+    file.write_text(f"#!/bin/bash\n{script}\n")
+    finding = look_at_script(file, "run.sh")
+    assert (finding.runs if finding else "") == runs, finding
 
 
 @pytest.mark.medium

@@ -18,12 +18,7 @@ from allranks.settings import Home
 
 if TYPE_CHECKING:
     from allranks.api.jobs import JobAnswer
-    from allranks.api.server import (
-        PublicEndpoint,
-        PublicRequest,
-        ServerAnswer,
-        StopAnswer,
-    )
+    from allranks.api.server import PublicEndpoint, PublicRequest, ServerAnswer, StopAnswer
 
 NO_TLS = "without TLS anybody on the network can read everything and tokens"
 # Seconds: to end the jobs of this machine, to end the server, and to get any answer from it.

@@ -6,11 +6,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-YES, PARTLY, NO = "yes", "partly", "no"
+YES, PARTLY, NO, NOT_KNOWN = "yes", "partly", "no", "not known"
 
 
 class Finding(NamedTuple):
-    """``runs`` is `yes`, `partly` or `no`. ``notes`` say what stands for what; ``problems`` are
+    """``runs`` is `yes`, `partly`, `no`, or `not known` if nothing speaks against it, but not all
+    was tried. ``notes`` say what stands for what; ``problems`` are
     what keeps it from running, each with what to do. ``computes`` and ``data`` are the names and
     addresses that it uses."""
 

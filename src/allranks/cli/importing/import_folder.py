@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from allranks import folder_trees
 from allranks.cli.importing import job_files, programs
-from allranks.cli.importing.finding import NO, PARTLY, YES, Finding, prefix_of
+from allranks.cli.importing.finding import NO, NOT_KNOWN, PARTLY, YES, Finding, prefix_of
 from allranks.cli.output import show
 from allranks.errors import UsageError
 from allranks.sdk.connection import find_server
@@ -17,6 +17,7 @@ from allranks.sdk.connection import find_server
 if TYPE_CHECKING:
     from allranks.api.computes import ComputesAnswer
 
+_ANSWERS = (YES, PARTLY, NO, NOT_KNOWN)
 _SKIPPED = {"node_modules", "__pycache__", "site-packages"}
 _MAPS = ("/api/v1/computes/map", "/api/v1/data/map")
 
@@ -104,14 +105,17 @@ def _print(options: argparse.Namespace, files: Sequence[Finding], written: dict[
             print(f"  {message}" + (f"\n    hint: {hint}" if hint else ""))
         for note in more:
             print(f"  {note}")
-    counts = {runs: sum(each.runs == runs for each in files) for runs in (YES, PARTLY, NO)}
+    counts = {runs: sum(each.runs == runs for each in files) for runs in _ANSWERS}
     prefixes = sorted({prefix_of(address) for each in files for address in each.data})
     if prefixes:
         print("\ndata is read from (public without credentials, or a copy by `allranks data map`):")
         print("\n".join(f"  {each}" for each in prefixes))
     for name, place in written.items():
         print(f"{name} stands for {place}")
-    print(f"\n{counts[YES]} run, {counts[PARTLY]} in part or after a map, {counts[NO]} do not")
+    print(
+        f"\n{counts[YES]} run, {counts[PARTLY]} in part or after a map, {counts[NO]} do not, "
+        f"{counts[NOT_KNOWN]} not known"
+    )
 
 
 def _first(each: Finding) -> str:

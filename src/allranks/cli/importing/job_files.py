@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from allranks.cli.importing.finding import NO, PARTLY, YES, Finding, uses
+from allranks.cli.importing.finding import NO, NOT_KNOWN, PARTLY, YES, Finding, prefix_of, uses
 from allranks.cli.submit.create import checked
 from allranks.errors import AllranksError, Problem, SpecError
 from allranks.spec.pipeline.component import parse_component
@@ -73,7 +73,12 @@ def _job(file: Path, name: str, kind: str, data: Document) -> Finding:
         only_maps = all(_is_missing(each) for each in getattr(error, "problems", ()) or (None,))
         runs = PARTLY if only_maps else NO
         return Finding(name, kind, runs, (), problems, computes, addresses)
-    return Finding(name, kind, YES, tuple(notes), (), computes, addresses)
+    runs = YES
+    if addresses:
+        # Whoever runs it may not be allowed to read them, or they may be gone.
+        runs = NOT_KNOWN
+        notes = [f"not tried: whether {', '.join(map(prefix_of, addresses))} can be read", *notes]
+    return Finding(name, kind, runs, tuple(notes), (), computes, addresses)
 
 
 def _is_missing(problem: Problem | None) -> bool:

@@ -10,16 +10,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from allranks.cli.az.verbs import read as read_az
-from allranks.cli.importing.finding import NO, PARTLY, YES, Finding
+from allranks.cli.importing.finding import NO, NOT_KNOWN, PARTLY, YES, Finding
+from allranks.cli.importing.judge import Judge
 from allranks.compat.azure.names import ABSENT, NAMES, PACKAGES
 from allranks.compat.ssm.parser import read as read_ssm
 from allranks.errors import AllranksError
 
 _OURS = ("azureml", "azure.ai.ml", "simple_sagemaker")
 _SAGEMAKER = ("sagemaker", "boto3")
-_LINE = re.compile(r"(?:^|[\s;&|(`])(az\s+ml|ssm)\s+(.+)")
-# What ends a command of a shell's line, as far as the options are concerned.
-_END = re.compile(r"\s*(?:\||&&|\|\||;|>|2>|&$|\)|`).*$")
+# It may have an apostrophe, which is no quote.
+_COMMENT = re.compile(r"(?m)(?:^|(?<=\s))#[^\n\"]*$")
+# Before a command: keywords of the shell, assignments, and programs that start it.
+_BEFORE = re.compile(r"(?:if|then|else|do|while|until|!|\{|time|exec|nohup|sudo|\w+=\S*|.*\$)")
+# Lines of a notebook that IPython or a shell runs, but for those that only show something.
+_MAGIC = re.compile(
+    r"\s*(?:!(?!\s*(?:ls|cat|pwd|echo)\b)|%(?:pip|conda|run|cd|sh|bash)\b|%%(?!time))"
+)
 
 
 def look_at_program(file: Path, name: str) -> Finding | None:
@@ -29,7 +35,8 @@ def look_at_program(file: Path, name: str) -> Finding | None:
     except (OSError, ValueError, KeyError, TypeError):
         return None
     imports = {each for source in sources for each in _imports(source)}
-    problems, supported = [], 0
+    problems: list[tuple[str, str]] = []
+    supported = 0
     for module, attribute in sorted(imports):
         if module.partition(".")[0] in _SAGEMAKER:
             problems.append((f"{module} speaks to AWS", "use `allranks ssm`, or a job file"))
@@ -43,12 +50,35 @@ def look_at_program(file: Path, name: str) -> Finding | None:
         problems.append((f"{module}{attribute and '.'}{attribute} is not there", hint))
     if not (supported or problems):
         return None
-    runs = YES if not problems else PARTLY if supported else NO
+    data: tuple[str, ...] = ()
+    try:
+        judged = Judge(ast.parse("\n".join(sources)))
+    except (SyntaxError, ValueError, RecursionError) as error:
+        doubts = [f"it cannot be parsed: {error}"]
+    else:
+        problems += [(problem, "see docs/how-to/python.md") for problem in judged.problems]
+        doubts, data = [*judged.doubts], tuple(judged.data)
+    if file.suffix == ".ipynb":
+        doubts += [f"whether `{line}` works" for line in _magics(file)]
+    runs = YES if not doubts else NOT_KNOWN
+    if problems:
+        runs = PARTLY if supported else NO
     how = "allranks python" + (" -m nbconvert --execute" if file.suffix == ".ipynb" else "")
     inside = {module for module, each in imports if each == "Run"} and supported == 1
-    notes = ("logs to its job",) if inside else (f"{how} {name}",)
+    notes = ["logs to its job" if inside else f"{how} {name}"] if supported else []
     kind = "notebook" if file.suffix == ".ipynb" else "program"
-    return Finding(name, kind, runs, notes if supported else (), tuple(problems))
+    if runs == NOT_KNOWN:
+        notes.insert(0, f"not tried: {'; '.join(doubts)}")
+    return Finding(name, kind, runs, tuple(notes), tuple(problems), (), data)
+
+
+def _magics(file: Path) -> Iterator[str]:
+    """The lines of a notebook for IPython or a shell, but for those that show something."""
+    for cell in json.loads(file.read_text(encoding="utf-8", errors="replace"))["cells"]:
+        if cell["cell_type"] == "code":
+            for line in "".join(cell["source"]).splitlines():
+                if _MAGIC.match(line):
+                    yield line.strip()
 
 
 def _sources(file: Path) -> Iterator[str]:
@@ -59,6 +89,8 @@ def _sources(file: Path) -> Iterator[str]:
     for cell in json.loads(text)["cells"]:
         if cell["cell_type"] == "code":
             lines = "".join(cell["source"]).splitlines()
+            if lines and lines[0].startswith("%%"):
+                continue  # a file, or another language
             yield "\n".join(each for each in lines if not each.lstrip().startswith(("%", "!")))
 
 
@@ -88,28 +120,80 @@ def look_at_script(file: Path, name: str) -> Finding | None:
         text = file.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    problems, supported, kinds = [], 0, set()
-    for line in text.replace("\\\n", " ").splitlines():
-        match = _LINE.search(line)
-        if match is None or line.lstrip().startswith("#"):
-            continue
-        program = "ssm" if match[1] == "ssm" else "az"
+    problems: list[tuple[str, str]] = []
+    doubts: list[str] = []
+    supported, kinds = 0, set()
+    for program, words in _commands(text):
         kinds.add(program)
-        try:
-            words = shlex.split(_END.sub("", match[2]), comments=True)
-        except ValueError:
-            words = match[2].split()
         try:
             read_ssm(words) if program == "ssm" else read_az(words)
             supported += 1
         except AllranksError as error:
-            problems.append((f"{program} {' '.join(words[:3])}: {error.message}", error.hint or ""))
+            if any("$" in word or "`" in word for word in words):
+                # The shell may make something else of it.
+                doubts.append(f"{program} {' '.join(words[:3])}: {error.message}")
+            else:
+                line = f"{program} {' '.join(words[:3])}: {error.message}"
+                problems.append((line, error.hint or ""))
         except SystemExit:
             supported += 1
     if not kinds:
         return None
-    runs = YES if not problems else PARTLY if supported else NO
+    runs = YES if not doubts else NOT_KNOWN
+    if problems:
+        runs = PARTLY if supported else NO
     notes = tuple(
         f'{each}: a file `{each}` on PATH with exec allranks {each} "$@"' for each in sorted(kinds)
     )
+    if runs == NOT_KNOWN:
+        notes = (f"not tried: {'; '.join(doubts)}", *notes)
     return Finding(name, "script", runs, notes, tuple(problems))
+
+
+def _commands(text: str) -> Iterator[tuple[str, list[str]]]:
+    """The words of each `az ml` and `ssm` command of a shell script. Quoted operators are text."""
+    for words in _split(_COMMENT.sub("", text)):
+        for word in words:
+            if "$(" in word:  # between double quotes
+                yield from _commands(word.partition("$(")[2])
+        while words and _BEFORE.fullmatch(words[0]):
+            words = words[1:]
+        if words[:2] == ["az", "ml"]:
+            yield "az", words[2:]
+        elif words[:1] == ["ssm"]:
+            yield "ssm", words[1:]
+
+
+def _split(text: str) -> Iterator[list[str]]:
+    """The words of each simple command, without redirections."""
+    lexer = shlex.shlex(text.replace("\\\n", " "), posix=True, punctuation_chars="();<>|&`\n")
+    lexer.whitespace = " \t\r"
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    words: list[str] = []
+    skip = ""
+    try:
+        for word in lexer:
+            if set(word) <= set("();<>|&`\n"):
+                if set(word) & set("<>"):
+                    # `2>file`: the number and the file belong to the shell.
+                    words = words[:-1] if words and words[-1].isdecimal() else words
+                    skip = "file"
+                    continue
+                if skip != "comment" or "\n" in word:
+                    yield words
+                    words, skip = [], ""
+            elif skip == "file":
+                skip = ""
+            elif word.startswith("#") or skip == "comment":
+                skip = "comment"
+            else:
+                words.append(word)
+    except ValueError:  # an apostrophe in a comment or a here-document
+        if "\n" not in text.strip():
+            yield text.split()
+            return
+        for line in text.replace("\\\n", " ").splitlines():
+            yield from _split(line)
+        return
+    yield words

@@ -26,16 +26,7 @@ if TYPE_CHECKING:
 
 _OUTPUT_MODES = ("rw_mount", "upload", "direct")
 _INPUT_MODES = ("ro_mount", "download", "direct", "stream")
-_DISTRIBUTIONS = (
-    "pytorch",
-    "tensorflow",
-    "mpi",
-    "deepspeed",
-    "horovod",
-    "jax",
-    "ray",
-    "none",
-)
+_DISTRIBUTIONS = ("pytorch", "tensorflow", "mpi", "deepspeed", "horovod", "jax", "ray", "none")
 _ENVIRONMENT_FILES = (".txt", ".yml", ".yaml")
 
 

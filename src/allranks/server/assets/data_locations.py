@@ -102,15 +102,12 @@ def _own_ports(home: Home) -> set[int]:
 
 def _is_loopback(host: str) -> bool:
     """Whether a name or an address, in any spelling, is this machine's loopback."""
-    try:
-        answers = [info[4][0] for info in socket.getaddrinfo(host, None)]
-    except OSError:
-        return False
-    for text in answers:
-        address = ipaddress.ip_address(str(text).partition("%")[0])
-        address = getattr(address, "ipv4_mapped", None) or address
-        if address.is_loopback or address.is_unspecified:
-            return True
+    with contextlib.suppress(OSError):
+        for answer in socket.getaddrinfo(host, None):
+            address = ipaddress.ip_address(str(answer[4][0]).partition("%")[0])
+            address = getattr(address, "ipv4_mapped", None) or address
+            if address.is_loopback or address.is_unspecified:
+                return True
     return False
 
 

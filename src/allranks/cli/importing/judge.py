@@ -1,0 +1,188 @@
+"""Judge a program for Azure's SDKs without running it: names, members and arguments that it uses.
+
+What our classes do not have is a problem. What cannot be followed here is a doubt: the type of a
+value, data elsewhere, packages at a version. A program without either runs.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+import sys
+import typing
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+import allranks
+from allranks.agent.inside import azureml_run
+from allranks.cli.importing.finding import prefix_of
+from allranks.compat.azure.absent import Absent
+from allranks.compat.azure.names import NAMES
+
+_PIN = re.compile(r"[A-Za-z][\w.-]*(?:\[[\w,]+\])?[=~<>!]=\s*\d[\w.*]*")
+_ASSET = re.compile(r"azureml:(?!//jobs/)\S+|AzureML-\S+")
+# Calls that look up what the workspace has, and a server may not.
+_LOOKED_UP = ("get_by_name", "get_by_id", "get_default_datastore", "get_model_path")
+_PLAIN = (str, int, float, bool, bytes, type(None))
+
+
+class _Value(NamedTuple):
+    """An instance of a class of ours, or with ``is_made`` False the class or function itself.
+    ``type`` None: it comes from ours, and its type is not known. ``owner``: of a method."""
+
+    type: Any
+    is_made: bool = True
+    owner: Any = None
+
+
+_UNKNOWN = _Value(None)
+
+
+class Judge:
+    """``problems`` are what is not there, ``doubts`` what was not tried, ``data`` the addresses,
+    each in the order of the text."""
+
+    def __init__(self, tree: ast.AST) -> None:
+        self.problems: dict[str, None] = {}
+        self.doubts: dict[str, None] = {}
+        self.data: dict[str, None] = {}
+        self._values: dict[str, _Value] = {}
+        nodes = list(ast.walk(tree))
+        for node in nodes:
+            if isinstance(node, ast.Import):
+                self._expect_installed(*(each.name for each in node.names))
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                self._import(node.module, node.names)
+        # Assignments come before uses in the text, but not in the tree.
+        placed = [node for node in nodes if isinstance(node, ast.expr | ast.stmt)]
+        for each in sorted(placed, key=lambda node: (node.lineno, node.col_offset)):
+            self._look(each)
+
+    def _look(self, node: ast.AST) -> None:
+        if isinstance(node, ast.Assign):
+            value = self._value(node.value)
+            for target in node.targets:
+                self._bind(target, value)
+        elif isinstance(node, ast.For):
+            self._bind(node.target, self._value(node.iter) and _UNKNOWN)
+        elif isinstance(node, ast.Attribute | ast.Call):
+            self._value(node)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            self._text(node.value)
+
+    def _doubt(self, text: str) -> None:
+        self.doubts[text] = None
+
+    def _import(self, module: str, names: list[ast.alias]) -> None:
+        if module not in NAMES:
+            self._expect_installed(module)
+        for each in names:
+            if target := NAMES.get(module, {}).get(each.name):
+                file, _, name = target.partition(":")
+                value = getattr(importlib.import_module(file), name)
+                self._values[each.asname or each.name] = _Value(value, is_made=False)
+
+    def _expect_installed(self, *modules: str) -> None:
+        for top in {module.partition(".")[0] for module in modules} - {"azureml", "azure"}:
+            if find_spec(top) is None:
+                self._doubt(f"the module {top} is not in this Python")
+
+    def _bind(self, target: ast.expr, value: _Value | None) -> None:
+        if isinstance(target, ast.Tuple | ast.List):
+            for each in target.elts:
+                self._bind(each, value and _UNKNOWN)
+        elif isinstance(target, ast.Name):
+            self._values.pop(target.id, None)
+            if value is not None:
+                self._values[target.id] = value
+
+    def _value(self, node: ast.expr) -> _Value | None:
+        """What an expression is; None if it has nothing to do with ours."""
+        if isinstance(node, ast.Name):
+            return self._values.get(node.id)
+        if isinstance(node, ast.Subscript):
+            return self._value(node.value) and _UNKNOWN
+        if isinstance(node, ast.Call):
+            return self._called(node, self._value(node.func))
+        if isinstance(node, ast.Attribute) and (base := self._value(node.value)) is not None:
+            return self._member(base.type, node.attr)
+        return None
+
+    def _member(self, owner: Any, name: str) -> _Value:
+        if not inspect.isclass(owner):
+            self._doubt(f"whether .{name} is there")
+            return _UNKNOWN
+        member = inspect.getattr_static(owner, name, None)
+        if isinstance(member, property):
+            return _of_hint(member.fget, "return")
+        if isinstance(member, staticmethod | classmethod):
+            member = member.__func__
+        if inspect.isfunction(member):
+            return _Value(member, is_made=False, owner=owner)
+        if owner in _PLAIN:
+            return _UNKNOWN
+        own = [each for each in owner.__mro__ if each.__module__.startswith("allranks")]
+        source = "\n".join(inspect.getsource(each) for each in own)
+        if made := re.search(rf"\bself\.{name} = (\w+)\(", source):
+            return _Value(getattr(sys.modules[owner.__module__], made[1], None))
+        if member is None and not re.search(rf"\bself\.{name}\b|^    {name}: ", source, re.M):
+            what = f"{owner.__name__.lstrip('_')}.{name}"
+            if any("__getattr__" in vars(each) for each in own if each is not Absent):
+                self._doubt(f"whether {what} is there")
+            else:
+                self.problems[f"{what} is not there"] = None
+        return _of_hint(owner, name)
+
+    def _called(self, node: ast.Call, function: _Value | None) -> _Value | None:
+        if function is None or function.type is None or function.is_made:
+            return function and _UNKNOWN
+        name = ast.unparse(node.func)
+        if name.rpartition(".")[2] in _LOOKED_UP:
+            self._doubt(f"{name} asks for what the workspace has")
+        if not name.endswith(".log_row"):  # its keywords are columns
+            self._check_keywords(function.type, name, [each.arg for each in node.keywords])
+        if inspect.isclass(function.type):
+            return _Value(function.type)
+        if function.type.__name__ == "get_context":
+            return _Value(azureml_run.Run)
+        made = _of_hint(function.type, "return")
+        is_own = function.owner is not None and made.type in function.owner.__mro__
+        return _Value(function.owner) if is_own else made  # such as from_config
+
+    def _check_keywords(self, function: Any, name: str, keywords: list[str | None]) -> None:
+        behind = function
+        if function.__module__ == "allranks.compat.azure.v2":
+            # It passes its keywords on to our own one of that name.
+            behind = getattr(allranks, function.__name__, function)
+        last = inspect.signature(behind).parameters
+        # Models refuse other keys, or note them.
+        fields = getattr(behind, "model_fields", {})
+        more = any(e.kind is e.VAR_KEYWORD and e.annotation != "Never" for e in last.values())
+        names = {*inspect.signature(function).parameters, *last, *fields, None}
+        for keyword in keywords:
+            if keyword not in names and (fields or more):
+                self._doubt(f"the argument {keyword} of {name}")
+            elif keyword not in names:
+                self.problems[f"{name} has no argument {keyword}"] = None
+
+    def _text(self, text: str) -> None:
+        if text.startswith(("s3://", "gs://")) or "core.windows.net/" in prefix_of(text):
+            self.data[text] = None
+            self._doubt(f"whether {prefix_of(text)} can be read")
+        for pin in _PIN.findall(text):
+            self._doubt(f"whether {pin} installs")
+        if _ASSET.fullmatch(text):
+            self._doubt(f"whether {text} is there")
+
+
+def _of_hint(thing: Any, name: str) -> _Value:
+    """The value of a type hint. Python's own types have nothing of ours to be judged."""
+    try:
+        hint = typing.get_type_hints(thing).get(name)
+    except (NameError, TypeError):  # another hint is imported for type checkers only
+        text = getattr(thing, "__annotations__", {}).get(name, "")
+        hint = getattr(sys.modules[thing.__module__], text, None) or text
+    is_class = inspect.isclass(hint) and (hint.__module__.startswith("allranks") or hint in _PLAIN)
+    return _Value(hint) if is_class else _UNKNOWN
