@@ -52,13 +52,13 @@ class Judge:
         nodes = list(ast.walk(tree))
         for node in nodes:
             if isinstance(node, ast.Import):
-                self._expect_installed(*(each.name for each in node.names))
+                self._expect_installed(*(alias.name for alias in node.names))
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 self._import(node.module, node.names)
         # Assignments come before uses in the text, but not in the tree.
         placed = [node for node in nodes if isinstance(node, ast.expr | ast.stmt)]
-        for each in sorted(placed, key=lambda node: (node.lineno, node.col_offset)):
-            self._look(each)
+        for part in sorted(placed, key=lambda node: (node.lineno, node.col_offset)):
+            self._look(part)
 
     def _look(self, node: ast.AST) -> None:
         if isinstance(node, ast.Assign):
@@ -78,11 +78,11 @@ class Judge:
     def _import(self, module: str, names: list[ast.alias]) -> None:
         if module not in NAMES:
             self._expect_installed(module)
-        for each in names:
-            if target := NAMES.get(module, {}).get(each.name):
+        for alias in names:
+            if target := NAMES.get(module, {}).get(alias.name):
                 file, _, name = target.partition(":")
                 value = getattr(importlib.import_module(file), name)
-                self._values[each.asname or each.name] = _Value(value, is_made=False)
+                self._values[alias.asname or alias.name] = _Value(value, is_made=False)
 
     def _expect_installed(self, *modules: str) -> None:
         for top in {module.partition(".")[0] for module in modules} - {"azureml", "azure"}:
@@ -91,8 +91,8 @@ class Judge:
 
     def _bind(self, target: ast.expr, value: _Value | None) -> None:
         if isinstance(target, ast.Tuple | ast.List):
-            for each in target.elts:
-                self._bind(each, value and _UNKNOWN)
+            for part in target.elts:
+                self._bind(part, value and _UNKNOWN)
         elif isinstance(target, ast.Name):
             self._values.pop(target.id, None)
             if value is not None:
@@ -123,13 +123,13 @@ class Judge:
             return _Value(member, is_made=False, owner=owner)
         if owner in _PLAIN:
             return _UNKNOWN
-        own = [each for each in owner.__mro__ if each.__module__.startswith("allranks")]
-        source = "\n".join(inspect.getsource(each) for each in own)
+        own = [base for base in owner.__mro__ if base.__module__.startswith("allranks")]
+        source = "\n".join(inspect.getsource(base) for base in own)
         if made := re.search(rf"\bself\.{name} = (\w+)\(", source):
             return _Value(getattr(sys.modules[owner.__module__], made[1], None))
         if member is None and not re.search(rf"\bself\.{name}\b|^    {name}: ", source, re.M):
             what = f"{owner.__name__.lstrip('_')}.{name}"
-            if any("__getattr__" in vars(each) for each in own if each is not Absent):
+            if any("__getattr__" in vars(base) for base in own if base is not Absent):
                 self._doubt(f"whether {what} is there")
             else:
                 self.problems[f"{what} is not there"] = None
@@ -142,7 +142,7 @@ class Judge:
         if name.rpartition(".")[2] in _LOOKED_UP:
             self._doubt(f"{name} asks for what the workspace has")
         if not name.endswith(".log_row"):  # its keywords are columns
-            self._check_keywords(function.type, name, [each.arg for each in node.keywords])
+            self._check_keywords(function.type, name, [keyword.arg for keyword in node.keywords])
         if inspect.isclass(function.type):
             return _Value(function.type)
         if function.type.__name__ == "get_context":

@@ -103,7 +103,7 @@ def _artifacts(job: JobRecord, made: Path) -> Path:
         with contextlib.suppress(NotFound):  # it has written nothing there
             download(find_server.connect, job["name"], made, paths=[name])
     with find_server.connect() as client:
-        files = [each.path for each in job_files(client, job["name"]) if "tfevents" in each.path]
+        files = [file.path for file in job_files(client, job["name"]) if "tfevents" in file.path]
     if kept := [path for path in files if path.startswith("work/")]:
         download(find_server.connect, job["name"], made, paths=kept)
     if job["status"] not in TERMINAL:
@@ -120,7 +120,7 @@ def _in_working_folders(job: JobRecord, artifacts: Path) -> dict[str, Path]:
         works = sorted(settings.home().nodes.glob(f"{job['name']}.*/*/working/*/work"))
     folders: dict[str, Path] = {}
     for number, work in enumerate(works):
-        names = {*later, *(each.name for each in work.glob("*") if _has_events(each))}
+        names = {*later, *(path.name for path in work.glob("*") if _has_events(path))}
         before = "" if len(works) == 1 else f"{number}-"
         folders |= {f"{before}{name}": work / name for name in sorted(names - {*SHOWN})}
     return folders

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _OUTPUT_MODES = ("rw_mount", "upload", "direct")
 _INPUT_MODES = ("ro_mount", "download", "direct", "stream")
-_DISTRIBUTIONS = ("pytorch", "tensorflow", "mpi", "deepspeed", "horovod", "jax", "ray", "none")
+_DISTRIBUTIONS = "pytorch, tensorflow, mpi, deepspeed, horovod, jax, ray or none"
 _ENVIRONMENT_FILES = (".txt", ".yml", ".yaml")
 
 
@@ -46,7 +46,7 @@ def _job_options(add: Callable[..., Any]) -> None:
     add("--cpus", type=float, metavar="C", help="CPUs per node that the job waits for (none)")
     memory = "memory per node, such as 4g; a job that holds more is ended (no limit)"
     add("--memory", metavar="M", help=memory)
-    kinds = f"{', '.join(_DISTRIBUTIONS[:-1])} or none (pytorch when N·P > 1)"
+    kinds = f"{_DISTRIBUTIONS} (pytorch when N·P > 1)"
     add("-d", "--distribution", metavar="TYPE", help=kinds)
     add("--workers", type=int, metavar="W", help="tensorflow: workers (one per node)")
     add("--parameter-servers", type=int, metavar="K", help="tensorflow: parameter servers")
@@ -286,7 +286,9 @@ def _distribution(options: argparse.Namespace) -> Document | None:
     kind = options.distribution
     if kind is None:
         kind = "pytorch" if options.nodes * options.procs_per_node > 1 else "none"
-    if kind.lower() not in _DISTRIBUTIONS and (shutil.which(kind) or Path(kind).is_file()):
+    if kind.lower() not in re.findall(r"\w+", _DISTRIBUTIONS) and (
+        shutil.which(kind) or Path(kind).is_file()
+    ):
         hint = "put `--` before the command; to submit the job and return at once: `--detach`"
         raise UsageError(f"{kind!r} is a program, not a type", where="-d/--distribution", hint=hint)
     kind = kind.lower()

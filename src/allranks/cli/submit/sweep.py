@@ -86,7 +86,10 @@ def sweep_spec(spec: Mapping[str, Any], options: argparse.Namespace) -> Document
     if metric := options.maximize or options.minimize:
         goal = "maximize" if options.maximize else "minimize"
         sweep["objective"] = {"goal": goal, "primary_metric": metric}
-    choices = all(each.get("type") == "choice" for each in sweep["search_space"].values())
+    choices = all(
+        isinstance(space, dict) and space.get("type") == "choice"
+        for space in sweep["search_space"].values()
+    )
     if "objective" not in sweep and not options.sampler and "sampling_algorithm" not in sweep:
         # Nothing compares trials: all combinations run.
         options.sampler = "grid" if choices and not options.stop_early else None

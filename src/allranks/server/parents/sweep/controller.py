@@ -185,7 +185,7 @@ class Sweep(Controller):
             why = first.error["message"] if first.error is not None else "it failed"
             message = f"all {len(failed)} trials failed; the first, {first.name}: {why}"
             return error_of(row, reason, message, f"allranks job explain {first.name}")
-        lost = [each for each in trials if each.status is not JobStatus.COMPLETED]
+        lost = [trial for trial in trials if trial.status is not JobStatus.COMPLETED]
         if self.spec.objective is None and lost:
             first = self._states[lost[0].number]
             why = first.error["message"] if first.error is not None else f"it is {first.status}"
