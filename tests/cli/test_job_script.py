@@ -10,7 +10,8 @@ import pytest
 
 from allranks.cli.preflight import job_script
 from allranks.cli.preflight.findings import BAD, NOTE, OK
-from allranks.cli.preflight.job_script import Script, scripts
+from allranks.core.job import command_scripts
+from allranks.core.job.command_scripts import Script, scripts
 
 
 @pytest.mark.parametrize(
@@ -146,4 +147,4 @@ def test_a_framework_is_in_the_way_and_its_package_is_named() -> None:
 )
 def test_only_expressions_are_replaced(command: str, shell: str) -> None:
     """Bash's own brackets stay: from 5.2.37 on, `bash -n` misses those that are gone."""
-    assert job_script.as_shell(command) == shell
+    assert command_scripts.as_shell(command) == shell

@@ -13,7 +13,6 @@ SRC = ROOT / "src" / "allranks"
 
 ENGINES = {"local", "fake", "slurm", "ray", "kubernetes"}
 RAY_IS_A_DISTRIBUTION = (
-    "cli/submit/run.py",
     "agent/launch/ray.py",
     "agent/launch/start_ranks.py",
     "core/job/compile.py",

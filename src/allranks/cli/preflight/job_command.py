@@ -6,8 +6,8 @@ import re
 import subprocess
 from collections.abc import Iterator, Mapping
 
-from allranks.cli.preflight import job_script
 from allranks.cli.preflight.findings import BAD, NOTE, Finding
+from allranks.core.job import command_scripts
 
 SHELL = "/bin/bash"
 # Prints the names that are not a program, function, keyword or builtin.
@@ -20,13 +20,13 @@ def look(command: str, base: Mapping[str, str], current: bool = True) -> Iterato
     """Findings on ``command``; ``base`` is this machine's environment, which is also the ranks' if
     the job uses ``current``."""
     try:
-        read = _bash(["-n", "-c", job_script.as_shell(command)], base)
+        read = _bash(["-n", "-c", command_scripts.as_shell(command)], base)
         if read.returncode:
             text = read.stderr.strip().splitlines()[0] if read.stderr.strip() else "?"
             text = re.sub(r"^.*?-c: (line \d+: )?", "", text)
             yield Finding("command", BAD, f"bash cannot parse it: {text}", "check the quotes")
             return
-        missing = _bash(["-c", _MISSING, "_", *job_script.programs(command)], base).stdout
+        missing = _bash(["-c", _MISSING, "_", *command_scripts.programs(command)], base).stdout
     except (OSError, subprocess.TimeoutExpired):
         return
     for name in missing.splitlines():

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from allranks.cli.preflight.findings import BAD, NOTE, OK, Finding
-from allranks.cli.preflight.job_script import PACKAGES, missing
+from allranks.cli.preflight.job_script import missing
 from allranks.cli.preflight.networks import grouped, infiniband, named, networks
 from allranks.cli.preflight.probe_questions import ProbeAnswers, Question
 from allranks.core.amounts import counted
+from allranks.core.job.command_scripts import PACKAGES
 
 # The limit of lines per finding.
 _MOST = 8

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from allranks.cli.preflight.job_script import PACKAGES, scripts
 from allranks.core.environments.activation import installs_packages
+from allranks.core.job.command_scripts import PACKAGES, scripts
 
 if TYPE_CHECKING:
     from allranks.api.jobs import CreatedJob
