@@ -44,8 +44,8 @@ def pins(rows: Sequence[str]) -> list[str]:
     parsed = ((row, requirement(row)) for row in rows)
     return [
         row
-        for row, each in parsed
-        if each is not None and any(part.operator == "==" for part in each.specifier)
+        for row, package in parsed
+        if package is not None and any(part.operator == "==" for part in package.specifier)
     ]
 
 

@@ -28,16 +28,16 @@ def missing_imports(spec: Mapping[str, Any], base: Path, job: CreatedJob) -> lis
     name, command = str(about.get("name") or ""), str(spec.get("command") or "")
     if installs_packages(command):
         return []
-    held = [line.lower() for line in about.get("requirements") or ()]
+    installed = [line.lower() for line in about.get("requirements") or ()]
     code = base / str(spec.get("code") or ".")
     sentences = []
     for script in scripts(command):
-        for module, line in _imports(code / script.folder / script.path):
+        for module, number in _imports(code / script.folder / script.path):
             package = PACKAGES.get(module, module)
-            if not any(each.startswith(package) for each in held):
+            if not any(line.startswith(package) for line in installed):
                 sentences.append(
-                    f"{script.path}:{line} imports {module}, which {name} does not have: begin the "
-                    f"command with `pip install {package} && `, or use another environment (-e)"
+                    f"{script.path}:{number} imports {module}, which {name} does not have: begin "
+                    f"the command with `pip install {package} && `, or use another environment (-e)"
                 )
     return sentences
 

@@ -230,19 +230,23 @@ def difference(name: str, pip: Iterable[str]) -> str:
     Python that runs this, and packages it lacks; as `torch 2 for 1.10; without horovod`, or empty.
     """
     parsed = (Requirement(line) for line in pip)
-    taken = {each.name: each for each in parsed if not each.marker or each.marker.evaluate()}
+    packages = {
+        package.name: package
+        for package in parsed
+        if not package.marker or package.marker.evaluate()
+    }
     name = name.lower()
     apart = []
     for package, promised in _promised(name):
-        held = _lowest(taken[package]) if package in taken else ""
-        if held and held.split(".")[0] != promised.split(".")[0]:
-            apart.append(f"{package} {held} for {promised}")
+        version = _lowest(packages[package]) if package in packages else ""
+        if version and version.split(".")[0] != promised.split(".")[0]:
+            apart.append(f"{package} {version} for {promised}")
     lacking = dict.fromkeys(
         package
-        for pattern, packages in _BESIDE_NAMES.items()
+        for pattern, beside in _BESIDE_NAMES.items()
         if re.search(pattern, name)
-        for package in packages
-        if package not in taken
+        for package in beside
+        if package not in packages
     )
     parts = [", ".join(apart), f"without {', '.join(lacking)}" if lacking else ""]
     return "; ".join(part for part in parts if part)
