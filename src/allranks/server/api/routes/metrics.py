@@ -19,7 +19,6 @@ from starlette.responses import Response, StreamingResponse
 
 from allranks.api import metrics as api
 from allranks.api.common import Number
-from allranks.api.metrics import Series as ShownSeries
 from allranks.core.metrics import names
 from allranks.server.dependencies import Services, ServicesDep
 from allranks.server.http.content import Content
@@ -200,16 +199,8 @@ def _named(several: Sequence[Series], row: JobRow) -> list[api.MetricSeries]:
     ]
 
 
-def _series(each: Series) -> ShownSeries:
-    return {
-        "id": each.id,
-        "name": each.name,
-        "attempt": each.attempt,
-        "node": each.node,
-        "rank": each.rank,
-        "gpu": each.gpu,
-        "length": each.length,
-    }
+def _series(each: Series) -> api.Series:
+    return cast(api.Series, each._asdict())
 
 
 def _news(services: Services, row: JobRow, positions: Mapping[int, int]) -> list[api.MetricPoints]:
@@ -229,7 +220,7 @@ def _point(point: Point) -> api.MetricPoint:
     return point.step, point.at, point.number
 
 
-def _streamed(several: Iterable[tuple[ShownSeries, Iterable[tuple[Number, ...]]]]) -> Response:
+def _streamed(several: Iterable[tuple[api.Series, Iterable[tuple[Number, ...]]]]) -> Response:
     """Stream series with their points in chunks, since there may be millions."""
 
     def pieces() -> Iterator[str]:
