@@ -12,7 +12,6 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.slow
-@pytest.mark.end_to_end
 def test_launch_without_torch_writes_every_sample(tmp_path: Path) -> None:
     path = tmp_path / "launch.json"
     done = subprocess.run(

@@ -61,7 +61,6 @@ def test_the_sdk_refuses_it_too(home, code):
 
 
 @pytest.mark.slow
-@pytest.mark.end_to_end
 def test_every_command_refuses_it_and_creates_nothing(allranks, home, code):
     huge(code)
     (code / "job.yml").write_text("command: 'true'\ncode: .\n")

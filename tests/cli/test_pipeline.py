@@ -496,7 +496,6 @@ def run(mini_batch):
 
 
 @pytest.mark.slow
-@pytest.mark.end_to_end
 def test_a_parallel_step_takes_every_file_once(allranks: Allranks, folder: Path, tmp_path: Path):
     for name in ("in", "in/below", "tries"):
         (tmp_path / name).mkdir()

@@ -36,7 +36,6 @@ def submit(here: Allranks, code: Path, environment: object, *words: object) -> s
     return done.stdout if done.returncode == 0 else done.stderr
 
 
-@pytest.mark.end_to_end
 def test_it_is_made_once_and_again_when_its_folder_has_changed(
     here: Allranks, code: Path, context: Path
 ) -> None:

@@ -29,7 +29,6 @@ def inside(env: Path) -> tuple[str, ...]:
 
 
 @pytest.mark.torch
-@pytest.mark.end_to_end
 def test_torch_reduces_over_nodes_and_ranks(here: Allranks, podman: Podman, code: Path):
     pytest.importorskip("torch", reason="PyTorch is not installed")
     (code / "reduce.py").write_text(

@@ -40,7 +40,6 @@ nbformat.write(book, sys.argv[1])
 """
 
 
-@pytest.mark.end_to_end
 def test_a_job_is_redrawn_until_it_has_ended(home: Path, allranks: Allranks, code: Path) -> None:
     (code / "train.py").write_text(TRAIN)
     env = clean(home)

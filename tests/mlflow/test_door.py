@@ -68,7 +68,6 @@ def test_a_job_writes_what_is_its_own(tracked: Tracked) -> None:
     assert set(told.values()) == {"refused"}, told
 
 
-@pytest.mark.end_to_end
 def test_a_jobs_token_ends_with_it(tracked: Tracked) -> None:
     said = tracked.job("import os; print(os.environ['MLFLOW_TRACKING_TOKEN'])", "--name", "brief")
     status, answer = tracked.ask(SEARCH, Authorization=f"Bearer {said.strip()}")

@@ -12,7 +12,7 @@ from allranks import folder_trees
 from tests.deep import DEEP, LEAF, PROGRAM
 from tests.support import Allranks, answer, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.end_to_end]
+pytestmark = pytest.mark.slow
 _DEEP_FILE = f"outputs/deep/{'/'.join([DEEP[0]] * DEEP[1])}/{LEAF}"
 _TOO_LONG = "left out, because the path is too long for Linux: outputs/long/nnn"
 
@@ -25,6 +25,7 @@ def leave_nothing(home: Path, tmp_path: Path) -> Iterator[None]:
         folder_trees.remove(each, ignore_errors=True)
 
 
+@pytest.mark.end_to_end
 def test_deep_outputs_are_listed_downloaded_backed_up_and_deleted(
     allranks: Allranks, home: Path, code: Path, tmp_path: Path
 ) -> None:

@@ -264,7 +264,6 @@ def shard(numbers: range) -> bytes:
     return packed.getvalue()
 
 
-@pytest.mark.end_to_end
 def test_webdataset_reads_shards_of_a_bucket(
     allranks: Allranks, account: Account, place: str, home: Path, tmp_path: Path
 ) -> None:
