@@ -48,7 +48,7 @@ def job_notes(data: Mapping[str, Any]) -> list[str]:
     keys: dict[str, list[str]] = {}
     for key, why in noted_keys(data):
         keys.setdefault(why, []).append(key)
-    return [f"no effect here: {', '.join(each)} ({why})" for why, each in keys.items()]
+    return [f"no effect here: {', '.join(names)} ({why})" for why, names in keys.items()]
 
 
 def _at(data: Any, steps: list[str]) -> Iterator[str]:

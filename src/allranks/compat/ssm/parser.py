@@ -33,8 +33,8 @@ def _idle(add: Callable[..., object], *flags: str, **more: Any) -> None:
 
 def idle_notes(options: argparse.Namespace) -> list[str]:
     """A sentence for each option of a line that has no effect."""
-    given = ((flag, why) for flag, why in IDLE_FLAGS.items() if getattr(options, flag[2:], None))
-    return [f"note: no effect here: {flag} ({why})" for flag, why in given]
+    flags = ((flag, why) for flag, why in IDLE_FLAGS.items() if getattr(options, flag[2:], None))
+    return [f"note: no effect here: {flag} ({why})" for flag, why in flags]
 
 
 class Parser(argparse.ArgumentParser):

@@ -54,8 +54,8 @@ def _watched(function: Callable[..., Any], of: str) -> Callable[..., Any]:
             passed = signature.bind(*values, **keywords).arguments
             idle = {key: value for key, value in passed.items() if key in names}
             others = [idle.pop(key, None) for key in ("_", "__")]
-            for each in others:
-                idle |= each if isinstance(each, dict) else {}
+            for more in others:
+                idle |= more if isinstance(more, dict) else {}
             without_effect(of, {key: idle[key] for key in idle if key not in SO_HERE})
         return function(*values, **keywords)
 
