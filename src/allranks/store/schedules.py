@@ -59,10 +59,18 @@ class Schedules:
             hint = f"delete it first: allranks schedule delete {row.name}"
             raise Conflict(f"a schedule named {row.name!r} already exists", hint=hint) from None
 
-    def change(self, name: str, **columns: Any) -> ScheduleRow:
-        """Change ``enabled``, ``next_at`` or ``last``. Raises NotFound."""
+    def change(
+        self, name: str, last: Mapping[str, Any] | None = None, **columns: Any
+    ) -> ScheduleRow:
+        """Change ``enabled`` or ``next_at``, and what ``last`` names of the last time. Raises
+        NotFound."""
+        mine = _table.c.name == name
         with self._engine.begin() as connection:
-            connection.execute(update(_table).where(_table.c.name == name).values(**columns))
+            if last is not None:
+                query = select(_table.c.last).where(mine).with_for_update()
+                before = connection.execute(query).scalar_one_or_none()
+                columns["last"] = {**(before or {}), **last}
+            connection.execute(update(_table).where(mine).values(**columns))
         return self.get(name)
 
     def delete(self, name: str) -> None:

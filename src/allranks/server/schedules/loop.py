@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import Any
 
 from allranks.errors import AllranksError, Conflict
 from allranks.server.dependencies import Services
@@ -13,9 +13,6 @@ from allranks.server.submission.submit import Submission, submit
 from allranks.spec.job_type import job_type
 from allranks.store.jobs.job_rows import COMMAND
 from allranks.store.schedules import ScheduleRow
-
-if TYPE_CHECKING:
-    pass
 
 log = logging.getLogger("allranks.schedules")
 
@@ -79,22 +76,26 @@ class ScheduleLoop:
         planned = datetime.fromtimestamp(row.next_at or 0.0, UTC)
         created = datetime.fromtimestamp(row.created_at, UTC)
         timing = due(schedule.trigger, planned, now, created, catch_up=schedule.catch_up)
-        last = dict(row.last or {})
+        last: dict[str, Any] = {}
         if timing.missed:
-            last["missed"] = last.get("missed", 0) + timing.missed
+            last["missed"] = (row.last or {}).get("missed", 0) + timing.missed
             last["missed_at"] = timing.last_missed.timestamp() if timing.last_missed else None
             log.warning("%s: %d times were missed", row.name, timing.missed)
         if timing.run is not None:
-            last |= submit_now(self._services, row, timing.run)
+            last |= submit_at(self._services, row, timing.run, planned=True)
         following = timing.following.timestamp() if timing.following else None
         self._services.schedules.change(row.name, next_at=following, last=last)
 
 
-def submit_now(services: Services, row: ScheduleRow, moment: datetime) -> dict[str, object]:
+def submit_at(
+    services: Services, row: ScheduleRow, moment: datetime, *, planned: bool
+) -> dict[str, object]:
     """What the submission brought. The name of the job says its time, so that a server that is
-    killed in between submits it once."""
+    killed in between submits a planned one once; others have microseconds, too."""
     at = moment.astimezone(UTC)
     name = f"{row.name}_{at:%Y%m%dT%H%M%SZ}"
+    if not planned:
+        name += f"-{at:%f}"
     outcome = {"at": at.timestamp(), "job": name, "error": None}
     made = Submission.load(row.submission)
     properties = {**(made.spec.get("properties") or {}), "allranks.schedule": row.name}
@@ -108,7 +109,7 @@ def submit_now(services: Services, row: ScheduleRow, moment: datetime) -> dict[s
 
             create_parent(made, services, row.created_by)
     except Conflict as error:
-        if error.where != "name":
+        if not planned or error.where != "name":
             return {**outcome, "job": None, "error": str(error)}
     except AllranksError as error:
         log.warning("%s: %s", row.name, error)

@@ -9,7 +9,7 @@ from allranks.errors import SpecError
 from allranks.server.auth.roles import Who, require_own
 from allranks.server.dependencies import JsonBody, ServicesDep
 from allranks.server.schedules.create import create_schedule, shown
-from allranks.server.schedules.loop import resumed_at, submit_now
+from allranks.server.schedules.loop import resumed_at, submit_at
 from allranks.server.submission.submit import NO_SUBMISSION
 
 
@@ -53,7 +53,7 @@ def trigger(name: str, services: ServicesDep, who: Who) -> ScheduleAnswer:
     ``last_error`` says why there is none."""
     row = services.schedules.get(name)
     require_own(who, name, row.created_by)
-    last = {**(row.last or {}), **submit_now(services, row, datetime.now(UTC))}
+    last = submit_at(services, row, datetime.now(UTC), planned=False)
     return shown(services.schedules.change(name, last=last))
 
 

@@ -1,0 +1,26 @@
+"""Schedules by the API."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.server.serving import served
+
+SCHEDULE = {
+    "name": "nightly",
+    "trigger": {"type": "cron", "expression": "0 0 1 1 *"},
+    "create_job": {"command": "true"},
+}
+
+
+def test_each_trigger_submits_a_job(tmp_path: Path) -> None:
+    with served(tmp_path) as server:
+        job = {"spec": {"command": "true", "environment": "current"}, "in_place": "/"}
+        body = {"schedule": SCHEDULE, "submission": job}
+        made = server.people.post("/api/v1/schedules", json=body)
+        assert made.status_code in (200, 201), made.text
+        answers = [server.people.post("/api/v1/schedules/nightly/trigger") for _ in range(3)]
+        names = {answer.json()["last_job"] for answer in answers}
+        jobs = {job["name"] for job in server.people.get("/api/v1/jobs").json()}
+        assert len(names) == 3
+        assert jobs == names
