@@ -33,7 +33,14 @@ class FunctionComponent(Component):
         functools.update_wrapper(self, function)
 
     def __call__(self, *values: Any, **inputs: Any) -> Node:
-        return super().__call__(**dict(zip(self.spec.inputs, values, strict=False)) | inputs)
+        signature = inspect.signature(self._function)
+        ports = [port for name, port in signature.parameters.items() if name in self.spec.inputs]
+        try:
+            bound = signature.replace(parameters=ports).bind_partial(*values, **inputs)
+        except TypeError as error:
+            hint = f"its inputs: {', '.join(self.spec.inputs) or 'none'}"
+            raise UsageError(f"the component {self.name}: {error}", hint=hint) from None
+        return super().__call__(**bound.arguments)
 
 
 def command_component(
