@@ -81,6 +81,10 @@ def test_an_input_that_a_pipeline_component_does_not_declare_is_noted() -> None:
     whole = {"component": component, "inputs": {"n": 1, "more": 2}}
     assert steps_of(PipelineJob.parse(whole))["a"].inputs == {"n": 1}
     assert job_notes(whole) == [f"no effect here: inputs.more ({why})"]
+    names = [f"n{number}" for number in range(20)]
+    many = {"component": component, "inputs": dict.fromkeys(names, 1)}
+    in_order = ", ".join(f"inputs.{name}" for name in names)
+    assert job_notes(many) == [f"no effect here: {in_order} ({why})"]
     command = {"component": {"command": "true"}, "inputs": {"more": 2}}
     with pytest.raises(SpecError, match="the component has no input `more`"):
         steps_of(PipelineJob.parse({"jobs": {"a": command}}))

@@ -33,8 +33,8 @@ def noted_keys(data: Mapping[str, Any], at: str = "") -> Iterator[tuple[str, str
     component = data.get("component")
     if isinstance(component, Mapping) and "jobs" in component:
         declared = component.get("inputs") or {}
-        for name in (data.get("inputs") or {}).keys() - declared.keys():
-            yield f"{at}inputs.{name}", UNDECLARED
+        inputs = data.get("inputs") or {}
+        yield from ((f"{at}inputs.{n}", UNDECLARED) for n in inputs if n not in declared)
     for key in ("trial", "component"):
         if isinstance(data.get(key), Mapping):
             yield from noted_keys(data[key], f"{at}{key}.")
