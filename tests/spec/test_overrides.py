@@ -235,3 +235,9 @@ def test_a_text_stays_text_in_every_section() -> None:
     step = {"command": "echo ${{inputs.v}}", "inputs": {"v": "1.10"}}
     job = json.dumps({"type": "pipeline", "jobs": {"a": step}})
     assert loads(job, ["jobs.a.inputs.v=3.10"]).to_dict()["jobs"]["a"]["inputs"] == {"v": "3.10"}
+
+
+def test_a_text_within_an_input_stays_a_text() -> None:
+    spec: dict[str, Any] = {"command": "ls ${{inputs.x}}", "inputs": {"x": {"path": "2024"}}}
+    override_keys(spec, {}, ["inputs.x.path=2025"])
+    assert spec["inputs"] == {"x": {"path": "2025"}}

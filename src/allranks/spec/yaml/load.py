@@ -210,7 +210,7 @@ def _override_value(steps: Sequence[str], value: str, before: Any) -> Any:
     if section in _TEXTS and value.startswith(("[", "{")):
         return value
     parsed = _parse_value(value)
-    is_text = section == "inputs" and isinstance(before, str)
+    is_text = "inputs" in steps[:-1] and isinstance(before, str)
     is_text |= section in _TEXTS and not isinstance(parsed, bool)
     return value if is_text and isinstance(parsed, int | float) else parsed
 
