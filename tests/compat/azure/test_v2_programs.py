@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from allranks.compat.azure import v2
+from allranks.compat.azure.designer import command_component
+from allranks.compat.azure.tracking import mlflow_tracking_uri
+from allranks.dsl import pipeline
+from allranks.errors import UsageError
 from tests.support import Allranks
 
 SWEEP = """
@@ -164,3 +171,42 @@ def test_functions_of_mldesigner_are_steps(allranks: Allranks, code: Path) -> No
     assert done.returncode == 0, done.stderr + done.stdout
     assert "shown xxxx 0.5 True None 7" in done.stdout
     assert done.stdout.splitlines()[-1] == "prepare Repeats a file. 1"
+
+
+@command_component
+def joined(left: str, out: v2.Output(type="uri_folder"), right: int = 2): ...  # type: ignore
+
+
+def test_positional_inputs_are_bound_as_python_does() -> None:
+    wrong: tuple[tuple[tuple[Any, ...], dict[str, Any], str], ...] = (
+        (("a", 1, 2), {}, "too many positional arguments"),
+        (("a",), {"left": "b"}, "multiple values for argument 'left'"),
+        ((), {"lef": "b"}, "unexpected keyword argument 'lef'"),
+    )
+
+    @pipeline
+    def both() -> None:
+        joined("a", 3)
+        for values, inputs, message in wrong:
+            with pytest.raises(UsageError, match=message) as caught:
+                joined(*values, **inputs)
+            assert caught.value.hint == "its inputs: left, right"
+
+    (step,) = both().to_dict()["jobs"].values()
+    assert step["inputs"] == {"left": "a", "right": 3}
+
+
+def test_mlflow_gets_the_token_of_the_server_in_use(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("ALLRANKS_SERVER", "http://127.0.0.1:9")
+    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "to be restored")
+    monkeypatch.delenv("MLFLOW_TRACKING_TOKEN")
+    for token in ("first", "second"):
+        monkeypatch.setenv("ALLRANKS_TOKEN", token)
+        assert mlflow_tracking_uri() == "http://127.0.0.1:9/mlflow"
+        assert os.environ["MLFLOW_TRACKING_TOKEN"] == token
+    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "the user's")
+    mlflow_tracking_uri()
+    assert os.environ["MLFLOW_TRACKING_TOKEN"] == "the user's"

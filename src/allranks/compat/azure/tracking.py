@@ -6,6 +6,9 @@ import os
 
 from allranks.sdk.connection import find_server
 
+_TOKEN = "MLFLOW_TRACKING_TOKEN"
+# The token that this process has set last.
+_ours: str | None = None
 _NOBODY = "00000000-0000-0000-0000-000000000000"
 
 
@@ -17,7 +20,9 @@ def arm_id(subscription: str, group: str, workspace: str) -> str:
 
 def mlflow_tracking_uri() -> str:
     """Where MLflow's clients log. Azure's plugin of MLflow signs requests by itself; here MLflow
-    finds the token in MLFLOW_TRACKING_TOKEN, which is set unless it was."""
+    finds the token in MLFLOW_TRACKING_TOKEN, which is set unless the program or its user did."""
+    global _ours
     with find_server.connect() as client:
-        os.environ.setdefault("MLFLOW_TRACKING_TOKEN", client.token)
+        if os.environ.get(_TOKEN, _ours) == _ours:
+            os.environ[_TOKEN] = _ours = client.token
         return f"{client.url}/mlflow"
