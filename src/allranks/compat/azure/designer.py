@@ -31,6 +31,7 @@ class FunctionComponent(Component):
     def __init__(self, function: Callable[..., Any], data: Mapping[str, Any]) -> None:
         super().__init__(data)
         functools.update_wrapper(self, function)
+        self._function = function
 
     def __call__(self, *values: Any, **inputs: Any) -> Node:
         signature = inspect.signature(self._function)
