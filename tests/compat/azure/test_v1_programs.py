@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support import Allranks, answer
+from tests.support import CLI, Allranks, answer, environment
 
 TRAIN = """
 import argparse, os
@@ -259,6 +260,89 @@ def test_a_program_logs_to_a_run_of_its_own(allranks: Allranks, code: Path) -> N
     (left,) = answer(allranks, "job", "list", "--experiment", "left")
     assert left["status"] == "Completed"
     assert list(answer(allranks, "job", "metrics", left["name"])) == ["last"]
+
+
+CRASHED = """
+import os, sys
+from azureml.core import Experiment, Workspace
+ws = Workspace.from_config()
+run = Experiment(ws, "forked").start_logging()
+read, write = os.pipe()
+child = os.fork()
+if child == 0:
+    os.close(write)
+    os.read(read, 1)
+    os._exit(0)
+run.complete()
+print(run.get_status())
+os.close(write)
+os.waitpid(child, 0)
+run = Experiment(ws, "left").start_logging()
+child = os.fork()
+if child == 0:
+    sys.exit()
+os.waitpid(child, 0)
+print(run.get_status())
+run.log("last", 1)
+raise ValueError("no birds")
+"""
+
+
+@pytest.mark.slow
+def test_a_run_ends_with_its_program_not_with_what_it_forked(
+    allranks: Allranks, code: Path
+) -> None:
+    (code / "submit.py").write_text(CRASHED)
+    done = allranks("python", "submit.py")
+    assert done.stdout == "Completed\nRunning\n", done.stderr
+    assert done.stderr.endswith("ValueError: no birds\n")
+    (left,) = answer(allranks, "job", "list", "--experiment", "left")
+    assert left["status"] == "Failed"
+    assert list(answer(allranks, "job", "metrics", left["name"])) == ["last"]
+
+
+@pytest.mark.slow
+def test_a_run_whose_job_is_queued_says_so_once(allranks: Allranks, home: Path, code: Path) -> None:
+    take = ("run", "--detach", "--set", "resources.properties.local.memory=64m", "-n", 64)
+    first = allranks(*take, "--", "sleep", "600").stdout.strip()
+    program = 'Experiment(Workspace(), "queued").start_logging().complete()'
+    words = ["python", "-c", f"from azureml.core import Experiment, Workspace; {program}"]
+    argv = [sys.executable, "-c", CLI, *words]
+    options = {"env": environment(home), "cwd": code, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(argv, **options) as process:
+        line = process.stderr.readline()
+        assert allranks("job", "cancel", first).returncode == 0
+        rest = process.stderr.read()
+    (queued,) = answer(allranks, "job", "list", "--experiment", "queued")
+    assert line.startswith(f"note: waiting for the job {queued['name']}: "), line
+    assert line.endswith(f"; see allranks job show {queued['name']}\n")
+    assert (process.returncode, rest) == (0, "")
+    assert queued["status"] == "Completed"
+
+
+CELLS = """
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+shell.run_cell("from azureml.core import Experiment, Workspace")
+for name, cells in {"mended": ["1 / 0", "1"], "broken": ["1", "1 / 0"]}.items():
+    shell.run_cell(f"run = Experiment(Workspace.from_config(), {name!r}).start_logging()")
+    for cell in cells:
+        shell.run_cell(cell)
+    shell.user_ns["run"]._at_exit()
+"""
+
+
+@pytest.mark.slow
+def test_a_run_of_a_notebook_fails_with_its_last_cell(allranks: Allranks, code: Path) -> None:
+    pytest.importorskip("IPython", reason="IPython is not installed")
+    (code / "cells.py").write_text(CELLS)
+    done = allranks("python", "cells.py")
+    assert done.returncode == 0, done.stderr
+    jobs = answer(allranks, "job", "list")
+    assert {job["experiment_name"]: job["status"] for job in jobs} == {
+        "mended": "Completed",
+        "broken": "Failed",
+    }
 
 
 def test_an_environment_is_saved(tmp_path: Path) -> None:

@@ -11,21 +11,26 @@ import fcntl
 import json
 import os
 import shlex
+import shutil
+import sys
 import tempfile
 import time
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from allranks.agent.inside import azureml_run  # type: ignore[import-not-found, unused-ignore]
+from allranks.compat.azure.notes import note
 from allranks.compat.azure.v1.compute import LOCAL
 from allranks.compat.azure.v1.exceptions import RunEnvironmentException
 from allranks.compat.azure.v1.run import Run
 from allranks.sdk import Client, Job
 from allranks.spec.job import CommandJob
 
-# The folder has the file `place`, where the job logs, a `lock`, and the exit `code`.
+# The folder's files: where the job logs, what is locked, and the exit code.
+_PLACE, _LOCK, _CODE = "place", "lock", "code"
 _WAIT = """
 import fcntl, json, os, sys
 folder = sys.argv[1]
@@ -38,6 +43,9 @@ with open(os.path.join(folder, "lock")) as file:
 code = os.path.join(folder, "code")
 sys.exit(int(open(code).read()) if os.path.exists(code) else 0)
 """
+# Seconds between two looks whether the job has begun, at first and at most, and until a note says
+# what it waits for.
+_SOON, _SELDOM, _LONG = 0.02, 2.0, 5.0
 
 
 class InteractiveRun(Run):
@@ -46,26 +54,34 @@ class InteractiveRun(Run):
 
     def __init__(self, experiment: Any, options: Mapping[str, Any]) -> None:
         """Raises RunEnvironmentException if its job does not start here."""
-        self._folder = tempfile.TemporaryDirectory(prefix="allranks-run-")
-        self._lock = open(Path(self._folder.name, "lock"), "w")  # noqa: SIM115  # until the run ends
+        self.folder = tempfile.mkdtemp(prefix="allranks-run-")
+        self._remove = weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+        self._process = os.getpid()
+        self._lock = open(Path(self.folder, _LOCK), "w")  # noqa: SIM115  # until the run ends
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         made = Client().jobs.create_or_update(
-            CommandJob.parse(_job(experiment.name, self._folder.name, options))
+            CommandJob.parse(_job(experiment.name, self.folder, options))
         )
         super().__init__(experiment, made.name)
         metrics_file, folder = self._started(made)
         self._live = azureml_run.Run(made.name)
         self._live._file, self._live._root = metrics_file, folder
-        atexit.register(self.complete)
+        atexit.register(self._at_exit)
 
     def _started(self, job: Job) -> list[str]:
-        place = Path(self._folder.name, "place")
+        place = Path(self.folder, _PLACE)
+        pause, waited = _SOON, 0.0
         while not place.exists():
             if job.refresh().status in ("Completed", "Failed", "Canceled"):
                 why = job.error["message"] if job.error else job.status
                 hint = "submit the script: Experiment.submit"
                 raise RunEnvironmentException(f"the job {job.name} did not start: {why}", hint=hint)
-            time.sleep(0.02)
+            if waited < _LONG <= waited + pause:
+                why = f"{job.status_reason or job.status}; see allranks job show {job.name}"
+                note(f"waiting for the job {job.name}: {why}")
+            time.sleep(pause)
+            waited += pause
+            pause = min(2 * pause, _SELDOM)
         return [str(each) for each in json.loads(place.read_text())]
 
     def __getattribute__(self, name: str) -> Any:
@@ -86,14 +102,21 @@ class InteractiveRun(Run):
         super().cancel()
         self._end(1)
 
+    def _at_exit(self) -> None:
+        self._end(int(_has_crashed()))
+
     def _end(self, code: int) -> None:
+        if os.getpid() != self._process:  # a forked one, which has the open lock too
+            self._remove.detach()
+            return
         if self._lock.closed:
             return
-        atexit.unregister(self.complete)
-        Path(self._folder.name, "code").write_text(str(code))
+        atexit.unregister(self._at_exit)
+        Path(self.folder, _CODE).write_text(str(code))
+        fcntl.flock(self._lock, fcntl.LOCK_UN)
         self._lock.close()
         self._job.wait(False)
-        self._folder.cleanup()
+        self._remove()
 
     def __enter__(self) -> InteractiveRun:
         return self
@@ -102,6 +125,16 @@ class InteractiveRun(Run):
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
         self._end(0 if kind is None else 1)
+
+
+def _has_crashed() -> bool:
+    """Whether an exception ended this program, or the last cell of its notebook."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    if shell is not None:
+        return not shell.last_execution_succeeded
+    # What Python sets before it calls sys.excepthook, whoever has replaced that.
+    return getattr(sys, "last_value", None) is not None
 
 
 _LIVE = frozenset(
