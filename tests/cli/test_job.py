@@ -1,11 +1,16 @@
 """`allranks job …`: jobs from files, looked at, restarted, fetched."""
 
 import json
+import os
+import pty
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
-from tests.support import Allranks, until
+from tests.support import CLI, Allranks, environment, until
 
 # Real servers and processes, about half a second a test.
 pytestmark = pytest.mark.slow
@@ -325,6 +330,7 @@ def test_several_jobs_and_all_are_canceled(allranks: Allranks) -> None:
     assert allranks("job", "wait", "cancel-b").returncode == 1
     assert "name the jobs to cancel, or give --all" in allranks("job", "cancel").stderr
     assert allranks("job", "cancel", "cancel-c", "--all").returncode == 2
+    assert "--yes is for --all" in allranks("job", "cancel", "cancel-c", "--yes").stderr
     # Nobody is there to answer.
     done = allranks("job", "cancel", "--all")
     assert (done.returncode, "hint: add --yes" in done.stderr) == (2, True)
@@ -334,3 +340,43 @@ def test_several_jobs_and_all_are_canceled(allranks: Allranks) -> None:
     assert "cancel-c canceling" in done.stderr
     assert allranks("job", "wait", "cancel-c").returncode == 1
     assert allranks("job", "cancel", "--all").stderr == "no job of yours is running or waiting\n"
+
+
+@pytest.mark.slow
+def test_a_job_that_cannot_be_canceled_does_not_keep_the_others_from_it(shared: Allranks) -> None:
+    for name in ("tried-a", "tried-c"):
+        shared("run", "--name", name, "--detach", "-q", "--", "sleep", "60")
+    done = shared("job", "cancel", "tried-a", "typo", "tried-c", "typo-2", "--json")
+    jobs, error = map(json.loads, _documents(done.stdout))
+    assert [job["name"] for job in jobs] == ["tried-a", "tried-c"]
+    assert (done.returncode, error["where"]) == (2, "typo, typo-2")
+    assert error["message"].startswith("cannot cancel 2 jobs: job 'typo' not found; ")
+    for name in ("tried-a", "tried-c"):
+        assert json.loads(shared("job", "wait", name, "--json").stdout)["status"] == "Canceled"
+    done = shared("job", "cancel", "typo", "--json")
+    assert (done.returncode, json.loads(done.stdout)["error"]) == (2, "not_found")
+
+
+def _documents(text: str) -> list[str]:
+    """JSON documents that follow one another."""
+    documents = []
+    while text := text.lstrip():
+        _, end = json.JSONDecoder().raw_decode(text)
+        documents.append(text[:end])
+        text = text[end:]
+    return documents
+
+
+@pytest.mark.slow
+def test_a_no_cancels_nothing_and_says_so(allranks: Allranks, home: Path) -> None:
+    allranks("run", "--name", "kept", "--detach", "-q", "--", "sleep", "60")
+    ours, theirs = pty.openpty()
+    os.write(ours, b"n\n")
+    argv = [sys.executable, "-c", CLI, "job", "cancel", "--all"]
+    env = environment(home)
+    done = subprocess.run(argv, env=env, stdin=theirs, stderr=theirs, timeout=60, check=False)
+    os.close(theirs)
+    said = os.read(ours, 65536).decode()
+    os.close(ours)
+    assert (done.returncode, "nothing is canceled" in said) == (1, True)
+    assert json.loads(allranks("job", "show", "kept", "--json").stdout)["ended_at"] is None

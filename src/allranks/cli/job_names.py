@@ -15,6 +15,10 @@ class JobReference(str):
     """A job as the user named it, not resolved yet."""
 
 
+class OneOfSeveral(JobReference):
+    """The command itself resolves it with ``full_name``, to go on if there is no such job."""
+
+
 def job_argument(
     parser: argparse.ArgumentParser,
     *,
@@ -27,20 +31,27 @@ def job_argument(
     parser.add_argument(dest, nargs=nargs, metavar=metavar, type=JobReference, help=help)
 
 
+def full_name(reference: JobReference) -> tuple[str, str]:
+    """The full name, and a note on which job `-` is. Raises NotFound and Conflict."""
+    from allranks.sdk.jobs.names import resolved  # lazy: not needed by `--help`
+
+    job = resolved(reference)
+    newest_of = job["newest_of"]
+    note = f"{reference} is {job['name']}, {_NEWEST[newest_of]}" if newest_of else ""
+    return job["name"], note
+
+
 def resolve(options: argparse.Namespace) -> list[str]:
     """Replace references by full names. Returns notes on which jobs `-` is. Raises NotFound and
     Conflict."""
-    from allranks.sdk.jobs.names import resolved  # lazy: not needed by `--help`
-
     notes: list[str] = []
 
     def name_of(value: object) -> object:
-        if not isinstance(value, JobReference):
+        if not isinstance(value, JobReference) or isinstance(value, OneOfSeveral):
             return value
-        job = resolved(value)
-        if newest_of := job["newest_of"]:
-            notes.append(f"{value} is {job['name']}, {_NEWEST[newest_of]}")
-        return job["name"]
+        name, note = full_name(value)
+        notes.extend([note] if note else [])
+        return name
 
     for key, value in vars(options).items():
         several = isinstance(value, list)

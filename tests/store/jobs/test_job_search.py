@@ -87,7 +87,7 @@ def test_filters(house):
     assert house.names(tags=(("team", "vision"), ("x", "1"))) == ["alpha_1"]
     assert house.names(tags=((HOSTILE, HOSTILE),)) == ["beta"]
     assert house.names(tags=(("team'--", None),)) == []
-    assert house.names(status=status("notstarted"), limit=1) == ["beta"]
+    assert house.names(statuses=(status("notstarted"),), limit=1) == ["beta"]
     assert house.names(experiment="no") == []
     assert house.names(since=time.time() + 60) == []
     assert len(house.names(since=time.time() - 60, until=time.time() + 60)) == 3
@@ -193,8 +193,8 @@ def test_large_rows_of_jobs_are_not_read_to_search_them(house):
     for wanted in (
         Query(name="nosuch"),
         Query(name="nosuch*", archived=None),
-        Query(status="Canceled"),
-        Query(status="NotStarted", name="nosuch"),
+        Query(statuses=(JobStatus.CANCELED,)),
+        Query(statuses=(JobStatus.NOT_STARTED,), name="nosuch"),
         Query(experiment="nosuch"),
         Query(sort=Sort("duration")),
         Query(tags=(("nosuch", None),)),
@@ -236,7 +236,7 @@ def test_ten_thousand_jobs_stay_quick(house):
         Query(metrics=(condition("loss<100"),)),
         Query(sort=Sort("loss", True, True)),
         Query(sort=Sort("duration")),
-        Query(status=JobStatus.FAILED),
+        Query(statuses=(JobStatus.FAILED,)),
         Query(experiment="none"),
     ):
         began = time.perf_counter()

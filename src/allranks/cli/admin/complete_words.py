@@ -17,7 +17,7 @@ from argcomplete.lexers import split_line
 
 from allranks import settings
 from allranks.cli.commands import COMMANDS, groups, in_group, split_command
-from allranks.cli.job_names import JobReference
+from allranks.cli.job_names import JobReference, OneOfSeveral
 from allranks.cli.parser import parser_of
 from allranks.settings import Home
 from allranks.store import names
@@ -91,7 +91,7 @@ def _completer(name: str) -> Callable[..., Words]:
     """What completes the arguments of a command."""
 
     def complete(prefix: str, action: argparse.Action, **_: Any) -> Words:
-        if action.type is JobReference:
+        if action.type in (JobReference, OneOfSeveral):
             return _jobs()
         if choices := _CHOICES.get((name, action.dest)):
             return dict.fromkeys(choices.split(), "")

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from allranks.cli.job.follow import SUCCESS, verdict
-from allranks.cli.job_names import JobReference, job_argument
+from allranks.cli.job_names import OneOfSeveral, full_name, job_argument
 from allranks.cli.output import load, show
 from allranks.cli.output.failure import exit_code, unsaved, why
 from allranks.cli.report.goodput import summary
 from allranks.core.amounts import counted
-from allranks.errors import AllranksError, UsageError
+from allranks.errors import AllranksError, Unreachable, UsageError
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
 from allranks.sdk.jobs import interrupt
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     )
     from allranks.api.metrics import MetricsSummary, NodeLoad, ShownJob
     from allranks.api.server import ServerAnswer
+    from allranks.http_client import Client
 
 # The number of metrics and nodes shown.
 _MOST = 8
@@ -246,7 +247,7 @@ def events(options: argparse.Namespace) -> int:
 
 def cancel_options(parser: argparse.ArgumentParser) -> None:
     name = "jobs: each a name, the beginning of it, or - for the newest"
-    parser.add_argument("name", nargs="*", type=JobReference, metavar="NAME", help=name)
+    parser.add_argument("name", nargs="*", type=OneOfSeveral, metavar="NAME", help=name)
     every = "all jobs of yours that have not ended"
     parser.add_argument("--all", action="store_true", help=every)
     parser.add_argument("--yes", action="store_true", help="--all: do not ask")
@@ -255,39 +256,64 @@ def cancel_options(parser: argparse.ArgumentParser) -> None:
 
 
 def cancel(options: argparse.Namespace) -> int:
-    names = dict.fromkeys(options.name)
-    if bool(names) == options.all:
+    """Tries all jobs; then raises the error of the one, or an error of those, that cannot be."""
+    if bool(options.name) == options.all:
         hint = "allranks job cancel NAME …, or --all for all of yours that have not ended"
         raise UsageError("name the jobs to cancel, or give --all", where="NAME", hint=hint)
-    if options.all:
-        names = dict.fromkeys(_unended())
+    if options.yes and not options.all:
+        hint = "leave it out: jobs that are named are canceled without a question"
+        raise UsageError("--yes is for --all", where="--yes", hint=hint)
+    jobs: list[JobAnswer] = []
+    errors: dict[str, AllranksError] = {}
+    with find_server.connect() as client:
+        names = _unended(client) if options.all else list(dict.fromkeys(options.name))
         if not names:
             return show.result(options, [], "no job of yours is running or waiting")
-        if not (options.yes or _confirmed(list(names))):
+        if options.all and not (options.yes or _confirmed(names)):
+            show.talk("nothing is canceled")
             return 1
-    jobs = []
-    for name in names:
-        where = job_path(name, "/cancel" + ("?force=true" if options.force else ""))
-        job: JobAnswer = find_server.connect().json("POST", where)
-        jobs.append(job)
-        if not (options.json or options.quiet):
-            _show_canceled(job, force=options.force)
-    if options.json:
+        for name in names:
+            try:
+                jobs.append(_canceled(client, name, options))
+            except AllranksError as error:
+                errors[name] = error
+                if isinstance(error, Unreachable):
+                    break
+    if options.json and jobs:
         show.as_json(jobs[0] if len(options.name) == 1 else jobs)
+    if errors:
+        raise _combined(errors)
     return 0
 
 
-def _unended() -> list[str]:
+def _canceled(client: Client, name: str, options: argparse.Namespace) -> JobAnswer:
+    if isinstance(name, OneOfSeveral):
+        name, note = full_name(name)
+        if note and not options.quiet:
+            print(f"note: {note}", file=sys.stderr)
+    where = job_path(name, "/cancel" + ("?force=true" if options.force else ""))
+    job: JobAnswer = client.json("POST", where)
+    if not (options.json or options.quiet):
+        _show_canceled(job, force=options.force)
+    return job
+
+
+def _combined(errors: dict[str, AllranksError]) -> AllranksError:
+    several = list(errors.values())
+    if len(several) == 1:
+        return several[0]
+    hints = dict.fromkeys(error.hint for error in several if error.hint)
+    message = f"cannot cancel {counted(len(errors), 'job')}: {'; '.join(map(str, several))}"
+    return UsageError(message, where=", ".join(errors), hint="; ".join(hints))
+
+
+def _unended(client: Client) -> list[str]:
     """The caller's jobs that have not ended, without those that another job submitted."""
-    names: list[str] = []
-    with find_server.connect() as client:
-        me: ServerAnswer = client.json("GET", "/api/v1/server")
-        for status in JobStatus:
-            if status not in TERMINAL:
-                query = urlencode({"status": status, "limit": _ALL, "archived": "all"})
-                jobs: list[ListedJob] = client.json("GET", f"/api/v1/jobs?{query}")
-                names += [job["name"] for job in jobs if job["created_by"] == me["user"]]
-    return names
+    me: ServerAnswer = client.json("GET", "/api/v1/server")
+    statuses = [status for status in JobStatus if status not in TERMINAL]
+    query = urlencode({"status": statuses, "limit": _ALL, "archived": "all"}, doseq=True)
+    jobs: list[ListedJob] = client.json("GET", f"/api/v1/jobs?{query}")
+    return [job["name"] for job in jobs if job["created_by"] == me["user"]]
 
 
 def _confirmed(names: list[str]) -> bool:

@@ -32,12 +32,13 @@ class Sort(NamedTuple):
 
 
 class Query(NamedTuple):
-    """``name`` is a glob (`*`, `?`) or a part of a name or display name. ``tags`` have a key, and a
-    value or None for any. ``since`` and ``until`` (exclusive) are seconds since the epoch.
-    ``archived``: True for archived jobs only, None for all. ``parent``: only children of that job;
-    without it none, unless ``children``. ``uses``: an asset as NAME or NAME:VERSION."""
+    """``statuses``: any of these. ``name`` is a glob (`*`, `?`) or a part of a name or of a display
+    name. ``tags`` have a key, and a value or None for any. ``since`` and ``until`` (exclusive) are
+    seconds since the epoch. ``archived``: True for archived jobs only, None for all. ``parent``:
+    only children of that job; without it none, unless ``children``. ``uses``: an asset as NAME or
+    NAME:VERSION."""
 
-    status: JobStatus | None = None
+    statuses: tuple[JobStatus, ...] = ()
     experiment: str | None = None
     name: str | None = None
     tags: tuple[tuple[str, str | None], ...] = ()

@@ -56,7 +56,7 @@ def search(connection: Connection, filters: Query) -> list[int]:
 
 def _is_narrow(filters: Query) -> bool:
     """Whether few jobs may match: walking the index by value would skip nearly all its entries."""
-    narrowing = (filters.status, filters.experiment, filters.name, filters.tags, filters.since)
+    narrowing = (filters.statuses, filters.experiment, filters.name, filters.tags, filters.since)
     return any((*narrowing, filters.until, filters.parent, filters.uses))
 
 
@@ -103,8 +103,8 @@ def last_values(
 
 
 def _filters(connection: Connection, filters: Query) -> Iterator[ColumnElement[bool]]:
-    if filters.status is not None:
-        yield _jobs.c.status == filters.status
+    if filters.statuses:
+        yield _jobs.c.status.in_(filters.statuses)
     if filters.parent is not None:
         yield _jobs.c.parent == filters.parent
     elif not filters.children:

@@ -115,6 +115,13 @@ def test_questions_that_cannot_be_read(server: Served, query: str) -> None:
     assert told.status_code == 400
 
 
+def test_jobs_of_several_statuses_in_one_list(server: Served) -> None:
+    ended(server, "over")
+    assert names(server, "status=Canceled&status=Failed") == ["over"]
+    assert names(server, "status=Failed&status=Canceled") == ["over"]
+    assert names(server, "status=Failed&status=Completed") == []
+
+
 def test_a_list_tells_what_its_columns_show(server: Served) -> None:
     submit(server, "shown", inputs={"lr": 0.1}, tags={"team": "vision"})
     (row,) = server.people.get("/api/v1/jobs?name=shown&metrics=true").json()

@@ -26,10 +26,10 @@ _ARCHIVED = {"no": False, "only": True, "all": None}
 
 
 class ListRequest(BaseModel):
-    """The filters and order of a list: see `core.job.list_filters`. ``metrics``: add last
-    values."""
+    """The filters and order of a list: see `core.job.list_filters`. ``status``: any of
+    these. ``metrics``: add last values."""
 
-    status: str | None = None
+    status: list[str] = []
     experiment: str | None = None
     name: str | None = None
     tag: list[str] = []
@@ -50,7 +50,7 @@ class ListRequest(BaseModel):
             hint = f"use one of {', '.join(_ARCHIVED)}"
             raise UsageError(f"unknown value {self.archived[:80]!r}", where="archived", hint=hint)
         return job_query.Query(
-            status=None if self.status is None else job_query.status(self.status),
+            statuses=tuple(job_query.status(each) for each in self.status),
             experiment=self.experiment,
             name=self.name,
             tags=tuple(job_query.tag(each) for each in self.tag),
