@@ -218,6 +218,13 @@ def test_a_job_says_that_the_current_python_stands_for_another(allranks, asked):
     assert (dry.stdout + dry.stderr).count(said) == 1
 
 
+def test_builds_are_allowed_for_files_alone(allranks):
+    for asked in ((), ("-e", "fruit"), ("--image", "some/image:1")):
+        refused = allranks("run", *asked, "--allow-builds", "--", "true")
+        assert refused.returncode == 2
+        assert "--allow-builds needs a requirements or conda file" in refused.stderr
+
+
 def test_an_image_where_no_containers_run(allranks, requirements):
     allranks("environment", "create", "fruit", "-f", requirements)
     refused = allranks("run", "--image", "some/image:1", *PRINT)

@@ -252,6 +252,12 @@ def _metric(text: str) -> tuple[str, str]:
 
 def _environment(options: argparse.Namespace) -> str | Document | None:
     name: str | None = options.environment
+    if options.allow_builds and not (name or "").lower().endswith(_ENVIRONMENT_FILES):
+        raise UsageError(
+            "--allow-builds needs a requirements or conda file",
+            where="--allow-builds",
+            hint="-e FILE; for a named environment: allranks environment build NAME --allow-builds",
+        )
     if options.image is not None:
         if name is not None:
             raise UsageError(
@@ -260,12 +266,6 @@ def _environment(options: argparse.Namespace) -> str | Document | None:
                 hint="remove one of the two",
             )
         return {"image": options.image}
-    if options.allow_builds and not (name or "").lower().endswith(_ENVIRONMENT_FILES):
-        raise UsageError(
-            "--allow-builds needs a requirements or conda file",
-            where="--allow-builds",
-            hint="-e FILE; for a named environment: allranks environment build NAME --allow-builds",
-        )
     if name is None:
         return None
     if name.lower().endswith(_ENVIRONMENT_FILES):
