@@ -296,6 +296,25 @@ def test_a_named_server_is_used(allranks, home, tmp_path):
     assert not (tmp_path / "elsewhere").exists()
 
 
+def test_a_plan_says_that_it_is_not_of_the_named_server(allranks, home, tmp_path, code):
+    allranks("compute", "create", "loc2", "--type", "local")
+    env = {
+        "ALLRANKS_SERVER": told(home)["url"],
+        "ALLRANKS_TOKEN": (home / "token").read_text().strip(),
+    }
+    plan = ("run", "--dry-run", "-c", "loc2", "--", "true")
+    own = allranks(*plan, env=env)
+    assert (own.returncode, "of this machine" in own.stderr) == (0, False)
+    env["ALLRANKS_HOME"] = str(tmp_path / "elsewhere")
+    note = "planned with the computes and assets of this machine, not of "
+    note += f"{told(home)['url']} (ALLRANKS_SERVER)"
+    other = allranks(*plan, env=env)
+    assert (other.returncode, "no compute named 'loc2'" in other.stderr) == (2, True)
+    assert f"note: {note}\n" in other.stderr
+    (code / "job.yml").write_text("command: 'true'\ncompute: loc3\n")
+    assert note in allranks("doctor", "--job", "job.yml", "-v", env=env).stdout
+
+
 def test_a_damaged_database(allranks, home):
     home.mkdir(parents=True)
     (home / "allranks.db").write_text("this is no database at all, and long enough to be looked at")

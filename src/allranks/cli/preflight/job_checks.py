@@ -27,6 +27,7 @@ from allranks.core.job.compile import CompileContext, compile
 from allranks.core.job.gpu_allocation import Choice
 from allranks.core.plan import Recipe, Task
 from allranks.errors import AllranksError, Problem, SpecError
+from allranks.sdk.connection import find_server
 from allranks.sdk.submit.current_environment import current, tools
 from allranks.sdk.submit.paths import environment_of, has_files, local
 from allranks.sdk.submit.prepare import prepare
@@ -61,6 +62,9 @@ def preflight(
     except SpecError as error:
         return [_of_problem(problem, str(file)) for problem in error.problems]
     findings = [Finding("job file", OK, str(file))]
+    if server := find_server.of_another_home():
+        text = f"planned with the computes and assets of this machine, not of {server}"
+        findings.append(Finding("server", NOTE, text))
     data = job.to_dict()
     folder = file.absolute().parent
     try:

@@ -14,6 +14,7 @@ from allranks.core.job import rank_variables
 from allranks.core.job.report import report
 from allranks.core.plan import Plan, pack
 from allranks.masking import all_without_credentials, without_credentials
+from allranks.sdk.connection import find_server
 from allranks.sdk.submit.prepare import prepare
 from allranks.server.assets.read_only_home import ReadOnlyHome, read_only_home
 from allranks.server.parents.pipeline.create import pipeline_plan
@@ -33,8 +34,10 @@ def dry_run(
     json: bool,
     allow_large: bool = False,
 ) -> int:
-    """Print the plan of a job; of a sweep, that of its first trial, of a pipeline those of its
-    steps. Raises what submitting raises."""
+    """Print the plan of a job by this machine's home; of a sweep, that of its first trial, of a
+    pipeline those of its steps. Raises what submitting raises."""
+    if server := find_server.of_another_home():
+        show.talk(f"note: planned with the computes and assets of this machine, not of {server}")
     submission, _ = prepare(spec, base, in_place=in_place, allow_large=allow_large)
     home = settings.home()
     kind = job_type(submission["spec"])

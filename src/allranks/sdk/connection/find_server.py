@@ -61,6 +61,14 @@ def connect(*, start: bool = True, any_version: bool = False) -> Client:
     return _client(home, start_server(home), any_version)
 
 
+def of_another_home() -> str:
+    """The server that ``contexts.chosen`` names, for messages; '' if it is this home's own."""
+    server = contexts.chosen()
+    if server is None or look(settings.home()).url == server.url:
+        return ""
+    return f"{server.url} ({server.source})"
+
+
 def ask(method: str, path: str, data: Any = None) -> Any:
     """The server's JSON reply to one request."""
     with connect() as client:
