@@ -197,7 +197,7 @@ def test_a_mapped_address_however_it_is_written(shared, code):
 
 def test_data_at_the_servers_own_api_are_refused(shared, code):
     """A node on its machine would ask in the place of whoever submits the job."""
-    port = answer(shared, "server", "status")["url"].rpartition(":")[2]
+    port = answer(shared, "server", "start")["url"].rpartition(":")[2]
     for host in ("127.0.0.1", "localhost", "[::1]", "2130706433", "0.0.0.0", "[::ffff:7f00:1]"):
         done = shared("run", "-i", f"x=http://{host}:{port}/api/v1/jobs", "--", "true")
         assert done.returncode == 2
