@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -191,11 +192,25 @@ def test_a_run_brings_its_files_when_it_has_ended(bed):
     assert (bed.folder / "a b" / "named-outputs" / "model" / "w").read_text() == "z\n"
 
     # What cannot be is said before anything runs.
-    for more, told in ((("--detach",), "not followed"), ((), f"files of the job {name}")):
-        done = bed.allranks("run", "--name", "later", *more, "--download", "a b", "--", "true")
+    (bed.folder / "file").write_text("")
+    for folder, more, told in (
+        ("new", ("--detach",), "not followed"),
+        ("new", ("--dry-run",), "leave out --dry-run"),
+        ("a b", (), f"files of the job {name}"),
+        ("file", (), "cannot download into 'file': file exists"),
+        ("", (), "no folder is named"),
+    ):
+        done = bed.allranks("run", "--name", "later", *more, "--download", folder, "--", "true")
         assert done.returncode == 2
         assert told in done.stderr
     assert bed.allranks("job", "show", "later").returncode != 0
+
+    # What is in the way meanwhile is told, beside the job's own end.
+    gone = shlex.quote(str(bed.folder / "gone"))
+    block = ("bash", "-c", f"echo y > outputs/y; rmdir {gone}; touch {gone}; exit 7")
+    done = bed.allranks("run", "--download", "gone", "--", *block)
+    assert done.returncode == 7
+    assert "error: its files were not downloaded: gone" in done.stderr
 
 
 @slow

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import hashlib
 import os
 import shlex
@@ -21,7 +22,7 @@ from allranks.cli.job_names import job_argument
 from allranks.cli.output import show
 from allranks.cli.output.progress_line import ProgressLine
 from allranks.core.amounts import counted, size_text
-from allranks.errors import Conflict, UsageError
+from allranks.errors import AllranksError, Conflict, UsageError
 from allranks.sdk.connection import find_server
 from allranks.sdk.transfer.download import Fetched, download, download_model, download_state
 
@@ -54,32 +55,52 @@ def fetch(options: argparse.Namespace) -> int:
     return _fetch(options, partial(download, **which))
 
 
-def require_free(folder: str, detached: bool) -> None:
-    """Check ``--download FOLDER`` before the job is submitted. Raises UsageError and Conflict."""
-    if detached:
-        hint = "leave it out; `allranks job download NAME -p DIR` fetches the files later"
-        raise UsageError("a job that is not followed", where="--download", hint=hint)
+def require_free(folder: str, not_followed: str) -> None:
+    """Make the folder of ``--download`` before the job is submitted. ``not_followed``: what to do
+    about a job that is not followed, empty if it is. Raises UsageError and Conflict."""
+    if not_followed:
+        hint = f"{not_followed}; `allranks job download NAME -p DIR` fetches the files later"
+        raise UsageError("the job is not followed", where="--download", hint=hint)
     _require_own(Path(folder), "")
-
-
-def fetch_ended(job: JobAnswer, folder: str, quiet: bool) -> None:
-    """Download an ended job's files, with its named outputs."""
-    line = ProgressLine(quiet, in_pipes=True)
-    path, everything = Path(folder), bool(job["spec"].get("outputs"))
-    _claim(path, job["name"])
     try:
+        if not folder.strip():
+            raise FileNotFoundError(errno.ENOENT, "no folder is named")
+        os.makedirs(folder, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, "permission denied")
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        message = f"cannot download into {folder!r}: {reason}"
+        raise UsageError(message, where="--download", hint="name a folder of yours") from None
+
+
+def fetch_ended(job: JobAnswer, folder: str, quiet: bool) -> bool:
+    """Download an ended job's files, with its named outputs. Whether that worked; a failure is
+    printed."""
+    name, everything = job["name"], bool(job["spec"].get("outputs"))
+    again = f"allranks job download {name} -p {shlex.quote(folder)}{' --all' * everything}"
+    line = ProgressLine(quiet, in_pipes=True)
+    try:
+        _claim(Path(folder), name)
         fetched = download(
-            find_server.connect, job["name"], path, everything=everything, progress=line.report
+            find_server.connect, name, Path(folder), everything=everything, progress=line.report
         )
     except KeyboardInterrupt:
         line.clear()
-        again = f"allranks job download {job['name']} -p {shlex.quote(folder)}"
-        show.talk(f"\ninterrupted; to continue: {again}{' --all' * everything}")
-        return
+        show.talk(f"\ninterrupted; to continue: {again}")
+        return False
+    except AllranksError as error:
+        line.clear()
+        show.talk(f"error: its files were not downloaded: {error}\n\nhint: try again: {again}")
+        return False
     finally:
         line.clear()
     if not quiet:
-        show.talk(f"{_sentence(job['name'], fetched)} into {folder}")
+        more = f" into {folder}" if fetched.files else ""
+        if not fetched.files and job["type"] == "sweep":
+            more = f"; each trial has its own: allranks job download {name}_0 -p DIR"
+        show.talk(f"{_sentence(name, fetched)}{more}")
+    return True
 
 
 def fetch_model_options(parser: argparse.ArgumentParser) -> None:

@@ -77,7 +77,8 @@ def follow_to_end(
     if folder is not None:
         from allranks.cli.job.download import fetch_ended  # lazy: few are downloaded at once
 
-        fetch_ended(ended, folder, options.quiet)
+        fetched = fetch_ended(ended, folder, options.quiet)
+        return code or int(not fetched)
     return code
 
 

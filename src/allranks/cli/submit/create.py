@@ -54,10 +54,10 @@ def create(options: argparse.Namespace) -> int:
             return dry_run(
                 spec, base, in_place=options.in_place, json=options.json, allow_large=large
             )
-        if options.download:
+        if options.download is not None:
             from allranks.cli.job.download import require_free  # lazy: as above
 
-            require_free(options.download, not options.stream)
+            require_free(options.download, "" if options.stream else "add --stream")
         return after_submit(
             options,
             submit(options, spec, base),

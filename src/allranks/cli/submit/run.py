@@ -127,6 +127,12 @@ def run(options: argparse.Namespace) -> int:
     if is_sweep(options):
         _refuse_in_sweep(options)
         spec = sweep_spec(spec, options)
+    if options.download is not None:
+        from allranks.cli.job.download import require_free  # lazy: few are downloaded at once
+
+        others = ("detach", "rehearse", "dry_run")
+        given = [f"--{name.replace('_', '-')}" for name in others if getattr(options, name)]
+        require_free(options.download, f"leave out {given[0]}" if given else "")
     if options.rehearse or options.tolerance is not None:
         from allranks.cli.submit.rehearse import rehearse  # lazy: few runs are rehearsals
 
@@ -140,10 +146,6 @@ def run(options: argparse.Namespace) -> int:
 
         large = options.allow_large_code
         return dry_run(spec, base, in_place=options.in_place, json=options.json, allow_large=large)
-    if options.download:
-        from allranks.cli.job.download import require_free  # lazy: as above
-
-        require_free(options.download, options.detach)
     return after_submit(
         options,
         submit(options, spec, base, options.start_from),
