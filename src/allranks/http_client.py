@@ -156,6 +156,8 @@ class Client:
 
     def _unreachable(self, error: Exception, sent: bool) -> Unreachable:
         hint = "see `allranks server status`"
+        if not self._address[0].startswith(("127.", "localhost", "::1")):
+            hint = "check the address, and on that machine `allranks server status`"
         if untrusted := isinstance(error, _Untrusted):
             hint = f"ask who runs it for the fingerprint, then: allranks login {self.url}"
         failure = Unreachable(f"no server answers at {self.url}: {_error_text(error)}", hint=hint)

@@ -82,6 +82,7 @@ def test_logins_at_the_same_time_are_all_kept(config: Path) -> None:
         ("::1", "https://[::1]:7443"),
         ("[::1]:80", "https://[::1]:80"),
         ("http://10.0.0.1", "http://10.0.0.1:7443"),
+        ("https://gpu1:443/ui/jobs/x", "https://gpu1:443"),
     ],
 )
 def test_an_address_is_completed(text: str, url: str) -> None:
@@ -90,6 +91,8 @@ def test_an_address_is_completed(text: str, url: str) -> None:
 
 def test_only_its_owner_reads_the_file(config: Path) -> None:
     keep(AT_GPU1)
+    config.chmod(0o644)
+    assert contexts.chosen({}) == AT_GPU1
     assert stat.S_IMODE(config.stat().st_mode) == 0o600
     assert stat.S_IMODE(config.parent.stat().st_mode) == 0o700
     assert sorted(path.name for path in config.parent.iterdir()) == ["contexts.json", "lock"]
@@ -175,7 +178,10 @@ def test_what_is_wrong_is_said_and_nothing_kept(elsewhere: Elsewhere) -> None:
         (("login", elsewhere.url, "--token-stdin"), "no authority vouches", elsewhere.token),
         (("login", elsewhere.url, "--token-stdin", *pinned), "no token was given", "\n"),
         (("login", elsewhere.url, "--token-stdin", *pinned), "does not match this", "wrong\n"),
-        (("login", elsewhere.url, "--fingerprint", "00"), "does not match the fingerprint", ""),
+        (("login", elsewhere.url, "--fingerprint", "00" * 32), "does not match the", ""),
+        (("login", elsewhere.url, "--fingerprint", "3d88"), "64 hexadecimal digits", ""),
+        (("login", "http://x", "--fingerprint", "00" * 32), "there is no certificate", ""),
+        (("login", elsewhere.url, "--token-stdin", *pinned), "this is not a token", "bär\n"),
         (("login", "https://127.0.0.1:1"), "no server answers", ""),
         (("login", "ftp://x"), "is not the URL", ""),
         (("login", elsewhere.url, "--name", "local", *pinned), "this machine's own", ""),

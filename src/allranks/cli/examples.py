@@ -30,7 +30,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     ),
     "completion": ("bash", "zsh"),
     "gc": ("--dry-run", "--older-than 7d --jobs"),
-    "login": ("https://gpu1:7443", "gpu1 --name lab --token-stdin --fingerprint 3d88"),
+    "login": ("https://gpu1:7443", "gpu1 --name lab --token-stdin"),
     "context list": ("", "--json"),
     "context use": ("gpu1", "local"),
     "context delete": ("gpu1", "lab"),

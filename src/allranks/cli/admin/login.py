@@ -44,7 +44,8 @@ def login(options: argparse.Namespace) -> int:
     if name == LOCAL or not _NAME.fullmatch(name):
         wrong = "names this machine's own server" if name == LOCAL else "is not a valid name"
         raise UsageError(f"{name!r} {wrong}", where="--name", hint="choose another, such as gpu1")
-    fingerprint = contexts.plain(options.fingerprint or "") or _trusted(url)
+    pinned = options.fingerprint
+    fingerprint = _trusted(url) if pinned is None else _fingerprint(pinned, url)
     server = Server(url, _token(options.token_stdin), fingerprint, name)
     with Client(url, server.token, fingerprint=fingerprint) as client:
         answer: ServerAnswer = client.json("GET", "/api/v1/server")
@@ -60,15 +61,28 @@ def login(options: argparse.Namespace) -> int:
 
 
 def whole_url(text: str) -> str:
-    """The URL with its scheme and port. Raises UsageError."""
-    scheme, separator, rest = text.strip().rstrip("/").rpartition("://")
-    if rest.count(":") > 1 and not rest.startswith("["):
-        rest = f"[{rest}]"  # a bare IPv6 address
-    url = f"{scheme.lower() if separator else 'https'}://{rest}"
+    """The URL with its scheme and port, and without a path. Raises UsageError."""
+    scheme, separator, rest = text.strip().rpartition("://")
+    address = rest.partition("/")[0]
+    if address.count(":") > 1 and not address.startswith("["):
+        address = f"[{address}]"  # a bare IPv6 address
+    url = f"{scheme.lower() if separator else 'https'}://{address}"
     if not re.search(r":\d+$", url):
         url += f":{_PORT}"
     host(url)  # raises
     return url
+
+
+def _fingerprint(text: str, url: str) -> str:
+    """As it is compared. Raises UsageError."""
+    fingerprint = contexts.plain(text)
+    if not re.fullmatch("[0-9a-f]{64}", fingerprint):
+        hint = "give all that `allranks server start --host` prints there, 64 hexadecimal digits"
+        raise UsageError(f"{text!r} is not a fingerprint", where="--fingerprint", hint=hint)
+    if not url.startswith("https:"):
+        hint = "leave it out, or write https"
+        raise UsageError("without TLS there is no certificate", where="--fingerprint", hint=hint)
+    return fingerprint
 
 
 def _trusted(url: str) -> str:
@@ -109,6 +123,8 @@ def _token(from_stdin: bool) -> str:
     if not token:
         hint = "add --token-stdin, or set ALLRANKS_TOKEN (`allranks server token create` makes one)"
         raise UsageError("no token was given", hint=hint)
+    if not token.isascii() or not token.isprintable() or " " in token:
+        raise UsageError("this is not a token", hint="copy it again; it begins with `allranks_`")
     return token
 
 

@@ -81,7 +81,10 @@ def read() -> Contexts:
     """Raises UsageError."""
     file = path()
     try:
-        content: dict[str, Any] = json.loads(file.read_bytes())
+        with open(file, "rb") as opened:
+            if os.fstat(opened.fileno()).st_mode & 0o077:  # copied, perhaps
+                os.fchmod(opened.fileno(), 0o600)
+            content: dict[str, Any] = json.loads(opened.read())
         servers = {
             name: Server(entry["url"], entry["token"], entry["fingerprint"], name)
             for name, entry in content["contexts"].items()
