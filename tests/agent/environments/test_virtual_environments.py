@@ -380,10 +380,14 @@ def test_settings_that_affect_packages_change_the_path(cache, wheels, tmp_path):
     assert patient.path(recipe) == cache.path(recipe)
 
 
-def test_with_hashes(cache, wheels):
+@pytest.mark.parametrize("option", [(), ("--require-hashes",)])
+def test_with_hashes(cache, wheels, option):
+    """Also where limits of ours, which have none, stand beside them."""
     (own,) = wheels.glob("apple-1.0-*.whl")
     line = f"apple==1.0 --hash=sha256:{hashlib.sha256(own.read_bytes()).hexdigest()}"
-    made = cache.provide(Recipe(requirements=from_wheels(wheels, line)), wait, print)
+    requirements = (*option, *from_wheels(wheels, line))
+    recipe = Recipe(requirements=requirements, constraints=("pear<=2",))
+    made = cache.provide(recipe, wait, print)
     assert {"apple", "pip"} <= made.packages.keys()
 
 

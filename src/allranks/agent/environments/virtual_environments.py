@@ -208,11 +208,12 @@ class EnvironmentCache:
     def _lines(self, recipe: Recipe, environment: Path) -> list[tuple[str, ...]]:
         """The requirements files, in order of installation."""
         site = [*self._pip.lines]
-        if recipe.constraints:
+        hashed = "UV_REQUIRE_HASHES" in self._variables(recipe)
+        # Where each requirement needs a hash, it is pinned, and uv takes no constraint without one.
+        if recipe.constraints and not hashed and "--require-hashes" not in recipe.requirements:
             constraints = environment.parent / "constraints.txt"
             constraints.write_text("".join(f"{line}\n" for line in recipe.constraints))
             site.append(f"-c {constraints}")
-        hashed = "UV_REQUIRE_HASHES" in self._variables(recipe)
         if recipe.torch_backend == "auto" and not _NVIDIA.exists():
             recipe = uv_messages.without_cuda(recipe)
         lines = uv_messages.lines(recipe, site, self._bundled_pip(environment), hashed)
