@@ -207,10 +207,9 @@ class EnvironmentCache:
 
     def _lines(self, recipe: Recipe, environment: Path) -> list[tuple[str, ...]]:
         """The requirements files, in order of installation."""
-        site = [*self._pip.lines]
-        hashed = "UV_REQUIRE_HASHES" in self._variables(recipe)
-        # Where each requirement needs a hash, it is pinned, and uv takes no constraint without one.
-        if recipe.constraints and not hashed and "--require-hashes" not in recipe.requirements:
+        hashed = self._needs_hashes(recipe)
+        site = [row for row in self._pip.lines if not (hashed and row.startswith("-c "))]
+        if recipe.constraints and not hashed:
             constraints = environment.parent / "constraints.txt"
             constraints.write_text("".join(f"{line}\n" for line in recipe.constraints))
             site.append(f"-c {constraints}")
@@ -218,6 +217,12 @@ class EnvironmentCache:
             recipe = uv_messages.without_cuda(recipe)
         lines = uv_messages.lines(recipe, site, self._bundled_pip(environment), hashed)
         return [lines.first, *([lines.then] if lines.then else [])]
+
+    def _needs_hashes(self, recipe: Recipe) -> bool:
+        """Whether each requirement has a hash, and so is pinned: uv then takes no constraint that
+        has none, which pip does."""
+        variables = self._variables(recipe)
+        return "--require-hashes" in recipe.requirements or "UV_REQUIRE_HASHES" in variables
 
     def _bundled_pip(self, environment: Path) -> str | None:
         """The folder with the pip wheel bundled with Python, for nodes without an index."""
