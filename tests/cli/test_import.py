@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from allranks.cli.importing import job_files
 from allranks.cli.importing.finding import prefix_of, uses
 from allranks.cli.importing.programs import look_at_program, look_at_script
 from tests.support import Allranks, answer
@@ -188,6 +189,34 @@ def test_lines_are_read_as_a_shell_reads_them(tmp_path: Path, script: str, runs:
 
 
 @pytest.mark.medium
+@pytest.mark.parametrize(
+    ("keys", "runs", "told"),
+    [
+        ("command: python train.py --lr 1", "yes", ""),
+        ("command: cd sub && python deep.py", "yes", ""),
+        ("command: python nofile.py", "no", "nofile.py is not in its code"),
+        ("command: make && python made.py", "yes", ""),
+        ("command: python $SCRIPT", "yes", ""),
+        (
+            "command: cat ${{inputs.x}}\n"
+            "inputs: {x: {path: 'azureml://datastores/workspaceblobstore/paths/a.csv'}}",
+            "not known",
+            "not tried: whether azureml://datastores/workspaceblobstore/ can be read",
+        ),
+    ],
+)
+def test_what_a_job_needs_beside_its_keys(tmp_path: Path, keys: str, runs: str, told: str) -> None:
+    (tmp_path / "src" / "sub").mkdir(parents=True)
+    (tmp_path / "src" / "train.py").write_text("")
+    (tmp_path / "src" / "sub" / "deep.py").write_text("")
+    file = tmp_path / "job.yml"
+    file.write_text(f"{keys}\ncode: src\nenvironment: current\n")
+    finding = job_files.look(file, "job.yml")
+    assert finding is not None
+    assert finding.runs == runs, finding
+    assert told in str([*finding.notes, *finding.problems])
+
+
 def test_a_folder_without_any(allranks: Allranks, code: Path) -> None:
     (code / "empty").mkdir()
     done = allranks("import", "empty")

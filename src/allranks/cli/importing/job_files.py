@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from allranks.cli.importing.finding import NO, NOT_KNOWN, PARTLY, YES, Finding, prefix_of, uses
 from allranks.cli.submit.create import checked
+from allranks.core.job.command_scripts import scripts
 from allranks.errors import AllranksError, Problem, SpecError
 from allranks.spec.pipeline.component import parse_component
 from allranks.spec.yaml import load
@@ -15,6 +17,7 @@ from allranks.spec.yaml import load
 if TYPE_CHECKING:
     from allranks.api.common import Document
 
+_DATASTORE = re.compile(r"azureml://(?:[^\s\"]+/)?datastores/\w+/")
 _SCHEMA = re.compile(r"/([A-Za-z]+)\.schema\.json")
 # What other files of Azure ML's command line are, by their schema, and the command that takes them.
 _OTHERS = {
@@ -73,12 +76,29 @@ def _job(file: Path, name: str, kind: str, data: Document) -> Finding:
         only_maps = all(_is_missing(each) for each in getattr(error, "problems", ()) or (None,))
         runs = PARTLY if only_maps else NO
         return Finding(name, kind, runs, (), problems, computes, addresses)
+    if lacking := _scripts_not_there(file.parent, data):
+        hint = "set `code` to the folder that has it"
+        problems = tuple((f"{script} is not in its code", hint) for script in lacking)
+        return Finding(name, kind, NO, tuple(notes), problems, computes, addresses)
     runs = YES
-    if addresses:
+    places = [*map(prefix_of, addresses), *_DATASTORE.findall(json.dumps(data, default=str))]
+    if places:
         # Whoever runs it may not be allowed to read them, or they may be gone.
         runs = NOT_KNOWN
-        notes = [f"not tried: whether {', '.join(map(prefix_of, addresses))} can be read", *notes]
+        notes = [f"not tried: whether {', '.join(dict.fromkeys(places))} can be read", *notes]
     return Finding(name, kind, runs, tuple(notes), (), computes, addresses)
+
+
+def _scripts_not_there(folder: Path, data: Document) -> list[str]:
+    """The scripts that a job's command names and its code lacks, as far as that can be seen."""
+    code = folder / str(data.get("code") or ".")
+    if not isinstance(data.get("command"), str) or not code.is_dir():
+        return []
+    return [
+        script.path
+        for script in scripts(data["command"])
+        if not (script.is_module or script.after or (code / script.folder / script.path).exists())
+    ]
 
 
 def _is_missing(problem: Problem | None) -> bool:
