@@ -97,7 +97,8 @@ def sweep_spec(spec: Mapping[str, Any], options: argparse.Namespace) -> Document
     sampler = options.sampler or (of_file.get("type") if isinstance(of_file, dict) else of_file)
     if "objective" not in sweep and sampler != "grid":
         hint = "name the metric that compares trials: --minimize loss -m loss='loss: ([0-9.]+)'"
-        raise UsageError("a sweep needs --minimize or --maximize", where="--sweep", hint=hint)
+        message = "a sweep of more than choices needs --minimize or --maximize"
+        raise UsageError(message, where="--sweep", hint=hint)
     if options.sampler or options.seed is not None:
         algorithm = {"type": options.sampler or "random"}
         seed = {} if options.seed is None else {"seed": options.seed}
