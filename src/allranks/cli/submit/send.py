@@ -67,11 +67,12 @@ def submit(
                 mend = "list them in `environment_variables` or in ALLRANKS_PASS_ENV"
             note(sentence(names, mend))
         made: CreatedJob = send(find_server.connect(), submission, snapshots, line.report)
-        if str(made["environment"].get("name") or "").startswith("allranks-"):
-            # lazy: reads the script, and few environments are built in
-            from allranks.cli.submit.missing_imports import missing_imports
+        is_built_in = str(made["environment"].get("name") or "").startswith("allranks-")
+        if is_built_in or made.get("gpus_per_node", 0) > 1:
+            from allranks.cli.submit import script_notes  # lazy: reads the script
 
-            for text in missing_imports(spec, base, made):
+            absent = script_notes.missing_imports(spec, base, made) if is_built_in else []
+            for text in (*absent, *script_notes.data_parallel(spec, base, made)):
                 note(text)
         return made
 

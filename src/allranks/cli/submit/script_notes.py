@@ -1,4 +1,4 @@
-"""Imports of a job's script that a built-in environment does not have, named at submit."""
+"""What a job's script says that is worth a note at submit."""
 
 from __future__ import annotations
 
@@ -42,14 +42,39 @@ def missing_imports(spec: Mapping[str, Any], base: Path, job: CreatedJob) -> lis
     return sentences
 
 
+def data_parallel(spec: Mapping[str, Any], base: Path, job: CreatedJob) -> list[str]:
+    """A sentence for each script of one process per node that drives several GPUs by threads."""
+    gpus = job.get("gpus_per_node", 0)
+    if gpus < 2 or job["processes"] != job["nodes"]:
+        return []
+    code = base / str(spec.get("code") or ".")
+    return [
+        f"{script.path}:{line} uses DataParallel, threads of one process for {gpus} GPUs: "
+        f"DistributedDataParallel with `-d pytorch -p {gpus}` is faster"
+        for script in scripts(str(spec.get("command") or ""))
+        if (line := _line_of_data_parallel(code / script.folder / script.path))
+    ]
+
+
+def _line_of_data_parallel(file: Path) -> int:
+    """The first line that calls torch's DataParallel; 0 if none does."""
+    names = {"DataParallel", "nn.DataParallel", "torch.nn.DataParallel"}
+    calls = (node for node in ast.walk(_tree(file)) if isinstance(node, ast.Call))
+    return min((call.lineno for call in calls if ast.unparse(call.func) in names), default=0)
+
+
+def _tree(file: Path) -> ast.Module:
+    """A script's; empty for what is no Python."""
+    try:
+        return ast.parse(file.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return ast.Module([], [])
+
+
 def _imports(file: Path) -> Iterator[tuple[str, int]]:
     """The modules that a script imports whenever it runs, with their lines."""
-    try:
-        tree = ast.parse(file.read_bytes())
-    except (OSError, SyntaxError, ValueError):
-        return
     lines: dict[str, int] = {}
-    for statement in tree.body:
+    for statement in _tree(file).body:
         if isinstance(statement, ast.Import):
             names = [alias.name for alias in statement.names]
         elif isinstance(statement, ast.ImportFrom) and not statement.level:
