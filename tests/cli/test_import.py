@@ -217,6 +217,19 @@ def test_what_a_job_needs_beside_its_keys(tmp_path: Path, keys: str, runs: str, 
     assert told in str([*finding.notes, *finding.problems])
 
 
+def test_what_cannot_be_read_and_is_azures_is_said(tmp_path: Path) -> None:
+    (tmp_path / "a.ipynb").write_text('{"cells": [{"source": "import azureml.core"}')
+    notebook = look_at_program(tmp_path / "a.ipynb", "a.ipynb")
+    (tmp_path / "b.yml").write_text(SCHEMA.format("commandJob") + "command: [\n")
+    job = job_files.look(tmp_path / "b.yml", "b.yml")
+    for finding in (notebook, job):
+        assert finding is not None
+        assert finding.runs == "no"
+        assert finding.problems[0][0]
+    (tmp_path / "c.yml").write_text("a: [\n")
+    assert job_files.look(tmp_path / "c.yml", "c.yml") is None
+
+
 def test_a_folder_without_any(allranks: Allranks, code: Path) -> None:
     (code / "empty").mkdir()
     done = allranks("import", "empty")

@@ -1,9 +1,10 @@
-"""What was found about a file. Pure."""
+"""What was found about a file."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 YES, PARTLY, NO, NOT_KNOWN = "yes", "partly", "no", "not known"
@@ -30,6 +31,15 @@ _PREFIXES = (
     re.compile(r"(?:s3|gs)://[^/]+/"),
     re.compile(r"https?://[^/]+/"),
 )
+
+
+def mentions(file: Path, *words: bytes) -> bool:
+    """Whether a file that cannot be parsed has one of the words, and so is one of Azure ML's."""
+    try:
+        content = file.read_bytes()
+    except OSError:
+        return False
+    return any(word in content for word in words)
 
 
 def prefix_of(address: str) -> str:

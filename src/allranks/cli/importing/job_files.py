@@ -7,7 +7,16 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from allranks.cli.importing.finding import NO, NOT_KNOWN, PARTLY, YES, Finding, prefix_of, uses
+from allranks.cli.importing.finding import (
+    NO,
+    NOT_KNOWN,
+    PARTLY,
+    YES,
+    Finding,
+    mentions,
+    prefix_of,
+    uses,
+)
 from allranks.cli.submit.create import checked
 from allranks.core.job.command_scripts import scripts
 from allranks.errors import AllranksError, Problem, SpecError
@@ -35,8 +44,10 @@ def look(file: Path, name: str) -> Finding | None:
     """What is found of a YAML file; None for one that is no file of Azure ML's."""
     try:
         data, lines = load.read(load.content(file), file=name)
-    except SpecError:
-        return None
+    except SpecError as error:
+        if not mentions(file, b"azuremlschemas.", b"azureml:"):
+            return None
+        return Finding(name, "YAML", NO, problems=_problems(error))
     kind = _kind(data)
     if kind in _COMPONENTS:
         try:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from allranks.cli.az.verbs import read as read_az
-from allranks.cli.importing.finding import NO, NOT_KNOWN, PARTLY, YES, Finding
+from allranks.cli.importing.finding import NO, NOT_KNOWN, PARTLY, YES, Finding, mentions
 from allranks.cli.importing.judge import Judge
 from allranks.compat.azure.names import ABSENT, NAMES, PACKAGES
 from allranks.compat.ssm.parser import read as read_ssm
@@ -30,10 +30,13 @@ _MAGIC = re.compile(
 
 def look_at_program(file: Path, name: str) -> Finding | None:
     """What is found of a .py file or a notebook; None if it imports nothing of the kind."""
+    kind = "notebook" if file.suffix == ".ipynb" else "program"
     try:
         sources = list(_sources(file))
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        if not mentions(file, b"azure.ai.ml", b"azureml"):
+            return None
+        return Finding(name, kind, NO, problems=((f"it cannot be read: {error}", ""),))
     imports = {each for source in sources for each in _imports(source)}
     problems: list[tuple[str, str]] = []
     supported = 0
@@ -58,15 +61,16 @@ def look_at_program(file: Path, name: str) -> Finding | None:
     else:
         problems += [(problem, "see docs/how-to/python.md") for problem in judged.problems]
         doubts, data = [*judged.doubts], tuple(judged.data)
-    if file.suffix == ".ipynb":
+    if kind == "notebook":
         doubts += [f"whether `{line}` works" for line in _magics(file)]
     runs = YES if not doubts else NOT_KNOWN
     if problems:
         runs = PARTLY if supported else NO
-    how = "allranks python" + (" -m nbconvert --execute" if file.suffix == ".ipynb" else "")
+    how = "allranks python"
+    if kind == "notebook":
+        how += " -m nbconvert --to notebook --execute"
     inside = {module for module, each in imports if each == "Run"} and supported == 1
     notes = ["logs to its job" if inside else f"{how} {name}"] if supported else []
-    kind = "notebook" if file.suffix == ".ipynb" else "program"
     if runs == NOT_KNOWN:
         notes.insert(0, f"not tried: {'; '.join(doubts)}")
     return Finding(name, kind, runs, tuple(notes), tuple(problems), (), data)
