@@ -40,6 +40,8 @@ ODD = {
     "no_exec.sh": "#!/bin/bash\necho hello\n",
     "bad_interpreter.sh": "#!/usr/bin/pythn9\nprint(1)\n",
     "windows.sh": "#!/bin/bash\r\necho hello\r\n",
+    "windows_env.py": "#!/usr/bin/env python\r\nprint(1)\r\n",
+    "windows_start.sh": "python ways.py\r\n",
     "env_interpreter.py": "#!/usr/bin/env python9.9\nprint(1)\n",
 }
 NATIVE = {
@@ -183,6 +185,8 @@ WAYS = (
     Way("not-executable", _C.NOT_EXECUTABLE, "./no_exec.sh"),
     Way("bad-interpreter", _C.NOT_EXECUTABLE, "./bad_interpreter.sh"),
     Way("windows-lines", _C.NOT_EXECUTABLE, "./windows.sh", held=True),
+    Way("windows-env", _C.NOT_EXECUTABLE, "./windows_env.py"),
+    Way("windows-start", _C.FILE_MISSING, "bash windows_start.sh"),
     Way("env-interpreter", _C.NOT_EXECUTABLE, "./env_interpreter.py", held=True),
     Way("nan", _C.NAN_LOSS, _PY + "loss_is_nan"),
     Way("nan-assert", _C.NAN_LOSS, _PY + "loss_assertion"),

@@ -37,6 +37,7 @@ _NOT_IN_CODE = "`{0}` is not in the job's code: set --code to the folder that co
 WINDOWS_LINES = re.compile(r"(\S+): line \d+: .*\$'.*\\r'")
 FROM_A_SHELL = re.compile(_SHELL)
 WITHOUT_THEM = "`{0}` has Windows line endings: remove them with `sed -i 's/\\r$//' {0}` (dos2unix)"
+_REMOVE_THEM = ": remove them with `sed -i 's/\\r$//' SCRIPT` (dos2unix)"
 # The first match counts: narrower patterns come first.
 MESSAGES = (
     Message(
@@ -59,6 +60,12 @@ MESSAGES = (
             _SHELL + r"(.+): (?:Permission denied|cannot execute|Is a directory|Exec format)"
         ),
         (126,),
+    ),
+    Message(
+        Cause.NOT_EXECUTABLE,
+        re.compile(r"/usr/bin/env: .*\\r\W.*No such file or directory"),
+        (127,),
+        "the script has Windows line endings, also in its first line" + _REMOVE_THEM,
     ),
     Message(
         Cause.NOT_EXECUTABLE,
@@ -129,7 +136,16 @@ MESSAGES = (
     ),
     Message(
         Cause.FILE_MISSING,
-        re.compile(r".*: can't open file '([^']+)': \[Errno 2\]"),
+        re.compile(r".*: can't open file '(?:[^']*/)?([^'/]+)\\r': \[Errno 2\]"),
+        (2,),
+        "the script that starts `{0}` has Windows line endings" + _REMOVE_THEM,
+    ),
+    Message(
+        Cause.FILE_MISSING,
+        # Without the job's own working folder.
+        re.compile(
+            r".*: can't open file '(?:[^']*/(?:attempt|node)-\d+/work/)?([^']+)': \[Errno 2\]"
+        ),
         (2,),
         _NOT_IN_CODE,
     ),
