@@ -180,8 +180,20 @@ def test_set_of_an_input_that_nothing_reads(shared, code):
 
 def test_a_good_file_is_valid(allranks, job_file, home):
     done = allranks("job", "validate", "-f", job_file, "--json")
-    assert json.loads(done.stdout) == {"valid": True, "errors": []}
+    assert json.loads(done.stdout) == {"valid": True, "errors": [], "notes": []}
     assert not home.exists()
+
+
+def test_validating_notes_what_has_no_effect(allranks, code):
+    (code / "job.yml").write_text(
+        "command: echo\nenvironment: current\nidentity: {type: managed}\n"
+    )
+    done = allranks("job", "validate", "-f", "job.yml")
+    assert (done.returncode, done.stdout) == (0, "job.yml is valid\n")
+    assert "note: no effect here: identity" in done.stderr
+    assert (
+        "no effect here: identity" in allranks("job", "validate", "-f", "job.yml", "--json").stdout
+    )
 
 
 def test_a_file_that_is_not_there(allranks):

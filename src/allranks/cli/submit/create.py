@@ -14,6 +14,7 @@ from allranks.cli.submit.send import after_submit, large_code_option, submit, wi
 from allranks.errors import AllranksError, Problem, SpecError, UsageError
 from allranks.sdk.submit.prepare import prepare
 from allranks.spec.fields.problems import placed
+from allranks.spec.noted import job_notes
 from allranks.spec.yaml import load
 
 
@@ -73,22 +74,26 @@ def validate_options(parser: argparse.ArgumentParser) -> None:
 def validate(options: argparse.Namespace) -> int:
     """Check a file as submitting it would. Exit 0, or 2 with every problem."""
     error: AllranksError | None = None
+    notes: list[str] = []
     try:
-        checked(options.file, options.set, options.allow_large_code)
+        notes = checked(options.file, options.set, options.allow_large_code)
     except AllranksError as caught:
         error = caught
     if options.json:
-        show.as_json({"valid": error is None, "errors": [p._asdict() for p in _problems(error)]})
+        errors = [problem._asdict() for problem in _problems(error)]
+        show.as_json({"valid": error is None, "errors": errors, "notes": notes})
     elif error is not None:
         print_error(error)
     elif not options.quiet:
         print(f"{options.file} is valid")
+        for note in notes:
+            show.talk(f"note: {note}")
     return 0 if error is None else 2
 
 
 def checked(name: str, overrides: list[str], allow_large: bool) -> list[str]:
-    """Check a file as submitting it would, without a server. Returns what stands for what in a
-    command job. Raises SpecError with the file's name and lines."""
+    """Check a file as submitting it would, without a server. Returns notes: what stands for what in
+    a command job, and keys without effect. Raises SpecError with the file's name and lines."""
     from allranks import settings  # lazy: only validating plans without a server
     from allranks.server.assets.read_only_home import read_only_home  # lazy: as above
     from allranks.server.parents.pipeline.create import pipeline_plan  # lazy: as above
@@ -100,14 +105,15 @@ def checked(name: str, overrides: list[str], allow_large: bool) -> list[str]:
         submission, _ = prepare(file.job.to_dict(), file.base, allow_large=allow_large)
         where = (home, assets.clusters, assets.environments, assets.datastores)
         made = Submission.load(submission)
+        without_effect = job_notes(made.spec)
         if file.job.type == "pipeline":
             pipeline_plan(made, *where, component=assets.components.find)
         elif file.job.type == "sweep":
             trial_plan(made, *where)
         else:
             recipe = plan(made, *where).task.recipe
-            return [] if recipe is None else [*recipe.notes]
-    return []
+            return [*(recipe.notes if recipe is not None else ()), *without_effect]
+    return without_effect
 
 
 def _problems(error: AllranksError | None) -> list[Problem]:
