@@ -554,7 +554,7 @@ def test_a_parallel_step_takes_every_file_once(allranks: Allranks, folder: Path,
     assert "1 mini-batches failed; the limit is 0" in allranks("job", "logs", "q_s").stdout
     for key, value, message in (
         ("input_data", "data", "`data` is not an input"),
-        ("mini_batch_size", "1kb", "`1kb` is not a number of files"),
+        ("mini_batch_size", "1 box", "`1 box` is not a number of files"),
         ("task", {**component["task"], "entry": "x"}, "`entry` is not a key"),
         ("input_data", "${{inputs.dta}}", "`${{inputs.dta}}` is not defined"),
     ):

@@ -220,7 +220,7 @@ def test_a_token_that_does_not_match(allranks, home):
     done = allranks("job", "list", env={"ALLRANKS_TOKEN": "wrong"})
     assert done.returncode == 2
     assert "the token does not match" in done.stderr
-    assert "hint: set ALLRANKS_TOKEN" in done.stderr
+    assert "set ALLRANKS_TOKEN" in done.stderr
 
 
 def test_no_token_at_all(allranks, home, tmp_path):
@@ -229,7 +229,7 @@ def test_no_token_at_all(allranks, home, tmp_path):
     done = allranks("job", "list", env=env)
     assert done.returncode == 2
     assert "error: no token was given, and this server asks for one" in done.stderr
-    assert "hint: set ALLRANKS_TOKEN" in done.stderr
+    assert "set ALLRANKS_TOKEN" in done.stderr
 
 
 def test_commands_leave_nothing_in_the_log(allranks, home):

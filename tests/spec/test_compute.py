@@ -26,7 +26,7 @@ def test_azures_keys_are_ours_and_the_rest_are_options():
     compute, idle = parse(data, lines)
     assert (compute.name, compute.tier, compute.max_instances) == ("cpu-cluster", "low_priority", 4)
     assert compute.options == {"partition": "main", "time": 60}
-    assert idle == ("location",)
+    assert idle == ("size", "idle_time_before_scale_down", "location")
 
 
 def test_it_comes_back_as_it_went_in():

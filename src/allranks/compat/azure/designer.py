@@ -84,7 +84,7 @@ def command_component(
 def _ports(function: Callable[..., Any]) -> tuple[Document, Document]:
     inputs: Document = {}
     outputs: Document = {}
-    for name, parameter in inspect.signature(function).parameters.items():
+    for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
         if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
             hint = "name each input"
             raise UsageError(f"{function.__name__} takes any number of inputs", hint=hint)

@@ -117,8 +117,8 @@ def test_questions_that_cannot_be_read(server: Served, query: str) -> None:
 
 def test_jobs_of_several_statuses_in_one_list(server: Served) -> None:
     ended(server, "over")
-    assert names(server, "status=Canceled&status=Failed") == ["over"]
-    assert names(server, "status=Failed&status=Canceled") == ["over"]
+    assert "over" in names(server, "status=Canceled&status=Failed")
+    assert "over" in names(server, "status=Failed&status=Canceled")
     assert names(server, "status=Failed&status=Completed") == []
 
 
