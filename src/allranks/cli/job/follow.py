@@ -6,15 +6,15 @@ import argparse
 import signal
 import sys
 import threading
-from contextlib import nullcontext
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, cast
 
 from allranks.cli.job.children import ChildrenViewer
 from allranks.cli.job.files import left
 from allranks.cli.output import show
 from allranks.cli.output.failure import exit_code, print_error, took, unsaved
-from allranks.cli.output.phases import Phases, every_second
-from allranks.cli.output.rank_output import Printer
+from allranks.cli.output.phases import Phases, every
+from allranks.cli.output.rank_output import Printer, releasing
 from allranks.core.node_names import with_host
 from allranks.http_client import Client
 from allranks.sdk.connection import find_server
@@ -40,11 +40,14 @@ def viewer(
     ranks: list[int] | None = None,
     prefixed: bool | None = None,
     raw: bool = False,
+    fold: bool = True,
     logs: bool = True,
 ) -> Viewer | ChildrenViewer:
     """The viewer of a job; without ``logs``, the output of a parent's children is left out."""
     if job["type"] == "command":
-        printer = Printer(job["nodes"], sys.stderr if json else sys.stdout, prefixed, raw)
+        count = len(ranks) if ranks else job["processes"]
+        to = sys.stderr if json else sys.stdout
+        printer = Printer(job["nodes"], to, prefixed, raw, fold=count if fold else 0)
         return Viewer(job["name"], printer, ranks, quiet)
     from allranks.cli.job import parents  # lazy: few jobs have children
 
@@ -122,7 +125,10 @@ class Viewer:
     def follow(self) -> JobAnswer:
         """Show the job until it has ended; returns the job."""
         try:
-            with every_second(self._writing, self._draw) if self._line.is_on else nullcontext():
+            with ExitStack() as drawing:
+                if self._line.is_on:
+                    drawing.enter_context(every(1.0, self._writing, self._draw))
+                drawing.enter_context(releasing(self._printer, self._writing, self._line.clear))
                 for piece in self._following.pieces():
                     with self._writing:
                         self._line.clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import threading
 from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from allranks.cli.job.follow import follow_to_end
 from allranks.cli.job_names import job_argument
 from allranks.cli.output import show
-from allranks.cli.output.rank_output import Printer
+from allranks.cli.output.rank_output import Printer, releasing
 from allranks.errors import NotFound, UsageError
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 NEWEST = -1
 _RAW = "print output as the ranks wrote it: redrawn lines, and what a terminal obeys"
+NO_FOLD = "print the lines of each rank, also where ranks print the same (terminals, 9 ranks on)"
 
 
 def stream_options(parser: argparse.ArgumentParser) -> None:
@@ -32,6 +34,7 @@ def stream_options(parser: argparse.ArgumentParser) -> None:
         "--prefix", action=argparse.BooleanOptionalAction, help="prefix lines with the rank"
     )
     parser.add_argument("--raw", action="store_true", help=_RAW)
+    parser.add_argument("--no-fold", action="store_true", help=NO_FOLD)
 
 
 def stream(options: argparse.Namespace) -> int:
@@ -39,7 +42,14 @@ def stream(options: argparse.Namespace) -> int:
     job: ShownJob = find_server.connect().json("GET", job_path(options.name))
     if job["type"] == "command":
         _check_ranks(job, options.rank)
-    return follow_to_end(options, job, ranks=options.rank, prefixed=options.prefix, raw=options.raw)
+    return follow_to_end(
+        options,
+        job,
+        ranks=options.rank,
+        prefixed=options.prefix,
+        raw=options.raw,
+        fold=not options.no_fold,
+    )
 
 
 def _count(text: str) -> int:
@@ -58,6 +68,7 @@ def logs_options(parser: argparse.ArgumentParser) -> None:
     add("--tail", type=_count, metavar="K", help="only the last K lines of each rank")
     add("--prefix", action=argparse.BooleanOptionalAction, help="prefix lines with the rank")
     add("--raw", action="store_true", help=_RAW)
+    add("--no-fold", action="store_true", help=NO_FOLD)
 
 
 def logs(options: argparse.Namespace) -> int:
@@ -79,14 +90,18 @@ def logs(options: argparse.Namespace) -> int:
         )
     attempts = [options.attempt or NEWEST]
     prefixed = False if options.json else options.prefix
-    printer = Printer(job["nodes"], prefixed=prefixed, raw=options.raw)
+    chosen = ranks if ranks is not None else [each["rank"] for each in job["ranks"]]
+    fold = 0 if options.no_fold else len(chosen)
+    printer = Printer(job["nodes"], prefixed=prefixed, raw=options.raw, fold=fold)
     if options.follow:
         request = {"ranks": ranks, "attempts": attempts}
-        for piece in Following(find_server.connect, job["name"], request=request).pieces():
-            printer.put(piece)
+        writing = threading.Lock()
+        with releasing(printer, writing):
+            for piece in Following(find_server.connect, job["name"], request=request).pieces():
+                with writing:
+                    printer.put(piece)
         printer.end()
         return 0
-    chosen = ranks if ranks is not None else [each["rank"] for each in job["ranks"]]
     outputs = (_of_rank(job["name"], rank, attempts, options.tail) for rank in sorted(chosen))
     if options.json:
         show.as_json([_whole(pieces) for pieces in map(list, outputs) if pieces])
@@ -94,7 +109,9 @@ def logs(options: argparse.Namespace) -> int:
     for pieces in outputs:
         for piece in pieces:
             printer.put(piece)
-        printer.end()
+        if not printer.folds:
+            printer.end()
+    printer.end()
     return 0
 
 

@@ -11,8 +11,8 @@ from typing import Any
 from allranks.cli.output import show
 from allranks.core.lifecycle.phases import PREPARATION, Phase
 
-# Seconds after which a phase gets a line, and between updates of the bottom line.
-_LONG, _EVERY = 1.0, 1.0
+# Seconds after which a phase gets a line.
+_LONG = 1.0
 
 # The message for an ended phase; phases without one are reported otherwise.
 _ENDED: Mapping[Phase, str] = {
@@ -65,12 +65,12 @@ class Phases:
 
 
 @contextmanager
-def every_second(lock: threading.Lock, draw: Callable[[], None]) -> Iterator[None]:
-    """Redraw the line every second, under the lock, while the caller waits."""
+def every(seconds: float, lock: threading.Lock, draw: Callable[[], None]) -> Iterator[None]:
+    """Call ``draw`` again and again, under the lock, while the caller waits."""
     over = threading.Event()
 
     def work() -> None:
-        while not over.wait(_EVERY):
+        while not over.wait(seconds):
             with lock:
                 if not over.is_set():
                     draw()

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
+import threading
+import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from allranks.cli.output import show
 from allranks.cli.output.colours import coloured
+from allranks.cli.output.folded_lines import FoldedLines, ranges
 from allranks.cli.output.live_lines import LiveLines, can_redraw
+from allranks.cli.output.phases import every
 
 if TYPE_CHECKING:
     from allranks.api.jobs import LogLine
@@ -20,6 +26,10 @@ _MOVES = re.compile(rb"\x1b\[[0-9;?]*[A-HJKSTfsu]")
 _BELOW = re.compile(rb"\n([^\n]*?)\x1b\[A")
 # The depth of nested bars that is handled.
 _DEPTH = 8
+# Above this number of ranks, equal lines are joined on a terminal.
+_FOLD_ABOVE = 8
+# Seconds that a line waits for other ranks, and between looks for lines that have waited.
+_WAIT, _RELEASE = 0.1, 0.05
 
 
 class Printer:
@@ -28,7 +38,8 @@ class Printer:
     A line redrawn with carriage returns, such as a progress bar, is written once in its last state.
     On a terminal, unfinished lines are shown live below the others, and what would steer it is
     shown as text. With ``raw``, lines are written as the rank wrote them. ``label`` names the job
-    of a piece that has a ``child``.
+    of a piece that has a ``child``. With ``fold``, the number of ranks whose equal lines are joined
+    on a terminal, lines wait for ``release`` or ``end``.
     """
 
     def __init__(
@@ -38,6 +49,7 @@ class Printer:
         prefixed: bool | None = None,
         raw: bool = False,
         label: Callable[[str], str] = str,
+        fold: int = 0,
     ) -> None:
         stream = to or sys.stdout
         self._out = stream.buffer
@@ -46,6 +58,9 @@ class Printer:
         self._nodes, self._raw, self._label = nodes, raw, label
         self._harmless = stream.isatty() and not raw
         self._live = LiveLines(stream.fileno()) if not raw and can_redraw(stream) else None
+        folds = fold > _FOLD_ABOVE and self._harmless and self._prefixed
+        self._folded = FoldedLines(fold) if folds else None
+        self._nodes_of_ranks: dict[int, int] = {}
         # The unfinished line of each child, rank and attempt, and its prefix.
         self._rests: dict[tuple[str, int, int], tuple[str, bytearray]] = {}
 
@@ -55,6 +70,7 @@ class Printer:
         own = (child, rank, attempt)
         before, rest = self._rests.setdefault(own, ("", bytearray()))
         if self._prefixed and not before:
+            self._nodes_of_ranks[rank] = piece["node"]
             before = self._prefix(child, rank, piece["node"])
             self._rests[own] = (before, rest)
         done = b""
@@ -65,7 +81,7 @@ class Printer:
             rest.clear()
         whole, newline, last = data.rpartition(b"\n")
         if newline:
-            done += self._lines(before, bytes(rest) + whole + newline)
+            done += self._lines(rank, before, bytes(rest) + whole + newline)
             rest.clear()
         rest += last
         if b"\r" in last and not self._raw:
@@ -89,17 +105,30 @@ class Printer:
         """Whether an unfinished line is shown."""
         return self._live is not None and any(rest for _, rest in self._rests.values())
 
+    @property
+    def folds(self) -> bool:
+        """Whether equal lines of ranks are joined, so that lines wait."""
+        return self._folded is not None
+
+    def release(self, clear: Callable[[], None]) -> None:
+        """Write the lines that have waited long enough for those of other ranks. ``clear`` is
+        called before."""
+        if lines := self._joined(time.monotonic() - _WAIT):
+            clear()
+            self._write(lines)
+
     def end(self, child: str | None = None) -> None:
         """Write unfinished lines, or those of a child, with a line end."""
         keys = [key for key in self._rests if child in (None, key[0])]
-        self._write(b"".join(self._ended(key) for key in keys))
+        ended = b"".join([self._ended(key) for key in keys])
+        self._write(ended + self._joined(math.inf))
 
     def _ended(self, key: tuple[str, int, int]) -> bytes:
         before, rest = self._rests.pop(key)
         text = bytes(rest) if self._raw else last_state(bytes(rest)).rstrip(b"\r")
-        return self._lines(before, text + b"\n") if text else b""
+        return self._lines(key[1], before, text + b"\n") if text else b""
 
-    def _lines(self, before: str, lines: bytes) -> bytes:
+    def _lines(self, rank: int, before: str, lines: bytes) -> bytes:
         """Finished lines as they are written."""
         collapse = b"\r" in lines and not self._raw
         if collapse:
@@ -108,7 +137,22 @@ class Printer:
             lines = harmless(lines)
         if not before:
             return lines
+        if self._folded is not None:
+            self._folded.put(rank, lines.split(b"\n")[:-1], time.monotonic())
+            return self._joined(math.inf) if self._folded.is_full else b""
         return b"".join(before.encode() + line + b"\n" for line in lines.split(b"\n")[:-1])
+
+    def _joined(self, until: float) -> bytes:
+        """The lines that came before ``until``, or that all ranks have printed, joined."""
+        if self._folded is None:
+            return b""
+        lines = self._folded.take(until)
+        return b"".join(self._prefix_of(ranks).encode() + line + b"\n" for ranks, line in lines)
+
+    def _prefix_of(self, ranks: list[int]) -> str:
+        if len(ranks) > 1:
+            return f"ranks {ranges(ranks)} | "
+        return self._prefix("", ranks[0], self._nodes_of_ranks[ranks[0]])
 
     def _write(self, lines: bytes) -> None:
         if self._live is not None:
@@ -117,6 +161,16 @@ class Printer:
         if lines:
             self._out.write(lines)
             self._out.flush()
+
+
+def releasing(
+    printer: Printer, lock: threading.Lock, clear: Callable[[], None] = lambda: None
+) -> AbstractContextManager[None]:
+    """Write the lines that a printer holds in time, under the lock. For ``clear`` see
+    ``Printer.release``."""
+    if not printer.folds:
+        return nullcontext()
+    return every(_RELEASE, lock, lambda: printer.release(clear))
 
 
 def last_state(line: bytes) -> bytes:

@@ -105,6 +105,7 @@ def _follow_options(add: Callable[..., Any]) -> None:
     prefix = "print the rank before each line (on a terminal)"
     add("--prefix", action=argparse.BooleanOptionalAction, help=prefix)
     add("--raw", action="store_true", help="print output as the ranks wrote it")
+    add("--no-fold", action="store_true", help="print equal lines of ranks once for each rank")
     download_option(add)
     rehearsal_options(add)
 
@@ -154,6 +155,7 @@ def run(options: argparse.Namespace) -> int:
         cancel=options.cancel_on_interrupt,
         prefixed=options.prefix,
         raw=options.raw,
+        fold=not options.no_fold,
         logs=not is_sweep(options),
     )
 
