@@ -2,9 +2,10 @@
 
 import pytest
 
-from allranks.cli.admin.top import _fitting
+from allranks.cli.admin.top import _fitting, _rows
+from allranks.cli.output import load, tables
 
-ROW = ("bright_lantern_294gkjsk", "Running", "0", "3 min", "9%", "3.1/64.0 GiB")
+ROW = ("bright_lantern_294gkjsk", "Running", "0", "3 min", "9%", "-", "3.1/64.0 GiB")
 OF_NODE = ("97%", "31.2/64.0 GiB", "1.2/3.4 MiB/s")
 LOSS = "loss 0.123, acc 0.98"
 
@@ -29,3 +30,52 @@ def test_optional_columns_are_dropped_before_the_metrics(gpus, width, expected):
 
 def test_no_job_has_all_columns():
     assert _fitting([], 200)[0].split("  ")[0] == "JOB"
+
+
+def node(number, cpu, ranks=()):
+    loads = [{"rank": rank, "cpu": value} for rank, value in ranks]
+    whole = {"cpu": 100.0, "memory": 1 << 30}
+    return {
+        "node": number, "now": True, "cpu": cpu, "memory": 1000 * number, "memory_total": 1 << 30,
+        "gpus": [], "ranks": loads, "node_load": whole,
+    }  # fmt: skip
+
+
+def test_many_nodes_are_one_row_with_a_bar_for_each_rank():
+    nodes = [node(n, 10.0 * n, [(2 * n + r, 100.0 * r) for r in (1, 0)]) for n in range(16)]
+    job = {
+        "name": "j", "status": "Running", "metrics": {}, "created_at": "2026-01-01T00:00:00+00:00",
+        "started_at": None, "load": nodes,
+    }  # fmt: skip
+    (row,) = _rows(job)
+    assert row[:3] == ("j", "Running", "16 nodes")
+    assert row[4:7] == ("75 %", "▁█" * 16, "120.0 kB of 17.2 GB")
+    job["load"] = nodes[:4]
+    assert [row[2] for row in _rows(job)] == ["0", "1", "2", "3"]
+
+
+def test_many_nodes_are_summed_up_and_the_one_with_the_most_is_named():
+    rows = dict(load.summary([node(n, 100.0 if n == 700 else 50.0) for n in range(1000)]))
+    assert rows["nodes"] == "1000; each bar is a node, from 0 to 999"
+    bars, _, text = rows["  cpu"].partition("  ")
+    assert len(bars) <= 48
+    assert bars.count("█") == 1
+    assert text == "50 % to 100 %, the most on node 700"
+    assert "the most" not in rows["  all cpu"]
+    assert "  gpu" not in rows
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("", [""]),
+        ("one two", ["one two"]),
+        ("one two three four", ["one two", "three four"]),
+        ("/a/very/long/path then", ["/a/very/long/path", "then"]),
+        ("see /a/very/long/path", ["see", "/a/very/long/path"]),
+        ("  indented by two", ["  indented", "by two"]),
+        ("深度学习 深度学习", ["深度学习", "深度学习"]),
+    ],
+)
+def test_lines_end_between_words(text, lines):
+    assert tables.wrapped(text, 10) == lines

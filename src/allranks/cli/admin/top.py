@@ -20,15 +20,17 @@ from allranks.sdk.connection import find_server
 from allranks.sdk.jobs.follow import answered
 
 if TYPE_CHECKING:
-    from allranks.api.metrics import LiveJob
+    from allranks.api.metrics import LiveJob, NodeLoad
 
-# CPU and MEMORY are the job's own; the NODE columns count everything that runs there.
+# CPU, MEMORY and RANKS are the job's own, the last a bar for the CPU use of each rank; the NODE
+# columns count everything that runs there.
 _HEAD = (
     "JOB",
     "STATUS",
     "NODE",
     "AGE",
     "CPU",
+    "RANKS",
     "MEMORY",
     "GPU",
     "GPU MEMORY",
@@ -44,12 +46,15 @@ _OPTIONAL = (
     "NODE CPU",
     "GPU MEMORY",
     "AGE",
+    "RANKS",
     "MEMORY",
     "NODE",
 )
 # Seconds: each refresh asks the server.
 _MIN_INTERVAL = 0.1
 _MAX_METRICS = 3
+# The most nodes with a row each, and bars for ranks.
+_MAX_NODES, _MAX_BARS = 4, 32
 
 
 def top_options(parser: argparse.ArgumentParser) -> None:
@@ -118,33 +123,42 @@ def _all_rows(jobs: list[LiveJob]) -> list[tuple[str, ...]]:
 
 
 def _rows(job: LiveJob) -> Iterator[tuple[str, ...]]:
-    """A row for each node; one for a job without measurements yet."""
+    """A row for each node, or for many nodes together; one for a job without measurements yet."""
     values = [f"{name} {show.number(value)}" for name, value in job["metrics"].items()]
     more = f" +{len(values) - _MAX_METRICS}" if len(values) > _MAX_METRICS else ""
     metrics = ", ".join(values[:_MAX_METRICS]) + more
     started = datetime.fromisoformat(job["started_at"] or job["created_at"])
     age = show.seconds((datetime.now(UTC) - started).total_seconds())
-    loads = [each for each in job["load"] if each["now"]]
-    if not loads:
-        yield (job["name"], job["status"], "-", age, *["-"] * 7, metrics)
-    for number, node in enumerate(loads):
+    nodes = [each for each in job["load"] if each["now"]]
+    rows = [[node] for node in nodes] if len(nodes) <= _MAX_NODES else [nodes]
+    if not nodes:
+        yield (job["name"], job["status"], "-", age, *["-"] * 8, metrics)
+    for number, several in enumerate(rows):
         first = number == 0
-        gpus = node["gpus"]
-        memory = {name: load.total(gpus, name) for name in ("gpu_memory", "gpu_memory_total")}
         yield (
             job["name"] if first else "",
             job["status"] if first else "",
-            str(node["node"]),
+            str(several[0]["node"]) if len(several) == 1 else counted(len(several), "node"),
             age if first else "",
-            load.percent(node.get("cpu")),
-            load.memory(node),
-            load.percent(load.mean(gpus, "gpu_load")),
-            load.memory(memory, "gpu_memory") if gpus else "-",
-            load.percent(node["node_load"].get("cpu")),
-            load.memory(node["node_load"]),
-            load.rate(node["node_load"], "net_in", "net_out"),
+            *_use(several),
             metrics if first else "",
         )
+
+
+def _use(nodes: list[NodeLoad]) -> tuple[str, ...]:
+    """The columns from CPU to NODE NETWORK: means of shares, and sums of amounts."""
+    gpus = [gpu for node in nodes for gpu in node["gpus"]]
+    whole = [node["node_load"] for node in nodes]
+    return (
+        load.percent(load.mean(nodes, "cpu")),
+        load.of_ranks(nodes, _MAX_BARS) or "-",
+        load.memory(load.summed(nodes, "memory", "memory_total")),
+        load.percent(load.mean(gpus, "gpu_load")),
+        load.memory(load.summed(gpus, "gpu_memory", "gpu_memory_total"), "gpu_memory"),
+        load.percent(load.mean(whole, "cpu")),
+        load.memory(load.summed(whole, "memory", "memory_total")),
+        load.rate(load.summed(whole, "net_in", "net_out"), "net_in", "net_out"),
+    )
 
 
 @contextmanager

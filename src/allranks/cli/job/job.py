@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 # The number of metrics and nodes shown.
 _MOST = 8
+# Above this number of nodes their use is summed up.
+_FEW_NODES = 4
 # More jobs than anybody has running.
 _ALL = 100_000
 
@@ -185,15 +187,16 @@ def _metrics(job: ShownJob) -> list[tuple[str, str]]:
 
 
 def _load(nodes: list[NodeLoad]) -> list[tuple[str, str]]:
-    """The latest resource use of each node."""
+    """The latest resource use of each node; above a few nodes, of all together."""
+    if len(nodes) > _FEW_NODES:
+        return load.summary(nodes)
     rows = []
-    for node in nodes[:_MOST]:
+    for node in nodes:
         name = f"node {node['node']}"
         rows.append((name, f"{load.own(node)}: this job"))
         rows.append(("", f"{load.node(node['node_load'])}: all that runs there"))
         rows += [(f"{name} gpu {gpu['gpu']}", load.gpu(gpu)) for gpu in node["gpus"]]
-    more = [("", f"and {counted(len(nodes) - _MOST, 'node')} more")]
-    return rows + (more if len(nodes) > _MOST else [])
+    return rows
 
 
 def _settings_of(spec: Document) -> list[tuple[str, str]]:

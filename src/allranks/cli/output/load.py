@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from allranks.cli.output import show
 from allranks.core.amounts import size_text
 
 if TYPE_CHECKING:
     from allranks.api.common import Number
+    from allranks.api.metrics import NodeLoad
 
 Load = Mapping[str, Any]
+
+# The most bars of a drawing: each is the highest of several nodes where there are more.
+_BARS = 48
 
 
 def percent(value: Number | None) -> str:
@@ -53,10 +58,56 @@ def node(load: Load) -> str:
     return f"{own(load)}, network {rate(load, 'net_in', 'net_out')}"
 
 
-def total(several: Sequence[Load], name: str) -> float:
-    return sum(float(each.get(name, 0)) for each in several)
+def summed(several: Sequence[Load], *names: str) -> Load:
+    """The sum of each amount, of those that have it."""
+    return {
+        name: sum(float(each[name]) for each in several if name in each)
+        for name in names
+        if any(name in each for each in several)
+    }
 
 
 def mean(several: Sequence[Load], name: str) -> float | None:
     values = [each[name] for each in several if name in each]
     return sum(values) / len(values) if values else None
+
+
+def summary(nodes: Sequence[NodeLoad]) -> list[tuple[str, str]]:
+    """The use of many nodes in a few lines: a bar for each, and the node with the most."""
+    first, last = nodes[0]["node"], nodes[-1]["node"]
+    rows = [("nodes", f"{len(nodes)}; each bar is a node, from {first} to {last}")]
+    amounts: list[tuple[str, Callable[[NodeLoad], Number | None], Callable[[float], str]]] = [
+        ("  cpu", lambda node: node.get("cpu"), percent),
+        ("  memory", lambda node: node.get("memory"), size_text),
+        ("  gpu", lambda node: mean(node["gpus"], "gpu_load"), percent),
+        ("  all cpu", lambda node: node["node_load"].get("cpu"), percent),
+        ("  all memory", lambda node: node["node_load"].get("memory"), size_text),
+    ]
+    for name, value_of, text in amounts:
+        values = {
+            node["node"]: float(value) for node in nodes if (value := value_of(node)) is not None
+        }
+        if values:
+            most = max(values, key=lambda node: values[node])
+            low, high = text(min(values.values())), text(values[most])
+            amount = low if low == high else f"{low} to {high}, the most on node {most}"
+            rows.append((name, f"{heat([value_of(node) for node in nodes])}  {amount}"))
+    if bars := of_ranks(nodes, _BARS):
+        rows.append(("  ranks' cpu", bars))
+    return rows
+
+
+def of_ranks(nodes: Sequence[NodeLoad], bars: int) -> str:
+    """The CPU use of several ranks as bars; empty if there is one."""
+    ranks = sorted(
+        (each for node in nodes for each in node["ranks"]), key=lambda each: each["rank"]
+    )
+    return heat([each.get("cpu") for each in ranks], bars) if len(ranks) > 1 else ""
+
+
+def heat(values: Sequence[Number | None], bars: int = _BARS) -> str:
+    """A bar for each value, or for the highest of several, from 0 to the highest."""
+    size = -(-len(values) // bars)
+    parts = [values[at : at + size] for at in range(0, len(values), size)]
+    highest = [max((each for each in part if each is not None), default=None) for part in parts]
+    return show.sparkline(highest, least=0.0)

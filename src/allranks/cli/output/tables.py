@@ -48,6 +48,19 @@ def fitted(
     return lines if columns is None else [clipped(each, columns) for each in lines]
 
 
+def wrapped(text: str, columns: int) -> list[str]:
+    """The text in lines that end between words; a longer word has a line of its own."""
+    lines, left = [""], columns
+    for word in re.findall(r"\s*\S+|\s+$", text):
+        if width(word) > left and lines[-1]:
+            word = word.lstrip()
+            lines.append("")
+            left = columns
+        lines[-1] += word
+        left -= width(word)
+    return lines
+
+
 def cut(text: str, columns: int) -> str:
     """The text, cut with an ellipsis."""
     if width(text) <= columns:
