@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from allranks.errors import UsageError
 from allranks.sdk.jobs.notebook_card import card, metric_names
 from allranks.sdk.jobs.notebook_chart import HEIGHT, WIDTH, chart
+from allranks.sdk.jobs.notebook_watch import Output
 
 JOB = {
     "name": "j<1>",
@@ -73,6 +74,16 @@ def test_what_failed_says_why():
     assert "hint: look & see" in told
 
 
+def test_the_lines_of_ranks_are_apart_and_bars_overwrite_their_own():
+    output = Output()
+    for rank, text in [(0, "a"), (1, "b\n\r10%"), (0, "c\r\n"), (1, "\r20%"), (1, "\r30%\r")]:
+        output.add({"log": text, "rank": rank, "node": 0, "attempt": 1, "offset": 0})
+    assert output.lines() == ["rank 1 | b", "rank 0 | ac", "rank 1 | 30%"]
+    alone = Output()
+    alone.add({"log": "x\n" * 20 + "y", "rank": 3, "node": 0, "attempt": 1, "offset": 0})
+    assert alone.lines() == ["x"] * 11 + ["y"]
+
+
 def test_only_some_of_many_metrics_are_drawn():
     job = {**JOB, "metrics": {f"{each}/rank_0": 1.0 for each in range(20)}}
     assert metric_names(job) == [*map(str, range(8))]
@@ -104,6 +115,19 @@ def test_a_job_shows_itself(client_of, code):
     assert "0.5" in text_of(job._repr_html_())
     with pytest.raises(UsageError, match="not a notebook"):
         job.watch()
+
+
+@pytest.mark.slow
+def test_the_card_of_a_failed_job_shows_the_rank_that_failed(client_of):
+    script = "import os; r = os.environ['RANK']; print('hello of', r); assert r != '1', 'bad luck'"
+    ranks = {"type": "pytorch", "process_count_per_instance": 3}
+    job = client_of(command=f"python -c {shlex.quote(script)}", distribution=ranks)
+    job.wait()
+    told = text_of(job._repr_html_())
+    assert "The last lines of rank 1:" in told
+    assert "AssertionError: bad luck" in told.partition("The last lines")[2]
+    assert "hello of 0" not in told
+    assert "cause: " in told
 
 
 @pytest.mark.slow

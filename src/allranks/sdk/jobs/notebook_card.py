@@ -27,6 +27,9 @@ def card(job: Answer, metrics: Iterable[Answer] = (), lines: Iterable[str] = ())
     ``lines`` the last output. No external resources; text from the job is escaped."""
     parts = [_head(job), _error(job), _metrics(job, metrics), _load(job.get("load", ()))]
     text = "\n".join(lines)
+    failed = (job.get("error") or {}).get("rank")
+    if text and failed is not None:
+        parts.append(f"<div>The last lines of rank {failed}:</div>")
     if text:
         parts.append(f'<pre style="{_PRE}">{escape(text)}</pre>')
     return f'<div class="allranks-job" style="{_BOX}">{"".join(parts)}</div>'
@@ -66,8 +69,10 @@ def _error(job: Answer) -> str:
     error = job.get("error")
     if not error:
         return ""
+    known = error.get("cause", "UNKNOWN") != "UNKNOWN"
+    cause = f"<br/>cause: {escape(error['explanation'])}" if known else ""
     hint = f"<br/>hint: {escape(error['hint'])}" if error.get("hint") else ""
-    return f'<div style="color:{_COLOURS["Failed"]}">{escape(error["message"])}{hint}</div>'
+    return f'<div style="color:{_COLOURS["Failed"]}">{escape(error["message"])}{cause}{hint}</div>'
 
 
 def _metrics(job: Answer, metrics: Iterable[Answer]) -> str:

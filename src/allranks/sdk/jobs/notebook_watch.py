@@ -34,35 +34,66 @@ def watch(name: str, every: float) -> None:
         hint = "outside of notebooks use job.wait(show_output=True)"
         raise UsageError("this is not a notebook", hint=hint) from None
     following = Following(find_server.connect, name)
-    lines: deque[str] = deque([""], maxlen=_LINES)
-    handle = display(HTML(drawn(name, lines)), display_id=True)
+    output = Output()
+    handle = display(HTML(drawn(name)), display_id=True)
     due = time.monotonic() + every
     for piece in following.news():
         if piece:
-            _add(lines, piece)
+            output.add(piece)
         if handle is not None and time.monotonic() >= due:
-            handle.update(HTML(drawn(name, lines)))
+            handle.update(HTML(drawn(name, output.lines())))
             due = time.monotonic() + every
     if handle is not None:
-        handle.update(HTML(drawn(name, lines)))
+        handle.update(HTML(drawn(name, output.lines())))
 
 
-def _add(lines: deque[str], piece: LogLine) -> None:
-    """Add output of a rank; progress bars overwrite their line."""
-    text = piece["log"].encode(errors="surrogateescape").decode(errors="replace")
-    first, *rest = text.split("\n")
-    lines[-1] = (lines[-1] + first).rpartition("\r")[2]
-    lines.extend(each.rpartition("\r")[2] for each in rest)
+class Output:
+    """The last lines of all ranks, behind their numbers where there are several. Progress bars
+    overwrite their line."""
+
+    def __init__(self) -> None:
+        self._lines: deque[tuple[int, str]] = deque(maxlen=_LINES)
+        # The unfinished line of each rank.
+        self._rests: dict[int, str] = {}
+
+    def add(self, piece: LogLine) -> None:
+        rank = piece["rank"]
+        text = piece["log"].encode(errors="surrogateescape").decode(errors="replace")
+        *whole, rest = (self._rests.get(rank, "") + text).split("\n")
+        self._lines.extend((rank, _last_state(each)) for each in whole)
+        # What comes after a carriage return overwrites the line.
+        self._rests[rank] = _last_state(rest) + ("\r" if rest.endswith("\r") else "")
+
+    def lines(self) -> list[str]:
+        rests = [(rank, _last_state(rest)) for rank, rest in sorted(self._rests.items())]
+        lines = [(rank, line) for rank, line in (*self._lines, *rests) if line]
+        several = len(self._rests) > 1
+        return [f"rank {rank} | {line}" if several else line for rank, line in lines][-_LINES:]
+
+
+def _last_state(line: str) -> str:
+    return line.rstrip("\r").rpartition("\r")[2]
 
 
 def drawn(name: str, lines: Iterable[str] = ()) -> str:
-    """The card of a job as it is now."""
+    """The card of a job as it is now, with the last lines of the rank that failed if one did."""
     job = _answer(job_path(name))
+    failed = (job.get("error") or {}).get("rank")
+    if failed is not None:
+        lines = _last_lines(name, failed)
     series: list[Any] = []
     for metric in metric_names(job):
         path = f"/metrics?most={_POINTS}&metric={quote(metric, safe='')}"
         series += _answer(job_path(name, path))["series"]
-    return card(job, series, [each for each in lines if each])
+    return card(job, series, lines)
+
+
+def _last_lines(name: str, rank: int) -> list[str]:
+    request = {"ranks": [rank], "attempts": [-1], "follow": False, "tail": _LINES}
+    output = Output()
+    for piece in Following(find_server.connect, name, request=request).pieces():
+        output.add(piece)
+    return output.lines()
 
 
 def _answer(path: str) -> Any:
