@@ -122,3 +122,24 @@ def test_a_pipelines_stream_prints_every_rank_of_its_steps(shared: Allranks, cod
     fresh = shared("job", "restart", "talks", "--fresh", "--stream")
     assert fresh.stderr.splitlines()[0] == "talks-r3 runs anew; all steps run"
     assert sorted(fresh.stdout.splitlines()) == ["no end", "rank 0", "rank 1"]
+
+
+@pytest.mark.slow
+def test_the_cause_is_found_behind_a_pipe(shared: Allranks, code: Path) -> None:
+    """What `tee` passes on follows the traceback, which Python prints past it."""
+    (code / "train.py").write_text("print('a\\n' * 30 + 'a')\nprint({}['lr'])\n")
+    (code / "late.sh").write_text("until grep -qs KeyError error; do sleep 0.01; done; cat\n")
+    line = "python train.py 2> >(tee error >&2) | bash late.sh"
+    (code / "run.sh").write_text(f"#!/bin/bash\nset -o pipefail\n{line}\n")
+    (code / "run.sh").chmod(0o755)
+    for words in (
+        ("bash", "-o", "pipefail", "-c", line),
+        ("bash", "-c", f"set -eo pipefail; {line}"),
+        ("bash", "run.sh"),
+        ("./run.sh", "--lr", "0.1"),
+        ("bash", "-c", f"{line}; exit ${{PIPESTATUS[0]}}"),
+    ):
+        done = shared("run", "--", *words)
+        assert done.stdout.endswith("a\n"), words
+        assert "KeyError: 'lr'\n" in done.stderr, words
+        assert "hint: check train.py:2" in done.stderr, words

@@ -101,9 +101,13 @@ class StartedData(TypedDict):
 
 
 class RankEndedData(TypedDict):
+    """``behind_pipe``: the program that failed was not the last of a pipe, so that output which
+    the last one passed on may follow its traceback."""
+
     code: int
     signal: str | None
     ended_at: float
+    behind_pipe: NotRequired[bool]
 
 
 class EndedData(TypedDict):

@@ -68,6 +68,16 @@ def test_a_cause_has_its_line_and_its_place():
     )
 
 
+def test_output_that_came_late_through_a_pipe_is_no_work_of_the_program():
+    text = NO_MODULE + "epoch 1 loss 0.5\nepoch 2 loss 0.4\n"
+    assert cause(text) is Cause.UNKNOWN
+    piped = rank(0, text)._replace(behind_pipe=True)
+    assert explain(known(piped)).cause is Cause.MODULE_MISSING
+    assert explain(known(piped._replace(code=3))).cause is Cause.UNKNOWN
+    caught = piped._replace(lines=tuple(text.replace("<module>", "load").splitlines()))
+    assert explain(known(caught)).cause is Cause.UNKNOWN
+
+
 def test_an_echo_is_explained_by_the_rank_behind_it():
     echo, true = rank(0, PEER, 10.0), rank(1, NO_MODULE, 10.2)
     found = explain(known(echo, true))

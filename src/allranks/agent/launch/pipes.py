@@ -1,7 +1,8 @@
-"""Notice a command whose pipe hides that a program in it failed, as in `python train.py | tee log`.
+"""Notice which program of a command's pipe failed, as in `python train.py | tee log`: the pipe may
+hide it, and what `tee` passes on may follow its traceback.
 
 Bash reads the file that BASH_ENV names before its command, and there learns to write down the exit
-codes of the last pipe. Scripts that the command starts do not inherit it.
+codes of the last pipe. Of scripts only one that is the whole command inherits it.
 """
 
 from __future__ import annotations
@@ -12,14 +13,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 _PIPE = re.compile(r"(?<!\|)\|(?!\|)")
-# A shell whose command is another shell becomes that shell.
-_SHELL = re.compile(r"bash -\w*c (?:'[^']*'|\"[^\"]*\")+")
+# A shell whose command is another shell, or a script, becomes that shell.
+_SHELL = re.compile(r"(?:/bin/)?bash (?:-o \w+ |-\w+ )*?-\w*c (?:'[^']*'|\"[^\"]*\")+")
+_SCRIPT = re.compile(r"(?:(?:/bin/)?bash (?:-o \w+ |-\w+ )*)?[\w./-]+\.sh(?: [\w./=:-]+)*")
 _LEARN = """\
 if [[ $BASH_EXECUTION_STRING != {outer} ]]; then
 unset BASH_ENV
 allranks_pipe={file}
 trap 'allranks_ended=("$?" "${{PIPESTATUS[@]}}");
-[[ ${{allranks_ended[0]}} != 0 ]] || echo "${{allranks_ended[@]:1}}" >"$allranks_pipe"' EXIT
+echo "${{allranks_ended[@]}}" >"$allranks_pipe"' EXIT
 fi
 """
 # A program that still writes while its reader, such as `head`, has ended gets SIGPIPE.
@@ -28,10 +30,11 @@ _HARMLESS = (0, 141)
 
 def with_exit_codes(log: Path, command: str, env: Mapping[str, str]) -> Mapping[str, str]:
     """The environment in which the rank that writes ``log`` records how its last pipe ended."""
-    if "BASH_ENV" in env or not _PIPE.search(command):
+    is_script = _SCRIPT.fullmatch(command.strip())
+    if "BASH_ENV" in env or not (is_script or _PIPE.search(command)):
         return env
     learn = log.with_suffix(".pipe.sh")
-    outer = "bash*" if _SHELL.fullmatch(command.strip()) else "''"
+    outer = shlex.quote(command) if is_script or _SHELL.fullmatch(command.strip()) else "''"
     learn.write_text(_LEARN.format(file=shlex.quote(str(_record(log))), outer=outer))
     # Bash expands the value as between double quotes.
     return {**env, "BASH_ENV": re.sub(r'([$`"\\])', r"\\\1", str(learn))}
@@ -39,11 +42,22 @@ def with_exit_codes(log: Path, command: str, env: Mapping[str, str]) -> Mapping[
 
 def hidden_code(log: Path) -> int | None:
     """The exit code, other than 0, that the last pipe of a successful rank hid, if any."""
+    shell, *codes = _codes(log) or [0]
+    return next((code for code in codes[:-1] if not shell and code not in _HARMLESS), None)
+
+
+def failed_behind_pipe(log: Path, code: int) -> bool:
+    """Whether a rank ended with ``code`` since a program before the last of its last pipe did."""
+    shell, *codes = _codes(log) or [0]
+    return code == shell != 0 and codes[-1:] == [0] and code in codes[:-1]
+
+
+def _codes(log: Path) -> list[int]:
+    """The exit code of the shell, and those of its last pipe; empty if they are not known."""
     try:
-        codes = [int(word) for word in _record(log).read_text().split()]
+        return [int(word) for word in _record(log).read_text().split()]
     except (OSError, ValueError):
-        return None
-    return next((code for code in codes[:-1] if code not in _HARMLESS), None)
+        return []
 
 
 def _record(log: Path) -> Path:

@@ -268,6 +268,8 @@ class Attempt:
             self.deaths.kill(ended.at)
         if ended.process.rank is not None:
             how = {"code": ended.code, "signal": ended.signal, "ended_at": ended.at}
+            if pipes.failed_behind_pipe(ended.process.log, ended.code):
+                how["behind_pipe"] = True
             self._say(Kind.RANK_ENDED, ended.process.rank, **how)
             if ended.code == 0 and (code := pipes.hidden_code(ended.process.log)):
                 message = (
@@ -349,7 +351,8 @@ class Attempt:
         name = f"{process.name} on node {node}" if process.rank is not None else process.name
         message = f"{name} {how}"
         if tail and not first.signal and (process.rank is not None or process.service):
-            line = rank_failure.error_line(tail, first.code)
+            behind_pipe = pipes.failed_behind_pipe(process.log, first.code)
+            line = rank_failure.error_line(tail, first.code, behind_pipe)
             message += f": {line}" if line else ""
         reason = rank_failure.reason(first.signal, self._facts)
         if taken is not None:

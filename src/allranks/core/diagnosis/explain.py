@@ -33,7 +33,8 @@ _WORK = re.compile(r"^.*/(?:attempt-\d+|working/node-\d+)/work/")
 class RankEnd(NamedTuple):
     """How a rank ended, and the last lines of its log. ``code`` is None if its end was not
     reported. ``number`` is the line number of the first of ``lines``, from 1; 0 if the lines in
-    the ``skipped`` bytes before it were not counted."""
+    the ``skipped`` bytes before it were not counted. ``behind_pipe``: as in
+    api.events.RankEndedData."""
 
     rank: int
     node: int
@@ -43,6 +44,7 @@ class RankEnd(NamedTuple):
     lines: tuple[str, ...] = ()
     number: int = 1
     skipped: int = 0
+    behind_pipe: bool = False
 
 
 class FailedAttempt(NamedTuple):
@@ -151,7 +153,8 @@ def _first_failed(attempt: FailedAttempt) -> RankEnd | None:
 def _finding(attempt: FailedAttempt, rank: RankEnd) -> Finding | None:
     """The cause of a rank's failure, corrected by the free space on its node."""
     facts = attempt.facts.get(rank.node, {})
-    ending = Ending(rank.code, rank.signal, int(facts.get("oom_kills") or 0))
+    kills = int(facts.get("oom_kills") or 0)
+    ending = Ending(rank.code, rank.signal, kills, rank.behind_pipe)
     finding = log_tail.finding(rank.lines, ending)
     shm, disk = (facts.get(name, _FULL) for name in ("shm_free", "disk_free"))
     if finding is not None and finding.cause is Cause.BUS_ERROR and shm < _FULL:

@@ -30,11 +30,13 @@ _NEAR = 40
 
 class Ending(NamedTuple):
     """How a process ended: ``code`` is 128 + N after signal N, None while it runs. ``kills`` counts
-    the processes that the kernel's out-of-memory killer ended on its node at about that time."""
+    the processes that the kernel's out-of-memory killer ended on its node at about that time.
+    ``behind_pipe``: as in api.events.RankEndedData."""
 
     code: int | None
     signal: str | None = None
     kills: int = 0
+    behind_pipe: bool = False
 
 
 class Finding(NamedTuple):
@@ -231,7 +233,10 @@ def _uncaught(lines: Sequence[str], ending: Ending) -> Finding | None:
     raised = tracebacks.raised(lines)
     chain = tracebacks.last_chain(raised)
     # Python exits with 1 after an uncaught exception; any other code was chosen by the program.
-    if not chain or not tracebacks.is_the_end(lines, chain[-1], strict=ending.code != 1):
+    if not chain:
+        return None
+    late = ending.behind_pipe and tracebacks.ends_python(chain[-1], ending.code or 0)
+    if not late and not tracebacks.is_the_end(lines, chain[-1], strict=ending.code != 1):
         return None
     if ending.code is None and chain[-1].was_caught:
         return None

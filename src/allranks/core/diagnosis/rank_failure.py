@@ -15,15 +15,18 @@ COLOURS = re.compile(r"\x1b\[[\d;]*m")
 _AT = re.compile(r'File "([^"]+)", line (\d+)')
 
 
-def error_line(tail: Sequence[str], code: int) -> str:
+def error_line(tail: Sequence[str], code: int, behind_pipe: bool = False) -> str:
     """The most useful line about a rank's failure: that of the exception that ended it, otherwise
-    the last."""
+    the last. ``behind_pipe``: as in api.events.RankEndedData."""
     from allranks.core.diagnosis import tracebacks  # lazy: its patterns take long to compile
 
     tail = [COLOURS.sub("", line) for line in tail]
     last = tracebacks.last_of(tail)
     # With a code that is not Python's own, nothing may follow what ended it.
-    if last is None or not tracebacks.is_the_end(tail, last, strict=code != 1):
+    if last is None or not (
+        (behind_pipe and tracebacks.ends_python(last, code))
+        or tracebacks.is_the_end(tail, last, strict=code != 1)
+    ):
         return next((line for line in reversed(tail) if re.search(r"\w", line)), "")
     line = tracebacks.undrawn(tail[last.at])
     # The line of a syntax error does not name its place.

@@ -305,6 +305,11 @@ def is_the_end(lines: Sequence[str], last: Raised, strict: bool = False) -> bool
     return all(not text.strip() or is_noise(text) for text in rest[message:])
 
 
+def ends_python(last: Raised, code: int) -> bool:
+    """Whether Python ended with ``code`` by this exception, whatever output came late after it."""
+    return code == 1 and bool(last.frames) and not last.was_caught
+
+
 def _without_ignored(lines: Sequence[str]) -> list[str]:
     """The lines but for the exceptions that Python printed and ignored."""
     ignored = [exception for exception in raised(lines) if exception.aside]

@@ -136,7 +136,12 @@ def _rank_end(
     if end is None:
         return rank_end
     at = float(end.data.get("ended_at") or end.at)
-    return rank_end._replace(code=end.data.get("code"), signal=end.data.get("signal"), at=at)
+    return rank_end._replace(
+        code=end.data.get("code"),
+        signal=end.data.get("signal"),
+        at=at,
+        behind_pipe=end.data.get("behind_pipe") is True,
+    )
 
 
 def _facts(events: Iterable[Event]) -> dict[int, Mapping[str, Any]]:
