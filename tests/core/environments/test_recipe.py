@@ -149,6 +149,8 @@ def test_the_table_takes_other_versions():
         ("--constraint c.txt", "is not sent with the job"),
         (".", "an editable folder"),
         ("./pkg[dev]", "an editable folder"),
+        ("--extra-index https://x/simple", "'--extra-index' is no option"),
+        ("six==1 --no-deps", "'--no-deps' cannot be beside"),
     ],
 )
 def test_lines_that_cannot_be_had(line: str, said: str):

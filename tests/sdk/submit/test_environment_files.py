@@ -139,6 +139,36 @@ def test_what_is_no_requirement_is_told_with_its_line(folder):
     assert str(caught.value).startswith(f"{folder}/more.txt:4: 'six>==1'")
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("--extra-index https://me:pw@x/simple", "'--extra-index' is no option"),
+        ("-z", "'-z' is no option"),
+        ("--no-deps", "'--no-deps' is no option"),
+        ("--find-links", "'--find-links' needs a value"),
+        ("six==1 --hashh=sha256:0", "'--hashh' cannot be beside"),
+    ],
+)
+def test_a_wrong_option_is_named_with_its_file_and_line(folder, line, said):
+    (folder / "r.txt").write_text(f"numpy\n{line}\n")
+    with pytest.raises(SpecError, match=said) as caught:
+        from_file(folder / "r.txt")
+    assert str(caught.value).startswith(f"{folder}/r.txt:2: ")
+    assert caught.value.hint
+    assert "pw" not in f"{caught.value} {caught.value.hint}"
+
+
+def test_the_options_that_pip_takes(folder):
+    lines = (
+        *("-i https://x/simple", "--extra-index-url=https://y", "-fhttps://z/w", "--no-index"),
+        *("--pre", "--no-binary :all:", "--require-hashes", "six==1 --hash=sha256:0"),
+        *("https://x/a-b -c.whl", "six ; python_version>'3' --hash=sha256:0 --hash=sha256:1"),
+    )
+    (folder / "r.txt").write_text("\n".join(lines))
+    taken = ["-f https://z/w" if line.startswith("-f") else line for line in lines]
+    assert from_file(folder / "r.txt") == {"pip": taken}
+
+
 def test_a_loop_by_another_way_and_names_that_are_nobodys(folder):
     (folder / "sub").mkdir()
     (folder / "sub" / "l.txt").write_text("-r ../sub/l.txt\n")

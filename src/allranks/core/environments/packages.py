@@ -6,6 +6,7 @@ built for each other: where another torch is taken, the versions that fit it are
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -22,6 +23,22 @@ Instead = Callable[[str], str | None]
 _TORCH, _FITTING = "torch", ("torchvision", "torchaudio")
 _MLFLOW = re.compile(r"azureml-mlflow(-.*)?")
 _AZURE = re.compile(r"azureml(-.*)?")
+# The options of requirements files, with a sample of their value; empty for those without one.
+_OPTIONS = {
+    "--index-url": "https://pypi.org/simple",
+    "--extra-index-url": "https://pypi.org/simple",
+    "--find-links": "DIR",
+    "--no-index": "",
+    "--no-binary": "NAME",
+    "--only-binary": "NAME",
+    "--prefer-binary": "",
+    "--require-hashes": "",
+    "--pre": "",
+    "--trusted-host": "HOST",
+    "--use-feature": "NAME",
+    "-i": "https://pypi.org/simple",
+    "-f": "DIR",
+}
 # torchvision 0.M for torch 1.N is 0.(N + 1), and for 2.N it is 0.(N + 15); these are exceptions.
 _OLD_VISION = {(1, 1): 3, (1, 2): 4, (1, 3): 4}
 # torchaudio has the version of its torch from 2.0 on, and had 0.N for torch 1.N.
@@ -32,6 +49,24 @@ class Replaced(NamedTuple):
 
     lines: tuple[str, ...]
     notes: tuple[str, ...] = ()
+
+
+def wrong_option(line: str) -> tuple[str, str] | None:
+    """What is wrong with an option in a line of a requirements file, and a hint; None if nothing
+    is."""
+    words = re.split(r"[\s=]+", line)
+    if line.startswith("-"):
+        option = words[0] if line.startswith("--") else line[:2]
+        if option not in _OPTIONS:
+            near = difflib.get_close_matches(option, _OPTIONS, 1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(_OPTIONS)}"
+            return f"{option!r} is no option of requirements files", hint
+        if _OPTIONS[option] and line == option:
+            return f"{option!r} needs a value", f"{option} {_OPTIONS[option]}"
+    elif beside := [word for word in words if word.startswith("--") and word != "--hash"]:
+        hint = "only --hash may; other options have a line of their own"
+        return f"{beside[0]!r} cannot be beside a requirement", hint
+    return None
 
 
 def requirement(line: str) -> Requirement | None:

@@ -269,6 +269,8 @@ def _check(line: str) -> None:
     word = line.split()[0].partition("=")[0] if line else ""
     if bad := _NO_GOOD.get(_SHORT.get(word, word)):
         raise SpecError(Problem(f"{line!r} cannot be installed: {bad[0]}", hint=bad[1]))
+    if wrong := packages.wrong_option(line):
+        raise SpecError(Problem(*wrong[:1], hint=wrong[1]))
     if not line or line.startswith("-") or "://" in line:
         return  # an option, or an address: uv looks at it
     if line.startswith((".", "/", "~")):

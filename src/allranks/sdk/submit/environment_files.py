@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _OPTION = re.compile(r"(?P<option>-[a-z]|--[a-z-]+)(\s*=\s*|\s+|(?<=-[a-z]))(?P<value>.+)")
 _BESIDE = re.compile(r"(?<=[\w\]\"']) (--(?:no|only)-binary[ =]\S+)")
+# pip takes `-iURL`, uv does not.
+_GLUED = re.compile(r"^(-[if])(?=[^\s=])")
 _FILES = {"-r": "-r", "--requirement": "-r", "-c": "-c", "--constraint": "-c"}
 _FOLDERS = ("-f", "--find-links")
 _BUILT = (".whl", ".tar.gz", ".zip")
@@ -183,13 +185,18 @@ def _text(file: Path) -> str:
 
 def _hold_to_form(line: str, file: Path, number: int) -> None:
     """Raise SpecError for a line that is not a requirement, an option or an address."""
-    from packaging.requirements import InvalidRequirement, Requirement  # lazy: 10 ms, and few files
+    # lazy: 10 ms, and few files
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    from allranks.core.environments import packages
 
     if path := _source_folder(line):
         message = f"{path!r} is a folder of source, which may change after the environment is built"
         build = f"pip wheel --no-deps {shlex.quote(path)}"
         hint = f"name a wheel of it ({build}), or put the folder on PYTHONPATH"
         raise SpecError(Problem(message, None, number, hint), file=str(file))
+    if wrong := packages.wrong_option(line):
+        raise SpecError(Problem(wrong[0], None, number, wrong[1]), file=str(file))
     if line.startswith("-") or "://" in line:
         return
     try:
@@ -252,7 +259,7 @@ def _lines(
         elif _is_path(line):
             yield _file(_path(line, folder).absolute())
         else:
-            yield line
+            yield _GLUED.sub(r"\1 ", line)
 
 
 def _is_path(line: str) -> bool:
