@@ -67,9 +67,10 @@ class EnvironmentMap(TypedDict):
 
 
 class RecipeAnswer(TypedDict):
-    """``recipe`` is a `core.plan.Recipe`, ``uv`` the program that builds it, ``environments`` the
-    folder of virtual environments."""
+    """``name`` is the environment's, if it has one, ``recipe`` a `core.plan.Recipe`, ``uv`` the
+    program that builds it, ``environments`` the folder of virtual environments."""
 
+    name: str
     recipe: Packed
     uv: str
     environments: str

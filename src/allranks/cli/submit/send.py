@@ -20,6 +20,7 @@ from allranks.masking import PASSED_ON
 from allranks.sdk.connection import find_server
 from allranks.sdk.submit.current_environment import is_current
 from allranks.sdk.submit.prepare import prepare
+from allranks.sdk.submit.script_notes import script_notes
 from allranks.sdk.submit.send import send
 
 if TYPE_CHECKING:
@@ -66,14 +67,9 @@ def submit(
             else:
                 mend = "list them in `environment_variables` or in ALLRANKS_PASS_ENV"
             note(sentence(names, mend))
-        made: CreatedJob = send(find_server.connect(), submission, snapshots, line.report)
-        is_built_in = str(made["environment"].get("name") or "").startswith("allranks-")
-        if is_built_in or made.get("gpus_per_node", 0) > 1:
-            from allranks.cli.submit import script_notes  # lazy: reads the script
-
-            absent = script_notes.missing_imports(spec, base, made) if is_built_in else []
-            for text in (*absent, *script_notes.data_parallel(spec, base, made)):
-                note(text)
+        client = find_server.connect()
+        made: CreatedJob = send(client, submission, snapshots, line.report)
+        made["notes"] += script_notes(client, submission, made)
         return made
 
 

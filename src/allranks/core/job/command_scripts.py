@@ -25,6 +25,7 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _BEFORE = frozenset(
     ["exec", "time", "nohup", "env", "command", "then", "do", "else", "if", "while", "!", "{"]
 )
+_SHELLS = frozenset(["bash", "sh", "source", "."])
 _LAUNCHERS = frozenset(
     ["torchrun", "deepspeed", "accelerate", "horovodrun", "mpirun", "mpiexec", "srun", "coverage"]
 )
@@ -72,21 +73,39 @@ class Script(NamedTuple):
 def scripts(command: str) -> list[Script]:
     """The Python scripts that a bash command names explicitly."""
     result: list[Script] = []
-    folder = after = ""
-    for simple in _commands(command):
-        if simple[0] in ("cd", "pushd"):
-            if len(simple) != 2 or _UNKNOWN.search(simple[1]) or "(" in command:
-                break  # the current folder is unknown from here on
-            folder = posixpath.normpath(posixpath.join(folder, simple[1]))
-        elif posixpath.basename(simple[0]) in ("bash", "sh") and "-c" in simple[:-1]:
-            inner = scripts(simple[simple.index("-c") + 1])
-            result += [s._replace(folder=posixpath.join(folder, s.folder)) for s in inner]
-        elif started := list(_script(simple)):
+    after = ""
+    for folder, simple in _in_folders(command):
+        if started := list(_script(simple)):
             certain = [s for s in started if not _UNKNOWN.search(s.python + s.path)]
             result += [s._replace(folder=folder, after=after) for s in certain]
         elif simple[0] not in _IDLE:
             after = simple[0]
     return list(dict.fromkeys(result))
+
+
+def shell_scripts(command: str) -> list[str]:
+    """The shell scripts that a bash command names explicitly, from the code's folder."""
+    result: list[str] = []
+    for folder, simple in _in_folders(command):
+        is_shell = posixpath.basename(simple[0]) in _SHELLS
+        words = [word for word in simple[is_shell:] if not word.startswith("-")]
+        if words and not _UNKNOWN.search(words[0]) and (is_shell or words[0].endswith(".sh")):
+            result.append(posixpath.normpath(posixpath.join(folder, words[0])))
+    return list(dict.fromkeys(result))
+
+
+def _in_folders(command: str, folder: str = "") -> Iterator[tuple[str, list[str]]]:
+    """Its simple commands, also those of `bash -c`, with the folders that they run in, up to where
+    that is unknown."""
+    for simple in _commands(command):
+        if simple[0] in ("cd", "pushd"):
+            if len(simple) != 2 or _UNKNOWN.search(simple[1]) or "(" in command:
+                return
+            folder = posixpath.normpath(posixpath.join(folder, simple[1]))
+        elif posixpath.basename(simple[0]) in ("bash", "sh") and "-c" in simple[:-1]:
+            yield from _in_folders(simple[simple.index("-c") + 1], folder)
+        else:
+            yield folder, simple
 
 
 def programs(command: str) -> list[str]:

@@ -10,6 +10,7 @@ from allranks.errors import UsageError
 from allranks.sdk.connection import find_server
 from allranks.sdk.jobs.names import no_job
 from allranks.sdk.submit.prepare import prepare
+from allranks.sdk.submit.script_notes import script_notes
 from allranks.sdk.submit.send import JOBS, Snapshots, post, send
 from allranks.spec.any_job import AnyJob
 from allranks.spec.job import CommandJob
@@ -42,6 +43,7 @@ def create(
     submission, snapshots = _prepared(job, base, words, allow_large)
     with find_server.connect() as client:
         made: CreatedJob = send(client, submission, snapshots)
+        made["notes"] += script_notes(client, submission, made)
         return made
 
 
@@ -62,6 +64,8 @@ def create_all(
         made: list[CreatedJob] = post(
             client, submissions, [*snapshots.values()], where=f"{JOBS}/list", timeout=_PATIENCE
         )
+        for submission, job in zip(submissions, made, strict=True):
+            job["notes"] += script_notes(client, submission, job)
         return made
 
 

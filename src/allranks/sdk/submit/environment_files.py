@@ -185,10 +185,9 @@ def _text(file: Path) -> str:
 
 def _hold_to_form(line: str, file: Path, number: int) -> None:
     """Raise SpecError for a line that is not a requirement, an option or an address."""
-    # lazy: 10 ms, and few files
-    from packaging.requirements import InvalidRequirement, Requirement
+    from packaging.requirements import InvalidRequirement, Requirement  # lazy: 10 ms
 
-    from allranks.core.environments import packages
+    from allranks.core.environments import packages  # lazy: as above
 
     if path := _source_folder(line):
         message = f"{path!r} is a folder of source, which may change after the environment is built"
