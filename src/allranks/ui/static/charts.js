@@ -1,6 +1,6 @@
 // Charts of metrics and resources, drawn by Plotly.
 
-import { config, escape, json, layout, number, style } from "./plot.js";
+import { config, escape, json, layout, number, show, style } from "./plot.js";
 
 const POINTS = 2000;
 const form = document.getElementById("charts-form");
@@ -87,7 +87,8 @@ async function draw(box) {
   const data = traces(withClose(loaded.get(name), close.get(name)), given);
   const first = !box.classList.contains("ready");
   box.classList.add("ready");
-  await Plotly.react(box, data, layout(name, AXES[given.x], given.log), config(name));
+  const kind = `${given.x} ${given.log ? "log" : "linear"}`;
+  await show(box, data, layout(name, AXES[given.x], given.log), config(name), kind);
   if (first) box.on("plotly_relayout", (change) => zoomed(box, change).catch(failed(box)));
 }
 
@@ -221,7 +222,7 @@ async function drawResources() {
       type: "scatter",
     }));
     const title = name.replaceAll("_", " ");
-    await Plotly.react(box, data, layout(title, "time", false, UNITS[name.replace("node_", "")]), config(name));
+    await show(box, data, layout(title, "time", false, UNITS[name.replace("node_", "")]), config(name));
   }
   if (!groups.size) resources.textContent = "There is nothing yet.";
 }

@@ -33,9 +33,27 @@ export function layout(title, x, log, unit) {
     legend: { orientation: "h", y: -0.2 },
     xaxis: { ...axis, title: { text: x } },
     yaxis: { ...axis, type: log ? "log" : "linear", title: { text: unit || "" } },
-    uirevision: title,
     dragmode: "zoom",
   };
+}
+
+// Draw a chart, again or for the first time. What the reader chose in it stays: the zoomed ranges as
+// long as the axes are the same `kind`, and the series that the legend hides. Plotly's own
+// `uirevision` loses zooms that were dragged, in plotly.js 4.1.
+export async function show(box, data, layout, config, kind = "") {
+  if (box.dataset.kind === kind) keepView(box, data, layout);
+  box.dataset.kind = kind;
+  await Plotly.react(box, data, layout, config);
+}
+
+function keepView(box, data, layout) {
+  for (const axis of ["xaxis", "yaxis"]) {
+    const { range, autorange } = box.layout?.[axis] ?? {};
+    if (autorange === false && range) layout[axis] = { ...layout[axis], range: [...range], autorange };
+  }
+  if (box.layout?.dragmode) layout.dragmode = box.layout.dragmode;
+  const hidden = new Set(box.data?.filter((each) => each.visible === "legendonly").map((each) => each.name));
+  for (const each of data) if (hidden.has(each.name)) each.visible = "legendonly";
 }
 
 // Plotly takes some HTML in texts: names from jobs must stay text.

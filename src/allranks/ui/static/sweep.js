@@ -1,6 +1,6 @@
 // The charts of a sweep: the value of each trial with the best so far, and parallel coordinates.
 
-import { config, escape, json, layout, number, style } from "./plot.js";
+import { config, escape, json, layout, number, show, style } from "./plot.js";
 
 const box = document.querySelector("[data-sweep]");
 
@@ -71,11 +71,11 @@ async function draw() {
   if (!trials.some((each) => number(each.value) !== null)) return;
   const [first, second] = box.children;
   const metric = objective.primary_metric;
-  await Plotly.react(first, history(trials, objective), layout(`${objective.goal} ${metric}`, "trial", false), config(metric));
+  await show(first, history(trials, objective), layout(`${objective.goal} ${metric}`, "trial", false), config(metric));
   const second_layout = layout("Parameters; the best fifth stands out", "", false);
   second_layout.hovermode = "closest";
   second_layout.yaxis.showticklabels = false;
-  await Plotly.react(second, parallel(trials, objective), second_layout, config("parameters"));
+  await show(second, parallel(trials, objective), second_layout, config("parameters"));
 }
 
 if (box) {
