@@ -91,3 +91,56 @@ def test_every_command_prints_the_hint_of_an_environment_that_cannot_be_built(
     explained = shared("job", "explain", step_job)
     assert hint in explained.stderr
     assert explained.stdout.count("grain==1.0 cannot be installed") == 1
+
+
+STEPS = """
+type: pipeline
+experiment_name: stepwise
+inputs: {fails: "no"}
+jobs:
+  first:
+    type: command
+    command: echo of another kind
+  second:
+    type: command
+    command: echo here; if [ ${{inputs.fails}} = yes ]; then echo bad luck; exit 1; fi
+    inputs: {fails: "${{parent.inputs.fails}}"}
+"""
+
+
+@pytest.mark.slow
+def test_a_failed_parent_leads_to_its_child_which_is_compared_with_its_like(
+    shared: Allranks, code: Path
+):
+    (code / "steps.yml").write_text(STEPS)
+    create = ("job", "create", "-f", "steps.yml", "--stream", "-q")
+    assert shared(*create, "--name", "good").returncode == 0
+    assert shared(*create, "--name", "bad", "--set", "inputs.fails=yes").returncode == 1
+    said = shared("job", "explain", "bad")
+    assert "bad_second failed: rank 0 on node 0 exited with code 1: bad luck" in said.stdout
+    assert "changed since good_second completed" in said.stdout
+    assert "input fails" in said.stdout
+    assert "of another kind" not in said.stdout
+    assert "hint: " in said.stderr
+
+    sweep = ("run", "--sweep", "x=choice(0,1)", "--name", "tried", "-q", "--")
+    assert shared(*sweep, "bash", "-c", "exit $AZUREML_SWEEP_x").returncode == 0
+    said = shared("job", "explain", "tried").stdout
+    assert "1 of 2 trials failed; the first of them:\n\ntried_1 failed: " in said
+    assert "changed since tried_0 completed" in said
+    assert json.loads(shared("job", "explain", "tried", "--json").stdout)["name"] == "tried_1"
+    shared("run", "--sweep", "x=choice(0,1)", "--name", "fine", "-q", "--", "true")
+    assert "error: no trial of fine has failed" in shared("job", "explain", "fine").stderr
+
+
+@pytest.mark.slow
+def test_the_last_job_that_completed_ended_before_this_one(shared: Allranks, code: Path):
+    words = ("run", "--experiment", "overlapping", "-q", "--name")
+    waits = "until [ -e end ]; do sleep 0.05; done"
+    assert shared(*words, "ends-first", "--", "true").returncode == 0
+    shared(*words, "ends-last", "--in-place", "--detach", "--", "bash", "-c", waits)
+    assert shared(*words, "fails", "--", "bash", "-c", "exit 3").returncode == 3
+    (code / "end").touch()
+    assert shared("job", "wait", "ends-last").returncode == 0
+    found = json.loads(shared("job", "explain", "fails", "--json").stdout)
+    assert found["last_completed"] == "ends-first"

@@ -10,11 +10,13 @@ from allranks.cli.job_names import job_argument
 from allranks.cli.output import show
 from allranks.core.amounts import counted
 from allranks.core.node_names import node_name
+from allranks.errors import UsageError
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
 
 if TYPE_CHECKING:
     from allranks.api import jobs as api
+    from allranks.http_client import Client
 
 # The number of ranks whose end is shown.
 _MOST = 8
@@ -28,22 +30,58 @@ def explain_options(parser: argparse.ArgumentParser) -> None:
 
 
 def explain(options: argparse.Namespace) -> int:
+    """Of a parent: also of the first child that failed."""
+    client = find_server.connect()
+    job: api.JobAnswer = client.json("GET", job_path(options.name))
+    if job["type"] == "sweep":
+        return _explain_sweep(client, job, options)
     explanation: api.FailureExplanation | api.PipelineExplanation | api.StepExplanation
-    explanation = find_server.connect().json("GET", job_path(options.name, "/explanation"))
+    explanation = client.json("GET", job_path(options.name, "/explanation"))
     if options.json:
         show.as_json(explanation)
-        return 0
-    if "type" in explanation:
-        for line in _of_steps(explanation):
-            show.line(line)
-        if explanation["error"] and not options.quiet:
+    elif "type" in explanation:
+        _show(_of_steps(explanation))
+        steps = explanation["steps"].values() if "steps" in explanation else ()
+        failed = [step["job"] for step in steps if step["status"] == "Failed" and step["job"]]
+        if failed:
+            _explain_child(client, failed[0], options.quiet)
+        elif explanation["error"] and not options.quiet:
             show.talk(f"\nhint: {explanation['error']['hint']}")
-        return 0
-    for line in _of_job(explanation):
-        show.line(line)
-    if not options.quiet:
-        show.talk(f"\nhint: {explanation['fix']}")
+    else:
+        _show(_of_job(explanation))
+        if not options.quiet:
+            show.talk(f"\nhint: {explanation['fix']}")
     return 0
+
+
+def _explain_sweep(client: Client, sweep: api.JobAnswer, options: argparse.Namespace) -> int:
+    """How many trials failed, and why the first of them. Raises UsageError if none did."""
+    trials: list[api.TrialAnswer] = sweep["trials"]
+    failed = [trial["job"] for trial in trials if trial["status"] == "Failed"]
+    if not failed:
+        message = f"no trial of {sweep['name']} has failed"
+        raise UsageError(message, hint=f"allranks job show {sweep['name']}")
+    if options.json:
+        show.as_json(client.json("GET", job_path(failed[0], "/explanation")))
+        return 0
+    if sweep["error"]:
+        show.line(f"{sweep['name']} failed: {sweep['error']['message'][:_LONG]}")
+    show.line(f"{len(failed)} of {counted(len(trials), 'trial')} failed; the first of them:")
+    _explain_child(client, failed[0], options.quiet)
+    return 0
+
+
+def _explain_child(client: Client, name: str, quiet: bool) -> None:
+    explanation: api.FailureExplanation = client.json("GET", job_path(name, "/explanation"))
+    show.line("")
+    _show(_of_job(explanation))
+    if not quiet:
+        show.talk(f"\nhint: {explanation['fix']}")
+
+
+def _show(lines: Iterator[str]) -> None:
+    for line in lines:
+        show.line(line)
 
 
 def _of_steps(explanation: api.PipelineExplanation | api.StepExplanation) -> Iterator[str]:
@@ -55,10 +93,6 @@ def _of_steps(explanation: api.PipelineExplanation | api.StepExplanation) -> Ite
         yield f"{explanation['name']} failed: {explanation['error']['message'][:_LONG]}"
     for name, step in explanation["steps"].items():
         yield f"{name}: {step['why'][:_WIDE]}"
-    failed = [step["job"] for step in explanation["steps"].values() if step["status"] == "Failed"]
-    if failed:
-        yield ""
-        yield f"why the step failed: allranks job explain {failed[0]}"
 
 
 def _of_job(failure: api.FailureExplanation) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -47,9 +47,7 @@ def earlier_jobs(
 ) -> Earlier:
     """Compare a failed job with the one that it was ``made_from``, if that is still there, or with
     earlier jobs of its experiment."""
-    query = Query(experiment=row.experiment, archived=None, parent=row.parent, limit=_FAR)
-    readable = (each for each in records.find(query) if isinstance(each, JobRow))
-    earlier = [each for each in readable if each.id < row.id]
+    earlier = [each for each in _alike(row, records) if _ended_before(each, row)]
     good = next((e for e in earlier if e.record.status is JobStatus.COMPLETED), None)
     same = [e.name for e in earlier if e.error and e.error.get("cause") == cause]
     last = None if good is None else good.name
@@ -59,6 +57,25 @@ def earlier_jobs(
     before, after = _files(other.plan.task.code, row.plan.task.code, blobs)
     changed = changes(_side(other, before), _side(row, after))
     return Earlier(last, other.name, changed, same)
+
+
+def _alike(row: JobRow, records: Records) -> Iterator[JobRow]:
+    """The jobs of its experiment, the newest first; of a trial the other trials, of a pipeline's
+    step the same step of all pipelines."""
+    query = Query(experiment=row.experiment, archived=None, parent=row.parent, limit=_FAR)
+    step = ""
+    if row.parent is not None and records.get(row.parent).type == "pipeline":
+        step = row.name.removeprefix(row.parent)
+        query = query._replace(parent=None, children=True, name=f"*{step}")
+    for each in records.find(query):
+        if isinstance(each, JobRow) and (not step or each.name == f"{each.parent}{step}"):
+            yield each
+
+
+def _ended_before(earlier: JobRow, row: JobRow) -> bool:
+    if earlier.ended_at is None or earlier.id == row.id:
+        return False
+    return row.ended_at is None or earlier.ended_at < row.ended_at
 
 
 def _side(row: JobRow, files: dict[str, str] | None) -> Side:
