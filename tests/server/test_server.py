@@ -15,8 +15,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from allranks import file_locks
+from allranks import file_locks, settings
 from allranks.agent.network import ports
+from allranks.cli.admin import server as server_commands
 from allranks.errors import Unauthorized
 from allranks.http_client import Client
 from allranks.sdk.connection.urls import job_path
@@ -463,3 +464,17 @@ def test_a_paused_server_blames_nobody(allranks, home):
     time.sleep(3)  # the pause itself is what is tested
     server.resume()
     assert allranks("job", "wait", name).returncode == 0
+
+
+@pytest.mark.medium
+def test_stop_leaves_the_gangs_of_a_server_that_has_started_since(tmp_path):
+    home = settings.Home(tmp_path)
+    gang = home.engines / "local" / "job.1"
+    gang.mkdir(parents=True)
+    lock = file_locks.take(home.lock)
+    assert lock is not None
+    assert server_commands._end_leftovers(home) == (0, [])
+    assert gang.is_dir()
+    os.close(lock)
+    assert server_commands._end_leftovers(home) == (1, [])
+    assert not gang.exists()

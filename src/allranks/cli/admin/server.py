@@ -9,7 +9,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from allranks import settings
+from allranks import file_locks, settings
 from allranks.cli.output import show
 from allranks.core.amounts import counted
 from allranks.errors import AllranksError, ServerError, UsageError
@@ -249,11 +249,18 @@ def _end_leftovers(home: Home) -> tuple[int, list[str]]:
     """End the gangs that a killed or unreachable server left, and the warm servers of this home.
     Return how many gangs there were, and the processes that could not be ended."""
     count = len(list(home.engines.glob("*/*/")))
-    if count or home.warm.is_dir():
-        from allranks.server.app import end_what_runs_here  # lazy: rarely needed
+    if not count and not home.warm.is_dir():
+        return 0, []
+    from allranks.server.app import end_what_runs_here  # lazy: rarely needed
 
+    # Held, because a server that another command starts meanwhile has gangs of its own.
+    lock = file_locks.take(home.lock)
+    if lock is None:
+        return 0, []
+    try:
         return count, end_what_runs_here(home)
-    return count, []
+    finally:
+        os.close(lock)
 
 
 def _status(home: Home, server: find_server.Running) -> dict[str, Any]:
