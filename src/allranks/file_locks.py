@@ -6,6 +6,7 @@ alive, not to wait.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import time
@@ -32,6 +33,14 @@ def take(path: Path) -> int | None:
                 os.close(file)
                 return None
             time.sleep(0.01)
+
+
+def holder(path: Path) -> int | None:
+    """The process id that the lock's holder has written into the file; None if it is not held, or
+    not written yet."""
+    with contextlib.suppress(OSError, ValueError):
+        return int(path.read_text()) if is_held(path) else None
+    return None
 
 
 def is_held(path: Path) -> bool:

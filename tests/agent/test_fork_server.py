@@ -1,9 +1,18 @@
 """The process that forks agents."""
 
+import contextlib
+import json
 import os
 import socket
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
+
+from allranks.agent.programs.allranks_warm.wire import connect, send
+from allranks.engines.local.fork_server import ForkServer
+from tests.support import until
 
 
 def test_it_ends_quietly_when_its_engine_is_killed_before_it_reads_an_answer(tmp_path):
@@ -21,3 +30,23 @@ def test_it_ends_quietly_when_its_engine_is_killed_before_it_reads_an_answer(tmp
     ours.close()
     assert server.communicate(timeout=60) == (None, "")
     assert server.returncode == 0
+
+
+@pytest.mark.medium
+def test_it_waits_for_no_agent_that_has_connected_and_says_nothing_yet(tmp_path):
+    with contextlib.closing(ForkServer(tmp_path / "warm")) as server:
+        server.start()
+        silent, other = (_connected(tmp_path / "warm" / "start.sock") for _ in range(2))
+        with silent, other:
+            assert _started(other, tmp_path) != _started(silent, tmp_path)
+
+
+def _connected(path: Path) -> socket.socket:
+    connections: list[socket.socket] = []
+    until(lambda: connections.extend(filter(None, [connect(str(path))])) or connections)
+    return connections[0]
+
+
+def _started(connection: socket.socket, folder: Path) -> int:
+    send(connection, {"argv": ["true"], "env": {}, "log": str(folder / "log")})
+    return int(json.loads(connection.recv(4096))["pid"])

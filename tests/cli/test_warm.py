@@ -146,6 +146,24 @@ def test_a_killed_agent_takes_its_warm_ranks_along(shared, shared_home, code):
     assert not lives(pid)
 
 
+def test_a_job_that_ends_leaves_the_warm_ranks_of_another(allranks, home, code):
+    """Also where agents cannot reach the process that starts servers outside of their jobs."""
+    script = "import os, time; print('runs', flush=True)\n"
+    script += "while not os.path.exists(os.environ['END']): time.sleep(0.01)"
+    (code / "s.py").write_text(script)
+    assert allranks("run", "--name", "before", "--", "true").returncode == 0
+    (home / "warm" / "start.sock").unlink()
+    for job in ("first", "second"):
+        words = ("--name", job, "--env", f"END={code / job}", "--warm", "json", "--detach")
+        assert allranks("run", *words, "--", "python", "s.py").returncode == 0
+        until(lambda job=job: allranks("job", "logs", job).stdout == "runs\n")
+        assert [e["data"].get("warm") for e in events(allranks, job, "started")] == [1]
+    for job in ("first", "second"):
+        (code / job).touch()
+        done = allranks("job", "wait", job)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_a_layer_of_an_environment_is_the_ranks_own(shared, code):
     """A rank's `sys` and `VIRTUAL_ENV` name its own layer; the server is shared."""
     (code / "s.py").write_text(

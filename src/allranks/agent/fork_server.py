@@ -48,11 +48,13 @@ def main() -> int:
     listener = _listen(Path(os.environ["ALLRANKS_WARM"]))
     agents = set[int]()
     others = [] if listener is None else [listener.fileno()]
+    # Agents that have connected; their request comes a moment later, or never.
+    callers: dict[int, socket.socket] = {}
     idle: float | None = _IDLE
     # A killed engine breaks the connection, or resets it if it had not read everything.
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         while True:
-            ready, _, _ = select.select([requests.fileno(), *others, read], [], [], idle)
+            ready, _, _ = select.select([requests.fileno(), *others, *callers, read], [], [], idle)
             if not ready:
                 import allranks.agent.data.transfers  # noqa: F401  # lazy: agents come first
 
@@ -61,18 +63,23 @@ def main() -> int:
             if read in ready:
                 os.read(read, 4096)
                 _report_exits(requests, agents)
+            for fd in callers.keys() & ready:
+                _start_server(callers.pop(fd))
             if listener is not None and listener.fileno() in ready:
-                _start_server(listener)
+                with contextlib.suppress(OSError):  # it has gone, or there are no more descriptors
+                    caller, _ = listener.accept()
+                    callers[caller.fileno()] = caller
             if requests.fileno() in ready:
                 message, fds, _, _ = socket.recv_fds(requests, 1 << 20, 2)
                 if not message:
                     break
-                ours = [requests.fileno(), *others, read, write]
+                ours = [requests.fileno(), *others, *callers, read, write]
                 child = _fork(json.loads(message), fds, ours)
                 agents.add(child)
-                requests.send(json.dumps({"pid": child}).encode())
+                # Before the answer: whoever ends this gang ends all who have its lock open.
                 for fd in fds:
                     os.close(fd)
+                requests.send(json.dumps({"pid": child}).encode())
     return 0
 
 
@@ -86,11 +93,10 @@ def _listen(folder: Path) -> socket.socket | None:
         return None
 
 
-def _start_server(listener: socket.socket) -> None:
+def _start_server(connection: socket.socket) -> None:
     """Start a server for an agent, in a session of its own, and answer with its process id."""
     errors = (OSError, ValueError, KeyError, TypeError, subprocess.SubprocessError)
-    with contextlib.suppress(*errors), listener.accept()[0] as connection:
-        connection.settimeout(1.0)
+    with contextlib.suppress(*errors), connection:
         request = json.loads(connection.recv(1 << 20))
         _end_unused(Path(os.environ["ALLRANKS_WARM"]))
         with open(request["log"], "ab") as log:
@@ -114,9 +120,10 @@ def _end_unused(folder: Path) -> None:
     forked keep running."""
     held = [lock for lock in folder.glob("*.lock") if file_locks.is_held(lock)]
     held.sort(key=lambda lock: lock.stat().st_mtime, reverse=True)
-    for lock in held[_MOST - 1 :]:
-        with contextlib.suppress(OSError, ValueError):
-            os.kill(int(lock.read_text()), signal.SIGTERM)
+    for server in map(file_locks.holder, held[_MOST - 1 :]):
+        if server is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(server, signal.SIGTERM)
 
 
 def _default_signals() -> None:

@@ -1,8 +1,8 @@
 """Start ranks from a process that has imported their modules: `programs/warm_server.py`.
 
-On this machine such a server outlives jobs: the local engine names a folder for all of a home, and
-a process that starts servers outside of the job (`ALLRANKS_WARM`). On a cluster it lives as long as
-the launch.
+On this machine such a server outlives jobs: the local engine names a folder for all of a home, with
+the socket of a process that starts servers outside of the job (`ALLRANKS_WARM`). On a cluster, and
+where that process does not answer, a server is the job's own and lives as long as the launch.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pathlib import Path
 from time import monotonic as clock
 from typing import Any, NamedTuple
 
+from allranks import file_locks
 from allranks.agent import programs
 from allranks.agent.environments.uv import Wait
 from allranks.agent.launch.warm_connection import WarmConnection, WarmProcess
@@ -185,6 +186,10 @@ def prepare(
     return WarmRanks(server, python, variables, frozenset(reply["loaded"]), interpreter)
 
 
+class _NotStarted(Exception):
+    """The process that starts servers outside of jobs does not."""
+
+
 class _Servers:
     """The warm servers that this agent may use."""
 
@@ -192,8 +197,8 @@ class _Servers:
         self, folder: Path, environ: Mapping[str, str], wait: Wait, say: Say, most: float
     ) -> None:
         shared = environ.get("ALLRANKS_WARM")
-        self._folder = Path(shared) if shared else folder / "warm"
-        self._fork_server = self._folder / "start.sock" if shared else None
+        self._shared = Path(shared) if shared else None
+        self._own = folder / "warm"
         self._wait, self._say, self._most = wait, say, most
 
     def connect(
@@ -201,12 +206,21 @@ class _Servers:
     ) -> tuple[socket.socket, dict[str, Any]]:
         """A connection to a server, started if there is none, and its first answer. ``about`` are
         parameters of the server."""
-        idle, key = IDLE if self._fork_server else NEVER, about["key"]
-        request = {**about, "folder": str(self._folder), "idle": idle, "most": _IMPORTING + 1}
+        if self._shared is not None:
+            with contextlib.suppress(_NotStarted):
+                return self._connect(self._shared, about, python, env)
+        return self._connect(self._own, about, python, env)
+
+    def _connect(
+        self, folder: Path, about: Mapping[str, Any], python: list[str], env: Mapping[str, str]
+    ) -> tuple[socket.socket, dict[str, Any]]:
+        own, key = folder == self._own, about["key"]
+        idle = NEVER if own else IDLE
+        request = {**about, "folder": str(folder), "idle": idle, "most": _IMPORTING + 1}
         program = programs.path_of("warm_server.py")
         argv = [*python, program, json.dumps(request) + " " * _ROOM]
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path, pid = self._folder / f"{key}.sock", None
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path, pid = folder / f"{key}.sock", None
         started, until = -_AGAIN, clock() + _LISTENING
         while True:
             connection = connect(str(path))
@@ -222,53 +236,60 @@ class _Servers:
                         raise Cold("the process that imports the modules has died")
                     if reply is not None and reply.get("refused") != STALE:
                         accepted = _accepted(reply)
-                        if self._fork_server is None:
+                        if own:
                             # The one that was started may have been succeeded by another.
                             keeper.SPARED.add(accepted["server"])
                         unless_used.pop_all()
                         return connection, accepted
                 pid = None
             elif (pid is None or not _lives(pid)) and clock() - started > _AGAIN:
-                if pid is None:
+                first, started = pid is None, clock()
+                start = _start_below if own else self._start_outside
+                pid = start(argv, env, folder / f"{key}.log")
+                if first:
                     self._say(f"imports {', '.join(about['modules'])} once, for later ranks, too")
-                started = clock()
-                pid = self._start(argv, env, self._folder / f"{key}.log")
             if clock() > until:
                 raise Cold("the warm server does not start", hint=f"see {path.with_suffix('.log')}")
             self._wait(None, _PACE)
 
-    def _start(self, argv: list[str], env: Mapping[str, str], log: Path) -> int:
-        """Start a server, outside of the job if possible. Return its process id."""
-        if (
-            self._fork_server is not None
-            and (connection := connect(str(self._fork_server))) is not None
-        ):
-            with connection, contextlib.suppress(OSError, ValueError):
-                request = {"argv": argv, "env": dict(env), "log": str(log)}
-                send(connection, request)
-                return int(json.loads(connection.recv(MESSAGE))["pid"])
-        with log.open("ab") as output:
-            server = subprocess.Popen(
-                argv,
-                cwd="/",
-                env=dict(env),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
-        # Until the agent ends, with which everything below it ends.
-        keeper.SPARED.add(server.pid)
-        server.returncode = 0  # the keeper's functions reap it
-        return server.pid
+    def _start_outside(self, argv: list[str], env: Mapping[str, str], log: Path) -> int:
+        """Start a server of all jobs and return its process id. Raises _NotStarted: one that this
+        agent started would end with it, and with that server the ranks of other jobs."""
+        connection = connect(str(log.with_name("start.sock")))
+        if connection is None:
+            raise _NotStarted
+        with connection:
+            try:
+                send(connection, {"argv": argv, "env": dict(env), "log": str(log)})
+                self._wait(connection.fileno(), _LISTENING)
+                return int(json.loads(connection.recv(MESSAGE, socket.MSG_DONTWAIT))["pid"])
+            except (OSError, ValueError) as error:
+                raise _NotStarted from error
 
     def _end_import(self, lock: Path, started: int | None) -> None:
         """Kill a server that has not answered in time, so that the next job imports anew. One that
         another job started may only be too slow for this job's timeout."""
-        with contextlib.suppress(OSError, ValueError):
-            server = int(lock.read_text())
-            if server == started or self._most == _IMPORTING:
+        server = file_locks.holder(lock)
+        if server is not None and (server == started or self._most == _IMPORTING):
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(server, signal.SIGKILL)
+
+
+def _start_below(argv: list[str], env: Mapping[str, str], log: Path) -> int:
+    """Start a server that ends with this agent, as everything below it. Return its process id."""
+    with log.open("ab") as output:
+        server = subprocess.Popen(
+            argv,
+            cwd="/",
+            env=dict(env),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    keeper.SPARED.add(server.pid)
+    server.returncode = 0  # the keeper's functions reap it
+    return server.pid
 
 
 def _first_reply(connection: socket.socket, wait: Wait, most: float) -> dict[str, Any] | None:

@@ -19,13 +19,8 @@ from allranks.engines.local.capacity import Capacity
 
 def pids(folder: Path) -> list[int]:
     """Return the process ids of the servers in ``folder``."""
-    result = []
-    for lock in folder.glob("*.lock"):
-        # ValueError: it has not written its process id yet.
-        with contextlib.suppress(OSError, ValueError):
-            if file_locks.is_held(lock):
-                result.append(int(lock.read_text()))
-    return result
+    holders = map(file_locks.holder, folder.glob("*.lock"))
+    return [pid for pid in holders if pid is not None]
 
 
 def memory(folder: Path) -> int:

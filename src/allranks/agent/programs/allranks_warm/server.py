@@ -93,6 +93,7 @@ class Server:
                     return None
                 os.close(self._successor)
                 self._successor = -1
+                self._write_pid()  # it may have written its own before it died
             if self._listener.fileno() in ready:
                 try:
                     connection, _ = self._listener.accept()
