@@ -333,7 +333,7 @@ class Link:
         """Send new points of each feed; refusing one feed does not delay the others. Those of
         resource use travel in batches while nobody looks at them."""
         for feed in list(self._feeds):
-            if feed.sure and not self._watched and time.monotonic() < feed.due:
+            if feed.sure and not self._watched and feed.waits():
                 continue
             try:
                 while (piece := feed.rest()) or not feed.sure:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from io import FileIO
 from pathlib import Path
 
@@ -50,17 +51,29 @@ class Feed(Tail):
     """A file of points, one line per time, sent in whole lines of any length. ``batched``: in
     batches, unless somebody looks at them."""
 
-    def __init__(self, attempt: int, name: str, path: Path, *, batched: bool = False) -> None:
+    def __init__(
+        self,
+        attempt: int,
+        name: str,
+        path: Path,
+        *,
+        batched: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         super().__init__(attempt, 0, path)
-        self.name, self.batched = name, batched
-        self._began = time.monotonic()
+        self.name, self.batched, self._clock = name, batched, clock
+        self._began = clock()
         # The server's message if it refuses the points.
         self.refused = ""
 
     def sent_batch(self, node: int) -> None:
         """Wait with the next batch."""
-        now = time.monotonic()
+        now = self._clock()
         self.due = now + batch_pause(now - self._began, node) if self.batched else 0.0
+
+    def waits(self) -> bool:
+        """Whether it is too early for the next batch."""
+        return self._clock() < self.due
 
     def _read(self, file: FileIO) -> bytes:
         piece = file.read(PIECE)
