@@ -124,10 +124,10 @@ def test_a_failed_parent_leads_to_its_child_which_is_compared_with_its_like(
     assert "hint: " in said.stderr
 
     sweep = ("run", "--sweep", "x=choice(0,1)", "--name", "tried", "-q", "--")
-    assert shared(*sweep, "bash", "-c", "exit $AZUREML_SWEEP_x").returncode == 0
+    assert shared(*sweep, "bash", "-c", "exit $AZUREML_SWEEP_x").returncode == 1
     said = shared("job", "explain", "tried").stdout
     assert "1 of 2 trials failed; the first of them:\n\ntried_1 failed: " in said
-    assert "changed since tried_0 completed" in said
+    assert "changed since tried_0 completed:\n  parameter x: 0 -> 1\n" in said
     assert json.loads(shared("job", "explain", "tried", "--json").stdout)["name"] == "tried_1"
     shared("run", "--sweep", "x=choice(0,1)", "--name", "fine", "-q", "--", "true")
     assert "error: no trial of fine has failed" in shared("job", "explain", "fine").stderr

@@ -27,6 +27,7 @@ class Side(NamedTuple):
     environment: str = ""
     requirements: tuple[str, ...] = ()
     inputs: Mapping[str, str] = {}
+    parameters: Mapping[str, str] = {}
     hosts: tuple[str, ...] = ()
     variables: Mapping[str, str] = {}
     hidden: frozenset[str] = frozenset()
@@ -69,6 +70,7 @@ def _plain(before: Side, after: Side) -> Iterator[Change]:
             yield Change(what, was, now)
     yield from _named("package", packages(before), packages(after))
     yield from _named("input", before.inputs, after.inputs)
+    yield from _named("parameter", before.parameters, after.parameters)
     yield from _named("variable", _variables(before, after), _variables(after, before))
     for what in ("compute", "distribution", "nodes", "procs", "gpus"):
         was = str(getattr(before, what))

@@ -94,6 +94,7 @@ def _side(row: JobRow, files: dict[str, str] | None) -> Side:
         environment=_environment(row),
         requirements=tuple(all_without_credentials(recipe.requirements)) if recipe else (),
         inputs={each.name: _input(each) for each in task.inputs},
+        parameters={name: str(value) for name, value in row.notes.get("parameters", {}).items()},
         hosts=tuple(node.place.host for node in row.record.nodes if node.place is not None),
         variables={k: without_credentials(v) for k, v in task.variables.items()},
         hidden=frozenset(k for k in task.variables if looks_secret(k) or k in passed),
