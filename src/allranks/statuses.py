@@ -51,6 +51,14 @@ class GangState(StrEnum):
     UNKNOWN = "unknown"
 
 
+class SharedHome(StrEnum):
+    """Whether the nodes of a compute share the disk of the server's home. AUTO: each node looks."""
+
+    YES = "yes"
+    NO = "no"
+    AUTO = "auto"
+
+
 class Blame(StrEnum):
     NOBODY = "nobody"
     USER = "user"

@@ -18,7 +18,7 @@ import obstore
 import pytest
 
 from allranks.agent.data import cache, object_stores
-from allranks.agent.data.input_source import InputRequest
+from allranks.agent.data.input_request import InputRequest
 from allranks.agent.data.inputs import CachedInput, InputCache
 from allranks.agent.data.object_stores import open_store
 from allranks.core.data.addresses import Account, Address, Store

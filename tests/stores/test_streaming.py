@@ -24,7 +24,8 @@ from hypothesis import strategies as st
 
 from allranks.agent.data import http_stream
 from allranks.agent.data.http_stream import PART, Streams, _parse_range
-from allranks.agent.data.input_source import InputRequest, Source
+from allranks.agent.data.input_request import InputRequest
+from allranks.agent.data.input_source import Source
 from allranks.agent.data.object_stores import open_store
 from allranks.core.data.addresses import Account, Address, Store
 from allranks.errors import AllranksError

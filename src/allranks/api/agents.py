@@ -66,6 +66,27 @@ class HelloAnswer(TypedDict):
     mlflow: dict[str, str] | None
 
 
+class HelloRequest(TypedDict):
+    """``own_disk``: the node does not see the server's home, and sends the job's files."""
+
+    own_disk: bool
+
+
+class InputListing(TypedDict):
+    """The files of an input with name, size, ``mtime_ns`` and mode; whether it is one file; and how
+    many were left out because they lie elsewhere."""
+
+    files: list[tuple[str, int, int, int]]
+    is_file: bool
+    left_out: int
+
+
+class InputDigest(TypedDict):
+    """See `agent.data.local_digest`."""
+
+    digest: str
+
+
 class SyncAnswer(TypedDict):
     """``done``: the numbers of the changes that were made, by path. ``entries``: all that there is
     now, if others have changed something; see `core.data.state_manifest`. ``due``: keep a version

@@ -8,6 +8,7 @@ NamedTuples because importing ``dataclasses`` takes longer than the rest of an a
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -42,7 +43,8 @@ class InputTask(NamedTuple):
     """An input: a literal (``text``), a path on the node's disk (``source``), or remote data
     (``uri``), opened with the credentials of ``datastore`` or else the node's own. ``unpack``: its
     archives are unpacked; ``sharded``: each node gets its share of the files. ``asset``: name and
-    version, if it is a data asset."""
+    version, if it is a data asset. ``digest``: of what the server sees at the path, by which a node
+    tells whether it sees the same; empty: the node takes what lies there."""
 
     name: str
     text: str | None = None
@@ -53,6 +55,7 @@ class InputTask(NamedTuple):
     unpack: bool = False
     sharded: bool = False
     asset: str = ""
+    digest: str = ""
 
     @property
     def cached(self) -> bool:
@@ -136,7 +139,8 @@ class Task(NamedTuple):
     ``options`` are those of the distribution (which MPI, which port).
     ``record`` is the job's folder on a disk that the node shares with the server; or, with
     ``sends_files``, on the server's: the node keeps the job's files in a folder of its own and
-    sends them. ``environments`` and ``cache`` are then empty, and the node's own as well.
+    sends them. ``environments`` and ``cache`` are then the node's own as well. ``may_send``: each
+    node that does not see the server's home does so.
     ``container``: ranks run in it, with ``base`` on top of the image's environment.
     ``environment`` is the name and version of the environment, if it has one. ``recipe``: ranks get
     that environment; it is stored below ``environments`` and built, if missing, by the program
@@ -189,7 +193,18 @@ class Task(NamedTuple):
     parameters: Mapping[str, str] = {}
     warm: tuple[str, ...] = ()
     sends_files: bool = False
+    may_send: bool = False
     fresh_work: bool = False
+
+    @property
+    def home(self) -> str:
+        """The server's home when the job was submitted; it may have moved since."""
+        return posixpath.dirname(posixpath.dirname(self.record))
+
+    @property
+    def is_received(self) -> bool:
+        """Whether nodes may send the job's files to the server."""
+        return self.sends_files or self.may_send
 
     @property
     def moves_data(self) -> bool:

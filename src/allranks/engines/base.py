@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 from allranks.core.plan import Gang
 from allranks.engines.options import Option
 from allranks.settings import Home
-from allranks.statuses import GangState, Reason
+from allranks.statuses import GangState, Reason, SharedHome
 
 # Every process of a gang carries this variable, so that processes left by a dead agent are found.
 MARKER = "ALLRANKS_GANG"
@@ -121,8 +121,8 @@ class Kind(NamedTuple):
     ``setup`` returns what an administrator applies for a namespace, if there is such a text.
     ``server`` returns what runs the server itself inside the cluster, if there is such a text.
     ``images``: every node runs in an image, the job's own or that of the option ``image``.
-    ``own_disks``: whether with these options no node shares the disk of the server's home;
-    ``mounts``: the folders of such nodes that outlast them.
+    ``shared_home``: whether with these options nodes share the disk of the server's home;
+    ``mounts``: the folders that outlast nodes that do not; None: which do is unknown.
     ``own_networks``: whether with these options each node has a loopback of its own, even on the
     machine of the server.
     ``address`` returns that of the cluster itself, by name or number, as far as options tell.
@@ -139,15 +139,14 @@ class Kind(NamedTuple):
     setup: Callable[[str], str] | None = None
     prepare: Callable[[Any], None] | None = None
     server: Callable[[str, Mapping[str, str]], str] | None = None
-    own_disks: Callable[[Mapping[str, Any]], bool] = lambda options: False
-    mounts: Callable[[Mapping[str, Any]], Sequence[str]] = lambda options: ()
+    shared_home: Callable[[Mapping[str, Any]], SharedHome] = lambda options: SharedHome.YES
+    mounts: Callable[[Mapping[str, Any]], Sequence[str] | None] = lambda options: None
     own_networks: Callable[[Mapping[str, Any]], bool] = lambda options: False
     address: Callable[[Mapping[str, Any]], str] = lambda options: ""
 
-    def lasting(self, options: Mapping[str, Any]) -> Sequence[str] | None:
-        """The folders that outlast nodes with disks of their own; None if nodes share the disk of
-        the server's home."""
-        return self.mounts(options) if self.own_disks(options) else None
+    def own_disks(self, options: Mapping[str, Any]) -> bool:
+        """Whether with these options no node shares the disk of the server's home."""
+        return self.shared_home(options) is SharedHome.NO
 
     @property
     def remote(self) -> bool:

@@ -42,6 +42,14 @@ class Option(NamedTuple):
     choices: tuple[str, ...] = ()
 
 
+# An option of engines whose nodes need not share the disk of the server's home.
+SHARED_HOME = Option(
+    "shared_home",
+    "whether nodes see the disk with ALLRANKS_HOME: yes (one that does not is refused), no (all "
+    "files travel over the network), or auto (each node looks)",
+    default="auto",
+    choices=("yes", "no", "auto"),
+)
 # Options of every compute.
 COMMON = (
     Option("cpus", "CPUs of each node", Type.NUMBER),
@@ -53,7 +61,8 @@ COMMON = (
     ),
     Option(
         "cache",
-        "folder on the nodes to cache downloaded data in, best on a local disk (in ALLRANKS_HOME)",
+        "folder on the nodes to cache downloaded data in, best on a local disk (in ALLRANKS_HOME; "
+        "on nodes that do not see it /var/tmp/allranks-UID)",
         Type.PATH,
     ),
     Option("cache_limit", "maximum size of the cache, such as 500g (its disk)", Type.MEMORY),
@@ -85,6 +94,8 @@ def check(
             problems.append(_unknown(name, place, by_name, others))
             continue
         try:
+            if option.choices and isinstance(value, bool):
+                value = "yes" if value else "no"  # YAML's own words
             values[option.name] = _READ[option.type](value)
             if option.choices and values[option.name] not in option.choices:
                 raise ValueError(" or ".join(option.choices))

@@ -23,6 +23,7 @@ from allranks.server.assets import components, datastores
 from allranks.server.assets.components import Components
 from allranks.server.assets.datastores import Datastores
 from allranks.server.assets.environments import KIND, Environments
+from allranks.server.assets.input_turns import InputTurns
 from allranks.server.assets.model_versions import KIND as MODEL
 from allranks.server.assets.model_versions import ModelVersions
 from allranks.server.assets.node_files import NodeFiles
@@ -237,6 +238,7 @@ def _services(
         heartbeats=heartbeats,
         states=states,
         node_files=node_files,
+        input_turns=InputTurns(),
         working_folders=working_folders,
         stacks=stacks,
         annotations=Annotations(database),

@@ -11,6 +11,7 @@ from allranks.server.arguments import BODY, Given
 from allranks.server.assets.components import Components
 from allranks.server.assets.datastores import Datastores
 from allranks.server.assets.environments import Environments
+from allranks.server.assets.input_turns import InputTurns
 from allranks.server.assets.node_files import NodeFiles
 from allranks.server.assets.state_folders import States
 from allranks.server.assets.working_folders import WorkingFolders
@@ -75,6 +76,7 @@ class Services(NamedTuple):
     heartbeats: Heartbeats
     states: States
     node_files: NodeFiles
+    input_turns: InputTurns
     working_folders: WorkingFolders
     stacks: Stacks
     annotations: Annotations

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from allranks.agent.data.input_source import InputRequest, Source
+from allranks.agent.data.input_request import InputRequest
+from allranks.agent.data.input_source import Source
 from allranks.core.data.addresses import Account, Store
 from allranks.errors import Passing
 

@@ -84,17 +84,23 @@ def test_files_are_kept_in_the_record_or_on_their_disk(tmp_path: Path) -> None:
     (agent / "state").mkdir(parents=True)
     (agent / "state" / "f").write_text("x")
     task: Any = SimpleNamespace(sends_files=False, record=str(record))
-    assert str(record / "unsaved/node-1/state") in unsaved.keep(agent / "state", task, 1)
+    where: Any = SimpleNamespace(node=1, own_disk=False)
+    assert str(record / "unsaved/node-1/state") in unsaved.keep(agent / "state", task, where)
     assert (record / "unsaved/node-1/state/f").read_text() == "x"
     assert not unsaved.is_kept(agent)
 
     (agent / "state").mkdir()
     task.record = "/proc/none"  # as on a full disk, nothing can be made there
-    assert str(agent / "unsaved-state") in unsaved.keep(agent / "state", task, 1)
+    assert str(agent / "unsaved-state") in unsaved.keep(agent / "state", task, where)
     assert unsaved.is_kept(agent)
 
     task.sends_files = True
-    assert unsaved.keep(agent / "state", task, 1) == ""
+    assert unsaved.keep(agent / "state", task, where) == ""
+    # A disk of the node's that outlasts the agent.
+    (agent / "state").mkdir()
+    unsaved.folder_trees.remove(agent / "unsaved-state")
+    where.own_disk = True
+    assert str(agent / "unsaved-state") in unsaved.keep(agent / "state", task, where)
 
 
 @pytest.mark.slow

@@ -28,12 +28,14 @@ from allranks.engines import agent_bundle, agent_fetch
 from allranks.engines.base import Kind
 from allranks.errors import NotFound
 from allranks.server.agent_api import input_routes
+from allranks.server.agent_api.input_routes import Reach
 from allranks.server.http.agents_listener import write
 from allranks.settings import Home
+from allranks.statuses import SharedHome
 from tests.server.serving import FAKE, Served, Target, held_to, served
 from tests.support import until
 
-OWN = FAKE._replace(own_disks=lambda options: True)
+OWN = FAKE._replace(shared_home=lambda options: SharedHome.NO, mounts=lambda options: ())
 PROGRAM = Path(agent_fetch.__file__).read_text()
 
 
@@ -654,16 +656,16 @@ def test_a_link_that_takes_the_place_of_a_file_at_the_last_moment_is_not_followe
         return really(path, *rest, **more)
 
     monkeypatch.setattr(os, "open", late)
-    assert input_routes._listed(source) == {"files": [], "is_file": False, "left_out": 1}
+    assert input_routes._listed(Reach(source)) == {"files": [], "is_file": False, "left_out": 1}
     stamp = (13, secret.stat().st_mtime_ns)
     with pytest.raises(NotFound):
-        input_routes._piece(source, file, stamp, 0, 13)
+        input_routes._piece(Reach(source), file, stamp, 0, 13)
 
 
 def test_a_link_to_a_large_folder_elsewhere_is_not_walked(tmp_path: Path):
     (tmp_path / "a").write_text("mine")
     (tmp_path / "processes").symlink_to("/proc")
-    listed = input_routes._listed(tmp_path)
+    listed = input_routes._listed(Reach(tmp_path))
     assert ([each[0] for each in listed["files"]], listed["left_out"]) == (["a"], 1)
 
 
@@ -691,9 +693,6 @@ def test_a_path_that_no_node_has_is_refused_at_once(server: Served, tmp_path: Pa
     out = told(made, outputs={"o": {"path": str(tmp_path / "out")}})
     assert "would be gone with its node: no volume is mounted there" in out
     assert "azureml://datastores/default/paths" in out
-    data = told(made, inputs={"i": {"path": str(made)}})
-    assert "is a path of this machine, and the nodes do not share its disk" in data
-    assert "use azureml://datastores/default/paths/images" in data
 
 
 def test_a_path_of_a_volume_or_of_the_image_is_none_of_ours(tmp_path: Path):

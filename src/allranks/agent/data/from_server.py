@@ -1,114 +1,204 @@
-"""Download inputs that lie in the server's home, for a node that does not share its disk."""
+"""Download inputs that the server sees, for a node that does not see the same files."""
 
 from __future__ import annotations
 
 import json
 import os
-import time
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from allranks import folder_trees
+from allranks.agent.data.file_entry import Changed, FileEntry, Report
+from allranks.agent.data.input_request import InputRequest
 from allranks.agent.transport.link import ServerAddress
-from allranks.core.amounts import counted, size_text
-from allranks.errors import AllranksError, Unreachable
+from allranks.errors import AllranksError, Conflict, NotFound, Passing, Unreachable
 from allranks.http_client import Client
 
-# Bytes of files in one request, and files.
-_PIECE, _COUNT = 4 << 20, 1000
+if TYPE_CHECKING:
+    from allranks.api.agents import InputListing
+
+# Bytes of files in one request, files in one, and requests at once.
+_PIECE, _COUNT, _STREAMS = 4 << 20, 1000, 4
 # Seconds for an answer: the disk of the server's home may be busy.
 _TIMEOUT = 60.0
-# Seconds between calls to a server that does not answer, and between reports.
-_AGAIN, _SAY = 0.5, 1.0
-
-
-class _File(NamedTuple):
-    name: str
-    size: int
-    mtime_ns: int
-    mode: int
+# Seconds between calls to a server that does not answer.
+_AGAIN = 0.5
 
 
 class _Piece(NamedTuple):
     """``size`` bytes of a file from ``offset`` on."""
 
-    file: _File
+    file: FileEntry
     offset: int
     size: int
 
 
-class Download:
-    """Downloads inputs of a node. ``wait`` sleeps for some seconds and may raise; ``doing`` gets
-    what it does."""
+class InputServer:
+    """The server's routes for the inputs of one node. Calls end with Stopped once ``stopped`` is
+    set. ``waits`` is called while the server serves others."""
 
     def __init__(
         self,
         server: ServerAddress,
         node: int,
-        wait: Callable[[float], None],
-        doing: Callable[[str], None],
+        stopped: threading.Event,
+        waits: Callable[[], None] = lambda: None,
     ) -> None:
-        self._client: Client = server.client(_TIMEOUT)
-        self._base, self._wait, self._doing = f"/agent/v1/{node}/input", wait, doing
+        self._server, self._base = server, f"/agent/v1/{node}/input"
+        self._stopped, self._waits = stopped, waits
 
-    def close(self) -> None:
-        self._client.close()
+    def client(self) -> Client:
+        return self._server.client(_TIMEOUT)
 
-    def fetch(self, name: str, path: Path) -> str:
-        """Download the input to ``path``, a folder or a file, which appears when it is complete.
-        Return a message for the record. Raises AllranksError, OSError and what ``wait`` raises."""
-        listed = json.loads(self._call("GET", name, b""))
-        files = [_File(*row) for row in listed["files"]]
-        beside = path.with_name(f".{path.name}.part")
-        if beside.is_dir():
-            folder_trees.remove(beside)
-        beside.parent.mkdir(parents=True, exist_ok=True)
-        if not listed["is_file"]:
-            beside.mkdir()
-        total = sum(file.size for file in files)
-        done = 0
-        reported_at = time.monotonic()
-        for pieces in _requests(files):
-            self._fetch(name, pieces, beside, listed["is_file"])
-            done += sum(piece.size for piece in pieces)
-            if time.monotonic() > reported_at + _SAY:
-                reported_at = time.monotonic()
-                self._doing(f"downloads {name}: {size_text(done)} of {size_text(total)}")
-        beside.rename(path)
-        left_out = listed["left_out"]
-        without = f"; left out, because they lie elsewhere: {left_out}" if left_out else ""
-        amount = f"{counted(len(files), 'file')}, {size_text(total)}"
-        return f"downloaded the input {name}: {amount}{without}"
+    def digest(self, client: Client, name: str) -> str:
+        """Of what the server sees now: see `local_digest`."""
+        answer = json.loads(self.call(client, "GET", f"{name}/digest"))
+        return str(answer["digest"])
 
-    def _fetch(self, name: str, pieces: Sequence[_Piece], target: Path, is_file: bool) -> None:
-        """Write pieces to the file ``target``, or to files below that folder."""
-        rows = [[*piece.file[:3], piece.offset, piece.size] for piece in pieces]
-        data = memoryview(self._call("POST", name, json.dumps(rows).encode()))
-        if len(data) != sum(piece.size for piece in pieces):
-            raise _changed(name)
-        for file, offset, size in pieces:
-            path = target if is_file else target / file.name
-            if not offset:
-                path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("r+b" if offset else "wb") as out:
-                out.seek(offset)
-                out.write(data[:size])
-            data = data[size:]
-            if offset + size == file.size:
-                path.chmod(file.mode & 0o777 | 0o600)
-                os.utime(path, ns=(file.mtime_ns, file.mtime_ns))
-
-    def _call(self, method: str, name: str, body: bytes) -> Any:
+    def call(self, client: Client, method: str, path: str, body: bytes = b"") -> bytes:
         while True:
-            self._wait(0.0)
+            if self._stopped.is_set():
+                raise Stopped
             try:
-                return self._client.call(method, f"{self._base}/{name}", body or None).body
+                return client.call(method, f"{self._base}/{path}", body or None).body
+            except Passing:  # it holds the call for some seconds first
+                self._waits()
             except Unreachable:
-                self._wait(_AGAIN)
+                self._stopped.wait(_AGAIN)
 
 
-def _requests(files: Sequence[_File]) -> Iterator[list[_Piece]]:
+class Stopped(Exception):
+    """The download is to stop."""
+
+
+class ServerInput:
+    """Lists and reads the files of an input that the server sees: a ``Source`` of the cache."""
+
+    def __init__(self, request: InputRequest, server: InputServer) -> None:
+        self.request, self._server = request, server
+        # Of the last listing: files that lie outside of the input, and modes by name.
+        self.left_out = 0
+        self._modes: dict[str, int] = {}
+        self._is_file = False
+
+    def list_files(self) -> tuple[list[FileEntry], bool]:
+        with self._server.client() as client:
+            listed: InputListing = json.loads(self._server.call(client, "GET", self.request.name))
+        self.left_out, self._is_file = listed["left_out"], listed["is_file"]
+        entries = []
+        for name, size, mtime_ns, mode in listed["files"]:
+            self._modes[name] = mode
+            entries.append(
+                FileEntry(name, name, size, f"{mtime_ns}.{mode & 0o111}", mtime_ns / 1e9)
+            )
+        if not entries:
+            raise self.explain(FileNotFoundError())
+        return self.request.own_share(entries), self._is_file
+
+    def fetch(
+        self, items: Sequence[FileEntry], folder: Path, journal: Path, report: Report
+    ) -> dict[str, int]:
+        """Complete files are noted in the journal, so that a killed download resumes."""
+        done = _read_journal(journal)
+        missing = [item for item in items if not _is_there(item, folder, done)]
+        for item in missing:
+            _create(folder / item.name, item.size)
+        clients, opened = threading.local(), list[Client]()
+        left = {item.name: item.size for item in missing}
+        lock = threading.Lock()
+        with journal.open("a") as lines, ThreadPoolExecutor(_STREAMS) as pool:
+
+            def get(pieces: Sequence[_Piece]) -> None:
+                if not hasattr(clients, "own"):
+                    clients.own = self._server.client()
+                    opened.append(clients.own)
+                self._get(clients.own, pieces, folder)
+                with lock:
+                    for piece in pieces:
+                        report(piece.size, True)
+                        left[piece.file.name] -= piece.size
+                        if not left[piece.file.name]:
+                            self._complete(piece.file, folder)
+                            row = [piece.file.name, piece.file.tag, piece.file.size, None, 0]
+                            lines.write(json.dumps(row) + "\n")
+
+            futures = [pool.submit(get, pieces) for pieces in _requests(missing)]
+            try:
+                for future in futures:
+                    future.result()
+            finally:
+                pool.shutdown(cancel_futures=True)
+                for client in opened:
+                    client.close()
+        for item in items:
+            if item not in missing:
+                report(item.size, False)
+        return dict.fromkeys((item.name for item in items), 0)
+
+    def explain(self, error: Exception) -> AllranksError:
+        return NotFound(
+            f"the input {self.request.name} has no file on the server",
+            where=self.request.source,
+            hint="check the path on the machine of the server",
+        )
+
+    def _get(self, client: Client, pieces: Sequence[_Piece], folder: Path) -> None:
+        rows = [
+            [piece.file.name, piece.file.size, _mtime_ns(piece.file), piece.offset, piece.size]
+            for piece in pieces
+        ]
+        body = json.dumps(rows).encode()
+        try:
+            data = memoryview(self._server.call(client, "POST", self.request.name, body))
+        except Conflict as error:
+            raise Changed(str(error)) from None
+        if len(data) != sum(piece.size for piece in pieces):
+            raise Changed(self.request.name)
+        for file, offset, size in pieces:
+            if size:
+                with (folder / file.name).open("r+b") as out:
+                    os.pwrite(out.fileno(), data[:size], offset)
+            data = data[size:]
+
+    def _complete(self, item: FileEntry, folder: Path) -> None:
+        path = folder / item.name
+        path.chmod(0o444 | self._modes[item.name] & 0o111)
+        os.utime(path, ns=(_mtime_ns(item),) * 2)
+
+
+def _mtime_ns(item: FileEntry) -> int:
+    return int(item.tag.partition(".")[0])
+
+
+def _create(path: Path, size: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)  # never overwrite in place: older entries may share the file
+    with path.open("xb") as file:
+        file.truncate(size)
+
+
+def _read_journal(journal: Path) -> set[tuple[str, str]]:
+    """Name and tag of files that are complete."""
+    done = set()
+    for line in journal.read_text(errors="replace").splitlines() if journal.exists() else ():
+        try:
+            name, tag, *_ = json.loads(line)
+        except ValueError:
+            continue  # a last line cut off by a kill
+        done.add((name, tag))
+    return done
+
+
+def _is_there(item: FileEntry, folder: Path, done: set[tuple[str, str]]) -> bool:
+    try:
+        return (item.name, item.tag) in done and (folder / item.name).stat().st_size == item.size
+    except OSError:
+        return False
+
+
+def _requests(files: Sequence[FileEntry]) -> Iterator[list[_Piece]]:
     """All bytes of all files in their order, in groups for one request each."""
     group, size = list[_Piece](), 0
     for file in files:
@@ -122,9 +212,3 @@ def _requests(files: Sequence[_File]) -> Iterator[list[_Piece]]:
             size += piece.size
     if group:
         yield group
-
-
-def _changed(name: str) -> AllranksError:
-    return AllranksError(
-        f"the input {name} changed while it was downloaded", hint="run the job again"
-    )

@@ -3,52 +3,18 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import obstore
 
 from allranks.agent.data import local_files, object_stores
 from allranks.agent.data.file_entry import Changed, FileEntry, Report
+from allranks.agent.data.input_request import InputRequest
 from allranks.core.data import addresses
-from allranks.core.data.addresses import Account, Address
+from allranks.core.data.addresses import Address
 from allranks.errors import AllranksError, NotFound, Passing
-from allranks.masking import without_credentials
-
-# A step that is empty, `.` or `..`, or a NUL.
-_NO_PATH = re.compile(r"(?:^|/)\.{0,2}(?:/|\Z)|\0")
-
-
-class InputRequest(NamedTuple):
-    """An input to provide, from ``uri`` (opened with ``account``) or from the path ``source``.
-
-    ``share``: this node's index and the number of nodes, for sharded inputs. ``copy``: a folder of
-    the job to hard-link the files into. ``unpack``: extract its archives.
-    """
-
-    name: str
-    uri: str = ""
-    source: str = ""
-    account: Account | None = None
-    datastore: str = ""
-    share: tuple[int, int] | None = None
-    unpack: bool = False
-    copy: str = ""
-
-    @staticmethod
-    def load(data: Mapping[str, Any]) -> InputRequest:
-        """From plain JSON."""
-        account, share = data["account"], data["share"]
-        parsed = {"account": account and Account.load(account), "share": share and tuple(share)}
-        return InputRequest(**{**data, **parsed})
-
-    @property
-    def location(self) -> str:
-        """The URI or path, without credentials."""
-        return without_credentials(self.uri or self.source)
 
 
 class Source:
@@ -72,18 +38,7 @@ class Source:
             entries, is_file = self._list_public(error)
         if not entries:
             raise self.explain(FileNotFoundError())
-        for entry in entries:
-            self._check_name(entry.name)
-        if self.request.share is not None:
-            index, nodes = self.request.share
-            entries = sorted(entries)[index::nodes]
-            if not entries:
-                raise NotFound(
-                    f"the input {self.request.name} has fewer files than the job has nodes",
-                    where=self.request.location,
-                    hint="use fewer nodes, or remove `sharded`",
-                )
-        return entries, is_file
+        return self.request.own_share(entries), is_file
 
     def _list_all(self) -> tuple[list[FileEntry], bool]:
         if self._address is None:
@@ -143,15 +98,6 @@ class Source:
                     hint="a file system cannot hold both: rename one of them in the store",
                 )
         return entries
-
-    def _check_name(self, name: str) -> None:
-        """Raise AllranksError for a name that is not a path below the input's folder."""
-        if _NO_PATH.search(name):
-            raise AllranksError(
-                f"{name!r} of the input {self.request.name} is not a valid file name on this node",
-                where=self.request.location,
-                hint="rename it in the store, or use another path",
-            )
 
     def fetch(
         self, items: Sequence[FileEntry], folder: Path, journal: Path, report: Report

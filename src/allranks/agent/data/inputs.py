@@ -6,16 +6,16 @@ import errno
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from allranks import folder_trees
 from allranks.agent.data import cache
 from allranks.agent.data.cache import Tree
-from allranks.agent.data.file_entry import Changed, FileEntry
-from allranks.agent.data.input_source import InputRequest, Source
+from allranks.agent.data.file_entry import Changed, FileEntry, Report
+from allranks.agent.data.input_request import InputRequest
 from allranks.errors import AllranksError, Passing, is_passing
 
 # Seconds between progress messages.
@@ -39,12 +39,43 @@ class CachedInput(NamedTuple):
     moved: int
 
 
+class Source(Protocol):
+    """Lists and reads the files of an input."""
+
+    request: InputRequest
+
+    def list_files(self) -> tuple[list[FileEntry], bool]:
+        """This node's share of the files, and whether the input is a single file."""
+
+    def fetch(
+        self, items: Sequence[FileEntry], folder: Path, journal: Path, report: Report
+    ) -> dict[str, int]:
+        """Copy files to ``folder``, and return their checksums by name. Raises Changed."""
+
+    def explain(self, error: Exception) -> AllranksError:
+        """The error to show for an exception of the source."""
+
+
+def _in_store(request: InputRequest) -> Source:
+    from allranks.agent.data import input_source  # lazy: opens stores
+
+    return input_source.Source(request)
+
+
 class InputCache:
     """Provides inputs from the cache ``folder`` of at most ``limit`` bytes, and holds them until
-    closed. ``say`` receives progress as a mapping."""
+    closed. ``say`` receives progress as a mapping. ``opened`` opens the source of an input, by
+    default a store, or a path of this node."""
 
-    def __init__(self, folder: Path, limit: int | None, say: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        limit: int | None,
+        say: Any,
+        opened: Callable[[InputRequest], Source] | None = None,
+    ) -> None:
         self._folder, self._limit, self._say = folder, limit, say
+        self._open = opened or _in_store
         self._stack = ExitStack()
         self._reported_at, self._started_at = 0.0, 0.0
 
@@ -61,7 +92,7 @@ class InputCache:
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         for number in range(_ATTEMPTS):
             try:
-                return self._provide(Source(request))
+                return self._provide(self._open(request))
             except Changed:
                 time.sleep(number)
         raise AllranksError(
@@ -73,8 +104,7 @@ class InputCache:
     def cached(self, request: InputRequest) -> tuple[Tree, bool] | None:
         """Hold an input that needs no transfer. Returns its entry and whether it is a single file,
         or None. Raises AllranksError."""
-        source = Source(request)
-        items, is_file = source.list_files()
+        items, is_file = self._open(request).list_files()
         tree = self._acquire(self._entry_path(request, items))
         return None if tree is None or tree.damaged() else (tree, is_file)
 

@@ -19,7 +19,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from allranks.agent.data.input_source import InputRequest, Source
+from allranks.agent.data.input_request import InputRequest
+from allranks.agent.data.input_source import Source
 from allranks.agent.data.inputs import InputCache
 from allranks.core.data.addresses import Account
 from allranks.errors import AllranksError, Passing, is_passing

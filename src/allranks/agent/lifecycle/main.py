@@ -21,6 +21,7 @@ from allranks.agent.launch.stage import Stage
 from allranks.agent.launch.start_ranks import with_sitecustomize
 from allranks.agent.lifecycle import collect_files, own_disk, own_place, unsaved
 from allranks.agent.lifecycle.attempt import Attempt, sentence
+from allranks.agent.lifecycle.local_inputs import LocalInputs
 from allranks.agent.lifecycle.own_disk import OwnDisk
 from allranks.agent.lifecycle.phases import Preparation
 from allranks.agent.lifecycle.prepare import Work, collect, command_of, prepare
@@ -79,7 +80,8 @@ class Agent:
         self._outbox = outbox
         self._inbox = inbox
         self._attempt = link.attempt
-        task = own_disk.on_node(Task.load(answer["task"]), where)
+        planned = Task.load(answer["task"])
+        task = own_disk.on_node(planned, where)
         # Modules and prologue change paths of the node, which do not exist in an image.
         task = task if task.container else task._replace(base=with_site(task.base))
         self._task = own_disk.with_home(task, where)
@@ -123,6 +125,7 @@ class Agent:
             known=answer["files"],
             calls=self._calls,
         )
+        self._inputs = LocalInputs(self._task, planned.home, where, link.server, self._calls)
         self._working = WorkingFolder(
             self._task,
             where,
@@ -148,8 +151,9 @@ class Agent:
             self._link.flush(self._patience)
             raise
         if self._unsaved:  # the last changes of a state of a job that has failed
-            kept = unsaved.keep(self._state.root, self._task, self._where.node)
+            kept = unsaved.keep(self._state.root, self._task, self._where)
             self._note(f"{self._unsaved}{kept}", {"about": "unsaved"})
+        self._inputs.close()
         self._say(Kind.BYE)
         if self._link.flush(self._patience) and not unsaved.is_kept(self._where.folder):
             self._working.remove_agent_folder()
@@ -162,12 +166,13 @@ class Agent:
         held: list[socket.socket] = []
         container = data = warm = None
         try:
-            if self._home is not None:
+            if self._home is not None and not self._task.sends_files:
                 require_home(self._home, self._where.node)
                 self._home = None  # later servers have marks of their own
             code = self._in(Phase.CODE, self._fetch_code, folder)
             wait = partial(self._or_stop, None)
             self._in(Phase.DATA, self._files.begin, self._attempt, wait, self._in.doing)
+            self._in(Phase.DATA, self._provide_inputs, wait)
             data = self._data(folder)
             data_paths = {} if data is None else self._in(Phase.DATA, self._data_paths, data)
             elsewhere = self._state.paths | data_paths
@@ -211,6 +216,10 @@ class Agent:
             raise Leave
         self._patience = self._clocks.patience
         return False
+
+    def _provide_inputs(self, wait: Callable[[float], None]) -> None:
+        self._task = self._inputs.provide(self._task, wait, self._in.doing)
+        self._original_task = self._inputs.provide(self._original_task, wait, self._in.doing)
 
     def _begin_state(self, wait: Callable[[float], None]) -> None:
         node, nodes = self._where.node, self._task.nodes
@@ -417,7 +426,7 @@ class Agent:
         why = unsaved.with_room(save, attempt, self._calls)
         self._unsaved = f"not all of the state folder is saved: {why}" if why else ""
         if why and done:
-            kept = unsaved.keep(self._state.root, self._task, self._where.node)
+            kept = unsaved.keep(self._state.root, self._task, self._where)
             unsaved.fail(attempt, self._calls, f"{self._unsaved}{kept}")
             self._unsaved = ""
 
@@ -453,7 +462,7 @@ class Agent:
             is_last = note is notes[-1]
             self._say(Kind.NOTE, **(note if is_last else {**note, "left_out": []}))
         if why and attempt.reason is Reason.DONE:
-            kept = unsaved.keep(work.folder, task, node)
+            kept = unsaved.keep(work.folder, task, self._where)
             unsaved.fail(
                 attempt, self._calls, f"not all of the working folder is saved: {why}{kept}"
             )
@@ -514,7 +523,7 @@ def run() -> int:
     outbox = Outbox(where.folder, where.launch, where.node)
     server = ServerAddress(where.url, where.token, where.fingerprint)
     link = Link(server, where.node, outbox, inbox)
-    answer = link.hello(float(os.environ.get("ALLRANKS_AGENT_PATIENCE", "120")))
+    answer = link.hello(float(os.environ.get("ALLRANKS_AGENT_PATIENCE", "120")), where.own_disk)
     if answer is None:
         if link.trouble:
             print(f"allranks agent: {link.trouble}", file=sys.stderr)

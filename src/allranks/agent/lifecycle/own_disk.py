@@ -4,10 +4,9 @@ which it gets from the server and sends to it."""
 from __future__ import annotations
 
 import os
-import posixpath
 import pwd
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from allranks.agent.transport.identity import AgentIdentity
 from allranks.agent.transport.link import ServerAddress
 from allranks.core.data.state_manifest import own
 from allranks.core.job import output_places
-from allranks.core.plan import InputTask, Task
+from allranks.core.plan import Task
 from allranks.errors import NotFound, Unreachable
 from allranks.settings import Clocks
 from allranks.statuses import Reason
@@ -36,29 +35,28 @@ def patience(task: Task, clocks: Clocks) -> float:
 
 
 def on_node(task: Task, where: AgentIdentity) -> Task:
-    """The task with this node's paths instead of those of the server's home. An input that does not
-    lie on the node is downloaded, and so is uv, to any node that has none."""
+    """The task with this node's paths instead of those of the server's home. uv is downloaded to
+    any node that has none."""
     if task.uv and not os.access(task.uv, os.X_OK) and shutil.which("uv") is None:
         task = task._replace(uv=str(_uv(where)))
+    task = task._replace(sends_files=task.sends_files or where.own_disk)
     if not task.sends_files:
         return task
     record = str(job_files(where).root / own(where.node))
     outputs = tuple(
         output._replace(path=output_places.on_node(task, output, record)) for output in task.outputs
     )
-    inputs = tuple(
-        item._replace(source=str(_input(where, item)))
-        if item.source and not os.path.exists(item.source)
-        else item
-        for item in task.inputs
-    )
     return task._replace(
         record=record,
-        inputs=inputs,
         outputs=outputs,
-        environments=task.environments or f"{where.cache}/environments",
-        cache=task.cache or f"{where.cache}/data",
+        environments=_outside(task, task.environments) or f"{where.cache}/environments",
+        cache=_outside(task, task.cache) or f"{where.cache}/data",
     )
+
+
+def _outside(task: Task, folder: str) -> str:
+    """The folder, if it is not in the server's home."""
+    return "" if folder.startswith(f"{task.home}/") else folder
 
 
 def with_home(task: Task, where: AgentIdentity) -> Task:
@@ -90,10 +88,6 @@ def _uv(where: AgentIdentity) -> Path:
     return where.folder / "uv"
 
 
-def _input(where: AgentIdentity, item: InputTask) -> Path:
-    return where.folder / "inputs" / item.name / posixpath.basename((item.source or "").rstrip("/"))
-
-
 class OwnDisk:
     """Gets what a node with a disk of its own needs, and sends the job's files that it writes. To
     other nodes it brings uv alone. ``known``: whether the server has files of an earlier launch."""
@@ -109,42 +103,20 @@ class OwnDisk:
     ) -> None:
         self._state: State | None = None
         self._uv = _uv(where) if task.uv == str(_uv(where)) else None
-        self._where, self._server, self._calls = where, server, calls
-        self._inputs = {
-            item.name: _input(where, item)
-            for item in task.inputs
-            if task.sends_files and item.source == str(_input(where, item))
-        }
+        self._task, self._where, self._server, self._calls = task, where, server, calls
         if task.sends_files:
             self._state = State(job_files(where), where, server, True, pace, known, self._note)
 
     def begin(
         self, attempt: int, wait: Callable[[float], None], doing: Callable[[str], None]
     ) -> None:
-        """Fetch what this node of the job wrote in earlier launches; inputs; and uv, if the job
-        needs it and the node has none. Raises AllranksError, OSError, and what ``wait`` raises."""
+        """Fetch what this node of the job wrote in earlier launches; and uv, if the job needs it
+        and the node has none. Raises AllranksError, OSError, and what ``wait`` raises."""
         if self._uv is not None and not self._uv.exists():
             doing("fetches uv")
             self._fetch_uv(self._uv, wait)
-        if missing := {name: path for name, path in self._inputs.items() if not path.exists()}:
-            self._download(missing, wait, doing)
         if self._state is not None:
             self._state.begin(attempt, wait, doing)
-
-    def _download(
-        self,
-        inputs: Mapping[str, Path],
-        wait: Callable[[float], None],
-        doing: Callable[[str], None],
-    ) -> None:
-        from allranks.agent.data.from_server import Download  # lazy: few jobs need it
-
-        download = Download(self._server, self._where.node, wait, doing)
-        try:
-            for name, path in inputs.items():
-                self._calls.note(download.fetch(name, path), {"about": "files"})
-        finally:
-            download.close()
 
     def _fetch_uv(self, target: Path, wait: Callable[[float], None]) -> None:
         beside = target.with_suffix(".part")
@@ -178,7 +150,8 @@ class OwnDisk:
         why = save() if attempt is None else unsaved.with_room(save, attempt, self._calls)
         if attempt is not None and done and why:
             hint = "check the disk of the server's home and its log, and run the job again"
-            message = f"not all files of the job reached the server: {why}"
+            kept = unsaved.keep(self._state.root, self._task, self._where)
+            message = f"not all files of the job reached the server: {why}{kept}"
             unsaved.fail(attempt, self._calls, message, hint)
 
     def _note(self, message: str) -> None:

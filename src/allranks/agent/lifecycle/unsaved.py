@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from allranks import folder_trees
+from allranks.agent.transport.identity import AgentIdentity
 from allranks.core.lifecycle.pending_reason import WAITS
 from allranks.core.plan import Task
 from allranks.errors import is_disk_full
@@ -61,23 +62,32 @@ def fail(attempt: Attempt, calls: AgentCalls, message: str, hint: str = _HINT) -
         attempt.overrule(Reason.OUTPUTS_LOST, message, hint)
 
 
-def keep(folder: Path, task: Task, node: int) -> str:
+def keep(folder: Path, task: Task, where: AgentIdentity) -> str:
     """Move a folder of the agent to the job's record, or leave it where it is if that is another
     disk. Return where it is, as an addition to a message; '' if its disk goes with the agent."""
     if task.sends_files:
-        return ""
-    target = Path(task.record, "unsaved", f"node-{node}", folder.name)
+        return _keep_beside(folder) if where.own_disk else ""
+    target = Path(task.record, "unsaved", f"node-{where.node}", folder.name)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         folder_trees.remove(target, ignore_errors=True)  # of an earlier attempt
         folder.rename(target)
     except OSError:
-        target = folder.with_name(f"{KEPT}{folder.name}")
-        try:
-            folder.rename(target)  # a full disk allows this
-        except OSError as error:
-            return f"; its files are lost: {error.strerror}"
-    return f"; its files are kept on {os.uname().nodename} in {target}"
+        return _keep_beside(folder)
+    return _kept_in(target)
+
+
+def _keep_beside(folder: Path) -> str:
+    target = folder.with_name(f"{KEPT}{folder.name}")
+    try:
+        folder.rename(target)  # a full disk allows this
+    except OSError as error:
+        return f"; its files are lost: {error.strerror}"
+    return _kept_in(target)
+
+
+def _kept_in(folder: Path) -> str:
+    return f"; its files are kept on {os.uname().nodename} in {folder}"
 
 
 def is_kept(folder: Path) -> bool:

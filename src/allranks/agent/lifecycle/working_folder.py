@@ -24,9 +24,9 @@ from allranks.agent.transport.identity import AgentIdentity
 from allranks.agent.transport.link import ServerAddress
 from allranks.core.data import working_set
 from allranks.core.data.state_manifest import own
-from allranks.core.data.working_set import ABOUT, FILES, About, Held
+from allranks.core.data.working_set import ABOUT, ELSEWHERE, FILES, About, Held
 from allranks.core.plan import Task
-from allranks.errors import AllranksError, NotFound
+from allranks.errors import AllranksError, NotFound, Passing
 
 
 class WorkingFolder:
@@ -99,11 +99,14 @@ class WorkingFolder:
             return  # the other nodes' folders are on other disks
         others = [node for node in range(self._task.nodes) if node != self._where.node]
         nodes = self._where.folder.parent
-        folders = [nodes / str(node) / "working" / own(node) / FILES for node in others]
-        for folder in folders:
-            while not folder.is_dir():
+        laid_out = []
+        for node in others:
+            folder = nodes / str(node) / "working" / own(node) / FILES
+            while not folder.is_dir() and not (nodes / str(node) / ELSEWHERE).exists():
                 wait(0.1)
-        copy_missing(folders, self._own)
+            if folder.is_dir():
+                laid_out.append(folder)
+        copy_missing(laid_out, self._own)
         self._set_copies(copies_of(self._own))
 
     def drop_copies(self) -> None:
@@ -155,6 +158,13 @@ class WorkingFolder:
         """The folder with the parts of what the server holds."""
         if self._held.form == "folder":
             source = self._recorded
+            if self._task.sends_files:
+                raise Passing(
+                    f"attempt {attempt} cannot continue: its working folder is on the disk of "
+                    f"ALLRANKS_HOME, which {os.uname().nodename} does not see",
+                    hint="write checkpoints to ALLRANKS_STATE_DIR, start from zero with "
+                    "--fresh-work, or let the job run on hosts that see it",
+                )
         else:
             state, source = earlier(self._where, self._server, self._note)
             try:

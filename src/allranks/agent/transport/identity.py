@@ -21,7 +21,8 @@ class AgentIdentity(NamedTuple):
     ``address`` defaults to the one this node reaches the server from, ``cpus`` to those this
     process may run on. ``end``: when the engine's time limit ends, in seconds since the epoch.
     ``memory``: bytes that the job may hold on this node, if the agent has to enforce that.
-    ``cache``: a folder of this node that outlives the agent, by default the agent's own."""
+    ``cache``: a folder of this node that outlives the agent, by default the agent's own.
+    ``own_disk``: the node does not see the server's home."""
 
     url: str
     token: str
@@ -34,6 +35,7 @@ class AgentIdentity(NamedTuple):
     end: float | None = None
     memory: int | None = None
     cache: Path | None = None
+    own_disk: bool = False
 
     @staticmethod
     def from_environ(environ: dict[str, str]) -> AgentIdentity:
@@ -52,6 +54,7 @@ class AgentIdentity(NamedTuple):
             float(environ[prefix + "END"]) if environ.get(prefix + "END") else None,
             int(environ[prefix + "MEMORY"]) if environ.get(prefix + "MEMORY") else None,
             Path(environ.get(prefix + "CACHE") or Path(environ[prefix + "DIR"], "cache")),
+            environ.get(prefix + "OWN_DISK") == "1",
         )
 
 

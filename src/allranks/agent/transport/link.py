@@ -23,7 +23,7 @@ from allranks.events import Event, Kind
 from allranks.http_client import MAILBOX, Client
 
 if TYPE_CHECKING:
-    from allranks.api.agents import Acknowledgement, HelloAnswer, Order
+    from allranks.api.agents import Acknowledgement, HelloAnswer, HelloRequest, Order
     from allranks.core.data.addresses import Account
 
 # Seconds between checks of the logs for new output; more if the server takes long to answer: so
@@ -95,13 +95,14 @@ class Link:
         self._pause = LOOK
         self._empty = threading.Condition()
 
-    def hello(self, patience: float) -> HelloAnswer | None:
+    def hello(self, patience: float, own_disk: bool) -> HelloAnswer | None:
         """Return the task and the clocks; None if the server dismisses this agent, or does not
         answer for ``patience`` seconds."""
         while self.silent_for() < patience:
             began = time.monotonic()
             try:
-                answer: HelloAnswer = self._client.json("POST", f"{self._base}/hello", {})
+                request: HelloRequest = {"own_disk": own_disk}
+                answer: HelloAnswer = self._client.json("POST", f"{self._base}/hello", request)
             except (Unauthorized, NotFound):
                 self.trouble = ""
                 return None

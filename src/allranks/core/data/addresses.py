@@ -58,12 +58,14 @@ class Account(NamedTuple):
 
 class Located(NamedTuple):
     """Where data lies: a ``path`` on the disks of nodes, or a ``uri``, and the name of the
-    datastore that opens it, if one does; ``asset`` is its name and version, if it is one."""
+    datastore that opens it, if one does; ``asset`` is its name and version, if it is one.
+    ``digest``: of what the server sees at the path, if nodes compare it with what they see."""
 
     path: str = ""
     uri: str = ""
     datastore: str = ""
     asset: str = ""
+    digest: str = ""
 
 
 # Variables by which the providers' own programs are told who asks.

@@ -17,6 +17,8 @@ from allranks.core.text import printable
 COLLECTED = ("outputs", "logs")
 # The two parts of a working set: the files, and a file about them.
 FILES, ABOUT = "work", "about/work.json"
+# In an agent's folder in the home: the node has its folder on a disk of its own.
+ELSEWHERE = "elsewhere"
 # The folder of a job's record with the sets that the server has, one for each node.
 RECORDED = "working-folder"
 # Bytes of a node's working set that the server holds.

@@ -31,6 +31,7 @@ from allranks.errors import Problem, SpecError
 from allranks.spec.fields.azureml_references import Asset
 from allranks.spec.job import CommandJob
 from allranks.spec.job_parts import Distribution, Input, Metric, Output
+from allranks.statuses import SharedHome
 
 # In the submitter's environment, if that is a rank of a job.
 SUBMITTER = "ALLRANKS_JOB"
@@ -49,7 +50,7 @@ class CompileContext(NamedTuple):
     ``tier`` is the compute's for jobs that name none; ``gpus`` is how many each node gets, None: as
     many as the job asks for; ``continues`` is the job that is run again, ``previous`` why that one
     ended; ``look``: how often its state is looked at, see ``Rules``; ``images``: the engine runs
-    every node in an image; ``own_disks``: no node shares the disk of the server's home."""
+    every node in an image; ``shared_home``: whether nodes share the disk of the server's home."""
 
     name: str
     record: str
@@ -75,7 +76,7 @@ class CompileContext(NamedTuple):
     previous: str = ""
     look: float | None = None
     images: bool = False
-    own_disks: bool = False
+    shared_home: SharedHome = SharedHome.YES
 
 
 def compile(spec: CommandJob, context: CompileContext) -> Plan:
@@ -174,7 +175,8 @@ def _task(spec: CommandJob, context: CompileContext, around: Mapping[str, Any]) 
         parameters={name: parameter_text(value) for name, value in spec.search_space.items()},
         continues=context.continues,
         previous=context.previous,
-        sends_files=context.own_disks,
+        sends_files=context.shared_home is SharedHome.NO,
+        may_send=context.shared_home is SharedHome.AUTO,
         fresh_work=spec.retry.fresh_work,
         **around,
     )
@@ -200,13 +202,13 @@ def _cache(options: dict[str, Any], context: CompileContext) -> dict[str, Any]:
     """Where data from elsewhere is kept, taken out of the options."""
     folder = options.pop("cache", None)
     limit = options.pop("cache_limit", None)
-    folder = folder or ("" if context.own_disks else context.cache)
+    folder = folder or ("" if context.shared_home is SharedHome.NO else context.cache)
     return {"cache": folder, "cache_limit": memory_of(limit, "cache_limit")}
 
 
 def _makers(context: CompileContext) -> dict[str, Any]:
     """What nodes make environments with: those of jobs, and one of ours that moves data."""
-    folder = "" if context.own_disks else context.environments
+    folder = "" if context.shared_home is SharedHome.NO else context.environments
     return {"environments": folder, "uv": context.uv, "tools": context.tools}
 
 
@@ -325,6 +327,7 @@ def _input(name: str, value: Any, context: CompileContext) -> InputTask:
         unpack=value.unpack,
         sharded=value.sharded,
         asset=place.asset,
+        digest=place.digest,
     )
 
 

@@ -33,7 +33,7 @@ from allranks.engines.kubernetes.status import status
 from allranks.engines.kubernetes.views import JobView, PodView, job_view, pod_view
 from allranks.errors import AllranksError, EngineError, Refused
 from allranks.settings import Home
-from allranks.statuses import GangState, Reason
+from allranks.statuses import GangState, Reason, SharedHome
 
 log = logging.getLogger("allranks.kubernetes")
 
@@ -397,7 +397,7 @@ KIND = Kind(
     images=True,
     setup=rights,
     server=_server,
-    own_disks=_own_disks,
+    shared_home=lambda options: SharedHome.NO if _own_disks(options) else SharedHome.YES,
     mounts=mounts,
     own_networks=_own_networks,
     address=lambda options: Api(options).host,

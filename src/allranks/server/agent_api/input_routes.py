@@ -1,74 +1,149 @@
-"""The agents' routes for inputs that lie in the server's home, for nodes with disks of their own.
+"""The agents' routes for inputs that the server sees, for nodes that do not see the same files.
 
-Only what people may read by other routes is served: files of jobs and models, and datastores that
-are folders here. A link counts only if it stays inside the input.
+Of the home only what people may read by other routes is served: files of jobs and models, and
+datastores that are folders here. Of other disks only paths that a job named while the server saw
+them. In the home, and in folders of datastores, a link counts only if it stays inside the input.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from allranks.agent.data import local_files
+from allranks.agent.data.local_digest import digest_of
 from allranks.core.data.state_manifest import is_path
-from allranks.errors import Conflict, NotFound, Unauthorized, UsageError
+from allranks.errors import Conflict, NotFound, Passing, Unauthorized, UsageError
 from allranks.server.agent_api.routes import PREFIX, readable, row_of, who
 from allranks.server.dependencies import Services
 from allranks.server.http.request_text import parse
 from allranks.statuses import TERMINAL
 
+if TYPE_CHECKING:
+    from allranks.api.agents import InputDigest, InputListing
+
 # The most bytes in one answer, which is assembled in memory.
 _MOST = 8 << 20
+# Seconds that a call waits for its turn.
+_TURN = 10.0
+# No input is read from there.
+_SYSTEM = ("/proc", "/sys", "/dev")
+
+
+class Reach(NamedTuple):
+    """What belongs to an input: files below ``source``; and, unless it lies in a store of the
+    server, those that its links lead to, but not those of the ``home``."""
+
+    source: Path
+    home: Path | None = None
+
+    def allows(self, real: str) -> bool:
+        path = Path(real)
+        if path.is_relative_to(self.source):
+            return True
+        return self.home is not None and not _is_ours(path, self.home)
+
+
+def _is_ours(path: Path, home: Path) -> bool:
+    """Whether a path is part of the home or of the system, or contains the home."""
+    parts = (home, *map(Path, _SYSTEM))
+    return any(path.is_relative_to(each) for each in parts) or home.is_relative_to(path)
 
 
 async def listing(request: Request) -> Response:
-    """The files of an input with name, size, ``mtime_ns`` and mode; whether it is one file; and how
-    many were left out because they lie elsewhere."""
-    source = await _source(request)
-    answer = await run_in_threadpool(_listed, source)
+    """The files of an input."""
+    services, agent = who(request)
+    reach = await _reach(request)
+    listings, key = services.input_turns.listings, (agent.job, agent.launch, str(reach.source))
+    # The nodes of a gang ask at the same time: one walk through a large folder is enough.
+    if key not in listings:
+        listings[key] = asyncio.create_task(run_in_threadpool(_listed, reach))
+        listings[key].add_done_callback(lambda _: listings.pop(key, None))
+    answer = await asyncio.shield(listings[key])
     # Not JSONResponse: json.dumps escapes names that are not UTF-8 without loss.
     return Response(json.dumps(answer), media_type="application/json")
 
 
+async def digest(request: Request) -> Response:
+    """What the server sees at the path of an input now."""
+    reach = await _reach(request)
+    answer: InputDigest = {"digest": await run_in_threadpool(digest_of, reach.source)}
+    return JSONResponse(answer)
+
+
 async def pieces(request: Request) -> Response:
     """The bytes of pieces, [[name, size of the file, mtime_ns, offset, size], …], one after the
-    other."""
-    source = await _source(request)
+    other. Raises Passing if the server sends to others for too long."""
+    services, _ = who(request)
+    reach = await _reach(request)
     requested = parse(await request.body(), names=True)
-    with readable():
-        data = await run_in_threadpool(_read, source, requested)
-    return Response(data, media_type="application/octet-stream")
+    free = services.input_turns.free
+    try:
+        async with asyncio.timeout(_TURN):
+            await free.acquire()
+    except TimeoutError:
+        raise Passing("the server sends files to other nodes", hint="ask again") from None
+    try:
+        with readable():
+            data = await run_in_threadpool(_read, reach, requested)
+    except BaseException:
+        free.release()
+        raise
+    return _Answer(data, free)
+
+
+class _Answer(Response):
+    """Bytes that take one of the ``free`` turns until they are sent."""
+
+    def __init__(self, data: bytes, free: asyncio.Semaphore) -> None:
+        super().__init__(data, media_type="application/octet-stream")
+        self._free = free
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._free.release()
 
 
 def routes() -> list[Route]:
     path = PREFIX + "/{node:int}/input/{name}"
-    return [Route(path, listing), Route(path, pieces, methods=["POST"])]
+    return [
+        Route(path, listing),
+        Route(path, pieces, methods=["POST"]),
+        Route(path + "/digest", digest),
+    ]
 
 
-async def _source(request: Request) -> Path:
+async def _reach(request: Request) -> Reach:
     """Where the input of that name lies, without links. Raises NotFound and Unauthorized."""
     services, agent = who(request)
     row, name = await row_of(services, agent), request.path_params["name"]
     if row.record.status in TERMINAL or agent.launch != row.record.launch:
         raise Unauthorized("this launch is over", hint="leave")
-    inputs = row.plan.task.inputs if row.plan.task.sends_files else ()
-    source = next((each.source for each in inputs if each.name == name), None)
-    if source:
-        real = Path(os.path.realpath(source))
+    task = row.plan.task
+    item = next((each for each in task.inputs if each.name == name), None)
+    if item is not None and item.source and (task.is_received or item.digest):
+        real, home = Path(os.path.realpath(item.source)), services.home.root.resolve()
         if real.exists() and any(real.is_relative_to(root) for root in _roots(services)):
-            return real
+            return Reach(real)
+        if item.digest and real.exists() and not _is_ours(real, home):
+            return Reach(real, home)
     raise NotFound(
         f"the input {name} lies neither on the nodes nor in a datastore of the server",
-        where=source or None,
+        where=item.source if item is not None else None,
         hint="put it in a datastore, in an output of a job, or on a volume of the nodes",
     )
 
@@ -85,20 +160,20 @@ def _roots(services: Services) -> Iterator[Path]:
             yield Path(real)
 
 
-def _listed(source: Path) -> dict[str, object]:
+def _listed(reach: Reach) -> InputListing:
     left_out = 0
 
     def enters(real: str) -> bool:
         nonlocal left_out
-        inside = Path(real).is_relative_to(source)
+        inside = reach.allows(real)
         left_out += not inside
         return inside
 
-    entries, is_file = local_files.list_files(source, enters)
-    files = []
+    entries, is_file = local_files.list_files(reach.source, enters)
+    files = list[tuple[str, int, int, int]]()
     for entry in entries:
         try:
-            with _opened(source, entry.key) as file:
+            with _opened(reach, entry.key) as file:
                 status = os.fstat(file)
         except FileNotFoundError:  # it was removed meanwhile
             continue
@@ -106,24 +181,24 @@ def _listed(source: Path) -> dict[str, object]:
             left_out += 1
             continue
         mode = stat.S_IMODE(status.st_mode)
-        files.append([entry.name, status.st_size, status.st_mtime_ns, mode])
+        files.append((entry.name, status.st_size, status.st_mtime_ns, mode))
     return {"files": files, "is_file": is_file, "left_out": left_out}
 
 
 @contextlib.contextmanager
-def _opened(source: Path, path: str) -> Iterator[int]:
+def _opened(reach: Reach, path: str) -> Iterator[int]:
     """Open a file of the input. Raises OSError, and NotFound if it lies elsewhere."""
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe does not block
     try:
         # Asked once it is open: before that, a link could take its place.
-        if not Path(os.path.realpath(f"/proc/self/fd/{file}")).is_relative_to(source):
+        if not reach.allows(os.path.realpath(f"/proc/self/fd/{file}")):
             raise NotFound("the input has no such file", where=path, hint="list it again")
         yield file
     finally:
         os.close(file)
 
 
-def _read(source: Path, requested: object) -> bytes:
+def _read(reach: Reach, requested: object) -> bytes:
     if not isinstance(requested, list):
         raise UsageError("pieces must be a list", hint="send one")
     parts, left = list[bytes](), _MOST
@@ -133,14 +208,14 @@ def _read(source: Path, requested: object) -> bytes:
         left -= size
         if left < 0 or not is_path(f"input/{name}"):
             raise UsageError("these pieces are not available", hint=f"at most {_MOST} bytes")
-        path = source if source.is_file() else source / name
-        parts.append(_piece(source, path, (length, mtime_ns), offset, size))
+        path = reach.source if reach.source.is_file() else reach.source / name
+        parts.append(_piece(reach, path, (length, mtime_ns), offset, size))
     return b"".join(parts)
 
 
-def _piece(source: Path, path: Path, stamp: tuple[int, int], offset: int, size: int) -> bytes:
+def _piece(reach: Reach, path: Path, stamp: tuple[int, int], offset: int, size: int) -> bytes:
     now, data = None, b""
-    with contextlib.suppress(OSError), _opened(source, str(path)) as file:
+    with contextlib.suppress(OSError), _opened(reach, str(path)) as file:
         data = os.pread(file, size, offset)
         status = os.fstat(file)  # after reading: a write meanwhile is seen
         now = (status.st_size, status.st_mtime_ns)

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -89,14 +89,15 @@ async def hello(request: Request) -> Response:
     # would be ignored as duplicates.
     if over or job.nodes[agent.node].state is not NodeState.ABSENT:
         raise Unauthorized("this launch has ended for this node", hint="leave")
+    own_disk = row.plan.task.sends_files or _says_own_disk(await request.body())
+    await run_in_threadpool(services.node_files.note_start, row, agent.node, own_disk)
     answer: HelloAnswer = {
         "attempt": job.attempt,
         "order": _order(services, row, agent, job.attempt, 0),
         "task": pack(row.plan.task),
         "state": services.states.is_known(row),
         "files": services.node_files.are_known(row),
-        # Nodes with disks of their own see no home.
-        "home": None if row.plan.task.sends_files else services.home_mark,
+        "home": None if own_disk else services.home_mark,
         "work": services.working_folders.held(row, agent.node),
         "clocks": row.plan.rules.clocks(services.clocks)._asdict(),
         "mlflow": services.tracking.rank_variables(row, services.auth)
@@ -104,6 +105,11 @@ async def hello(request: Request) -> Response:
         else None,
     }
     return JSONResponse(answer)
+
+
+def _says_own_disk(body: bytes) -> bool:
+    request: Any = parse(body) if body else {}  # agents of earlier versions send none
+    return isinstance(request, dict) and request.get("own_disk") is True
 
 
 async def events(request: Request) -> Response:

@@ -9,9 +9,10 @@ import os
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from allranks.agent.data.local_digest import digest_of
 from allranks.core.data import addresses
 from allranks.core.data.addresses import Located
 from allranks.core.plan import OutputTask
@@ -24,8 +25,21 @@ from allranks.spec.job import CommandJob
 from allranks.spec.job_parts import Input
 from allranks.spec.model import TYPES
 from allranks.spec.shell.expressions import fill
-from allranks.statuses import TERMINAL, JobStatus
+from allranks.statuses import TERMINAL, JobStatus, SharedHome
 from allranks.store.jobs.job_rows import JobRow
+
+
+class NodeDisks(NamedTuple):
+    """What the nodes of a compute see. ``home``: whether the disk of the server's home; ``mounts``:
+    their folders that outlast them, if that is known; ``compare``: they compare what lies at a path
+    with what the server sees there."""
+
+    home: SharedHome = SharedHome.YES
+    mounts: Sequence[str] | None = None
+    compare: bool = False
+
+
+_SHARED = NodeDisks()
 
 # Looks up a job by name; raises NotFound. None: it has not been submitted yet.
 Find = Callable[[str], JobRow | None]
@@ -36,13 +50,12 @@ def places(
     datastores: Datastores,
     home: Home,
     find: Find | None = None,
-    mounts: Sequence[str] | None = None,
+    nodes: NodeDisks = _SHARED,
 ) -> Mapping[str, Located]:
     """The location of each input and output with a path, by `inputs.NAME` and `outputs.NAME`.
 
     Without ``find`` (a dry run) outputs of other jobs are assumed at their default place.
-    ``mounts``: no node shares the disk of the home, and these of their folders outlast them. Raises
-    SpecError with every location that is missing or not ready.
+    Raises SpecError with every location that is missing or not ready.
     """
     located, problems = {}, []
     for key, path, model in _with_paths(spec):
@@ -55,10 +68,12 @@ def places(
                 is_output = key.startswith("outputs.")
                 if is_output:
                     _require_writable(located[key], path)
-                if mounts is not None:
-                    located[key] = _for_own_disks(located[key], path, home, mounts, is_output)
+                if nodes.home is not SharedHome.YES:
+                    located[key] = _for_own_disks(located[key], path, home, nodes, is_output)
             else:
                 located[key] = _place(of, home, find)
+            if nodes.compare and key.startswith("inputs."):
+                located[key] = _with_digest(located[key], home, nodes.mounts or ())
         except SpecError as error:
             problems += [problem._replace(where=where) for problem in error.problems]
     if problems:
@@ -125,15 +140,18 @@ def _require_writable(place: Located, path: str) -> None:
 
 
 def _for_own_disks(
-    place: Located, path: str, home: Home, mounts: Sequence[str], is_output: bool
+    place: Located, path: str, home: Home, nodes: NodeDisks, is_output: bool
 ) -> Located:
-    """The place of data of nodes that do not share the disk of the home: they get inputs from its
-    store, and what they send of an output is put there. Raises SpecError where that cannot be."""
+    """The place of data of nodes that do not share the disk of the home: they get inputs from the
+    server, and what they send of an output is put there. Raises SpecError where that cannot be."""
     if not place.path:
         return place
     target = Path(os.path.normpath(place.path))
+    if nodes.home is SharedHome.AUTO:
+        return place._replace(path=str(target))  # a node that does not see it says so
     if not target.is_relative_to(home.root):
-        _require_outlasts_nodes(target, path, home, mounts, is_output)
+        if is_output and nodes.mounts is not None:
+            _require_outlasts_nodes(target, path, nodes.mounts)
     elif is_output and home.data not in target.parents:
         hint = "leave `path` out, and the output goes to the job's record; or use a datastore"
         message = f"the nodes cannot write to {path!r}, because they do not share the server's disk"
@@ -147,29 +165,26 @@ def _for_own_disks(
     return place._replace(path=str(target))
 
 
-def _require_outlasts_nodes(
-    target: Path, path: str, home: Home, mounts: Sequence[str], is_output: bool
-) -> None:
-    """Raise SpecError for an output that would be gone with its node, and for an input that lies on
-    this machine: a path that does not may be one of the image."""
+def _require_outlasts_nodes(target: Path, path: str, mounts: Sequence[str]) -> None:
+    """Raise SpecError for an output that would be gone with its node."""
     if any(target.is_relative_to(mount) for mount in mounts):
         return
-    if is_output:
-        raise SpecError(
-            Problem(
-                f"{path!r} would be gone with its node: no volume is mounted there",
-                hint="leave `path` out, and the output goes to the job's record; or name a path in "
-                "a datastore, such as azureml://datastores/default/paths/NAME; or mount a volume",
-            )
+    raise SpecError(
+        Problem(
+            f"{path!r} would be gone with its node: no volume is mounted there",
+            hint="leave `path` out, and the output goes to the job's record; or name a path in "
+            "a datastore, such as azureml://datastores/default/paths/NAME; or mount a volume",
         )
-    if target.exists():
-        raise SpecError(
-            Problem(
-                f"{path!r} is a path of this machine, and the nodes do not share its disk",
-                hint=f"copy it to {home.data} and use azureml://datastores/default/paths/"
-                f"{target.name}, put it in an object store, or mount a volume there",
-            )
-        )
+    )
+
+
+def _with_digest(place: Located, home: Home, mounts: Sequence[str]) -> Located:
+    """With what the server sees at a path of its own disks. In the home nodes know it by its mark,
+    and in their volumes the path is theirs."""
+    path = Path(os.path.normpath(place.path)) if place.path else home.root
+    if path.is_relative_to(home.root) or any(path.is_relative_to(each) for each in mounts):
+        return place
+    return place._replace(digest=digest_of(path))
 
 
 def _with_paths(spec: CommandJob) -> Iterator[tuple[str, str, bool]]:

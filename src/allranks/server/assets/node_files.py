@@ -23,6 +23,7 @@ from allranks import folder_trees
 from allranks.core.data import state_manifest
 from allranks.core.data.node_files import may_write
 from allranks.core.data.state_manifest import Entries, Entry, own, stays_inside
+from allranks.core.data.working_set import ELSEWHERE
 from allranks.core.job.output_places import on_server
 from allranks.core.plan import Task
 from allranks.errors import Conflict, MissingCode, NotFound, UsageError
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("allranks.files")
 
+# In the folder with the files of a job's nodes: some node has written to the home instead.
+_WRITTEN = "written"
 # Another node's file or folder of that name is in the way.
 _IN_THE_WAY = (errno.EISDIR, errno.ELOOP, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST)
 
@@ -61,7 +64,7 @@ class NodeFiles:
         """The files that a node of the job may write. Raises Unauthorized for lost nodes and ended
         launches, and UsageError for nodes that share the disk."""
         require_live(row, launch, node)
-        if not row.plan.task.sends_files:
+        if not row.plan.task.is_received:
             raise UsageError("the nodes of this job share the server's disk", hint="leave it out")
         with self._lock:
             folder = self._folder(row) / str(node)
@@ -72,12 +75,29 @@ class NodeFiles:
         node wrote which. Raises OSError."""
         self.delete(task.job)
         for node in range(task.nodes):
-            state = State(self._nodes / files_of(task.job) / str(node))
-            for path, entry in entries.items():
-                if entry.what == "file" and not (target := state.content(entry.sha256)).exists():
-                    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                    _link(record / path, target, entry)
-            state.commit([Put(f"{own(node)}/{path}", 0, each) for path, each in entries.items()])
+            _fill(State(self._nodes / files_of(task.job) / str(node)), node, record, entries)
+
+    def note_start(self, row: JobRow, node: int, own_disk: bool) -> None:
+        """A node of the launch starts, on a disk of its own or on that of the home. What nodes
+        wrote to the home in an earlier launch is in the record alone: a node with a disk of its own
+        then gets it from there. Raises OSError."""
+        if not row.plan.task.may_send:
+            return
+        folder = self._folder(row)
+        written = folder / _WRITTEN
+        if not own_disk:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            written.touch()
+            return
+        agents = self._nodes / row.key / str(node)
+        agents.mkdir(parents=True, exist_ok=True, mode=0o700)
+        (agents / ELSEWHERE).touch()
+        if row.record.launch > 1 and written.exists():
+            with self._lock:
+                self._states.pop(folder / str(node), None)
+            shutil.rmtree(folder / str(node), ignore_errors=True)
+            record = self._jobs / row.name
+            _fill(State(folder / str(node)), node, record, files_in(record))
 
     def delete(self, job: str) -> None:
         """Delete what is kept of a job's nodes."""
@@ -85,7 +105,7 @@ class NodeFiles:
 
     def are_known(self, row: JobRow) -> bool:
         """Whether there are files of an earlier launch, or of the job that this one continues."""
-        return row.plan.task.sends_files and any(self._folder(row).glob(f"*/{HEAD}"))
+        return row.plan.task.is_received and any(self._folder(row).glob(f"*/{HEAD}"))
 
     def sync(self, row: JobRow, state: State, node: int, report: Mapping[str, Any]) -> SyncAnswer:
         """Place a node's changes in the record, then commit them: a server that is killed in
@@ -115,7 +135,7 @@ class NodeFiles:
 
     def forget(self, row: JobRow) -> None:
         """Release what was kept for the next launch, if the job has ended."""
-        if not row.plan.task.sends_files:
+        if not row.plan.task.is_received:
             return
         with contextlib.suppress(NotFound):  # it was deleted
             if self._records.get(row.name).record.status not in TERMINAL:
@@ -157,6 +177,15 @@ class NodeFiles:
             log.warning("%s: something is in the way of %r", row.name, put.path)
             return False
         return True
+
+
+def _fill(state: State, node: int, record: Path, entries: Entries) -> None:
+    """Give a node files that are in the record. Raises OSError."""
+    for path, entry in entries.items():
+        if entry.what == "file" and not (target := state.content(entry.sha256)).exists():
+            target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _link(record / path, target, entry)
+    state.commit([Put(f"{own(node)}/{path}", 0, each) for path, each in entries.items()])
 
 
 def files_in(record: Path) -> dict[str, Entry]:

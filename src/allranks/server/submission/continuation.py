@@ -52,7 +52,7 @@ class Continuation:
         if self._old is not None:
             try:
                 self.carried = self._copy(self._old)
-                if self._task.sends_files:
+                if self._task.is_received:
                     self._entries = files_in(self._beside)
             except OSError as error:
                 folder_trees.remove(self._beside, ignore_errors=True)

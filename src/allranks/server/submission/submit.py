@@ -15,7 +15,7 @@ from allranks.core.job.images import portable
 from allranks.core.plan import Plan
 from allranks.engines.base import Kind
 from allranks.errors import MissingCode, Problem, SpecError
-from allranks.server.assets.data_locations import Find, places, referred
+from allranks.server.assets.data_locations import Find, NodeDisks, places, referred
 from allranks.server.assets.datastores import Datastores
 from allranks.server.assets.environments import Environments
 from allranks.server.clusters.clusters import Clusters
@@ -108,7 +108,8 @@ def plan(
         of, problems = recipe.Resolved(), [*problems, *error.problems]
     kind = clusters.kind(compute)
     try:
-        lie = places(spec, datastores, home, find, kind.lasting(options))
+        disks = NodeDisks(kind.shared_home(options), kind.mounts(options), kind.remote)
+        lie = places(spec, datastores, home, find, disks)
         refuse_taken(spec, datastores.versions)
     except SpecError as error:
         lie, problems = {}, [*problems, *error.problems]
@@ -138,7 +139,7 @@ def plan(
             previous=submission.previous,
             look=submission.look,
             images=kind.images,
-            own_disks=kind.own_disks(options),
+            shared_home=kind.shared_home(options),
         ),
         problems,
     )
