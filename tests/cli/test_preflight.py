@@ -124,7 +124,7 @@ def test_a_server_that_hangs_does_not_hold_it_up(allranks: Allranks, job: Path) 
         assert time.monotonic() - began < 60  # it hangs for good
     finally:
         os.kill(told["pid"], signal.SIGCONT)
-    assert (code, wrong(found)) == (1, ["gang: the server does not answer"])
+    assert (code, wrong(found)) == (1, ["gang: the server did not answer within the time limit"])
     # What the server reads of it once it goes on ends by its own limit, at the latest.
     until(lambda: set(states(allranks)) <= {"Completed", "Canceled"})
 

@@ -199,7 +199,29 @@ def test_a_gang_that_failed_or_was_never_made() -> None:
     )
     assert (finding.state, finding.found, finding.hint) == (BAD, "it never fits", "ask for less")
     (finding,) = of_gang(QUESTION, ProbeAnswers())
-    assert finding.found == "the server does not answer"
+    assert finding.found == "the server did not answer within the time limit"
+
+
+@pytest.mark.parametrize(
+    ("reason", "hint"),
+    [
+        ("Kubernetes: 0/3 nodes are available: 3 Insufficient cpu.", "try again later"),
+        (
+            "Kubernetes: 0/3 nodes are available: 3 node(s) didn't match Pod's node "
+            "affinity/selector. preemption: 0/3 nodes are available",
+            "with the labels that it asks for",
+        ),
+        (
+            "Kubernetes: 0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't match Pod's "
+            "node affinity/selector.",
+            "try again later",
+        ),
+    ],
+)
+def test_a_gang_that_waits_says_for_what(reason: str, hint: str) -> None:
+    job = {"name": "p", "status": "Queued", "status_reason": reason}
+    (finding,) = of_gang(QUESTION, ProbeAnswers(job=job))
+    assert (finding.state, hint in finding.hint) == (NOTE, True)
 
 
 def test_missing_modules_and_launchers() -> None:

@@ -59,7 +59,7 @@ def test_an_address_that_was_closed_for_all_is_opened_again(listener: AgentsList
             await listener.open("127.0.0.2")
             with pytest.raises(ServerError, match="address already in use"):
                 await listener.open("dns:a.svc")
-            assert {*listener.trouble} == {"127.0.0.2", "dns:a.svc"}
+            assert {*listener.trouble} == {"127.0.0.2"}
         await listener.open("127.0.0.2")
         assert await asyncio.to_thread(answers, listener, "127.0.0.2")
         await listener.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -60,7 +61,8 @@ _DOOR = (
     "if the nodes have started, let them call this server at the address that `allranks compute "
     "show` names, or set another: --server-address"
 )
-_WAITING = ("NotStarted", "Queued", "Provisioning")
+# What Kubernetes' scheduler says of a gang whose `node_selector` no node has.
+_NO_SUCH_NODES = re.compile(r"0/(\d+) nodes are available: \1 node\(s\) didn't match Pod's node")
 
 
 def _answers(question: Question, answers: ProbeAnswers, facts: Facts) -> Iterator[Finding]:
@@ -68,8 +70,8 @@ def _answers(question: Question, answers: ProbeAnswers, facts: Facts) -> Iterato
         yield Finding("gang", BAD, answers.error.message, answers.error.hint or "")
         return
     if not answers.job:
-        hint = "see `allranks server status`; stop it with `allranks server stop`"
-        yield Finding("gang", BAD, "the server does not answer", hint)
+        hint = "give it more: --timeout 60; else see `allranks server status`"
+        yield Finding("gang", BAD, "the server did not answer within the time limit", hint)
         return
     status = answers.job.get("status", "unknown")
     reason = answers.job.get("status_reason")
@@ -81,7 +83,10 @@ def _answers(question: Question, answers: ProbeAnswers, facts: Facts) -> Iterato
         yield Finding("gang", OK, text)
     elif status == "Queued" and not error:
         text = f"the compute has no free capacity: {reason or 'queued'}"
-        yield Finding("gang", NOTE, text, "the job would wait; try again later")
+        hint = "the job would wait; try again later"
+        if _NO_SUCH_NODES.search(reason or ""):
+            hint = "the job would wait until there are nodes with the labels that it asks for"
+        yield Finding("gang", NOTE, text, hint)
     elif error and question.python is None and answers.job.get("exit_code") in (126, 127):
         text = (
             "the nodes have no Python, which the job does not seem to need; nothing else was tested"

@@ -78,12 +78,8 @@ class AgentsListener:
 
     async def open(self, address: str) -> None:
         """Listen on the address, unless it does already. Raises ServerError."""
-        try:
-            async with self._opening:
-                await self._bind(_ALL if address.startswith(NAMED) else address)
-        except AllranksError as error:
-            self.trouble[address] = error.message
-            raise
+        async with self._opening:
+            await self._bind(_ALL if address.startswith(NAMED) else address)
         if self.trouble.pop(address, None):
             self._opened()
 
@@ -121,6 +117,7 @@ class AgentsListener:
                 try:
                     await self.open(address)
                 except AllranksError as error:
+                    self.trouble[address] = error.message
                     log.error("%s", error)
             pending = set()
             await asyncio.sleep(_RETRY)
