@@ -62,6 +62,16 @@ class Home(NamedTuple):
         return self.root / "environments"
 
     @property
+    def python(self) -> Path:
+        """What packages the current Python has, for nodes that lack it."""
+        return self.root / "python"
+
+    @property
+    def elsewhere(self) -> Path:
+        """A file that exists if jobs that name no compute run on another than this machine."""
+        return self.root / "elsewhere"
+
+    @property
     def cache(self) -> Path:
         """The cache of downloaded inputs of nodes that share this disk."""
         return self.root / "cache"

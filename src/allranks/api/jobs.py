@@ -11,10 +11,21 @@ from allranks.api.common import Document, Json, Number, Packed
 # ---------------------------------------------------------------- a job
 
 
+class PythonOfJob(TypedDict):
+    """The Python of the ranks on ``nodes``. ``packages``: how many an environment made for them
+    has; None for a Python that was there."""
+
+    path: str
+    version: str
+    packages: int | None
+    nodes: list[int]
+
+
 class EnvironmentOfJob(TypedDict):
     """The environment of a job's ranks: an ``image``, a virtual environment (the keys after it), or
-    the submitter's Python, whose name is `current`. ``asked_for`` is the name that the job gave, if
-    it was mapped to another environment."""
+    the submitter's Python, whose name is `current`; its ``requirements`` make it where it is
+    missing. ``asked_for`` is the name that the job gave, if it was mapped to another environment.
+    ``pythons``: those that ran, as the nodes of the last attempt have reported."""
 
     name: str | None
     image: NotRequired[str]
@@ -22,6 +33,7 @@ class EnvironmentOfJob(TypedDict):
     requirements: NotRequired[list[str]]
     notes: NotRequired[list[str]]
     asked_for: NotRequired[str]
+    pythons: NotRequired[list[PythonOfJob]]
 
 
 class Evidence(TypedDict):

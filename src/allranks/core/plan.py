@@ -92,7 +92,8 @@ class Recipe(NamedTuple):
     ``python`` is `3.11` or `>=3.9,<3.12`, or empty for the submitter's; ``requirements`` and
     ``constraints`` are lines for pip; ``torch_backend`` is uv's option; ``notes`` say what was
     replaced or left out. ``allow_builds``: builds from source may take long.
-    ``optional``: packages that are left out where none fits the others."""
+    ``optional``: packages that are left out where none fits the others. ``exact``: the
+    requirements are all packages, each of one version, and nothing is resolved."""
 
     python: str = ""
     requirements: tuple[str, ...] = ()
@@ -102,12 +103,32 @@ class Recipe(NamedTuple):
     notes: tuple[str, ...] = ()
     allow_builds: bool = False
     optional: tuple[str, ...] = ()
+    exact: bool = False
 
     @staticmethod
     def load(data: Mapping[str, Any]) -> Recipe:
         """Read what ``pack`` wrote."""
         names = ("requirements", "constraints", "notes", "optional")
         return Recipe(**{**data, **{name: tuple(data.get(name, ())) for name in names}})
+
+
+class CurrentPython(NamedTuple):
+    """The submitter's Python, for a node that may lack it: its path, its version as `3.11`, its
+    folders of packages, and what they held (``fingerprint``). ``requirements`` make the same
+    elsewhere; ``notes`` name what does not go along."""
+
+    path: str
+    version: str
+    sites: tuple[str, ...]
+    fingerprint: str
+    requirements: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @staticmethod
+    def load(data: Mapping[str, Any]) -> CurrentPython:
+        """Read what ``pack`` wrote."""
+        names = ("sites", "requirements", "notes")
+        return CurrentPython(**{**data, **{name: tuple(data[name]) for name in names}})
 
 
 class Container(NamedTuple):
@@ -144,7 +165,7 @@ class Task(NamedTuple):
     ``container``: ranks run in it, with ``base`` on top of the image's environment.
     ``environment`` is the name and version of the environment, if it has one. ``recipe``: ranks get
     that environment; it is stored below ``environments`` and built, if missing, by the program
-    ``uv`` with the variables ``tools``.
+    ``uv`` with the variables ``tools``. With ``current``, only on a node that lacks that Python.
     ``continues`` is the job that this one restarts, ``previous`` why that one ended.
     ``cache``: the folder for downloaded inputs, which may take up to ``cache_limit`` bytes, by
     default as much as the disk has.
@@ -179,6 +200,7 @@ class Task(NamedTuple):
     environment_asked: str = ""
     container: Container | None = None
     recipe: Recipe | None = None
+    current: CurrentPython | None = None
     environments: str = ""
     uv: str = ""
     tools: Mapping[str, str] = {}
@@ -224,6 +246,8 @@ class Task(NamedTuple):
             fields["container"] = Container(**{**container, "args": tuple(container["args"])})
         if recipe := fields["recipe"]:
             fields["recipe"] = Recipe.load(recipe)
+        if current := fields.get("current"):
+            fields["current"] = CurrentPython.load(current)
         return Task(**fields)
 
 
@@ -267,6 +291,15 @@ class Plan(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
+class Interpreter(NamedTuple):
+    """The Python of a node's ranks: its path, its version, and how many packages an environment
+    made for them has; None for one that was there."""
+
+    path: str
+    version: str
+    packages: int | None = None
+
+
 class Place(NamedTuple):
     """The address of a node, reported by its agent when it is ready; ``interface`` is the network
     interface of the address, ``cpus`` how many CPUs it may use."""
@@ -276,10 +309,13 @@ class Place(NamedTuple):
     ports: tuple[int, ...] = ()
     interface: str = ""
     cpus: int | None = None
+    python: Interpreter | None = None
 
     @staticmethod
     def load(data: Mapping[str, Any]) -> Place:
         fields = {**data, "ports": tuple(data["ports"])}
+        if python := fields.get("python"):
+            fields["python"] = Interpreter(**python)
         return Place(**{name: fields[name] for name in Place._fields if name in fields})
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from allranks.core.job.code_packages import FOLDER, LIST, Import, packed
+from allranks.core.job.code_packages import FOLDER, LIST, WHEELS, Import, packed
 from allranks.core.job.code_size import is_too_large
 from allranks.snapshot.files import File, generated, walk
 from allranks.snapshot.ignore import excluded_by_user
@@ -38,13 +38,14 @@ def with_packages(
     packages: Sequence[Package],
     allow_large: bool,
     notes: list[str],
+    wheels: Sequence[Path] = (),
 ) -> tuple[list[File], list[str]]:
     """Add the packages to the files of ``code``: those inside of it stay in their place, others get
-    a folder of their own. Returns the files, and a sentence for each package that stays where it
-    is."""
+    a folder of their own, and ``wheels`` theirs. Returns the files, and a sentence for each package
+    that stays where it is."""
     imports = list[Import]()
     left = list[str]()
-    made = [*files]
+    made = [*files, *(File(str(w), f"{FOLDER}/{WHEELS}/{w.name}", os.lstat(w)) for w in wheels)]
     for package in packages:
         within = _inside(package, code, files)
         if within is None and package.only_inside:
@@ -68,7 +69,7 @@ def with_packages(
         copy = _own_folder(package) if within is None else within
         folders = {os.path.normpath(package.folder), os.path.realpath(package.folder)}
         imports += [Import(folder, copy) for folder in folders]
-    if imports:
+    if imports or wheels:
         made.append(generated(LIST, packed(imports)))
     return sorted(made, key=lambda file: file.name), left
 

@@ -73,17 +73,18 @@ def take_snapshot(
     includes: Sequence[Path] = (),
     is_commit: bool = False,
     packages: Sequence[Package] = (),
+    wheels: Sequence[Path] = (),
 ) -> Snapshot:
-    """Snapshot a folder, a single file, or ``packages`` alone. ``note`` receives messages for the
-    user; ``cache_file``: a file to cache digests in; ``includes`` are files and folders that are
-    put beside the others; ``is_commit``: it is a checkout, and git tracks all of it.
+    """Snapshot a folder, a single file, or ``packages`` and ``wheels`` alone. ``note`` receives
+    messages for the user; ``cache_file``: a file to cache digests in; ``includes`` are files and
+    folders that are put beside the others; ``is_commit``: it is a checkout, and git tracks all.
 
     Raises NotFound and UsageError; CodeTooLarge unless ``allow_large``, before reading any file.
     """
     notes: list[str] = []
     try:
         files = [] if code is None else _files_of(code, notes, allow_large, includes, is_commit)
-        files, left = with_packages(code, files, packages, allow_large, notes)
+        files, left = with_packages(code, files, packages, allow_large, notes, wheels)
         size = sum(file.status.st_size for file in files)
         if size > LARGE:
             notes.append(_large_note(code, size, files))

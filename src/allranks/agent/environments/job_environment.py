@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from allranks.agent.environments import installed_frameworks
+from allranks.agent.environments import current_python, installed_frameworks
 from allranks.agent.environments.layer import layer
 from allranks.agent.environments.layer_of_current import layer_of_current
 from allranks.agent.environments.uv import Say, Wait, program
@@ -20,11 +20,13 @@ from allranks.core.plan import Task
 
 
 class Prepared(NamedTuple):
-    """The ranks' base variables, the user's variables, and the version of TensorFlow, if any."""
+    """The ranks' base variables, the user's variables, the version of TensorFlow, if any, and the
+    number of packages of an environment that was made for the job."""
 
     base: dict[str, str]
     variables: dict[str, str]
     tensorflow: tuple[int, int] | None
+    packages: int | None = None
 
 
 def prepare(task: Task, node: int, folder: Path, wait: Wait, say: Say) -> Prepared:
@@ -42,7 +44,7 @@ def prepare(task: Task, node: int, folder: Path, wait: Wait, say: Say) -> Prepar
     environments = EnvironmentCache(
         Path(task.environments), program(task.uv, base.get("PATH")), {**base, **task.tools}
     )
-    with copy_log(task, node, environments.log(task.recipe)):
+    with copy_log(task, node, environments.log(task.recipe)), current_python.named(task.current):
         environment = environments.provide(task.recipe, wait, say)
     for name in environment.left_out:
         say(f"has no {name}: the package index has no build of it for this PyTorch")
@@ -51,6 +53,7 @@ def prepare(task: Task, node: int, folder: Path, wait: Wait, say: Say) -> Prepar
         activated(_without_virtual_environments(base), str(venv), task.recipe.variables),
         kept(variables, str(venv)),
         installed_frameworks.tensorflow_in(environment.packages),
+        len(environment.packages),
     )
 
 

@@ -39,11 +39,12 @@ _TRUE = ("1", "true", "yes", "on", "y", "t")
 
 class PipConfiguration(NamedTuple):
     """Variables for uv, and lines for a requirements file. ``own_index``: the site has configured
-    its own indexes or wheel folders."""
+    its own indexes or wheel folders; ``own_default``: the one that stands for PyPI, too."""
 
     variables: Mapping[str, str]
     lines: tuple[str, ...] = ()
     own_index: bool = False
+    own_default: bool = False
 
 
 def for_uv(environ: Mapping[str, str]) -> PipConfiguration:
@@ -70,7 +71,10 @@ def for_uv(environ: Mapping[str, str]) -> PipConfiguration:
         lines += [f"{flag} {value}" for value in values if value]
     overrides = tuple(name for option in _INDEXES for name in _OPTIONS[option][2])
     own_index = own_index or any(variable in environ for variable in overrides)
-    return PipConfiguration(variables, tuple(lines), own_index)
+    own_default = "index-url" in options or any(
+        variable in environ for variable in _OPTIONS["index-url"][2]
+    )
+    return PipConfiguration(variables, tuple(lines), own_index, own_default)
 
 
 def _is_true(value: str | None) -> bool:

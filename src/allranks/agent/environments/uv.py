@@ -89,6 +89,22 @@ class Uv:
         words += self._options(rows, backend)
         self._raise_for(self._run(*words), path, rows, rows)
 
+    def install_exact(self, path: Path, requirements: Path, backend: str) -> str:
+        """Install a requirements file that lists all packages; ``backend`` as in ``install``.
+        Returns the one used: '' if its index cannot be reached."""
+        rows = requirements.read_text().splitlines()
+        words = ["pip", "install", "--python", str(path), "--no-deps"]
+        words += ["--requirements", str(requirements)]
+        done = self._run(*words, *self._options(rows, backend))
+        if done.code != 0 and backend and uv_messages.lacks_torch_index(done.output):
+            self._say("builds the environment: PyTorch's own index cannot be reached")
+            backend = ""
+            done = self._run(*words, *self._options(rows, backend))
+        if done.code != 0:
+            self._without_wheel(path, rows, rows)  # names all that cannot be had
+        self._raise_for(done, path, rows, rows)
+        return backend
+
     def uninstall(self, path: Path, names: Sequence[str]) -> None:
         """Remove packages."""
         done = self._run("pip", "uninstall", "--python", str(path), *names)

@@ -230,6 +230,12 @@ def failure(output: Sequence[str], log: str) -> AllranksError:
     return kind(f"{CANNOT}: {_reason(text)}", hint=hint or f"see the output of uv in {log}")
 
 
+def lacks_torch_index(output: Sequence[str]) -> bool:
+    """Whether uv could not reach PyTorch's own index."""
+    text = _plain(output)
+    return "download.pytorch.org" in text and re.search(_NO_NETWORK, text) is not None
+
+
 def _nearest(requested: str, installed: Sequence[str]) -> str:
     def number(version: str) -> int:
         major, minor = [*(int(n) for n in re.findall(r"\d+", version)), 0, 0][:2]

@@ -79,6 +79,7 @@ class EnvironmentCache:
             recipe.torch_backend,
             os.uname().machine,
             *self._platform(recipe),
+            *(["exact"] if recipe.exact else []),
             self._pip.lines,
             *sorted(
                 (name, without_credentials(value))
@@ -179,6 +180,9 @@ class EnvironmentCache:
         find."""
         # Do not choose builds of PyTorch for a site with its own indexes.
         backend = "" if self._pip.own_index else recipe.torch_backend
+        if recipe.exact:
+            self._build_exact(recipe, uv, folder, python, backend)
+            return
         try:
             uv.venv(folder, python)
             for number, lines in enumerate(self._lines(recipe, folder)):
@@ -197,6 +201,21 @@ class EnvironmentCache:
             lines = self._lines(recipe, folder)[0]
             check = functools.partial(uv.check, folder, written=lines, backend=backend)
             raise collect(first, lines, check) from None
+
+    def _build_exact(self, recipe: Recipe, uv: Uv, folder: Path, python: str, backend: str) -> None:
+        """Build the environment from its list of all packages. What PyTorch needs beside it depends
+        on the node's GPUs, and is not in the list."""
+        uv.venv(folder, python)
+        rows = exact_lines(recipe, self._pip)
+        requirements = folder.parent / "requirements-0.txt"
+        requirements.write_text("".join(f"{row}\n" for row in rows))
+        backend = uv.install_exact(folder, requirements, backend)
+        torch = _packages(folder).get("torch")
+        if torch is not None and not torch.endswith("+cpu"):
+            options = [row for row in rows if row.startswith("-")]
+            requirements = folder.parent / "requirements-1.txt"
+            requirements.write_text("".join(f"{row}\n" for row in (*options, f"torch=={torch}")))
+            uv.install(folder, requirements, backend)
 
     def _temporary_folder(self, path: Path) -> Path:
         """A new folder to build in. Deletes what killed builds of this host left."""
@@ -283,7 +302,18 @@ def recipe_hash(recipe: Recipe) -> str:
     """A hash of the recipe that is the same on all machines. Recipes with different hashes never
     share an environment."""
     parts = [recipe.python, recipe.requirements, recipe.constraints, recipe.torch_backend]
+    parts += ["exact"] if recipe.exact else []
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def exact_lines(recipe: Recipe, pip: pip_conf.PipConfiguration) -> tuple[str, ...]:
+    """The requirements file of a list of all packages. Constraints of the site do not apply; its
+    own index replaces that of the list, which the node may not reach."""
+    site = [row for row in pip.lines if not row.startswith("-c ")]
+    rows = recipe.requirements
+    if pip.own_default:
+        rows = tuple(row for row in rows if not row.startswith("--index-url"))
+    return (*site, *rows)
 
 
 def _read_environment(folder: Path) -> Environment | None:

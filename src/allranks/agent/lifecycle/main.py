@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allranks import folder_trees
-from allranks.agent.environments import installed_frameworks
+from allranks.agent.environments import current_python, installed_frameworks
 from allranks.agent.launch import mlflow_variables
 from allranks.agent.launch.stage import Stage
 from allranks.agent.launch.start_ranks import with_sitecustomize
@@ -44,8 +44,9 @@ from allranks.core.distributions import topology, variables
 from allranks.core.distributions.topology import Rank
 from allranks.core.environments import warm_start
 from allranks.core.environments.activation import is_made_for
+from allranks.core.job import code_packages
 from allranks.core.lifecycle.phases import Phase
-from allranks.core.plan import Place, Task
+from allranks.core.plan import Interpreter, Place, Task, pack
 from allranks.errors import AllranksError, is_passing
 from allranks.events import Kind
 from allranks.settings import Clocks
@@ -94,6 +95,7 @@ class Agent:
         # Names of the ports that the user fixes, held so that no other job of the host uses them.
         self._claimed: list[socket.socket] = []
         self._tensorflow: tuple[int, int] | None = None
+        self._python: Interpreter | None = None
         # Why the last changes of the state are not saved, and what saving waits for, if they are.
         self._unsaved = self._waits_for = ""
         self._in = Preparation(partial(self._say, Kind.NOTE))
@@ -180,7 +182,7 @@ class Agent:
             collect_files.set_aside(self._task, self._where.node, self._attempt)
             self._in(Phase.STATE, self._working.begin, self._attempt, code, wait, self._in.doing)
             work = prepare(self._task, folder, self._working.laid_out, time.time(), elsewhere)
-            self._in(Phase.ENVIRONMENT, self._environment, folder)
+            self._in(Phase.ENVIRONMENT, self._environment, work, folder)
             container = self._in(Phase.IMAGE, self._container, folder)
             held = own_place.reserve_ports(self._task, self._where)
             self._claimed = own_place.claim_fixed_ports(self._task, self._where.node)
@@ -194,8 +196,8 @@ class Agent:
             self._ended(reason, sentence(error), hint=hint, passing=is_passing(error))
             self._files.finish()  # the log of a failed build
         else:
-            place = own_place.place(self._where, held)
-            self._say(Kind.READY, **place._asdict())
+            place = own_place.place(self._where, held)._replace(python=self._python)
+            self._say(Kind.READY, **pack(place))
             order = self._wait_for_go()
             if order["do"] == "go":
                 self._patience = own_disk.patience(self._task, self._clocks)
@@ -245,17 +247,26 @@ class Agent:
         inputs = {f"inputs.{name}": path for name, path in data.provide(self._note).items()}
         return inputs | {f"outputs.{name}": path for name, path in data.begin().items()}
 
-    def _environment(self, folder: Path) -> None:
+    def _environment(self, work: Work, folder: Path) -> None:
         """Prepare the virtual environment of the ranks, if they get one of their own."""
-        if not is_made_for(self._task):
+        if self._original_task.container is not None:
+            return
+        wheels = (work.imports or folder).with_name(code_packages.WHEELS)
+        self._task = task = current_python.settled(self._original_task, wheels)
+        self._python = current_python.interpreter({**task.base, **task.variables})
+        if not is_made_for(task):
             return
         from allranks.agent.environments import job_environment  # lazy: few jobs need one
 
-        task, node = self._original_task, self._where.node
-        self._use(job_environment.prepare(task, node, folder, self._or_stop, self._in.doing))
+        node = self._where.node
+        prepared = job_environment.prepare(task, node, folder, self._or_stop, self._in.doing)
+        self._use(task, prepared)
+        if prepared.packages is not None:
+            env = {**prepared.base, **prepared.variables}
+            self._python = current_python.interpreter(env, prepared.packages)
 
-    def _use(self, prepared: Prepared) -> None:
-        self._task = self._original_task._replace(base=prepared.base, variables=prepared.variables)
+    def _use(self, task: Task, prepared: Prepared) -> None:
+        self._task = task._replace(base=prepared.base, variables=prepared.variables)
         self._tensorflow = prepared.tensorflow
 
     def _container(self, folder: Path) -> NodeContainer | None:
@@ -269,7 +280,7 @@ class Agent:
         container, prepared = image_environments.open_container(
             self._original_task, node, name, folder, self._or_stop, self._in.doing
         )
-        self._use(prepared)
+        self._use(self._original_task, prepared)
         return container
 
     def _warm(self, work: Work, folder: Path, held: list[socket.socket]) -> WarmRanks | None:

@@ -81,6 +81,7 @@ def show_job(options: argparse.Namespace) -> int:
         ("experiment", job["experiment_name"]),
         ("compute", job["compute"] + (f" (its job {ref})" if (ref := job["cluster_job"]) else "")),
         ("environment", _environment(job["environment"])),
+        *_pythons(job["environment"], job["nodes"]),
         ("command", job["command"]),
         ("size", _shape(job)),
         ("attempts", str(job["attempts"])),
@@ -149,6 +150,21 @@ def _environment(environment: EnvironmentOfJob) -> str:
     """The environment of the ranks, and what it replaces."""
     requested = environment.get("asked_for")
     return f"{_what(environment)} (requested: {requested})" if requested else _what(environment)
+
+
+def _pythons(environment: EnvironmentOfJob, nodes: int) -> list[tuple[str, str]]:
+    """The Python that ran, of each group of nodes that have the same."""
+    lines = []
+    for python in environment.get("pythons") or ():
+        made = ""
+        if python["packages"] is not None:
+            is_current = environment["name"] == "current"
+            source = "built from your current environment" if is_current else "built for the job"
+            made = f", {source}: {python['packages']} packages"
+        some = len(python["nodes"]) < nodes
+        where = f" on node {', '.join(map(str, python['nodes']))}" if some else ""
+        lines.append(("python", f"{python['version']} ({python['path']}{made}){where}"))
+    return lines
 
 
 def _what(environment: EnvironmentOfJob) -> str:

@@ -103,7 +103,7 @@ def read(data: Mapping[str, Any], where: str = "") -> Asked:
             continue
         if name == "python":
             python = _python(version)
-        elif name in _NOT_ON_PYPI or _NO_PYTHON.fullmatch(name):
+        elif is_program(name):
             problems.append(_not_on_pypi(name, place))
         elif _is_within_wheels(name):
             notes.append(f"left out: {line} (wheels include it)")
@@ -112,6 +112,11 @@ def read(data: Mapping[str, Any], where: str = "") -> Asked:
     if problems:
         raise SpecError(problems)
     return Asked(python, tuple(requirements), variables, tuple(notes))
+
+
+def is_program(name: str) -> bool:
+    """Whether a package of conda's has no counterpart for Python."""
+    return name in _NOT_ON_PYPI or _NO_PYTHON.fullmatch(name) is not None
 
 
 def _lines(dependencies: Any, where: str, problems: list[Problem]) -> list[tuple[str, str]]:

@@ -16,7 +16,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from allranks.core.environments import conda, curated, packages
 from allranks.core.environments.container import ENGINES, FILE, TRACELESS
 from allranks.core.environments.packages import NONE, normal, requirement
-from allranks.core.plan import Recipe
+from allranks.core.plan import CurrentPython, Recipe
 from allranks.errors import Problem, SpecError, UsageError
 from allranks.spec.fields.azureml_references import Asset, asset_of
 from allranks.spec.job_parts import BuildContext, Environment
@@ -248,6 +248,14 @@ def recipe(of: Resolved, table: Table) -> Recipe:
         environment.allow_builds,
         curated.OPTIONAL if of.name.startswith(curated.PREFIX) else (),
     )
+
+
+def recipe_of_current(python: CurrentPython, table: Table) -> Recipe:
+    """The recipe that makes the submitter's Python again. The node decides which build of PyTorch
+    it gets."""
+    environment = Environment(python=python.version, pip=python.requirements, torch_backend="auto")
+    made = recipe(Resolved("", environment), table)
+    return made._replace(exact=True, notes=(*python.notes, *made.notes))
 
 
 def _conda(environment: Environment) -> tuple[conda.Asked, list[Problem]]:

@@ -9,6 +9,8 @@ from typing import NamedTuple
 # In the code; agents move it out of the working folder.
 FOLDER = ".allranks.packages"
 LIST = f"{FOLDER}/imports"
+# Beside the list: the folder with wheels of packages that no index has.
+WHEELS = "wheels"
 # The property of a job that names what it imports and its record does not hold.
 NOT_RECORDED = "allranks.not_recorded"
 
@@ -28,6 +30,8 @@ def packed(imports: Iterable[Import]) -> bytes:
 
 def unpacked(content: bytes) -> list[Import]:
     """Read what ``packed`` wrote."""
+    if not content:
+        return []
     texts = content.decode(errors="surrogateescape").split("\0")
     return [Import(*pair) for pair in zip(texts[::2], texts[1::2], strict=True)]
 

@@ -14,10 +14,18 @@ from allranks.core.data.kept_files import LIMIT
 from allranks.core.distributions.fixed_ports import fixed_ports
 from allranks.core.distributions.topology import world
 from allranks.core.environments.activation import installs_packages
-from allranks.core.environments.recipe import Compute, Resolved, is_image, recipe, resolve
+from allranks.core.environments.recipe import (
+    Compute,
+    Resolved,
+    is_image,
+    recipe,
+    recipe_of_current,
+    resolve,
+)
 from allranks.core.job.gpu_allocation import Choice, Request, choose
 from allranks.core.job.images import container_of, memory_of, node_image
 from allranks.core.plan import (
+    CurrentPython,
     Gang,
     InputTask,
     MetricTask,
@@ -50,7 +58,8 @@ class CompileContext(NamedTuple):
     ``tier`` is the compute's for jobs that name none; ``gpus`` is how many each node gets, None: as
     many as the job asks for; ``continues`` is the job that is run again, ``previous`` why that one
     ended; ``look``: how often its state is looked at, see ``Rules``; ``images``: the engine runs
-    every node in an image; ``shared_home``: whether nodes share the disk of the server's home."""
+    every node in an image; ``shared_home``: whether nodes share the disk of the server's home;
+    ``python`` is the submitter's, for nodes that may lack it."""
 
     name: str
     record: str
@@ -77,6 +86,7 @@ class CompileContext(NamedTuple):
     look: float | None = None
     images: bool = False
     shared_home: SharedHome = SharedHome.YES
+    python: CurrentPython | None = None
 
 
 def compile(spec: CommandJob, context: CompileContext) -> Plan:
@@ -264,7 +274,11 @@ def _around(
     memory_of(spec.resources.shm_size, "resources.shm_size")
     fields: dict[str, Any] = {"environment": of.name, "environment_asked": of.asked}
     if of.environment is None:
-        return fields
+        # Without a word, ranks run in the image that the engine runs.
+        if context.python is None or (context.images and spec.environment is None):
+            return fields
+        made = recipe_of_current(context.python, context.table)
+        return {**fields, "current": context.python, "recipe": made, **_makers(context)}
     has_image = of.environment.image is not None or of.environment.build is not None
     if engine is not None and has_image:
         fields["container"] = container_of(spec, of.environment, engine)

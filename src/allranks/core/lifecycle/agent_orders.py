@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def places(job: Job) -> tuple[Place | None, ...]:
     """Where the nodes are: part of the order to start, and the same for all."""
-    return tuple(node.place for node in job.nodes)
+    return tuple(node.place and node.place._replace(python=None) for node in job.nodes)
 
 
 def brief(job: Job, node: int, launch: int, attempt: int) -> AttemptAssignment:

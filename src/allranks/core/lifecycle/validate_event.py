@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from allranks.core import text
+from allranks.core.plan import Interpreter
 from allranks.errors import UsageError
 from allranks.events import FROM_AGENTS, Event, Kind
 from allranks.statuses import Reason
@@ -69,6 +70,17 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
+def _is_python(value: Any) -> bool:
+    """Whether it is an ``Interpreter`` as ``pack`` writes it."""
+    return (
+        isinstance(value, Mapping)
+        and value.keys() == {*Interpreter._fields}
+        and _is_text(value["path"])
+        and _is_text(value["version"])
+        and _or_none(_whole)(value["packages"])
+    )
+
+
 _FIELDS: Mapping[str, Callable[[Any], bool]] = {
     "at": _time,
     "launch": _whole,
@@ -89,6 +101,7 @@ _DATA: Mapping[str, Callable[[Any], bool]] = {
     "interface": _or_none(_is_text),
     "ports": _or_none(lambda value: isinstance(value, list) and all(map(_whole, value))),
     "cpus": _or_none(_whole),
+    "python": _or_none(_is_python),
     "reason": _or_none(lambda value: isinstance(value, str) and value in {*Reason}),
     "code": _or_none(lambda value: type(value) is int and abs(value) <= _MOST),
     "failed_at": _or_none(_time),

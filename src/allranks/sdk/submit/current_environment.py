@@ -33,6 +33,8 @@ _TOOLS = re.compile(
     r"(PIP_|UV_(?!RUN_|PROJECT|WORKING_DIR|PYTHON$)|SSL_CERT_|XDG_C(ONFIG|ACHE)_|NETRC$"
     r"|REQUESTS_CA_BUNDLE$|SSH_AUTH_SOCK$)"
 )
+_OF_HERE = re.compile(r"[/~]|file:")
+_INDEXES = re.compile(r"INDEX|FIND_LINKS")
 # Variables of the CLI or the shell itself, never passed to jobs.
 _OURS = re.compile(r"ALLRANKS_|_$|PWD$|OLDPWD$|SHLVL$")
 
@@ -61,10 +63,15 @@ def current(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     return env
 
 
-def tools(environ: Mapping[str, str] = os.environ, python: bool = True) -> dict[str, str]:
+def tools(
+    environ: Mapping[str, str] = os.environ, python: bool = True, elsewhere: bool = False
+) -> dict[str, str]:
     """This shell's settings for pip and uv, for building the job's environment; with ``python``
-    also the current Python if PATH does not show it (slow)."""
+    also the current Python if PATH does not show it (slow). ``elsewhere``: without those that name
+    files of this machine, or indexes, which the list of packages names without passwords."""
     env = {name: value for name, value in environ.items() if _TOOLS.match(name)}
+    if elsewhere:
+        env = {n: v for n, v in env.items() if not (_OF_HERE.match(v) or _INDEXES.search(n))}
     front = python_behind_shim(environ) if python else None
     return env if front is None else {**env, "ALLRANKS_PYTHON": front}
 

@@ -28,7 +28,7 @@ def live_packages(base: Mapping[str, str]) -> list[Package]:
         if os.path.isabs(folder) and os.path.isdir(folder)
     }
     for python in _pythons(base.get("PATH", "").partition(":")[0]):
-        for site in _sites(python, base):
+        for site in sites_of(python, base):
             for package in _editable(site):
                 listed = packages.get(package.folder)
                 if package.name == _OWN or (listed is not None and not listed.only_inside):
@@ -49,17 +49,18 @@ def _pythons(bin: str) -> list[str]:
         pythons = [path for kind in kinds for path in glob(f"{escape(top)}/{kind}/bin/python")]
         if pythons:
             return sorted(pythons)
-    python = python_behind_shim() or _python(bin)
+    python = python_behind_shim() or python_in(bin)
     return [python] if python else []
 
 
-def _python(bin: str) -> str:
+def python_in(bin: str) -> str:
+    """The Python in a folder of programs; empty if it has none."""
     return next(
         (path for name in ("python", "python3") if os.path.exists(path := f"{bin}/{name}")), ""
     )
 
 
-def _sites(python: str, base: Mapping[str, str]) -> Iterator[str]:
+def sites_of(python: str, base: Mapping[str, str]) -> Iterator[str]:
     """The folders of installed packages of a Python."""
     prefix = os.path.dirname(os.path.dirname(os.path.abspath(python)))
     with contextlib.suppress(OSError), open(f"{prefix}/pyvenv.cfg", encoding="utf-8") as file:
@@ -68,7 +69,7 @@ def _sites(python: str, base: Mapping[str, str]) -> Iterator[str]:
         home = re.search(_HOME, settings)
         if home is None or not re.search(_SITE, settings):
             return
-        python = _python(home[1])
+        python = python_in(home[1])
     real = os.path.realpath(python)
     version = os.path.basename(real)  # `python3.11`
     user = base.get("PYTHONUSERBASE") or os.path.join(base.get("HOME", ""), ".local")

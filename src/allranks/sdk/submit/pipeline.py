@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 import allranks.agent
 from allranks import settings
 from allranks.core.job.code_packages import NOT_RECORDED
+from allranks.core.plan import pack
 from allranks.core.progress import OnProgress, unheard
 from allranks.errors import Problem, SpecError
 from allranks.sdk.submit import paths
 from allranks.sdk.submit.current_environment import current, is_current, tools
 from allranks.sdk.submit.editable_packages import live_packages
+from allranks.sdk.submit.elsewhere import lock_for
 from allranks.sdk.submit.names import generate_name
 from allranks.sdk.submit.python_packages import packages
 from allranks.sdk.submit.send import Snapshots
@@ -47,7 +49,9 @@ def prepare_pipeline(
     with keys of the pipeline."""
     git = GitQuery(base.resolve())
     shell = current()
-    reader = Reader(cache(note), allow_large, progress, live_packages(shell))
+    lock = lock_for(spec, shell)
+    wheels = () if lock is None else lock.wheels
+    reader = Reader(cache(note), allow_large, progress, live_packages(shell), wheels)
     made = reader.pipeline(dict(spec), base, "")
     made.setdefault("name", generate_name())
     made.setdefault("experiment_name", base.resolve().name or "Default")
@@ -58,6 +62,8 @@ def prepare_pipeline(
     if properties:
         made["properties"] = {**properties, **(made.get("properties") or {})}
     submission = {"spec": made, "base": shell, "tools": tools()}
+    if lock is not None:
+        submission["python"] = pack(lock.python)
     paths.require_text(submission)
     return submission, reader.snapshots
 
@@ -100,7 +106,7 @@ def _anchored(path: str, base: Path) -> str:
 
 class Reader:
     """Reads components, and takes each code folder once. ``packages`` are those of the current
-    Python in development."""
+    Python in development, ``wheels`` what else of it goes along."""
 
     def __init__(
         self,
@@ -108,9 +114,10 @@ class Reader:
         allow_large: bool,
         progress: OnProgress,
         packages: Sequence[Package] = (),
+        wheels: Sequence[Path] = (),
     ) -> None:
         self._note, self._allow_large, self._progress = note, allow_large, progress
-        self._packages = packages
+        self._packages, self._wheels = packages, wheels
         self._taken: dict[tuple[object, ...], Snapshot] = {}
         self._depth = 0
 
@@ -211,8 +218,10 @@ class Reader:
             )
         assert code is not None
         data["code"] = str(code)
-        packages = self._packages if is_current(data.get("environment")) else ()
-        key = (code, *includes, bool(packages))
+        brought = is_current(data.get("environment"))
+        packages = self._packages if brought else ()
+        wheels = self._wheels if brought else ()
+        key = (code, *includes, bool(packages), bool(wheels))
         if key not in self._taken:
             self._taken[key] = take_snapshot(
                 code,
@@ -223,6 +232,7 @@ class Reader:
                 includes,
                 is_commit=fetched is not None,
                 packages=packages,
+                wheels=wheels,
             )
         if self._taken[key].files:
             data["snapshot"] = self._taken[key].digest

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from allranks import settings
 from allranks.core.job.code_packages import NOT_RECORDED
+from allranks.core.plan import pack
 from allranks.core.progress import OnProgress, unheard
 from allranks.errors import SpecError, UsageError
 from allranks.masking import without_credentials
 from allranks.sdk.submit import paths
 from allranks.sdk.submit.current_environment import current, is_current, tools
 from allranks.sdk.submit.editable_packages import live_packages
+from allranks.sdk.submit.elsewhere import lock_for
 from allranks.sdk.submit.names import generate_name
 from allranks.sdk.submit.send import Snapshots
 from allranks.snapshot.git import GitQuery, GitState
@@ -84,8 +86,11 @@ def _command(
         spec.setdefault("keep_work", limit)
     submission: Document = {"spec": spec, "base": current()}
     brought = is_current(spec.get("environment"))
-    if not brought or paths.moves_data(spec):
-        submission["tools"] = tools(python=not brought)
+    lock = lock_for(spec, submission["base"]) if brought else None
+    if lock is not None:
+        submission["python"] = pack(lock.python)
+    if not brought or lock is not None or paths.moves_data(spec):
+        submission["tools"] = tools(python=not brought, elsewhere=lock is not None)
     paths.require_text(submission)
     if code is not None:
         spec["code"] = str(code) if fetched is None else without_credentials(str(spec["code"]))
@@ -93,7 +98,8 @@ def _command(
             submission["in_place"] = str(folder.resolve())
             return submission, ()
     packages = live_packages(submission["base"]) if brought else []
-    if code is None and all(each.only_inside for each in packages):
+    wheels = () if lock is None else lock.wheels
+    if code is None and not wheels and all(each.only_inside for each in packages):
         return submission, ()
     # Git runs while the files are read; a fetched commit is known already.
     query = GitQuery(folder.resolve()).result if fetched is None else lambda: fetched.git
@@ -105,6 +111,7 @@ def _command(
         progress,
         is_commit=fetched is not None,
         packages=packages,
+        wheels=wheels,
     )
     git = query() if code is not None else GitState()
     properties = {**git.properties}

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from allranks import clock
 from allranks.core.distributions.topology import log_name, ranks, together, world
 from allranks.core.job.continuation import Carried
 from allranks.core.lifecycle import pending_reason as plan_standing
-from allranks.core.plan import Task, pack
+from allranks.core.lifecycle.decide import Node
+from allranks.core.plan import Interpreter, Task, pack
 from allranks.masking import all_without_credentials, masked, without_credentials
 from allranks.server.auth.roles import OWNER
 from allranks.server.jobs.hosts import with_host
@@ -67,7 +68,7 @@ def job(row: JobRow, home: Home, note: Annotation) -> api.JobRecord:
         "tags": dict(note.tags),
         "archived_at": iso_time(note.archived_at),
         "compute": row.plan.compute,
-        "environment": environment(task),
+        "environment": _with_pythons(environment(task), record.nodes),
         "command": without_credentials(task.command),
         "distribution": task.distribution,
         "nodes": task.nodes,
@@ -266,10 +267,30 @@ def environment(task: Task) -> api.EnvironmentOfJob:
     return shown
 
 
+def _with_pythons(shown: api.EnvironmentOfJob, nodes: Sequence[Node]) -> api.EnvironmentOfJob:
+    """With the Pythons that nodes have reported."""
+    by_python: dict[Interpreter, list[int]] = {}
+    for number, node in enumerate(nodes):
+        if node.place is not None and node.place.python is not None:
+            by_python.setdefault(node.place.python, []).append(number)
+    if by_python:
+        shown["pythons"] = [
+            {
+                "path": python.path,
+                "version": python.version,
+                "packages": python.packages,
+                "nodes": numbers,
+            }
+            for python, numbers in by_python.items()
+        ]
+    return shown
+
+
 def _environment(task: Task) -> api.EnvironmentOfJob:
     if task.container is None and task.recipe is None:
         return {"name": "current"}
-    shown: api.EnvironmentOfJob = {"name": task.environment or None}
+    is_current = task.current is not None
+    shown: api.EnvironmentOfJob = {"name": "current" if is_current else task.environment or None}
     if task.container is not None:
         shown["image"] = task.container.image or task.container.context
     if task.recipe is not None:

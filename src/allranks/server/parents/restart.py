@@ -74,7 +74,14 @@ def _run_anew(row: JobRow, services: Services, by: str, spec: Mapping[str, Any])
     task, envs = row.plan.task, services.environments.with_deleted()
 
     def submit_as(name: str) -> JobRow:
-        named = Submission({**spec, "name": name}, task.code, task.in_place, task.base, task.tools)
+        named = Submission(
+            {**spec, "name": name},
+            task.code,
+            task.in_place,
+            task.base,
+            task.tools,
+            python=task.current,
+        )
         if row.type == "sweep":
             return create_sweep(named, services, by, envs)
         return create_pipeline(named, services, by, envs, component=services.components.find)

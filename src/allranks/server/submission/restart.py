@@ -111,6 +111,7 @@ def restart(
         continues=row.name if resumed else "",
         previous=end_of(row) if resumed else "",
         environment_asked=task.environment_asked,
+        python=task.current,
     )
 
     def submit_as(name: str) -> tuple[JobRow, Carried | None]:

@@ -12,7 +12,7 @@ from allranks.core.environments import recipe
 from allranks.core.job.compile import CompileContext, compile
 from allranks.core.job.continuation import Carried
 from allranks.core.job.images import portable
-from allranks.core.plan import Plan
+from allranks.core.plan import CurrentPython, Plan
 from allranks.engines.base import Kind
 from allranks.errors import MissingCode, Problem, SpecError
 from allranks.server.assets.data_locations import Find, NodeDisks, places, referred
@@ -47,7 +47,8 @@ class Submission(NamedTuple):
     code, the submitter's environment variables (``base``), their variables for pip and uv
     (``tools``), and the ``diff`` of uncommitted changes. ``continues`` is the ended job whose files
     it starts from, ``previous`` why that one ended. ``look``: seconds between two syncs of its
-    state, for a rehearsal. ``environment_asked``: the environment that the continued job named."""
+    state, for a rehearsal. ``environment_asked``: the environment that the continued job named.
+    ``python``: the submitter's Python, for nodes that may lack it."""
 
     spec: Mapping[str, Any]
     code: str | None = None
@@ -59,12 +60,15 @@ class Submission(NamedTuple):
     previous: str = ""
     look: float | None = None
     environment_asked: str = ""
+    python: CurrentPython | None = None
 
     @staticmethod
     def load(data: Any) -> Submission:
         if not isinstance(data, dict) or not isinstance(data.get("spec"), dict):
             raise SpecError(NO_SUBMISSION)
         made = Submission(**{name: data[name] for name in Submission._fields if name in data})
+        if made.python is not None:
+            made = made._replace(python=_python(made.python))
         texts = (made.code or "", made.in_place or "", made.diff, made.continues, made.previous)
         plain = all(isinstance(each, str) for each in (*texts, made.environment_asked))
         if made.look is not None and not _is_pace(made.look):
@@ -72,6 +76,18 @@ class Submission(NamedTuple):
         if not plain or not all(map(_is_text_map, (made.base, made.tools))):
             raise SpecError(NO_SUBMISSION)
         return made
+
+
+def _python(data: Any) -> CurrentPython:
+    """Raises SpecError."""
+    several = ("sites", "requirements", "notes")
+    if not isinstance(data, dict) or data.keys() != {*CurrentPython._fields}:
+        raise SpecError(NO_SUBMISSION)
+    for name, value in data.items():
+        texts = value if name in several and isinstance(value, list) else [value]
+        if not all(isinstance(text, str) for text in texts):
+            raise SpecError(NO_SUBMISSION)
+    return CurrentPython.load(data)
 
 
 def _is_pace(data: Any) -> bool:
@@ -140,6 +156,7 @@ def plan(
             look=submission.look,
             images=kind.images,
             shared_home=kind.shared_home(options),
+            python=submission.python,
         ),
         problems,
     )

@@ -89,7 +89,12 @@ def delete(name: str, services: ServicesDep) -> api.DeletedCompute:
 
 
 def set_default(body: Default, services: ServicesDep) -> None:
-    services.computes.set_aliases({}, default=services.clusters.find(body.name).name)
+    compute = services.clusters.find(body.name)
+    services.computes.set_aliases({}, default=compute.name)
+    if compute.type == services.clusters.first:
+        services.home.elsewhere.unlink(missing_ok=True)
+    else:
+        services.home.elsewhere.touch()
 
 
 def stand_for(data: Annotated[dict[str, str | None], BODY], services: ServicesDep) -> None:

@@ -84,7 +84,7 @@ class Pipeline(Controller):
         services, task = self._services, row.plan.task
         environments = services.environments.with_deleted()
         by = submitter(row.spec)
-        whole = Submission(row.spec, base=task.base, tools=task.tools)
+        whole = Submission(row.spec, base=task.base, tools=task.tools, python=task.current)
         jobs = {self._order[each.number]: each.name for each in self._states.values()}
         number, own_name = self._order.index(step.name), f"{row.name}_{step.name}"
         notes: dict[str, Any] = {"step": step.name}

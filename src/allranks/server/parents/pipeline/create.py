@@ -143,6 +143,7 @@ def _plan(
         procs=0,
         base=submission.base,
         tools=submission.tools,
+        current=submission.python,
         record=str(services.home.jobs / name),
         parent="" if child is None else child.parent,
     )

@@ -129,7 +129,9 @@ class Sweep(Controller):
         def submit_as(name: str) -> None:
             spec = self.spec.trial_spec(name, drawn.parameters)
             submit(
-                Submission(spec, task.code, task.in_place, task.base, task.tools),
+                Submission(
+                    spec, task.code, task.in_place, task.base, task.tools, python=task.current
+                ),
                 services,
                 submitter(row.spec),
                 services.environments.with_deleted(),
