@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allranks.cli.report import commands, picture
-from allranks.cli.report.figure import axis, figure
+from allranks.cli.report.figure import figure
 from allranks.cli.report.html_page import page
+from allranks.core.charts import from_zero
 from allranks.core.insights import scaling_text
 from allranks.core.insights.job_facts import Facts
 from allranks.core.insights.scaling import scaling
@@ -87,19 +88,19 @@ def test_every_run_is_in_the_figure_and_inside_its_axes():
     assert len(drawn.times) == len(drawn.efficiency) == len(drawn.bars) == 4
     assert drawn.efficiency[0] == (1, 100)
     for _, y in (*drawn.times, *drawn.fit, *drawn.ideal):
-        assert 0 <= y <= drawn.up.top
-    assert drawn.fit[-1][0] == 9 < drawn.across.top
+        assert 0 <= y <= drawn.up.high
+    assert drawn.fit[-1][0] == 9 < drawn.across.high
     assert sum(drawn.bars[0].parts) == pytest.approx((26614 + 900 + 200) / 3600)
     assert (figure(UNEQUAL).fit, figure(UNEQUAL).efficiency) == ((), ())
 
 
 @given(st.floats(1e-6, 1e9))
 def test_axes_begin_at_zero_and_hold_what_is_drawn(most):
-    found = axis(most)
-    assert found.marks[0] == 0
+    found = from_zero(most)
+    assert found.marks[0] == (0, "0")
     assert 4 <= len(found.marks) <= 7
-    assert found.top == pytest.approx(found.marks[-1])
-    assert most <= found.top * (1 + 1e-6) <= 2 * most + 1e-6 * found.top
+    assert found.high == pytest.approx(found.marks[-1][0])
+    assert most <= found.high * (1 + 1e-6) <= 2 * most + 1e-6 * found.high
 
 
 @pytest.mark.slow

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from allranks.cli.report.sweep_page import scale, sweep_page
+from allranks.cli.report.sweep_page import sweep_page
 from allranks.cli.report.trials import trials_table
+from allranks.core.charts import spanning
 from tests.support import Allranks, answer
 
 
@@ -90,14 +91,14 @@ def test_a_page_of_little_is_a_page(trials: tuple[dict[str, Any], ...]):
 
 
 def test_scales():
-    assert scale([1, 2, 3]).marks == ((0.0, "1"), (0.5, "2"), (1.0, "3"))
-    wide = scale([0.001, 0.01, 0.02, 0.5, 1.0])
+    assert spanning([1, 2, 3]).marks == ((1, "1"), (2, "2"), (3, "3"))
+    wide = spanning([0.001, 0.01, 0.02, 0.5, 1.0])
     assert wide.log
     assert wide.at(0.001) == 0
     assert wide.at(1.0) == 1
     assert [label for _, label in wide.marks] == ["0.001", "0.03162", "1"]
-    assert scale([5, 5]).at(5) == 0.5
-    texts = scale(["a", 1, "a"])
+    assert spanning([5, 5]).at(5) == 0.5
+    texts = spanning(["a", 1, "a"])
     assert texts.at("1") > texts.at("a")
 
 

@@ -5,22 +5,15 @@ All axes start at zero. Runs with different work only have times.
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
+from allranks.core.charts import Axis, from_zero
 from allranks.core.insights.scaling import Row, Scaling
 
 _CURVE = 120
 _CLOCKS = (("hours", 3600.0, 2 * 3600.0), ("minutes", 60.0, 120.0), ("seconds", 1.0, 0.0))
 
 Dots = tuple[tuple[float, float], ...]
-
-
-class Axis(NamedTuple):
-    """From zero to ``top``, with a mark at each of ``marks``."""
-
-    top: float
-    marks: tuple[float, ...]
 
 
 class Bar(NamedTuple):
@@ -47,7 +40,7 @@ class Figure(NamedTuple):
     band: tuple[tuple[float, float], ...] = ()
     efficiency: Dots = ()
     whole_efficiency: Dots = ()
-    percent: Axis = Axis(100.0, (0.0, 25.0, 50.0, 75.0, 100.0))
+    percent: Axis = from_zero(100.0)
 
 
 def figure(scaling: Scaling) -> Figure:
@@ -71,19 +64,17 @@ def figure(scaling: Scaling) -> Figure:
         unit=scaling.unit,
         clock=clock,
         sizes=sizes,
-        across=Axis(ends + max(0.5, 0.06 * ends), tuple(map(float, _thin(sizes)))),
+        across=Axis(0.0, ends + max(0.5, 0.06 * ends), _thin(sizes)),
         times=times,
-        up=axis(min(max(highest, max((y for _, y in band), default=0.0)), 1.3 * highest)),
+        up=from_zero(min(max(highest, max((y for _, y in band), default=0.0)), 1.3 * highest)),
         bars=tuple(_bar(row, seconds) for row in rows),
-        along=axis(longest / seconds),
+        along=from_zero(longest / seconds),
         ideal=ideal,
         fit=fit,
         band=band,
         efficiency=efficiency,
         whole_efficiency=whole,
-        percent=axis(max(100.0, *(y for _, y in (*efficiency, *whole))))
-        if efficiency
-        else axis(100.0),
+        percent=from_zero(max([100.0, *(y for _, y in (*efficiency, *whole))])),
     )
 
 
@@ -100,19 +91,10 @@ def _bar(row: Row, seconds: float) -> Bar:
     return Bar(row.name, row.size, parts)
 
 
-def axis(most: float) -> Axis:
-    """Four to seven marks at round numbers, the last at or above ``most``."""
-    rough = max(most, 1e-9) / 5
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(times * power for times in (1, 2, 2.5, 5, 10) if times * power >= rough * 0.999)
-    count = math.ceil(most / step - 1e-9)
-    return Axis(count * step, tuple(i * step for i in range(count + 1)))
-
-
-def _thin(sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """Sizes whose labels do not overlap."""
+def _thin(sizes: tuple[int, ...]) -> tuple[tuple[int, str], ...]:
+    """Marks at sizes whose labels do not overlap."""
     kept: list[int] = []
     for size in reversed(sizes):
         if not kept or kept[-1] - size >= sizes[-1] / 20:
             kept.append(size)
-    return tuple(reversed(kept))
+    return tuple((size, str(size)) for size in reversed(kept))

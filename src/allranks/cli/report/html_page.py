@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from allranks.cli.report.figure import Axis, Dots, Figure
+from allranks.cli.report.figure import Dots, Figure
+from allranks.core.charts import Axis, Plane, shortened, svg, text
 
 _WIDTH, _HEIGHT = 460, 300
-_LEFT, _RIGHT, _TOP, _BOTTOM = 58, 16, 14, 44
 _BAR, _NAMES = 30, 150
 
 STYLE = """
@@ -25,7 +25,6 @@ h1 { font-size: 1.35rem; } h2 { font-size: 1rem; margin: 0 0 .3rem; }
 figure { margin: 0; } figure.wide { grid-column: 1 / -1; } svg { width: 100%; height: auto; }
 svg text { font: 12px system-ui, sans-serif; fill: var(--soft);
   paint-order: stroke; stroke: var(--paper); stroke-width: 4px; }
-.axis { stroke: var(--soft); } .grid { stroke: var(--faint); }
 .fit { fill: none; stroke: var(--a); stroke-width: 2; } .band { fill: var(--band); }
 .ideal { fill: none; stroke: var(--c); stroke-width: 1.5; stroke-dasharray: 5 4; }
 .dot { fill: var(--a); } .ring { fill: var(--paper); stroke: var(--b); stroke-width: 2; }
@@ -118,102 +117,55 @@ def _efficiency_key(drawn: Figure) -> str:
     return "of the ranks&rsquo; time (filled) and from submission to end (rings)"
 
 
-class _Plane:
-    """Positions of values in a drawing."""
+def _plane(drawn: Figure, up: Axis) -> Plane:
+    return Plane(drawn.across, up, _WIDTH, _HEIGHT, left=58, right=16, top=14, bottom=44)
 
-    def __init__(self, across: Axis, up: Axis) -> None:
-        self.across, self.up = across, up
 
-    def x(self, value: float) -> float:
-        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * value / self.across.top
-
-    def y(self, value: float) -> float:
-        return _HEIGHT - _BOTTOM - (_HEIGHT - _TOP - _BOTTOM) * value / self.up.top
-
-    def line(self, kind: str, dots: Dots) -> str:
-        points = " ".join(f"{self.x(x):.1f},{self.y(min(y, self.up.top)):.1f}" for x, y in dots)
-        return f'<polyline class="{kind}" points="{points}"/>' if dots else ""
-
-    def dots(self, kind: str, dots: Dots) -> Iterable[str]:
-        for x, y in dots:
-            title = f"<title>{x:g}: {y:.4g}</title>"
-            at = f'cx="{self.x(x):.1f}" cy="{self.y(y):.1f}" r="4.5"'
-            yield f'<circle class="{kind}" {at}>{title}</circle>'
-
-    def frame(self, below: str, beside: str) -> Iterable[str]:
-        left = self.x(0)
-        right = self.x(self.across.top)
-        bottom = self.y(0)
-        top = _TOP
-        for mark in self.up.marks:
-            y = self.y(mark)
-            yield f'<line class="grid" x1="{left}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>'
-            yield f'<text x="{left - 6}" y="{y + 4:.1f}" text-anchor="end">{mark:g}</text>'
-        for mark in self.across.marks:
-            x = self.x(mark)
-            yield f'<line class="axis" x1="{x:.1f}" x2="{x:.1f}" y1="{bottom}" y2="{bottom + 5}"/>'
-            yield f'<text x="{x:.1f}" y="{bottom + 18}" text-anchor="middle">{mark:g}</text>'
-        yield f'<line class="axis" x1="{left}" x2="{right}" y1="{bottom}" y2="{bottom}"/>'
-        yield f'<line class="axis" x1="{left}" x2="{left}" y1="{top}" y2="{bottom}"/>'
-        middle = (left + right) / 2
-        yield f'<text x="{middle}" y="{_HEIGHT - 6}" text-anchor="middle">{escape(below)}</text>'
-        aside = f'transform="translate(14 {(_TOP + bottom) / 2}) rotate(-90)"'
-        yield f'<text {aside} text-anchor="middle">{escape(beside)}</text>'
+def _dots(plane: Plane, kind: str, dots: Dots) -> Iterable[str]:
+    return (plane.dot(f'class="{kind}"', x, y, f"{x:g}: {y:.4g}") for x, y in dots)
 
 
 def _times(drawn: Figure) -> str:
-    plane = _Plane(drawn.across, drawn.up)
-    parts = list(plane.frame(drawn.unit, drawn.clock))
-    if drawn.band:
-        xs = [x for x, _ in drawn.fit]
-        around = [(x, high) for x, (_, high) in zip(xs, drawn.band, strict=True)]
-        around += [(x, low) for x, (low, _) in reversed(list(zip(xs, drawn.band, strict=True)))]
-        points = " ".join(
-            f"{plane.x(x):.1f},{plane.y(min(y, drawn.up.top)):.1f}" for x, y in around
-        )
-        parts.append(f'<polygon class="band" points="{points}"/>')
-    parts += [plane.line("ideal", drawn.ideal), plane.line("fit", drawn.fit)]
-    return svg([*parts, *plane.dots("dot", drawn.times)], _HEIGHT, "time by size")
+    plane = _plane(drawn, drawn.up)
+    xs = [x for x, _ in drawn.fit]
+    above = [(x, high) for x, (_, high) in zip(xs, drawn.band, strict=False)]
+    below = [(x, low) for x, (low, _) in zip(xs, drawn.band, strict=False)]
+    parts = [
+        *plane.frame(drawn.unit, drawn.clock),
+        plane.line('class="band"', [*above, *reversed(below)], shape="polygon"),
+        plane.line('class="ideal"', drawn.ideal),
+        plane.line('class="fit"', drawn.fit),
+        *_dots(plane, "dot", drawn.times),
+    ]
+    return svg(parts, _WIDTH, _HEIGHT, "time by size")
 
 
 def _efficiency(drawn: Figure) -> str:
-    plane = _Plane(drawn.across, drawn.percent)
-    whole = ((0.0, 100.0), (drawn.across.top, 100.0))
-    parts = [*plane.frame(drawn.unit, "%"), plane.line("ideal", whole)]
-    parts += plane.dots("ring", drawn.whole_efficiency)
-    return svg([*parts, *plane.dots("dot", drawn.efficiency)], _HEIGHT, "efficiency by size")
+    plane = _plane(drawn, drawn.percent)
+    parts = [
+        *plane.frame(drawn.unit, "%"),
+        plane.line('class="ideal"', [(0.0, 100.0), (drawn.across.high, 100.0)]),
+        *_dots(plane, "ring", drawn.whole_efficiency),
+        *_dots(plane, "dot", drawn.efficiency),
+    ]
+    return svg(parts, _WIDTH, _HEIGHT, "efficiency by size")
 
 
 def _bars(drawn: Figure) -> str:
     """A bar for each run."""
     width, bottom = 2 * _WIDTH, _BAR * len(drawn.bars) + 10
-    room = width - _NAMES - 20
-
-    def x(value: float) -> float:
-        return _NAMES + room * value / drawn.along.top
-
-    parts = []
-    for mark in drawn.along.marks:
-        parts.append(
-            f'<line class="grid" x1="{x(mark):.1f}" x2="{x(mark):.1f}" y1="4" y2="{bottom}"/>'
-            f'<text x="{x(mark):.1f}" y="{bottom + 16}" text-anchor="middle">{mark:g}</text>'
-        )
+    room = {"left": _NAMES, "right": 20, "top": 4, "bottom": 30}
+    plane = Plane(drawn.along, drawn.up, width, bottom + 30, **room)
+    parts = [*plane.marks_below(bottom, top=4)]
     for index, bar in enumerate(drawn.bars):
         y, begin = 10 + _BAR * index, 0.0
-        short = bar.name if len(bar.name) <= 20 else bar.name[:19] + "…"
-        name = f"<title>{escape(bar.name)}</title>{escape(short)} ({bar.size})"
-        parts.append(f'<text x="{_NAMES - 8}" y="{y + 15}" text-anchor="end">{name}</text>')
+        name = text(_NAMES - 8, y + 15, f"{shortened(bar.name, 20)} ({bar.size})", "end")
+        parts.append(f"<g><title>{escape(bar.name)}</title>{name}</g>")
         for kind, part in zip(("before", "ran", "after"), bar.parts, strict=True):
             title = f"<title>{part:.4g} {drawn.clock}</title>"
-            wide = f'width="{room * part / drawn.along.top:.2f}" height="20"'
-            parts.append(f'<rect class="{kind}" x="{x(begin):.2f}" y="{y}" {wide}>{title}</rect>')
+            wide = f'width="{plane.x(begin + part) - plane.x(begin):.2f}" height="20"'
+            place = f'x="{plane.x(begin):.2f}" y="{y}"'
+            parts.append(f'<rect class="{kind}" {place} {wide}>{title}</rect>')
             begin += part
-    middle = _NAMES + room / 2
-    label = f'<text x="{middle}" y="{bottom + 34}" text-anchor="middle">{drawn.clock}</text>'
-    return svg([*parts, label], bottom + 40, "how the time was spent", width)
-
-
-def svg(parts: Iterable[str], height: float, label: str, width: float = _WIDTH) -> str:
-    """A drawing that fits its place."""
-    inside = "\n".join(part for part in parts if part)
-    return f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{label}">\n{inside}\n</svg>'
+    label = text((_NAMES + width - 20) / 2, bottom + 34, drawn.clock)
+    return svg([*parts, label], width, bottom + 40, "how the time was spent")

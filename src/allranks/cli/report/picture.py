@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from allranks.cli.report.figure import Axis, Figure
+from allranks.cli.report.figure import Figure
+from allranks.core.charts import Axis
 from allranks.errors import UsageError
 
 _A, _B, _C = "#1f5fa8", "#c2570c", "#7a8794"
@@ -73,17 +74,17 @@ def _bars(axes: Any, drawn: Figure) -> None:
         begin = [a + b for a, b in zip(begin, wide, strict=True)]
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
-    axes.set_xlim(0, drawn.along.top)
+    axes.set_xlim(0, drawn.along.high)
     axes.set_xlabel(drawn.clock)
     axes.set_title("How the time was spent", loc="left")
     axes.legend(frameon=False, ncols=3, loc="lower right", bbox_to_anchor=(1, 0.98))
 
 
 def _frame(axes: Any, drawn: Figure, up: Axis, clock: str, title: str) -> None:
-    axes.set_xlim(0, drawn.across.top)
-    axes.set_xticks(drawn.across.marks)
-    axes.set_ylim(0, up.top * 1.02)
-    axes.set_yticks(up.marks)
+    axes.set_xlim(0, drawn.across.high)
+    axes.set_xticks([value for value, _ in drawn.across.marks])
+    axes.set_ylim(0, up.high * 1.02)
+    axes.set_yticks([value for value, _ in up.marks])
     axes.set_xlabel(drawn.unit)
     axes.set_ylabel(clock)
     axes.set_title(title, loc="left")
