@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from allranks.core.data.retention import Kind
+from allranks.core.data.garbage_rules import Kind
 from allranks.core.plan import Gang, InputTask, OutputTask, Plan, Rules, Task
 from allranks.errors import AllranksError, Conflict, MissingCode, NotFound, SpecError, UsageError
 from allranks.events import Event

@@ -16,7 +16,7 @@ import pytest
 from allranks import file_locks, folder_trees
 from allranks.agent.data import cache
 from allranks.agent.environments.virtual_environments import READY, recipe_hash
-from allranks.core.data.retention import Kind
+from allranks.core.data.garbage_rules import Kind
 from allranks.core.plan import Gang, InputTask, Plan, Recipe, Rules, Task
 from allranks.errors import Conflict, NotFound
 from allranks.events import Event

@@ -11,7 +11,7 @@ from heapq import nlargest
 from typing import NamedTuple
 
 from allranks.core.amounts import counted, size_text
-from allranks.core.data.retention import span
+from allranks.core.data.garbage_rules import span
 from allranks.core.data.state_manifest import Entries
 from allranks.core.plan import OutputTask, Task
 from allranks.masking import without_credentials

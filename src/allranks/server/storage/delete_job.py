@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from allranks import folder_trees
-from allranks.core.data.retention import readers
+from allranks.core.data.garbage_rules import readers
 from allranks.errors import Conflict
 from allranks.server.dependencies import Services
 from allranks.server.storage import inventory

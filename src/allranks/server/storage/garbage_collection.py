@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from allranks import file_locks, folder_trees
 from allranks.agent.data import cache
-from allranks.core.data.retention import Found, Job, Kind, goes, kept, needs
+from allranks.core.data.garbage_rules import Found, Job, Kind, goes, kept, needs
 from allranks.server.storage import inventory
 from allranks.server.storage.inventory import LOOKS, Look
 from allranks.settings import Home

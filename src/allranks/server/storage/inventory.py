@@ -1,6 +1,6 @@
 """List what a home stores: each thing with its path and its last use. Changes nothing.
 
-A new kind of things needs a row in `core.data.retention.RULES` and a function in ``LOOKS``.
+A new kind of things needs a row in `core.data.garbage_rules.RULES` and a function in ``LOOKS``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from allranks import file_locks
 from allranks.agent.data import cache
 from allranks.agent.environments.virtual_environments import READY, recipe_hash
-from allranks.core.data.retention import HOUR, Found, Job, Kind
+from allranks.core.data.garbage_rules import HOUR, Found, Job, Kind
 from allranks.core.plan import Recipe
 from allranks.server.assets.data_locations import referred
 from allranks.settings import Home

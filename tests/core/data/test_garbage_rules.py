@@ -6,7 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allranks.core.data.retention import DAY, HOUR, RULES, Found, Job, Kind, goes, kept, needs, span
+from allranks.core.data.garbage_rules import (
+    DAY,
+    HOUR,
+    RULES,
+    Found,
+    Job,
+    Kind,
+    goes,
+    kept,
+    needs,
+    span,
+)
 
 NOW = 1000 * DAY
 NAMES = st.sampled_from(["a", "b", "c", "d", "e", "f"])
