@@ -26,6 +26,7 @@ from allranks.agent.state.torn_files import Deaths
 from allranks.agent.state.transfer import PIECE, StateClient
 from allranks.agent.state.tree import Tree
 from allranks.core.data import state_manifest as plan_states
+from allranks.core.data import state_versions
 from allranks.core.plan import Gang, Plan, Rules, Task
 from allranks.errors import NotFound, Unauthorized, Unreachable
 from allranks.events import Event, Kind
@@ -364,7 +365,7 @@ def test_versions_are_made_when_nobody_writes_and_the_newest_five_stay(server, n
 @pytest.mark.medium
 def test_a_version_never_holds_a_checkpoint_in_half(server, nodes, seed, monkeypatch):
     """Both nodes write a shard, and then the first what says that both are there."""
-    monkeypatch.setattr(plan_states, "PAUSE", 0.0)
+    monkeypatch.setattr(state_versions, "PAUSE", 0.0)
     dice = random.Random(seed)
     whole, number, step = 0, 0, 0
     for _ in range(150):
@@ -616,7 +617,7 @@ def test_an_attempt_begins_with_a_file_where_a_folder_was(nodes):
 
 def test_what_cannot_be_kept_keeps_no_version_from_being_made(server, nodes, monkeypatch):
     """One may not be read, one is a folder here and a file elsewhere, and ranks go on writing."""
-    monkeypatch.setattr(plan_states, "PAUSE", 0.0)
+    monkeypatch.setattr(state_versions, "PAUSE", 0.0)
     a, b = nodes
     (a.shared / "x").write_text("file")
     a.save()

@@ -18,7 +18,7 @@ from allranks.agent.state.transfer import SMALL, Damaged, LocalChange, StateClie
 from allranks.agent.state.tree import ChangedMeanwhile, FileState, Scan, Tree
 from allranks.agent.state.writers import Writers
 from allranks.core.amounts import size_text
-from allranks.core.data import state_manifest
+from allranks.core.data import state_manifest, state_versions
 from allranks.core.data.state_manifest import Entry, Here, Todo, todo
 from allranks.errors import AllranksError, MissingCode
 
@@ -107,7 +107,7 @@ class Sync:
         """Fetch all files from the server. Returns a summary, or '' if there was nothing to fetch.
         Raises AllranksError, OSError."""
         began, fetched = time.monotonic(), 0
-        for _ in range(1 + state_manifest.KEPT):
+        for _ in range(1 + state_versions.KEPT):
             self._exchange([], same=False)
             scan = self._tree.scan()
             work = self._work(scan, True)

@@ -13,8 +13,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from allranks.core.data import state_manifest
-from allranks.core.data.state_manifest import Entries, Entry, Quiet
+from allranks.core.data import state_manifest, state_versions
+from allranks.core.data.state_manifest import Entries, Entry
+from allranks.core.data.state_versions import Quiet
 from allranks.core.plan import Task
 from allranks.errors import Conflict, NotFound, Unauthorized, UsageError
 from allranks.settings import Home
@@ -180,13 +181,13 @@ class States:
         whether a version is due as soon as they have."""
         with self._lock:
             quiet = self._watched[state.folder].quiet
-            quiet[node] = state_manifest.heard(quiet.get(node), next(self._count), same, over)
-            whole = state_manifest.is_whole(quiet, row.plan.task.nodes)
+            quiet[node] = state_versions.heard(quiet.get(node), next(self._count), same, over)
+            whole = state_versions.is_whole(quiet, row.plan.task.nodes)
             ended = len(quiet) == row.plan.task.nodes and all(q.over for q in quiet.values())
         newest = state.newest()
         if not state.has_changes():
             return False
-        recent = newest is not None and time.time() - newest.at < state_manifest.PAUSE
+        recent = newest is not None and time.time() - newest.at < state_versions.PAUSE
         if not whole or (recent and not ended):
             return True
         why = "an attempt ended" if ended else "nobody was writing"

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from allranks.core.data import state_manifest as manifests
+from allranks.core.data import state_versions
 from allranks.core.data.state_manifest import Entries, Entry
 from allranks.errors import MissingCode, NotFound, UsageError
 
@@ -248,7 +249,7 @@ class State:
         _write_manifest(path, {**version._asdict(), "entries": manifests.pack(version.entries)})
         others = [other for other in self.versions() if other.number != version.number]
         self._versions = [*others, version]
-        self._delete_versions(manifests.spare(each.number for each in self._versions))
+        self._delete_versions(state_versions.spare(each.number for each in self._versions))
 
     def version(self, number: int) -> Version:
         """The version of that number. Raises NotFound, also if its manifest is damaged."""
