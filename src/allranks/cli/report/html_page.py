@@ -159,7 +159,7 @@ def _bars(drawn: Figure) -> str:
     parts = [*plane.marks_below(bottom, top=4)]
     for index, bar in enumerate(drawn.bars):
         y, begin = 10 + _BAR * index, 0.0
-        name = text(_NAMES - 8, y + 15, f"{shortened(bar.name, 20)} ({bar.size})", "end")
+        name = text(_NAMES - 8, y + 15, f"{shortened(bar.name, 16)} ({bar.size})", "end")
         parts.append(f"<g><title>{escape(bar.name)}</title>{name}</g>")
         for kind, part in zip(("before", "ran", "after"), bar.parts, strict=True):
             title = f"<title>{part:.4g} {drawn.clock}</title>"
