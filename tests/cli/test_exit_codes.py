@@ -26,6 +26,8 @@ def test_all_doors_answer_the_jobs_code(shared: Allranks, code: Path) -> None:
     )
     assert {words: shared(*words).returncode for words in doors} == dict.fromkeys(doors, 7)
     assert answer(shared, "job", "show", "seven")["exit_code"] == 7
+    # Not a door of the job: it shows logs.
+    assert shared("job", "logs", "-f", "seven").returncode == 0
     killed = ("run", "--name", "killed", "--", "sh", "-c", "kill -9 $$")
     assert shared(*killed).returncode == 137
     assert shared("job", "wait", "killed").returncode == 137

@@ -122,6 +122,15 @@ def test_what_is_wrong_is_said_with_its_place(allranks, code, home, text, line, 
     assert not list(home.glob("jobs/*")), "nothing half-made"
 
 
+def test_validate_says_that_another_server_may_judge_otherwise(shared, job_file):
+    note = "judged by the computes and assets of this machine, not of http://127.0.0.1:9 ("
+    env = {"ALLRANKS_SERVER": "http://127.0.0.1:9"}
+    done = shared("job", "validate", "-f", job_file, env=env)
+    assert (done.returncode, f"note: {note}" in done.stderr) == (0, True)
+    told = json.loads(shared("job", "validate", "-f", job_file, "--json", env=env).stdout)
+    assert told["notes"][0].startswith(note)
+
+
 def test_set_of_a_name_that_the_job_does_not_have_submits_nothing(shared, job_file):
     before = len(json.loads(shared("job", "list", "--json").stdout))
     for words in (("create", "--stream"), ("create", "--dry-run"), ("validate",)):

@@ -288,6 +288,32 @@ raise ValueError("no birds")
 """
 
 
+EXITS = {
+    "exit.train(); sys.exit(3)": 3,
+    "try:\n    exit.train(3)\nfinally:\n    print(1)": 3,
+    "with open(__file__):\n    sys.exit('no birds')": 1,
+    "try:\n    sys.exit(3)\nexcept SystemExit:\n    pass": 0,
+    "exit.train(0)": 0,
+    "try:\n    sys.exit(3)\nexcept SystemExit:\n    sys.exit(0)": 0,
+}
+
+
+@pytest.mark.slow
+def test_sys_exit_ends_a_run_with_its_code(allranks: Allranks, code: Path) -> None:
+    (code / "exit.py").write_text(
+        "import sys\n\ndef train(code=None):\n    if code is not None:\n        sys.exit(code)\n"
+    )
+    begin = "import sys, exit\nfrom azureml.core import Experiment, Workspace\n"
+    begin += "Experiment(Workspace.from_config(), sys.argv[1]).start_logging()\n"
+    ends = {}
+    for number, end in enumerate(EXITS):
+        (code / "submit.py").write_text(f"{begin}{end}\n")
+        allranks("python", "submit.py", f"e{number}")
+        (job,) = answer(allranks, "job", "list", "--experiment", f"e{number}")
+        ends[end] = (job["status"], job["exit_code"])
+    assert ends == {end: ("Failed" if code else "Completed", code) for end, code in EXITS.items()}
+
+
 @pytest.mark.slow
 def test_a_run_ends_with_its_program_not_with_what_it_forked(
     allranks: Allranks, code: Path

@@ -64,7 +64,8 @@ def logs_options(parser: argparse.ArgumentParser) -> None:
     add("--rank", action="append", type=int, metavar="R", help="only this rank")
     add("--node", action="append", type=int, metavar="N", help="only the ranks of this node")
     add("--attempt", type=int, metavar="A", help="this attempt (the newest)")
-    add("-f", "--follow", action="store_true", help="keep printing until the job ends")
+    follow = "keep printing until the job ends; exits 0 however it ends (`job stream`: its code)"
+    add("-f", "--follow", action="store_true", help=follow)
     add("--tail", type=_count, metavar="K", help="only the last K lines of each rank")
     add("--prefix", action=argparse.BooleanOptionalAction, help="prefix lines with the rank")
     add("--raw", action="store_true", help=_RAW)
@@ -72,7 +73,8 @@ def logs_options(parser: argparse.ArgumentParser) -> None:
 
 
 def logs(options: argparse.Namespace) -> int:
-    """The output of one attempt, rank by rank."""
+    """The output of one attempt, rank by rank. Exits 0, also for a failed job, as `kubectl logs -f`
+    does: it shows logs, and `stream` and `wait` answer how the job ended."""
     if options.follow and (options.json or options.tail is not None):
         raise UsageError("--follow cannot be used with --json or --tail", hint="leave one out")
     job: ShownJob = find_server.connect().json("GET", job_path(options.name))

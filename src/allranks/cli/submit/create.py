@@ -12,6 +12,7 @@ from allranks.cli.submit.overrides import engines, note_unread
 from allranks.cli.submit.run import download_option, rehearsal_options
 from allranks.cli.submit.send import after_submit, large_code_option, submit, with_shell_variables
 from allranks.errors import AllranksError, Problem, SpecError, UsageError
+from allranks.sdk.connection import find_server
 from allranks.sdk.submit.prepare import prepare
 from allranks.spec.fields.problems import placed
 from allranks.spec.noted import job_notes
@@ -79,6 +80,8 @@ def validate(options: argparse.Namespace) -> int:
         notes = checked(options.file, options.set, options.allow_large_code)
     except AllranksError as caught:
         error = caught
+    if server := find_server.of_another_home():
+        notes.insert(0, f"judged by the computes and assets of this machine, not of {server}")
     if options.json:
         errors = [problem._asdict() for problem in _problems(error)]
         show.as_json({"valid": error is None, "errors": errors, "notes": notes})
@@ -86,6 +89,7 @@ def validate(options: argparse.Namespace) -> int:
         print_error(error)
     elif not options.quiet:
         print(f"{options.file} is valid")
+    if not options.json and not options.quiet:
         for note in notes:
             show.talk(f"note: {note}")
     return 0 if error is None else 2

@@ -7,6 +7,7 @@ when the run is completed, and also when this process is gone.
 from __future__ import annotations
 
 import atexit
+import dis
 import fcntl
 import json
 import os
@@ -17,9 +18,10 @@ import tempfile
 import time
 import weakref
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
-from types import TracebackType
-from typing import Any
+from types import FrameType, TracebackType
+from typing import Any, NoReturn
 
 from allranks.agent.inside import azureml_run  # type: ignore[import-not-found, unused-ignore]
 from allranks.compat.azure.notes import note
@@ -57,6 +59,7 @@ class InteractiveRun(Run):
         self.folder = tempfile.mkdtemp(prefix="allranks-run-")
         self._remove = weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
         self._process = os.getpid()
+        self._exits = Exits.watched()
         self._lock = open(Path(self.folder, _LOCK), "w")  # noqa: SIM115  # until the run ends
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         made = Client().jobs.create_or_update(
@@ -103,7 +106,7 @@ class InteractiveRun(Run):
         self._end(1)
 
     def _at_exit(self) -> None:
-        self._end(int(_has_crashed()))
+        self._end(1 if _has_crashed() else self._exits.code())
 
     def _end(self, code: int) -> None:
         if os.getpid() != self._process:  # a forked one, which has the open lock too
@@ -125,6 +128,41 @@ class InteractiveRun(Run):
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
         self._end(0 if kind is None else 1)
+
+
+class Exits:
+    """With which code this program ends by `sys.exit`, which reaches no hook.
+
+    ``frame`` is its outermost one: whether it returned, or SystemExit ended it, is known by the
+    instruction that it stopped at."""
+
+    def __init__(self, frame: FrameType) -> None:
+        self._frame = frame
+        self._codes: list[object] = []
+
+    @classmethod
+    @cache
+    def watched(cls) -> Exits:
+        frame = sys._getframe()
+        while frame.f_back is not None:
+            frame = frame.f_back
+        exits, original = cls(frame), sys.exit
+
+        def exit(code: Any = None, /) -> NoReturn:
+            exits._codes.append(code)
+            original(code)
+
+        sys.exit = exit
+        return exits
+
+    def code(self) -> int:
+        stopped_at = self._frame.f_code.co_code[self._frame.f_lasti]
+        if not self._codes or dis.opname[stopped_at].startswith("RETURN"):
+            return 0
+        code = self._codes[-1]
+        if code is None or isinstance(code, int):
+            return int(code or 0) & 0xFF
+        return 1
 
 
 def _has_crashed() -> bool:
