@@ -153,7 +153,7 @@ def _charts(site: Site, points: int) -> dict[str, float]:
         drawn = time.monotonic() - began
         pan = page.evaluate(
             """async () => {
-                const chart = document.querySelector("#charts .chart");
+                const chart = document.querySelector("#charts .plot");
                 const began = performance.now();
                 for (let at = 0; at < 20; at++)
                     await Plotly.relayout(chart, {"xaxis.range": [at * 1000, at * 1000 + 20000]});

@@ -1,5 +1,8 @@
 """Charts in a real browser: what the reader chose stays, and what the points say is shown."""
 
+import csv
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +12,7 @@ from tests.support import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-_BOX = "document.querySelector('#charts .chart')"
+_BOX = "document.querySelector('#charts .plot')"
 _RANGES = f"[{_BOX}.layout.xaxis.range, {_BOX}.layout.yaxis.range]"
 _NEWS = "dispatchEvent(new Event('news'))"
 
@@ -65,4 +68,106 @@ def test_a_zoom_stays_while_points_arrive(site: Site, signed_in: Watched, runnin
     ranges, seen = page.evaluate(_RANGES), page.evaluate(length)
     until(lambda: page.evaluate(length) > seen + 20)
     assert page.evaluate(_RANGES) == ranges
+    signed_in.ok()
+
+
+_ODD = """\
+import math, time
+for n in range(60_000):
+    if n % 200 == 0: time.sleep(0.01)
+    value = 50.0 if n % 3000 == 7 else math.nan if n % 3000 == 11 else math.sin(n / 300)
+    print(f"odd {n} {value}")
+"""
+_SPIKES = f"{_BOX}.data[0].y.filter((y) => y === 50).length"
+_MARKS = f"{_BOX}.data[1].text"
+
+
+def _saved(page: Any, title: str) -> list[list[str]]:
+    with page.expect_download() as download:
+        page.locator("#charts .chart").first.hover()
+        page.locator(f"#charts [data-title='{title}']").first.click()
+    return [*csv.reader(Path(download.value.path()).read_text().splitlines())]
+
+
+def test_spikes_and_what_is_no_number_are_seen_and_saved(site: Site, signed_in: Watched) -> None:
+    words = ("-m", r"odd=odd (?P<step>\d+) (?P<value>\S+)", "--", "python", "-c", _ODD)
+    assert site.allranks("run", "--name", "odd", "-q", *words).returncode == 0
+    page = signed_in.page
+    signed_in.go(f"{site.url}/ui/jobs/odd/metrics")
+    page.wait_for_selector("#charts .gtitle")
+    assert page.evaluate(_SPIKES) == 20
+    marked = [f"NaN at step {n}" for n in range(11, 60_000, 3000)]
+    assert page.evaluate(_MARKS) == marked
+    drawn = _saved(page, "Save what is drawn as CSV")
+    assert 1000 < len(drawn) < 5000
+    raw = _saved(page, "Save the points as CSV")
+    assert raw[0] == ["metric", "job", "attempt", "node", "rank", "step", "time", "value"]
+    assert len(raw) == 60_001
+    assert raw[8][:6] == ["odd", "odd", "1", "0", "0", "7"]
+    assert [raw[8][7], raw[12][7]] == ["50", "NaN"]
+    span = "{'xaxis.range[0]': 5900, 'xaxis.range[1]': 21100}"
+    page.evaluate(f"Plotly.relayout({_BOX}, {span})")
+    inside = f"{_BOX}.data[0].x.filter((x) => x >= 5900 && x <= 21100).length"
+    until(lambda: page.evaluate(inside) > 1500)
+    assert page.evaluate(_SPIKES) == 20
+    assert page.evaluate(_MARKS) == marked
+    steps = [int(row[5]) for row in _saved(page, "Save the points as CSV")[1:]]
+    assert {*range(5900, 21_101)} <= {*steps}
+    assert len(steps) < 40_000
+    signed_in.ok()
+
+
+_SLOW = """\
+import os
+rank = int(os.environ["RANK"])
+for step in range(40):
+    late = rank == 4 and step >= 10
+    value = float("nan") if rank == 7 and step == 20 else 0.5 + late + rank / 1000
+    print(f"step {step} {value}")
+"""
+
+
+@pytest.fixture(scope="module")
+def slow(site: Site) -> str:
+    """The name of a job of ten ranks of which the fourth is late from step 10."""
+    pattern = ("-m", r"step_time=step (?P<step>\d+) (?P<value>\S+)", "--metric-rank", "all")
+    words = ("run", "--name", "slow", "-p", 10, *pattern, "-q", "--", "python", "-c", _SLOW)
+    assert site.allranks(*words).returncode == 0
+    return "slow"
+
+
+def test_what_the_legend_hides_stays_hidden(site: Site, slow: str, signed_in: Watched) -> None:
+    page = signed_in.page
+    signed_in.go(f"{site.url}/ui/jobs/{slow}/metrics?rank=each")
+    page.wait_for_selector("#charts .legend button")
+    page.get_by_role("button", name="rank 1", exact=True).click()
+    _redrawn(page, lambda: page.evaluate(_NEWS))
+    assert page.evaluate(f"{_BOX}.data[1].visible") == "legendonly"
+    assert {row[4] for row in _saved(page, "Save the points as CSV")[1:]} == {*"023456789"}
+    signed_in.ok()
+
+
+def test_many_ranks(site: Site, slow: str, signed_in: Watched) -> None:
+    """Their mean and range, who differs by name, each on demand, and a table that leads on."""
+    page = signed_in.page
+    signed_in.go(f"{site.url}/ui/jobs/{slow}/metrics")
+    page.wait_for_selector("#charts .legend button")
+    names = f"{_BOX}.data.map((each) => each.name)"
+    assert page.evaluate(names) == ["least", "greatest", "mean of 10 ranks", "rank 4", "NaN"]
+    assert page.evaluate(f"{_BOX}.data[4].text") == ["NaN at step 20, rank 7"]
+    least, greatest = page.evaluate(f"[{_BOX}.data[0].y[30], {_BOX}.data[1].y[30]]")
+    assert (least, greatest) == (0.5, 1.504)
+    page.select_option("select[name=rank]", "each")
+    until(lambda: len(page.evaluate(f"{_BOX}.data")) == 11)
+    assert "rank=each" in page.url
+    page.get_by_role("link", name="Ranks", exact=True).click()
+    row = page.locator("tbody tr").first
+    assert row.locator("td").first.inner_text() == "rank 4"
+    assert "30 steps from 10" in row.inner_text()
+    box = page.locator("#heat").bounding_box()
+    until(lambda: page.evaluate("document.getElementById('heat').width > 400"))
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 8 + 4.5 * 22)
+    until(lambda: "rank 4, node 0, step" in page.locator("#heat-note").inner_text())
+    row.get_by_role("link", name="log").click()
+    page.wait_for_url(re.compile(r"logs\?rank=4&attempt=1"))
     signed_in.ok()

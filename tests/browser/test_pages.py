@@ -223,7 +223,7 @@ def test_filters_live_in_the_address(site: Site, signed_in: Watched) -> None:
     assert page.locator("#charts .chart").count() == 1
     page.fill("input[name=find]", "acc")
     page.wait_for_url(re.compile("find=acc"))
-    assert page.locator("#charts .chart").get_attribute("data-name") == "acc"
+    assert page.locator("#charts .plot").get_attribute("data-name") == "acc"
     signed_in.ok()
 
 
@@ -269,7 +269,7 @@ def test_zooming_brings_the_points_between(site: Site, signed_in: Watched) -> No
     page = signed_in.page
     signed_in.go(f"{site.url}/ui/jobs/many/metrics")
     page.wait_for_selector(".chart .gtitle")
-    box = "document.querySelector('#charts .chart')"
+    box = "document.querySelector('#charts .plot')"
     inside = f"{box}.data[0].x.filter((x) => x >= 4000 && x <= 4100).length"
     assert page.evaluate(inside) < 50
     span = "{'xaxis.range[0]': 4000, 'xaxis.range[1]': 4100}"

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from sqlalchemy import event
 
 from allranks.core.plan import Gang, Plan, Rules, Task
+from allranks.store.compaction import compact
 from allranks.store.database import open_database
 from allranks.store.jobs.records import Records
 from allranks.store.metric_points import METRIC, RESOURCE, Point, Points, Source
@@ -148,6 +149,33 @@ def test_a_thinned_series_is_spread_and_has_the_last(tmp_path_factory, count, mo
     if len(wanted) <= most:
         assert found == list(wanted)
     database.dispose()
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_thinned_series_keeps_spikes_and_what_is_no_number(database, packed):
+    """60,000 points with twenty spikes, NaNs and infinities: a chart's 4,000 have them all."""
+    points = Points(database)
+    numbers = [math.sin(n / 300) for n in range(60_000)]
+    odd = {1500 + n * 2900: 50.0 for n in range(20)}
+    odd |= {2222 + n * 2901: (math.nan, math.inf, -math.inf)[n % 3] for n in range(20)}
+    for place, value in odd.items():
+        numbers[place] = value
+    plan = Plan(Gang("j.1", 1, ()), Task("j", "e", "c"), Rules(), "x")
+    job = Records(database).create({}, plan, ended=True).id
+    rows = [["l", 0, n, float(n), value] for n, value in enumerate(numbers)]
+    points.add_from_agent(Source(job, 1, 0, "metrics"), 0, line(*rows))
+    if packed:
+        assert compact(database, -1.0, threading.Event(), 0) >= 60_000
+    (one,) = points.series(job, METRIC)
+    for since, most in ((0, 4000), (0, 1), (31_000, 300)):
+        thinned = points.thinned(one, most, since)
+        kept = {point.step: point.value for point in thinned}
+        missing = {place for place in odd if place >= since} - {*kept} if most > 1 else {*()}
+        assert not missing
+        assert len(thinned) < most + 60
+        assert thinned == sorted(thinned, key=lambda point: point.step)
+        assert max(value for value in kept.values() if math.isfinite(value)) == 50.0
+        assert (min(kept), max(kept)) == (since, 59_999)
 
 
 @pytest.mark.medium

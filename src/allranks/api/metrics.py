@@ -40,8 +40,56 @@ class MetricPoints(MetricSeries):
     points: list[MetricPoint]
 
 
+class ShownMetricPoints(MetricPoints):
+    """``thinned``: there are more points than these; the extremes are among them."""
+
+    thinned: bool
+
+
 class MetricsAnswer(TypedDict):
-    series: list[MetricPoints]
+    series: list[ShownMetricPoints]
+
+
+class RankStanding(TypedDict):
+    """How a rank, or a GPU, stands to the median of all, which ``difference`` is from. ``late``:
+    the share of places at which it takes a tenth longer; ``longest`` the most of these in a row,
+    from place ``begin``; ``worst`` the greatest difference, at place ``at``. ``cells``: its values
+    by place, if it is an outlier or they were asked for."""
+
+    node: int
+    rank: int | None
+    gpu: int | None
+    difference: float
+    outlier: bool
+    late: float
+    longest: float
+    begin: float
+    worst: float
+    at: float
+    cells: list[float | None]
+
+
+class RanksOfAttempt(TypedDict):
+    """A metric or resource of all ranks in an attempt. Columns by place, which is a step, or for
+    resources seconds since the epoch: ``least_track`` and ``greatest_track`` are numbers in
+    ``tracks``. ``odd``: place, number of the track and value of some that are no number.
+    ``columns``: the places of the tracks' cells."""
+
+    attempt: int
+    places: list[float]
+    times: list[float]
+    mean: list[float | None]
+    least: list[float | None]
+    greatest: list[float | None]
+    least_track: list[int | None]
+    greatest_track: list[int | None]
+    odd: list[tuple[float, int, Number]]
+    columns: list[float]
+    tracks: list[RankStanding]
+
+
+class RanksAnswer(TypedDict):
+    attempts: list[RanksOfAttempt]
 
 
 class MetricSummary(MetricSeries):
@@ -65,6 +113,9 @@ class MetricsNews(TypedDict):
 
 
 class ResourcePoints(Series):
+    """``thinned`` as of metrics."""
+
+    thinned: bool
     points: list[ResourcePoint]
 
 

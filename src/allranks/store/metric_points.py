@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from sqlalchemy import Engine, and_, bindparam, delete, func, literal_column, select, update
@@ -11,9 +14,10 @@ from sqlalchemy.engine import Connection
 
 from allranks.core.metrics import metric_lines
 from allranks.core.metrics.metric_lines import Key, Row
+from allranks.core.metrics.thinning import PER_BUCKET, thin
 from allranks.store import point_blocks
 from allranks.store.database import insert_many
-from allranks.store.point_blocks import Range
+from allranks.store.point_blocks import Columns, Range
 from allranks.store.tables import feeds as _feeds
 from allranks.store.tables import points as _points
 from allranks.store.tables import series as _series
@@ -24,6 +28,10 @@ FEEDS = {"metrics": METRIC, "resources": RESOURCE, "logged": METRIC}
 
 # Points read in one query, so that long reads do not block others.
 _PAGE = 10_000
+# Series that are read in one query.
+_TOGETHER = 128
+# Points of which a thinned series keeps only the extremes: so many are in memory at once.
+_LARGEST = 100_000
 # Points of a series that are searched for repeated ones, and points handled in one query.
 _RECENT, _BATCH = 2_000, 1_000
 
@@ -128,12 +136,53 @@ class Points:
         while first < end:
             after = first + _PAGE * stride
             page = Range(first, min(end, after), stride)
-            # Do not hold a connection while the caller processes the points.
-            with self._reading.connect() as connection:
-                rows = point_blocks.read(connection, one.id, page)
-                rows += _rows(connection, one.id, page)
-            yield from (_point(*row) for row in rows)
+            yield from (_point(*row) for row in self._page(one, page))
             first = after
+
+    def thinned(
+        self, one: Series, most: int, since: int = 0, until: int | None = None
+    ) -> list[Point]:
+        """About ``most`` points of a series, from number ``since`` up to ``until``, that keep its
+        extremes and one NaN or infinity of each kind nearby: see ``thin``."""
+        end = one.length if until is None else min(until, one.length)
+        if end - since <= most:
+            return list(self.read(one, since, until=end))
+        width = math.ceil((end - since) / max(1, most // PER_BUCKET))
+        width = min(width, _LARGEST)
+        page = width * max(1, _LARGEST // width)
+        points: list[Point] = []
+        for first in range(since, end, page):
+            rows = self._page(one, Range(first, min(end, first + page)))
+            values = [math.nan if value is None else value for *_, value in rows]
+            points += (_point(*rows[place]) for place in thin(values, width))
+        return points
+
+    def _page(self, one: Series, page: Range) -> list[point_blocks.Row]:
+        # Do not hold a connection while the caller processes the points.
+        with self._reading.connect() as connection:
+            rows = point_blocks.read(connection, one.id, page)
+            rows += _rows(connection, one.id, page)
+        return rows
+
+    def columns(self, several: Sequence[Series], timed: bool = True) -> dict[int, Columns]:
+        """All points of series, by series id; those of many ranks need few queries. ``timed``: not
+        to unpack times saves a third."""
+        found: dict[int, Columns] = {}
+        for start in range(0, len(several), _TOGETHER):
+            ids = [one.id for one in several[start : start + _TOGETHER]]
+            query = select(_points.c.series_id, _points.c.step, _points.c.at, _points.c.value)
+            query = query.where(_points.c.series_id.in_(ids))
+            query = query.order_by(_points.c.series_id, _points.c.number)
+            with self._reading.connect() as connection:
+                found |= point_blocks.columns(connection, ids, timed)
+                rows = connection.execute(query).all()
+            for series_id, points in groupby(rows, itemgetter(0)):
+                _, steps, times, values = zip(*points, strict=True)
+                so_far = found.setdefault(series_id, Columns(array("q"), array("d"), array("d")))
+                so_far.steps.extend(steps)
+                so_far.times.extend(times)
+                so_far.values.extend(math.nan if value is None else value for value in values)
+        return found
 
     def between(self, one: Series, begin: float, end: float) -> tuple[int, int]:
         """The numbers of the points of a time span, in seconds since the epoch: first, and after

@@ -9,6 +9,7 @@ import math
 import zlib
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -42,7 +43,19 @@ def pack(rows: Sequence[Row]) -> bytes:
     return zlib.compress(b"".join(c.tobytes()[i::8] for c in columns for i in range(8)))
 
 
+class Columns(NamedTuple):
+    """Points of a series, in order; a value that is not a number is NaN."""
+
+    steps: array[int]
+    times: array[float]
+    values: array[float]
+
+
 def unpack(data: bytes) -> list[Row]:
+    return list(zip(*unpack_columns(data), strict=True))
+
+
+def unpack_columns(data: bytes, timed: bool = True) -> Columns:
     raw = zlib.decompress(data)
     size = len(raw) // 3
     columns = []
@@ -52,9 +65,8 @@ def unpack(data: bytes) -> list[Row]:
             begin = start + i * length
             bytes_[i::8] = raw[begin : begin + length]
         columns.append(bytes(bytes_))
-    steps = array("q", array("Q", _sums(columns[0])).tobytes())
-    times = array("d", array("Q", _sums(columns[1])).tobytes())
-    return list(zip(steps, times, array("d", columns[2]), strict=True))
+    times = _sums(columns[1]) if timed else b""
+    return Columns(array("q", _steps(columns[0])), array("d", times), array("d", columns[2]))
 
 
 def _bits(numbers: Iterable[float]) -> array[int]:
@@ -70,8 +82,28 @@ def _deltas(numbers: array[int]) -> array[int]:
     return deltas
 
 
-def _sums(deltas: bytes) -> Iterator[int]:
-    return accumulate(array("Q", deltas), lambda a, b: (a + b) & _MASK)
+def _sums(deltas: bytes) -> bytes:
+    return array("Q", [total & _MASK for total in accumulate(array("Q", deltas))]).tobytes()
+
+
+# Ranks usually have the same steps.
+_steps = lru_cache(maxsize=16)(_sums)
+
+
+def columns(connection: Connection, ids: Sequence[int], timed: bool) -> dict[int, Columns]:
+    """All points of series that are in blocks, by series id; see ``Points.columns``."""
+    query = select(_blocks.c.series_id, _blocks.c.data).where(_blocks.c.series_id.in_(ids))
+    found: dict[int, Columns] = {}
+    rows = connection.execute(query.order_by(_blocks.c.series_id, _blocks.c.first))
+    for series_id, data in rows:
+        block = unpack_columns(data, timed)
+        if series_id in found:
+            found[series_id].steps.extend(block.steps)
+            found[series_id].times.extend(block.times)
+            found[series_id].values.extend(block.values)
+        else:
+            found[series_id] = block
+    return found
 
 
 def add(connection: Connection, series_id: int, first: int, rows: Sequence[Row]) -> None:

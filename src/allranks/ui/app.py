@@ -33,6 +33,7 @@ from allranks.ui.pages import (
     jobs,
     logs,
     metrics,
+    ranks,
     report,
     signing,
 )
@@ -50,6 +51,8 @@ _PAGES: tuple[tuple[str, Handler, tuple[str, ...]], ...] = (
     ("/jobs/{name}", job.overview, ("GET",)),
     ("/jobs/{name}/metrics", metrics.page, ("GET",)),
     ("/jobs/{name}/metrics.json", metrics.points, ("GET",)),
+    ("/jobs/{name}/ranks", ranks.page, ("GET",)),
+    ("/jobs/{name}/ranks.json", metrics.ranks, ("GET",)),
     ("/jobs/{name}/resources.json", metrics.resources, ("GET",)),
     ("/jobs/{name}/sweep.json", metrics.trials, ("GET",)),
     ("/jobs/{name}/logs", logs.page, ("GET",)),

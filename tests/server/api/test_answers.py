@@ -241,6 +241,8 @@ def shown(server: Server, name: str) -> None:
     server("POST", f"/jobs/{name}/metrics/follow", {"wait": 0})
     if name not in ("sweep", "pipeline"):
         server("GET", f"/jobs/{name}/plan")
+    for each in server("GET", f"/jobs/{name}/metrics/summary")["series"]:
+        server("GET", f"/jobs/{name}/metrics/ranks?cells=true&metric={each['name']}")
     if name in ("failed", "pipeline"):
         server("GET", f"/jobs/{name}/explanation")
 

@@ -72,6 +72,7 @@ ROUTES = (
     Row("POST /jobs/{name}/stacks", _R, "stacks:stacks"),
     Row("GET /jobs/{name}/metrics", _R, "metrics:metrics"),
     Row("GET /jobs/{name}/metrics/summary", _R, "metrics:summary"),
+    Row("GET /jobs/{name}/metrics/ranks", _R, "ranks:ranks"),
     Row("POST /jobs/{name}/metrics/follow", _R, "metrics:follow"),
     Row("GET /jobs/{name}/resources", _R, "metrics:resources"),
     Row("GET /top", _R, "metrics:top"),

@@ -1,8 +1,9 @@
 // Charts of metrics and resources, drawn by Plotly.
 
-import { config, escape, json, layout, number, show, style } from "./plot.js";
+import { colour, config, escape, json, layout, marks, number, show, style } from "./plot.js";
 
-const POINTS = 2000;
+// Four for each pixel: see `thin` of the server.
+const POINTS = 4000;
 const form = document.getElementById("charts-form");
 const charts = document.getElementById("charts");
 
@@ -21,29 +22,88 @@ function smoothed(values, weight) {
 
 function traces(several, given) {
   const found = [];
+  let drawn = 0;
   for (const { label, series } of several) {
     for (const each of series) {
-      if (given.rank && each.rank !== null && String(each.rank) !== given.rank) continue;
+      if (/^\d+$/.test(given.rank) && each.rank !== null && String(each.rank) !== given.rank) continue;
       const start = each.points[0]?.[1] ?? 0;
       const x = each.points.map(([step, at]) =>
         given.x === "step" ? step : given.x === "time" ? new Date(at * 1000) : at - start,
       );
       const y = smoothed(each.points.map((point) => number(point[2])), given.smooth);
       const attempt = each.attempt > 1 ? `, attempt ${each.attempt}` : "";
-      const rank = each.key !== each.name ? each.key : each.rank === null ? each.name : `rank ${each.rank}`;
+      // The title has the metric's name.
+      const own = [each.name, `${each.name}/rank_${each.rank}`].includes(each.key);
+      const rank = each.rank === null || !own ? each.key : `rank ${each.rank}`;
+      const text = escape((label ? `${label} ` : "") + rank + attempt);
+      const look = style(drawn++);
       found.push({
         x,
         y,
-        name: escape((label ? `${label} ` : "") + rank + attempt),
+        name: text,
+        series: each.id,
         customdata: each.points.map((point) => point[1]),
         mode: each.points.length === 1 ? "markers" : "lines",
-        line: style(found.length),
+        line: look,
         type: "scatter",
         connectgaps: false,
       });
+      found.push(...marks(text, x, each.points.map((point) => point[2]), each.points.map((point) => point[0]), look));
     }
   }
   return found;
+}
+
+// The mean of all ranks, between the least and the greatest, and the ranks that differ.
+function bands({ attempts }, given) {
+  const found = [];
+  attempts.forEach((each, at) => {
+    const start = each.times[0];
+    const places = { step: each.places, time: each.times.map((t) => new Date(t * 1000)), elapsed: each.times.map((t) => t - start) };
+    const x = places[given.x];
+    const attempt = attempts.length > 1 ? `, attempt ${each.attempt}` : "";
+    const shared = { x, type: "scatter", mode: "lines" };
+    const edge = { ...shared, line: { width: 1, color: `${style(at).color}66` }, hoverinfo: "skip", showlegend: false };
+    const who = (number) => label(each.tracks[number]);
+    const text = x.map((_, n) =>
+      each.mean[n] === null ? "" : `least ${each.least[n]} (${who(each.least_track[n])}), greatest ${each.greatest[n]} (${who(each.greatest_track[n])})`,
+    );
+    found.push(
+      { ...edge, y: each.least, name: "least" },
+      { ...edge, y: each.greatest, name: "greatest", fill: "tonexty", fillcolor: `${style(at).color}33` },
+      { ...shared, y: smoothed(each.mean, given.smooth), text, customdata: each.times, name: `mean of ${each.tracks.length} ranks${attempt}`, line: { ...style(at), width: 2 }, hovertemplate: "%{y}; %{text}" },
+    );
+    const odd = each.tracks.map((track, n) => [track, n]).filter(([track]) => track.outlier);
+    odd.sort(([a], [b]) => Math.abs(b.difference) - Math.abs(a.difference));
+    const columns = each.columns.map((place) => x[each.places.indexOf(place)] ?? null);
+    for (const [track] of odd.slice(0, NAMED)) {
+      found.push({ ...shared, x: columns, y: track.cells, name: `${label(track)}${attempt}`, line: style(found.length) });
+    }
+    for (const [value, dy] of [["NaN", 0.03], ["-Infinity", 0.03], ["Infinity", 0.97]]) {
+      const these = each.odd.filter((point) => point[2] === value);
+      if (!these.length) continue;
+      found.push({
+        x: these.map(([place]) => x[before(each.places, place)]),
+        y: these.map(() => dy),
+        text: these.map(([place, number]) => `${value} at step ${place}, ${who(number)}`),
+        name: value, hovertemplate: "%{text}<extra></extra>", mode: "markers", type: "scatter", yaxis: "y2", showlegend: false,
+        marker: { symbol: value === "NaN" ? "x" : value === "Infinity" ? "triangle-up" : "triangle-down", color: colour("--bad"), size: 9 },
+      });
+    }
+  });
+  return found;
+}
+
+// Ranks that a band names.
+const NAMED = 5;
+
+function before(places, place) {
+  const at = places.findIndex((each) => each > place);
+  return at < 0 ? places.length - 1 : Math.max(0, at - 1);
+}
+
+export function label({ node, rank, gpu }) {
+  return rank !== null ? `rank ${rank}` : gpu !== null ? `node ${node} GPU ${gpu}` : `node ${node}`;
 }
 
 function options() {
@@ -60,9 +120,9 @@ function options() {
 const AXES = { step: "step", time: "time", elapsed: "seconds since the first value" };
 
 // The points of a metric of one job, or of several, all or of a time span.
-async function points(name, span) {
+async function points(name, span, most = POINTS) {
   const between = span ? `&begin=${span.begin}&end=${span.end}` : "";
-  const query = `metrics.json?most=${POINTS}&metric=${encodeURIComponent(name)}${between}`;
+  const query = `metrics.json?most=${most}&metric=${encodeURIComponent(name)}${between}`;
   const jobs = charts.dataset.jobs ? JSON.parse(charts.dataset.jobs) : null;
   if (!jobs) {
     const { series } = await json(charts.dataset.points + query.slice("metrics.json".length));
@@ -76,6 +136,21 @@ async function points(name, span) {
   );
 }
 
+// Of many ranks their mean and range is drawn, unless each is asked for.
+const MANY = 8;
+// How many ranks have a metric. A live part of the page.
+const rankCount = (name) => JSON.parse(document.getElementById("names").dataset.ranks ?? "{}")[name] ?? 0;
+
+function isBand(name, given) {
+  if (!charts.dataset.across || /^\d+$/.test(given.rank)) return false;
+  return given.rank === "band" || (!given.rank && rankCount(name) > MANY);
+}
+
+async function across(name, span) {
+  const between = span ? `&begin=${span.begin}&end=${span.end}` : "";
+  return json(`${charts.dataset.across}?metric=${encodeURIComponent(name)}${between}`);
+}
+
 const loaded = new Map();
 // What is looked at closely: by metric, a time span and its points.
 const close = new Map();
@@ -83,12 +158,17 @@ const close = new Map();
 async function draw(box) {
   const name = box.dataset.name;
   const given = options();
-  if (!loaded.has(name)) loaded.set(name, await points(name));
-  const data = traces(withClose(loaded.get(name), close.get(name)), given);
+  const banded = isBand(name, given);
+  const key = `${banded} ${name}`;
+  const most = Math.max(100, Math.min(POINTS, Math.floor((10 * POINTS) / Math.max(1, rankCount(name)))));
+  if (!loaded.has(key)) loaded.set(key, await (banded ? across(name) : points(name, null, most)));
+  const data = banded
+    ? bands(close.get(key) ?? loaded.get(key), given)
+    : traces(withClose(loaded.get(key), close.get(key)), given);
   const first = !box.classList.contains("ready");
   box.classList.add("ready");
   const kind = `${given.x} ${given.log ? "log" : "linear"}`;
-  await show(box, data, layout(name, AXES[given.x], given.log), config(name), kind);
+  await show(box, data, layout(name, AXES[given.x], given.log), config(name, () => rawRows(box)), kind);
   if (first) box.on("plotly_relayout", (change) => zoomed(box, change).catch(failed(box)));
 }
 
@@ -109,26 +189,54 @@ function withClose(several, span) {
 
 async function zoomed(box, change) {
   const name = box.dataset.name;
-  const [low, high] = [change["xaxis.range[0]"], change["xaxis.range[1]"]];
+  const banded = isBand(name, options());
+  const key = `${banded} ${name}`;
   if (change["xaxis.autorange"]) {
-    if (close.delete(name)) await draw(box);
+    if (close.delete(key)) await draw(box);
     return;
   }
-  const thinned = loaded.get(name).some(({ series }) => series.some((each) => each.points.length < each.length));
-  if (low === undefined || !thinned) return;
+  const whole = loaded.get(key);
+  const thinned = banded
+    ? whole.attempts.some(({ places }) => places.length > 1 && places[1] - places[0] > 1)
+    : whole?.some(({ series }) => series.some((each) => each.thinned));
+  if (change["xaxis.range[0]"] === undefined || !thinned) return;
+  const span = shownSpan(box);
+  if (!span) return;
+  close.set(key, banded ? await across(name, span) : { ...span, several: await points(name, span) });
+  await draw(box);
+}
+
+// The time span between the edges of a chart, and a point beyond each.
+function shownSpan(box) {
+  const [low, high] = box.layout.xaxis.range;
   const [from, to] = options().x === "time" ? [new Date(low), new Date(high)] : [Number(low), Number(high)];
   let [begin, end] = [Infinity, -Infinity];
   for (const { x, customdata } of box.data) {
-    const inside = x.findIndex((each) => each >= from);
-    const beyond = x.findIndex((each) => each > to);
-    if (inside < 0) continue;
-    begin = Math.min(begin, customdata[Math.max(0, inside - 1)]);
-    end = Math.max(end, customdata[beyond < 0 ? customdata.length - 1 : beyond]);
+    if (!customdata) continue;
+    // Steps come again after a resume: every point that is inside counts.
+    x.forEach((each, at) => {
+      if (each < from || each > to) return;
+      begin = Math.min(begin, customdata[Math.max(0, at - 1)]);
+      end = Math.max(end, customdata[Math.min(at + 1, x.length - 1)]);
+    });
   }
-  if (begin > end) return;
-  const span = { begin, end };
-  close.set(name, { ...span, several: await points(name, span) });
-  await draw(box);
+  return begin > end ? null : { begin, end };
+}
+
+// All points of the series and the span that a chart shows.
+async function rawRows(box) {
+  const shown = box.layout.xaxis.autorange === false ? shownSpan(box) : null;
+  const series = new Set(box.data.filter((each) => each.visible !== "legendonly").map((each) => each.series));
+  const banded = isBand(box.dataset.name, options());
+  const rows = [["metric", "job", "attempt", "node", "rank", "step", "time", "value"]];
+  for (const { label, series: several } of await points(box.dataset.name, shown, "all")) {
+    for (const each of several) {
+      if (!banded && !series.has(each.id)) continue;
+      const head = [each.name, label || charts.dataset.job, each.attempt, each.node, each.rank];
+      for (const [step, at, value] of each.points) rows.push([...head, step, new Date(at * 1000).toISOString(), value]);
+    }
+  }
+  return rows;
 }
 
 // Charts are drawn when they come into view: a job may have ten thousand metrics.
@@ -148,6 +256,20 @@ function failed(box) {
   };
 }
 
+// The place of a chart and, below it, of its legend.
+function chartBox(parent, name) {
+  const frame = document.createElement("div");
+  frame.className = "chart";
+  frame.setAttribute("role", "figure");
+  frame.setAttribute("aria-label", `Chart of ${name}`);
+  const box = document.createElement("div");
+  box.className = "plot";
+  box.dataset.name = name;
+  frame.append(box);
+  parent.append(frame);
+  return box;
+}
+
 const MOST = 200;
 
 function place() {
@@ -155,22 +277,18 @@ function place() {
   const all = JSON.parse(document.getElementById("names").dataset.names);
   const names = all.filter((each) => each.toLowerCase().includes(options().find));
   const wanted = new Set(names.slice(0, MOST));
-  for (const box of [...charts.children]) {
+  charts.querySelector(":scope > p")?.remove();
+  for (const box of charts.querySelectorAll(".plot")) {
     if (!wanted.has(box.dataset.name)) {
       seen.unobserve(box);
       if (box.classList.contains("ready")) Plotly.purge(box);
-      box.remove();
+      box.parentNode.remove();
     }
   }
-  const there = new Set([...charts.children].map((each) => each.dataset.name));
+  const there = new Set([...charts.querySelectorAll(".plot")].map((each) => each.dataset.name));
   for (const name of wanted) {
     if (there.has(name)) continue;
-    const box = document.createElement("div");
-    box.className = "chart";
-    box.dataset.name = name;
-    box.setAttribute("role", "figure");
-    box.setAttribute("aria-label", `Chart of ${name}`);
-    charts.append(box);
+    const box = chartBox(charts, name);
     seen.observe(box);
   }
   if (names.length > MOST) {
@@ -181,7 +299,7 @@ function place() {
 }
 
 function redraw() {
-  for (const box of charts?.children ?? []) {
+  for (const box of charts?.querySelectorAll(".plot") ?? []) {
     if (box.dataset.visible === "yes") draw(box).catch(failed(box));
   }
 }
@@ -200,31 +318,44 @@ async function drawResources() {
     groups.set(each.name, [...(groups.get(each.name) ?? []), each]);
   }
   for (const [name, several] of [...groups].sort()) {
-    let box = [...resources.children].find((each) => each.dataset.name === name);
-    if (!box) {
-      box = document.createElement("div");
-      box.className = "chart ready";
-      box.dataset.name = name;
-      box.setAttribute("role", "figure");
-      box.setAttribute("aria-label", `Chart of ${name}`);
-      resources.append(box);
-    }
-    const data = several.map((each, at) => ({
-      x: each.points.map(([seconds]) => new Date(seconds * 1000)),
-      y: each.points.map((point) => number(point[1])),
-      name: escape(
+    const box = [...resources.querySelectorAll(".plot")].find((each) => each.dataset.name === name) ?? chartBox(resources, name);
+    const many = several.length > 2 * MANY;
+    const data = many ? bands(await acrossNodes(name), { x: "time", smooth: 0 }) : several.flatMap((each, at) => {
+      const label = escape(
         `node ${each.node}` +
           (each.gpu === null ? "" : ` GPU ${each.gpu}`) +
           (each.rank === null ? "" : ` rank ${each.rank}`),
-      ),
-      mode: each.points.length === 1 ? "markers" : "lines",
-      line: style(at),
-      type: "scatter",
-    }));
+      );
+      const x = each.points.map(([seconds]) => new Date(seconds * 1000));
+      const values = each.points.map((point) => point[1]);
+      const mode = each.points.length === 1 ? "markers" : "lines";
+      const line = { x, y: values.map(number), name: label, series: each.id, mode, line: style(at), type: "scatter" };
+      return [line, ...marks(label, x, values, null, style(at))];
+    });
     const title = name.replaceAll("_", " ");
-    await show(box, data, layout(title, "time", false, UNITS[name.replace("node_", "")]), config(name));
+    const look = layout(title, "time", false, UNITS[name.replace("node_", "")]);
+    await show(box, data, look, config(name, () => rawResources(box)));
   }
   if (!groups.size) resources.textContent = "There is nothing yet.";
+}
+
+async function acrossNodes(name) {
+  return json(`${resources.dataset.across}?kind=resource&most=300&metric=${encodeURIComponent(name)}`);
+}
+
+async function rawResources(box) {
+  const { range, autorange } = box.layout.xaxis;
+  const [begin, end] = range.map((each) => new Date(each) / 1000);
+  const between = autorange === false ? `&begin=${begin}&end=${end}` : "";
+  const { series } = await json(`${resources.dataset.points}?most=all${between}`);
+  const drawn = box.data.filter((each) => each.series !== undefined && each.visible !== "legendonly");
+  const shown = new Set(drawn.map((each) => each.series));
+  const rows = [["resource", "job", "attempt", "node", "gpu", "rank", "time", "value"]];
+  for (const each of series.filter(({ id, name }) => name === box.dataset.name && (!shown.size || shown.has(id)))) {
+    const head = [each.name, resources.dataset.job, each.attempt, each.node, each.gpu, each.rank];
+    for (const [at, value] of each.points) rows.push([...head, new Date(at * 1000).toISOString(), value]);
+  }
+  return rows;
 }
 
 function address() {

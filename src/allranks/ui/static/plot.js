@@ -30,8 +30,9 @@ export function layout(title, x, log, unit) {
     font: { color: colour("--text"), family: "system-ui, sans-serif", size: 12 },
     hovermode: "x unified",
     hoverlabel: { bgcolor: colour("--panel"), font: { color: colour("--text") } },
-    legend: { orientation: "h", y: -0.2 },
+    showlegend: false,
     xaxis: { ...axis, title: { text: x } },
+    yaxis2: { overlaying: "y", range: [0, 1], fixedrange: true, visible: false },
     yaxis: { ...axis, type: log ? "log" : "linear", title: { text: unit || "" } },
     dragmode: "zoom",
   };
@@ -44,6 +45,40 @@ export async function show(box, data, layout, config, kind = "") {
   if (box.dataset.kind === kind) keepView(box, data, layout);
   box.dataset.kind = kind;
   await Plotly.react(box, data, layout, config);
+  legend(box, data);
+}
+
+// Below the chart and not in it: it never covers a curve or the title of an axis.
+function legend(box, data) {
+  if (!box.legend) box.after((box.legend = document.createElement("div")));
+  const entries = data.map((each, at) => [each, at]).filter(([each]) => each.showlegend !== false);
+  box.legend.className = "legend";
+  box.legend.hidden = entries.length < 2;
+  const focused = [...box.legend.children].indexOf(document.activeElement);
+  box.legend.replaceChildren(...entries.map(([each, at]) => entry(box, each, at)));
+  box.legend.children[focused]?.focus();
+}
+
+function entry(box, trace, at) {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.setAttribute("aria-pressed", trace.visible !== "legendonly");
+  button.title = "Show or hide";
+  const { color, dash } = trace.line ?? trace.marker;
+  const strokes = { dash: "5 3", dot: "2 2", dashdot: "5 2 1 2" };
+  const key = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  key.setAttribute("viewBox", "0 0 18 8");
+  const line = document.createElementNS(key.namespaceURI, "path");
+  for (const [name, value] of Object.entries({ d: "M0 4H18", stroke: color, "stroke-width": 3, "stroke-dasharray": strokes[dash] ?? "" }))
+    line.setAttribute(name, value);
+  key.append(line);
+  button.append(key, plain(trace.name));
+  button.addEventListener("click", async () => {
+    const shown = box.data[at].visible === "legendonly";
+    await Plotly.restyle(box, { visible: shown ? true : "legendonly" }, [at]);
+    button.setAttribute("aria-pressed", shown);
+  });
+  return button;
 }
 
 function keepView(box, data, layout) {
@@ -57,11 +92,22 @@ function keepView(box, data, layout) {
 }
 
 // Plotly takes some HTML in texts: names from jobs must stay text.
+function plain(text) {
+  return text.replaceAll("&lt;", "<").replaceAll("&gt;", ">").replaceAll("&amp;", "&");
+}
+
 export function escape(text) {
   return String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 }
 
-export function config(name) {
+// `raw` gives the rows of the points themselves, of what is shown.
+export function config(name, raw) {
+  const save = (title, icon, rows) => ({
+    name: title,
+    icon: Plotly.Icons[icon],
+    click: (chart) => rows(chart).then((found) => saveCsv(`${name}.csv`, found)).catch(report),
+  });
+  const drawn = (chart) => Promise.resolve(drawnRows(chart));
   return {
     responsive: true,
     displaylogo: false,
@@ -69,19 +115,31 @@ export function config(name) {
     modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
     toImageButtonOptions: { format: "png", filename: name, scale: 2 },
     modeBarButtonsToAdd: [
-      { name: "Save as CSV", icon: Plotly.Icons.disk, click: (chart) => saveCsv(chart, name) },
+      ...(raw ? [save("Save the points as CSV", "disk", raw)] : []),
+      save("Save what is drawn as CSV", "drawline", drawn),
     ],
   };
 }
 
-export function saveCsv(chart, name) {
-  const rows = ["series,x,y"];
+function report(error) {
+  alert(`The points did not arrive: ${error.message}`);
+}
+
+function drawnRows(chart) {
+  const rows = [["series", "x", "y"]];
   for (const each of chart.data) {
-    each.x.forEach((x, at) => rows.push([JSON.stringify(each.name), x, each.y[at]].join(",")));
+    if (each.visible === "legendonly" || !each.x) continue;
+    each.x.forEach((x, at) => rows.push([plain(each.name ?? ""), x instanceof Date ? x.toISOString() : x, each.y[at]]));
   }
+  return rows;
+}
+
+function saveCsv(name, rows) {
+  const cell = (value) => (/[",\n\r]/.test(value) ? `"${String(value).replaceAll('"', '""')}"` : value ?? "");
+  const text = rows.map((row) => row.map(cell).join(",")).join("\n") + "\n";
   const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([rows.join("\n") + "\n"], { type: "text/csv" }));
-  link.download = `${name}.csv`;
+  link.href = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
+  link.download = name.replaceAll("/", "_");
   link.click();
   URL.revokeObjectURL(link.href);
 }
@@ -89,6 +147,26 @@ export function saveCsv(chart, name) {
 // Values that JSON lacks arrive as texts. Gaps stand for them.
 export function number(value) {
   return typeof value === "number" && Number.isFinite(value) ? value : null;
+}
+
+// A mark at the edge for each value that is no number, since a line only has a gap there. On an axis
+// of its own, so that it is seen at any zoom.
+export function marks(name, x, values, steps, style) {
+  const places = values.map((_, at) => at).filter((at) => number(values[at]) === null);
+  if (!places.length) return [];
+  const up = (at) => values[at] === "Infinity";
+  return [{
+    x: places.map((at) => x[at]),
+    y: places.map((at) => (up(at) ? 0.97 : 0.03)),
+    text: places.map((at) => `${values[at]}${steps ? ` at step ${steps[at]}` : ""}`),
+    name: `${name}: NaN or infinite`,
+    hovertemplate: "%{text}<extra>" + name + "</extra>",
+    mode: "markers",
+    marker: { symbol: places.map((at) => (values[at] === "NaN" ? "x" : up(at) ? "triangle-up" : "triangle-down")), color: style.color, size: 9 },
+    yaxis: "y2",
+    type: "scatter",
+    showlegend: false,
+  }];
 }
 
 export async function json(address) {

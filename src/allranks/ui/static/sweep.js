@@ -69,7 +69,7 @@ function parallel(trials, objective) {
 async function draw() {
   const { trials, objective } = await json(box.dataset.sweep);
   if (!trials.some((each) => number(each.value) !== null)) return;
-  const [first, second] = box.children;
+  const [first, second] = box.querySelectorAll(".plot");
   const metric = objective.primary_metric;
   await show(first, history(trials, objective), layout(`${objective.goal} ${metric}`, "trial", false), config(metric));
   const second_layout = layout("Parameters; the best fifth stands out", "", false);

@@ -65,11 +65,31 @@ def test_long_answers_are_whole(told):
         assert each["length"] == len(each["points"]) == COUNT
         assert each["points"][:2] == [[0, 0.0, "NaN"], [1, 1.0, 1.0]]
         assert [point[0] for point in each["points"]] == list(range(COUNT))
-    few = told("metrics?most=3&metric=speed/rank_1").json()["series"]
-    assert [len(each["points"]) for each in few] == [3]
+    (few,) = told("metrics?most=3&metric=speed/rank_1").json()["series"]
+    last = float(COUNT - 1)
+    assert few["points"] == [[0, 0.0, "NaN"], [1, 1.0, 1.0], [COUNT - 1, last, last]]
+    assert few["thinned"]
+    assert not any(each["thinned"] for each in found)
     assert told("metrics?metric=x").json() == {"series": []}
     (cpu,) = told("resources").json()["series"]
     assert (cpu["name"], cpu["points"]) == ("cpu", [[9.5, 7.0]])
+
+
+def test_all_ranks_of_a_metric_in_one_answer(told):
+    (found,) = told("metrics/ranks?metric=speed&most=100").json()["attempts"]
+    assert len(found["places"]) == len(found["times"]) <= 100
+    assert found["greatest"][-1] == COUNT - 1
+    assert found["odd"] == [[0, 0, "NaN"], [0, 1, "NaN"]]
+    assert [(each["node"], each["rank"]) for each in found["tracks"]] == [(0, 0), (1, 1)]
+    assert found["tracks"][0]["cells"] == []
+    (all_of_it,) = told("metrics/ranks?metric=speed&cells=true").json()["attempts"]
+    assert len(all_of_it["tracks"][0]["cells"]) == len(all_of_it["columns"])
+    (part,) = told("metrics/ranks?metric=speed&begin=5&end=7").json()["attempts"]
+    assert (part["places"], part["times"]) == ([5, 6, 7], [5.0, 6.0, 7.0])
+    (cpu,) = told("metrics/ranks?metric=cpu&kind=resource").json()["attempts"]
+    assert (cpu["places"], cpu["mean"]) == ([9.5], [7.0])
+    assert told("metrics/ranks?metric=x").status_code == 404
+    assert told("metrics/ranks?metric=speed&begin=1e9").json() == {"attempts": []}
 
 
 def test_who_follows_gets_a_part_at_a_time_and_each_point_once(told, monkeypatch):

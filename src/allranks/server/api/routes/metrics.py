@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, NamedTuple, cast
 
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
@@ -27,7 +27,7 @@ from allranks.server.jobs import view
 from allranks.server.timestamps import iso_time
 from allranks.statuses import TERMINAL
 from allranks.store.jobs.job_rows import JobRow
-from allranks.store.metric_points import METRIC, RESOURCE, Point, Series
+from allranks.store.metric_points import METRIC, RESOURCE, Point, Points, Series
 
 Most = Annotated[int | None, Field(ge=1, lt=2**53)]
 
@@ -62,24 +62,42 @@ def metrics(
     end: float = math.inf,
 ) -> Annotated[Response, Content(api.MetricsAnswer)]:
     """Every series with its points, [step, seconds since the epoch, value], of the time from
-    ``begin`` to ``end``; ``most`` limits the points of each, evenly spread."""
+    ``begin`` to ``end``. ``most`` limits the points of each: of neighbours the first, the last,
+    the least, the greatest, and a NaN or infinity of each kind stay."""
     row = services.records.answering(name)
     several = services.points.series(row.id, METRIC)
-
-    def points(one: Series) -> Iterator[api.MetricPoint]:
-        all_of_it = begin <= 0 and end == math.inf
-        since, until = (0, None) if all_of_it else services.points.between(one, begin, end)
-        return map(_point, services.points.read(one, since, most, until))
-
-    return _streamed(
-        (shown, points(each))
+    selected = [
+        (each, shown)
         for each, shown in zip(several, _named(several, row), strict=True)
         if metric in (None, each.name, shown["key"]) and attempt in (None, each.attempt)
+    ]
+    return _streamed(
+        (cast(api.Series, {**shown, "thinned": found.thinned}), map(_point, found.points))
+        for each, shown in selected
+        for found in [_read(services.points, each, most, begin, end)]
     )
 
 
-def summary(name: str, services: ServicesDep) -> Annotated[Response, Content(api.MetricsSummary)]:
-    """Every series with its last point, minimum, maximum, and some values as a sparkline."""
+class _Found(NamedTuple):
+    points: Iterable[Point]
+    thinned: bool
+
+
+def _read(points: Points, one: Series, most: int | None, begin: float, end: float) -> _Found:
+    """The points of a time span, at most about ``most``."""
+    first, after = 0, one.length
+    if begin > 0 or end < math.inf:
+        first, after = points.between(one, begin, end)
+    if most is None or after - first <= most:
+        return _Found(points.read(one, first, until=after), False)
+    return _Found(points.thinned(one, most, first, after), True)
+
+
+def summary(
+    name: str, services: ServicesDep, shape: bool = True
+) -> Annotated[Response, Content(api.MetricsSummary)]:
+    """Every series with its last point, minimum, maximum, and, unless ``shape`` is false, some
+    values as a sparkline."""
     row = services.records.answering(name)
     several = services.points.newest(row.id, METRIC)
     extremes = services.points.extremes(each for each, _ in several)
@@ -87,8 +105,9 @@ def summary(name: str, services: ServicesDep) -> Annotated[Response, Content(api
     named = _named([each for each, _ in several], row)
     for (series, last), which in zip(several, named, strict=True):
         least, greatest = extremes.get(series.id, (None, None))
-        shape = [point.number for point in services.points.read(series, most=_SHAPE)]
-        rows.append({**which, "last": _point(last), "min": least, "max": greatest, "shape": shape})
+        some = services.points.read(series, most=_SHAPE) if shape else ()
+        values = [point.number for point in some]
+        rows.append({**which, "last": _point(last), "min": least, "max": greatest, "shape": values})
     answer: api.MetricsSummary = {"series": rows}
     return _json(answer)
 
@@ -112,16 +131,26 @@ async def follow(
 
 
 def resources(
-    name: str, services: ServicesDep, attempt: Count | None = None, most: Most = None
+    name: str,
+    services: ServicesDep,
+    attempt: Count | None = None,
+    most: Most = None,
+    begin: float = 0.0,
+    end: float = math.inf,
 ) -> Annotated[Response, Content(api.ResourcesAnswer)]:
     """Every series of resource use of nodes, GPUs and ranks, with points [seconds since the epoch,
-    value] in percent, bytes, bytes per second, watts or degrees Celsius. `node_…` and network
-    series cover the whole node, the others only the job."""
+    value] in percent, bytes, bytes per second, watts or degrees Celsius, of the time from ``begin``
+    to ``end``; ``most`` limits them as those of metrics. `node_…` and network series cover the
+    whole node, the others only the job."""
     row = services.records.answering(name)
     services.live_views.look(row.name)
     return _streamed(
-        (_series(each), ((p.at, p.number) for p in services.points.read(each, most=most)))
+        (
+            cast(api.Series, {**_series(each), "thinned": found.thinned}),
+            ((point.at, point.number) for point in found.points),
+        )
         for each in services.points.series(row.id, RESOURCE, attempt)
+        for found in [_read(services.points, each, most, begin, end)]
     )
 
 

@@ -1,0 +1,160 @@
+"""The route for one metric or resource of all ranks: a band, and who differs from the others."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from itertools import compress, groupby
+from typing import Annotated, Literal
+
+from pydantic import Field
+from starlette.responses import Response
+
+from allranks.api import metrics as api
+from allranks.api.common import Number
+from allranks.core.metrics import across_ranks
+from allranks.core.metrics.across_ranks import Track
+from allranks.errors import NotFound
+from allranks.server.dependencies import Services, ServicesDep
+from allranks.server.http.content import Content
+from allranks.server.http.request_limits import Count
+from allranks.store.metric_points import METRIC, RESOURCE, Point, Series
+
+# Values of one attempt that are no number and are named.
+_ODD = 200
+_DIGITS = 7
+
+
+def ranks(
+    name: str,
+    services: ServicesDep,
+    metric: str,
+    kind: Literal["metric", "resource"] = "metric",
+    attempt: Count | None = None,
+    most: Annotated[int, Field(ge=1, le=10_000)] = 2000,
+    begin: float = 0.0,
+    end: float = math.inf,
+    cells: bool = False,
+) -> Annotated[Response, Content(api.RanksAnswer)]:
+    """One metric, or resource, of all ranks: mean, least and greatest at each of at most ``most``
+    steps (of resources: times), and how each rank stands to the median. ``cells``: also the values
+    of each rank, for a heat map, and not only of those that differ."""
+    row = services.records.answering(name)
+    several = services.points.series(row.id, RESOURCE if kind == "resource" else METRIC, attempt)
+    several = [each for each in several if each.name == metric]
+    if not several:
+        raise NotFound(f"{name} has no {kind} {metric[:80]!r}", hint=f"see `job show {name}`")
+    if kind == "resource":  # a node's own use is not one of its ranks'
+        parts = [each for each in several if each.rank is not None or each.gpu is not None]
+        several = parts or several
+    timed = kind == "resource" or begin > 0 or end < math.inf
+    columns = services.points.columns(several, timed)
+    attempts: list[api.RanksOfAttempt] = []
+    for number, series in groupby(sorted(several, key=_place), lambda each: each.attempt):
+        members, tracks = [], []
+        for each in series:
+            if each.id in columns:
+                steps, times, values = columns[each.id]
+                places = times if kind == "resource" else steps
+                track = (
+                    _between(times, Track(places, values), begin, end)
+                    if timed
+                    else Track(places, values)
+                )
+                if track.places:
+                    members.append(each)
+                    tracks.append(track)
+        if tracks:
+            band = across_ranks.band(tracks, most)
+            when = band.places
+            if kind == "metric":
+                when = _times(services, members, band.places)
+            attempts.append(_attempt(number, members, tracks, band, when, cells))
+    answer: api.RanksAnswer = {"attempts": attempts}
+    return Response(json.dumps(answer), media_type="application/json")
+
+
+def _place(each: Series) -> tuple[int, ...]:
+    none = -1
+    rank = none if each.rank is None else each.rank
+    return each.attempt, each.node, rank, none if each.gpu is None else each.gpu
+
+
+def _between(times: Sequence[float], track: Track, begin: float, end: float) -> Track:
+    inside = [begin <= at <= end for at in times]
+    return Track([*compress(track.places, inside)], [*compress(track.values, inside)])
+
+
+def _times(services: Services, members: Sequence[Series], places: Sequence[float]) -> list[float]:
+    """When the rank with the most points was at each step."""
+    longest = max(members, key=lambda each: each.length)
+    columns = services.points.columns([longest])[longest.id]
+    at = dict(zip(columns.steps, columns.times, strict=True))
+    times, last = [], columns.times[0]
+    for place in places:
+        last = at.get(int(place), last)
+        times.append(last)
+    return times
+
+
+def _attempt(
+    number: int,
+    members: Sequence[Series],
+    tracks: Sequence[Track],
+    band: across_ranks.Band,
+    times: list[float],
+    cells: bool,
+) -> api.RanksOfAttempt:
+    columns, rows, _ = across_ranks.grid(tracks, across_ranks.COLUMNS)
+    # The last step ends where the next would begin; times have no length.
+    ends = [*columns[1:], band.places[-1] + (times is not band.places)]
+    shown: list[api.RankStanding] = []
+    for each, found, row in zip(members, across_ranks.standings(rows), rows, strict=True):
+        last = max(found.begin, found.begin + found.longest - 1)
+        standing: api.RankStanding = {
+            "node": each.node,
+            "rank": each.rank,
+            "gpu": each.gpu,
+            "difference": _short(found.difference),
+            "outlier": found.outlier,
+            "late": _short(found.late),
+            "longest": ends[last] - columns[found.begin] if found.longest else 0.0,
+            "begin": columns[found.begin],
+            "worst": _short(found.worst),
+            "at": columns[found.at],
+            "cells": _shorts(row) if cells or found.outlier else [],
+        }
+        shown.append(standing)
+    return {
+        "attempt": number,
+        "places": band.places,
+        "times": times,
+        "mean": _shorts(band.mean),
+        "least": _shorts(band.least),
+        "greatest": _shorts(band.greatest),
+        "least_track": band.least_track,
+        "greatest_track": band.greatest_track,
+        "odd": _odd(tracks),
+        "columns": columns,
+        "tracks": shown,
+    }
+
+
+def _odd(tracks: Sequence[Track]) -> list[tuple[float, int, Number]]:
+    found: list[tuple[float, int, Number]] = []
+    for number, (places, values) in enumerate(tracks):
+        if not math.isfinite(sum(values)):
+            odd = (pair for pair in zip(places, values, strict=True) if not math.isfinite(pair[1]))
+            found += [(place, number, Point(0, 0.0, value).number) for place, value in odd]
+        if len(found) >= _ODD:
+            break
+    return found[:_ODD]
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.{_DIGITS}g}")
+
+
+def _shorts(values: Iterable[float | None]) -> list[float | None]:
+    return [None if value is None else _short(value) for value in values]

@@ -1,0 +1,113 @@
+"""Many ranks side by side: who is late, and a heat map of any metric or resource."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from allranks.errors import NotFound
+from allranks.ui import render
+from allranks.ui.api import Session, job_path
+
+if TYPE_CHECKING:
+    from allranks.api.metrics import (
+        MetricsSummary,
+        RanksAnswer,
+        RanksOfAttempt,
+        RankStanding,
+        ShownJob,
+    )
+
+# Ranks in the table; the heat map has all.
+_ROWS = 12
+# Keys of a load that are no series, or never change.
+_NO_USE = {"node", "at", "node_load", "gpus", "ranks", "now", "rank", "gpu"}
+# Metrics of which more is worse: who has more is late.
+_TIME = re.compile(r"time|second|latency|duration|wait", re.IGNORECASE)
+
+
+class Choice(NamedTuple):
+    """A metric or resource that ranks, GPUs or nodes have."""
+
+    kind: str
+    name: str
+
+
+async def page(request: Request) -> Response:
+    session: Session = request.state.session
+    query = request.query_params
+    job: ShownJob = await session.get(job_path(request.path_params["name"]))
+    choices = await _choices(session, job)
+    wanted = Choice(query.get("kind", "metric"), query.get("metric", ""))
+    chosen = wanted if wanted in choices else _usual(choices)
+    shown: RanksOfAttempt | None = None
+    attempts: list[int] = []
+    if chosen is not None:
+        try:
+            path = job_path(job["name"], "metrics/ranks")
+            answer: RanksAnswer = await session.get(path, metric=chosen.name, kind=chosen.kind)
+            attempts = [each["attempt"] for each in answer["attempts"]]
+            shown = _of_attempt(answer, query.get("attempt"))
+        except NotFound:
+            shown = None
+    return render.page(
+        request,
+        "ranks.html",
+        tab="ranks",
+        job=job,
+        choices=choices,
+        chosen=chosen,
+        is_time=chosen is not None and bool(_TIME.search(chosen.name)),
+        attempts=attempts,
+        shown=shown,
+        rows=_late(shown, chosen) if shown and chosen else [],
+    )
+
+
+def _of_attempt(answer: RanksAnswer, attempt: str | None) -> RanksOfAttempt | None:
+    several = answer["attempts"]
+    return next(
+        (each for each in several if str(each["attempt"]) == attempt),
+        several[-1] if several else None,
+    )
+
+
+async def _choices(session: Session, job: ShownJob) -> list[Choice]:
+    """What several ranks, GPUs or nodes have; metrics first."""
+    summary: MetricsSummary = await session.get(
+        job_path(job["name"], "metrics/summary"), shape="false"
+    )
+    counts = Counter((each["name"], each["attempt"]) for each in summary["series"])
+    found = {Choice("metric", name): None for (name, _), count in counts.items() if count > 1}
+    members: Counter[str] = Counter()
+    for node in job.get("load", ()):
+        for part in (*node["gpus"], *node["ranks"]):
+            members.update(part.keys())
+        members.update(node.keys())
+    names = (name for name, count in members.items() if count > 1 and _is_use(name))
+    return [*found, *(Choice("resource", name) for name in names)]
+
+
+def _is_use(name: str) -> bool:
+    return name not in _NO_USE and not name.endswith(("_total", "_limit"))
+
+
+def _usual(choices: list[Choice]) -> Choice | None:
+    """The time of a step, if there is one."""
+    times = [each for each in choices if re.search(r"step.*time|time.*step|batch.*time", each.name)]
+    return next(iter(times + choices), None)
+
+
+def _late(shown: RanksOfAttempt, chosen: Choice) -> list[RankStanding]:
+    """Those that are late most; of what is no time, those that differ most."""
+    late = bool(_TIME.search(chosen.name))
+
+    def size(each: RankStanding) -> float:
+        return each["late"] * max(each["difference"], 0.0) if late else abs(each["difference"])
+
+    standing = [each for each in shown["tracks"] if each["outlier"] or (late and each["longest"])]
+    return sorted(standing, key=size, reverse=True)[:_ROWS]

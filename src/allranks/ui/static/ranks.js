@@ -1,0 +1,129 @@
+// The heat map of a metric or resource: a row for each rank, sorted by node. Not Plotly's, which sets
+// inline styles, and of which 512 rows of 300 cells would take a second.
+
+import { get } from "./page.js";
+
+const canvas = document.getElementById("heat");
+const note = document.getElementById("heat-note");
+const form = document.querySelector("form.filters");
+
+// The kind belongs to the metric that is chosen.
+form?.elements.metric.addEventListener("change", ({ target }) => {
+  form.elements.kind.value = target.selectedOptions[0].dataset.kind;
+  form.requestSubmit();
+});
+
+// Cividis: people with any colour vision tell it apart, and it rises in lightness.
+const SCALE = [[0, 34, 78], [53, 69, 108], [124, 123, 120], [188, 175, 111], [254, 232, 56]];
+const [LEFT, TOP, BOTTOM, RIGHT] = [64, 8, 24, 92];
+
+function shade(share) {
+  const place = Math.max(0, Math.min(1, share)) * (SCALE.length - 1);
+  const low = Math.min(SCALE.length - 2, Math.floor(place));
+  return SCALE[low].map((each, n) => each + (place - low) * (SCALE[low + 1][n] - each));
+}
+
+let heat = null;
+
+async function load() {
+  const { name, kind, attempt, points } = canvas.dataset;
+  const query = new URLSearchParams({ metric: name, kind, attempt, cells: "true" });
+  const answer = await get(`${points}?${query}`);
+  if (!answer.ok) throw new Error(String(answer.status));
+  const { tracks, columns } = (await answer.json()).attempts[0];
+  const finite = Float64Array.from(tracks.flatMap((each) => each.cells.filter((cell) => cell !== null))).sort();
+  // A few cells of a thousand do not take the colours from all others.
+  const at = (share) => finite[Math.round(share * (finite.length - 1))];
+  heat = { tracks, columns, low: at(0.005), high: at(0.995), image: null };
+  heat.image = picture(heat);
+}
+
+// One pixel for each cell; a cell without a value is clear.
+function picture({ tracks, columns, low, high }) {
+  const image = new OffscreenCanvas(columns.length, tracks.length);
+  const pixels = new ImageData(columns.length, tracks.length);
+  tracks.forEach(({ cells }, row) =>
+    cells.forEach((cell, column) => {
+      if (cell === null) return;
+      const colour = high > low ? shade((cell - low) / (high - low)) : SCALE[0];
+      pixels.data.set([...colour, 255], 4 * (row * columns.length + column));
+    }),
+  );
+  image.getContext("2d").putImageData(pixels, 0, 0);
+  return image;
+}
+
+function place(value) {
+  if (canvas.dataset.kind === "metric") return String(value);
+  return new Date(value * 1000).toLocaleTimeString();
+}
+
+function draw() {
+  const { tracks, columns, low, high, image } = heat;
+  const ratio = devicePixelRatio;
+  // Whole pixels: no row is lost between two.
+  const row = Math.max(1, Math.min(22, Math.round(480 / tracks.length)));
+  const [width, height] = [canvas.parentNode.clientWidth - 2, row * tracks.length];
+  canvas.width = width * ratio;
+  canvas.height = (height + TOP + BOTTOM) * ratio;
+  const pen = canvas.getContext("2d");
+  pen.scale(ratio, ratio);
+  pen.imageSmoothingEnabled = false;
+  heat.area = { width: width - LEFT - RIGHT, row };
+  pen.drawImage(image, LEFT, TOP, heat.area.width, height);
+  pen.fillStyle = getComputedStyle(canvas).color;
+  pen.font = "12px system-ui, sans-serif";
+  pen.textBaseline = "middle";
+  pen.textAlign = "right";
+  let free = 0;
+  tracks.forEach(({ node }, n) => {
+    const y = TOP + n * row;
+    if ((n && tracks[n - 1].node === node) || y < free) return;
+    pen.fillText(`node ${node}`, LEFT - 8, y + 6);
+    free = y + 18;
+  });
+  pen.textAlign = "center";
+  const ticks = Math.max(2, Math.floor(heat.area.width / 120));
+  for (let n = 0; n < ticks; n++) {
+    const column = Math.round((n / (ticks - 1)) * (columns.length - 1));
+    pen.fillText(place(columns[column]), LEFT + (n / (ticks - 1)) * heat.area.width, TOP + height + 14);
+  }
+  pen.textAlign = "left";
+  const scale = Math.min(height, 240);
+  for (let y = 0; y < scale; y++) {
+    pen.fillStyle = `rgb(${shade(1 - y / scale).join(" ")})`;
+    pen.fillRect(width - RIGHT + 16, TOP + y, 12, 1);
+  }
+  pen.fillStyle = getComputedStyle(canvas).color;
+  for (const share of [0, 0.5, 1]) {
+    const y = TOP + 6 + (1 - share) * (scale - 12);
+    pen.fillText(Number((low + share * (high - low)).toPrecision(3)), width - RIGHT + 32, y);
+  }
+}
+
+function under(event) {
+  const { tracks, columns, area } = heat;
+  const column = Math.floor(((event.offsetX - LEFT) / area.width) * columns.length);
+  const track = tracks[Math.floor((event.offsetY - TOP) / area.row)];
+  return track && columns[column] !== undefined ? { track, column } : null;
+}
+
+function describe(found) {
+  if (!found) return "\u00a0";
+  const { track, column } = found;
+  const who = track.rank !== null ? `rank ${track.rank}, ` : track.gpu !== null ? `GPU ${track.gpu}, ` : "";
+  const step = canvas.dataset.kind === "metric" ? "step " : "";
+  return `${who}node ${track.node}, ${step}${place(heat.columns[column])}: ${track.cells[column] ?? "no value"}`;
+}
+
+if (canvas) {
+  load().then(() => {
+    new ResizeObserver(() => requestAnimationFrame(draw)).observe(canvas.parentNode);
+    addEventListener("theme", draw);
+    canvas.addEventListener("pointermove", (event) => (note.textContent = describe(under(event))));
+    canvas.addEventListener("click", (event) => {
+      const rank = under(event)?.track.rank ?? null;
+      if (rank !== null) location.assign(`${canvas.dataset.logs}?rank=${rank}&attempt=${canvas.dataset.attempt}`);
+    });
+  }).catch((error) => (note.textContent = `The points did not arrive: ${error.message}`));
+}
