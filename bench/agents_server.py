@@ -10,7 +10,7 @@ from typing import cast
 
 import uvicorn
 
-from allranks.core.plan import Gang, Plan, Rules, Task
+from allranks.core.plan import Gang, InputTask, Plan, Rules, Task
 from allranks.engines.base import Kind, Target
 from allranks.engines.fake import FakeEngine
 from allranks.server.app import create_app
@@ -24,9 +24,9 @@ from allranks.store.jobs.records import Records
 ENGINE = "fake"
 
 
-def main(root: str, door: str, gangs: list[int]) -> None:
+def main(root: str, door: str, gangs: list[int], data: str = "") -> None:
     """Serve a job for each of ``gangs``, of so many nodes; the port and the agents' tokens on
-    stdout. ``door``: plain or tls."""
+    stdout. ``door``: plain or tls; ``data``: an input in the home, which no node shares."""
     home = Home(Path(root))
     make(home)
     engine = open_database(home.database)
@@ -34,6 +34,8 @@ def main(root: str, door: str, gangs: list[int]) -> None:
     for number, nodes in enumerate(gangs):
         name = f"j{number}"
         task = Task(name, "bench", "true", nodes)
+        if data:
+            task = task._replace(sends_files=True, inputs=(InputTask("d", source=data),))
         records.create({}, Plan(Gang(f"{name}.1", nodes, ("agent",)), task, Rules(nodes), ENGINE))
     engine.dispose()
     fake = cast(Target, FakeEngine(max(gangs)))
@@ -50,4 +52,5 @@ def main(root: str, door: str, gangs: list[int]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], [int(each) for each in sys.argv[3:]])
+    sizes = [int(each) for each in sys.argv[3:] if each.isdigit()]
+    main(sys.argv[1], sys.argv[2], sizes, "".join(sys.argv[3 + len(sizes) :]))

@@ -57,6 +57,9 @@ BENCHES = {
         needs=("aws", "curl"),
         quick={"megabytes": 20, "objects": 100, "large_rounds": 1, "small_rounds": 1, "again": 1},
     ),
+    "inputs": About(
+        needs=("rsync",), quick={"input_megabytes": 20, "input_nodes": 2, "input_rounds": 1}
+    ),
     "page": About(
         needs=("chromium", "playwright"),
         quick={"page_jobs": 200, "page_points": 2000, "page_log": 2000000, "pages": 10},

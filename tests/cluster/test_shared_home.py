@@ -1,12 +1,18 @@
 """A host of a Slurm cluster that does not see the server's home: an empty disk lies over it."""
 
 import json
+import os
+import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.cluster.conftest import Cluster
+from tests.cluster import ray_bed
+from tests.cluster.conftest import Cluster, number_of
+from tests.cluster.ray_bed import RayBed
 from tests.cluster.test_slurm import ended, slurm  # noqa: F401 (a fixture)
 from tests.support import Allranks
 
@@ -21,7 +27,13 @@ def blind(slurm: Allranks, cluster: Cluster, home: Path) -> Iterator[Allranks]: 
     cluster("exec", "n2", "umount", home)
 
 
+def needs_home(allranks: Allranks) -> None:
+    done = allranks("compute", "update", "s", "--shared-home", "yes")
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_host_is_named_and_its_outputs_are_not_lost_in_silence(blind: Allranks, home: Path):
+    needs_home(blind)
     script = "echo $RANK > outputs/$RANK"
     done = blind("run", "--name", "j", "-n", 3, "--", "bash", "-c", script, timeout=120)
     assert done.returncode == 1, done.stdout
@@ -36,9 +48,132 @@ def test_the_host_is_named_and_its_outputs_are_not_lost_in_silence(blind: Allran
 
 
 def test_doctor_tells_which_host(blind: Allranks, tmp_path: Path):
+    needs_home(blind)
     file = tmp_path / "job.yml"
     file.write_text("command: 'true'\nresources: {instance_count: 3}\n")
     done = blind("doctor", "--job", file, "--timeout", 60, "--json", timeout=120)
     found = json.loads(done.stdout)
     assert "node 1 on n2 does not see the server's ALLRANKS_HOME" in json.dumps(found)
     assert done.returncode == 1
+
+
+# Reads an input of the store and one of this machine, and writes what there is to write.
+ALL = """
+n=$RANK; cat "$0" "$1"/* "$2"/*; hostname
+echo $n > outputs/of-$n; echo $n > "$3/$n"; echo $n > "$4/$n"
+echo $n > "$ALLRANKS_STATE_DIR/of-$n"; echo work > new-$n
+"""
+
+
+def run_all(allranks: Allranks, home: Path, data: Path, job: str, *words: object) -> Any:
+    """A job that uses all that travels, on three hosts; its outputs by path."""
+    stored = home / "data" / "set"
+    for folder in (stored, data):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "f").write_text(f"of {folder.name}\n")
+    done = allranks(
+        *("run", "--name", job, "-n", 3, "-d", "pytorch", *words),
+        *("--set", "inputs.stored.path=azureml://datastores/default/paths/set"),
+        *("--set", f"inputs.local.path={data}", "--set", "outputs.named={}"),
+        *("--set", f"outputs.stored.path=azureml://datastores/default/paths/{job}"),
+        *("--", "bash", "-c", ALL, "script.txt"),
+        *("${{inputs.stored}}", "${{inputs.local}}", "${{outputs.named}}", "${{outputs.stored}}"),
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    record = home / "jobs" / job
+    for n in range(3):
+        assert (record / f"artifacts/outputs/of-{n}").read_text() == f"{n}\n"
+        assert (record / f"named-outputs/named/{n}").read_text() == f"{n}\n"
+        assert (home / f"data/{job}/{n}").read_text() == f"{n}\n"
+    assert len([*record.rglob("new-*")]) == 3
+    return sorted(done.stdout.split("\n"))
+
+
+def test_hosts_without_the_home_get_all_from_the_server_and_send_all(
+    blind: Allranks, cluster: Cluster, code: Path, home: Path, tmp_path: Path
+):
+    (code / "script.txt").write_text("the code\n")
+    data = tmp_path / "local"
+    # An empty folder of that name is not the data.
+    data.mkdir()
+    cluster("exec", "n2", "mount", "-t", "tmpfs", "none", data)
+    try:
+        some = run_all(blind, home, data, "some")
+    finally:
+        cluster("exec", "n2", "umount", data)
+    assert some.count("of local") == some.count("of set") == some.count("the code") == 3
+    assert [host for host in some if host in ("n1", "n2", "n3")] == ["n1", "n2", "n3"]
+    never = run_all(
+        blind, home, data, "never", "--set", "resources.properties.slurm.shared_home=no"
+    )
+    assert never == some
+    left = cluster("exec", "n2", "find", "/var/tmp/allranks-0/nodes", "-path", "*never*")
+    assert left == "", "nothing of a job stays on a host"
+
+
+def test_an_output_that_only_its_host_sees_is_noted(
+    blind: Allranks, cluster: Cluster, tmp_path: Path
+):
+    for folder in ("apart", "shared"):
+        (tmp_path / folder).mkdir()
+    cluster("exec", "n2", "mount", "-t", "tmpfs", "none", tmp_path / "apart")
+    try:
+        outputs = [f"outputs.{name}.path={tmp_path / name}" for name in ("apart", "shared")]
+        command = ("ls", "${{outputs.apart}}", "${{outputs.shared}}")
+        sets = [word for output in outputs for word in ("--set", output)]
+        done = blind("run", "--name", "j", "-n", 3, *sets, "--", *command, timeout=120)
+    finally:
+        cluster("exec", "n2", "umount", tmp_path / "apart")
+    assert done.returncode == 0, done.stderr
+    events = json.loads(blind("job", "events", "j", "--json").stdout)
+    notes = [each["data"].get("message", "") for each in events if each["kind"] == "note"]
+    stays = [note for note in notes if "stays on" in note]
+    assert stays == [f"the output apart stays on n2: the server does not see {tmp_path / 'apart'}"]
+
+
+def test_a_host_without_a_python_is_named(blind: Allranks, cluster: Cluster, tmp_path: Path):
+    old = tmp_path / "old"
+    old.write_text("#!/bin/sh\nexit 1\n")
+    old.chmod(0o755)
+    cluster("exec", "n2", "mount", "--bind", old, sys.executable)
+    names = ["python3", *(f"python3.{minor}" for minor in (11, 12, 13, 14))]
+    others = [path for path in map(shutil.which, names) if path and path != sys.executable]
+    for path in dict.fromkeys(map(os.path.realpath, others)):
+        if path != os.path.realpath(sys.executable):
+            cluster("exec", "n2", "mount", "--bind", old, path)
+    try:
+        done = blind("run", "--name", "j", "-n", 3, "--", "true", timeout=120)
+    finally:
+        cluster("exec", "n2", "umount", sys.executable)
+        for path in dict.fromkeys(map(os.path.realpath, others)):
+            cluster("exec", "n2", "umount", path, check=False)
+    assert done.returncode == 1
+    job = ended(blind, "j")
+    assert job["error"]["reason"] == "SETUP_FAILED"
+    assert "node 1 on n2 has no Python 3.11 or newer" in job["error"]["message"]
+
+
+@pytest.fixture(scope="module")
+def bed(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[RayBed]:
+    with ray_bed.static(tmp_path_factory.mktemp("ray"), number_of("ray", worker_id)) as found:
+        yield found
+
+
+@pytest.mark.ray
+def test_nodes_of_ray_without_the_home_get_all_from_the_server_and_send_all(
+    allranks: Allranks, bed: RayBed, code: Path, home: Path, tmp_path: Path
+):
+    (code / "script.txt").write_text("the code\n")
+    address, token = bed.options["address"], bed.options["token_file"]
+    make = ("compute", "create", "r", "--type", "ray", "--default", "--address", address)
+    done = allranks(*make, "--token-file", token)
+    assert done.returncode == 0, done.stderr
+    bed.cluster("exec", "n2", "mount", "-t", "tmpfs", "none", home)
+    try:
+        said = run_all(allranks, home, tmp_path / "local", "some")
+        assert said.count("of local") == said.count("of set") == said.count("the code") == 3
+        assert bed.cluster("exec", "n2", "ls", "-A", home) == ""
+    finally:
+        bed.cluster("exec", "n2", "umount", home)
+        allranks("server", "stop", "--all")

@@ -190,7 +190,10 @@ def test_the_cause_is_the_drivers_first_sentence_or_rays_last(message: str, why:
 
 
 def test_only_what_says_which_cluster_connects():
-    assert {option.name for option in OPTIONS if not option.connects} == {"resources"}
+    assert {option.name for option in OPTIONS if not option.connects} == {
+        "resources",
+        "shared_home",
+    }
 
 
 @pytest.mark.parametrize("client", [True, False])

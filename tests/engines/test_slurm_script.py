@@ -112,7 +112,11 @@ def test_what_a_killed_keeper_leaves_is_ended_before_its_node_counts_as_lost(tmp
     """In a session of its own, as ranks are; and who has the gang's mark alone is let live."""
     left = f"setsid sleep 97 & echo $! >{tmp_path}/left"
     keeper = f"{left}; until [ -s {tmp_path}/left ]; do :; done; kill -s KILL $$"
-    text = script(GANG._replace(argv=("bash", "-c", keeper)), "m", str(tmp_path))
+    text = script(
+        GANG._replace(argv=("bash", "-c", keeper), options={"shared_home": "yes"}),
+        "m",
+        str(tmp_path),
+    )
     step = next(shlex.split(part) for part in text.split("srun ")[1:])
     words = step[step.index("/bin/bash") : step.index("&")]
     words = [str(tmp_path) if word == "$folder" else word for word in words]

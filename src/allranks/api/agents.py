@@ -81,6 +81,12 @@ class InputListing(TypedDict):
     left_out: int
 
 
+class OutputSeen(TypedDict):
+    """Whether the server sees the file that a node has put into the folder of an output."""
+
+    seen: bool
+
+
 class InputDigest(TypedDict):
     """See `agent.data.local_digest`."""
 

@@ -97,12 +97,16 @@ def main(arguments: list[str]) -> None:
     os.umask(0o077)
     env, folder = dict(os.environ), os.environ[PREFIX + "DIR"]
     os.makedirs(folder, exist_ok=True)
-    # What ranks have of the image: all variables that there are.
-    for name, variables in (("before", {}), ("after", os.environb)):
-        with open(os.path.join(folder, name), "wb") as file:
-            file.write(b"".join(b"%s=%s\0" % item for item in variables.items()))
+    # In an image: what ranks have of it, all variables that there are.
+    if env.get(PREFIX + "OWN_DISK") != "1":
+        env[PREFIX + "SITE"] = folder
+        for name, variables in (("before", {}), ("after", os.environb)):
+            with open(os.path.join(folder, name), "wb") as file:
+                file.write(b"".join(b"%s=%s\0" % item for item in variables.items()))
     server = Server(env, float(env.get(PREFIX + "PATIENCE", "120")))
     code = os.path.join(os.path.dirname(folder), "code")
+    if env.get(PREFIX + "OWN_DISK") == "1":
+        code = folder + "-code"  # its folder may be on a disk that other nodes of the gang share
     try:
         fetch(server, env[PREFIX + "BUNDLE"], code)
         # The agents start when all nodes are there: until then the gang has left no trace.
@@ -111,7 +115,7 @@ def main(arguments: list[str]) -> None:
     except Leave as why:
         print(f"allranks: the server dismisses this node: {why}", file=sys.stderr)
         return
-    env.update({PREFIX + "SITE": folder, "PYTHONPATH": code})
+    env["PYTHONPATH"] = code
     os.execve(sys.executable, [sys.executable, *arguments], env)
 
 

@@ -25,3 +25,12 @@ class HomeMark:
     def shown(self) -> str:
         """Return it, or dots: rendering must not create it."""
         return self.get() if self._file.exists() else "…"
+
+
+def seen_from(folder: Path) -> str:
+    """Write a file of a random name into a gang's ``folder``, and return its path: a node that
+    finds it sees the home. Another disk at the same path has no such file."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    file = folder / f"seen-{secrets.token_hex(16)}"
+    file.touch()
+    return str(file)

@@ -19,7 +19,7 @@ from allranks.agent.environments import current_python, installed_frameworks
 from allranks.agent.launch import mlflow_variables
 from allranks.agent.launch.stage import Stage
 from allranks.agent.launch.start_ranks import with_sitecustomize
-from allranks.agent.lifecycle import collect_files, own_disk, own_place, unsaved
+from allranks.agent.lifecycle import collect_files, output_disks, own_disk, own_place, unsaved
 from allranks.agent.lifecycle.attempt import Attempt, sentence
 from allranks.agent.lifecycle.local_inputs import LocalInputs
 from allranks.agent.lifecycle.own_disk import OwnDisk
@@ -90,7 +90,7 @@ class Agent:
         self._clocks = Clocks(**answer["clocks"])
         self._patience = self._clocks.patience
         self._mlflow = answer["mlflow"]
-        self._home = answer["home"]
+        self._home, self._server_home = answer["home"], planned.home
         self._network: dict[str, str] = {}
         # Names of the ports that the user fixes, held so that no other job of the host uses them.
         self._claimed: list[socket.socket] = []
@@ -171,6 +171,7 @@ class Agent:
             if self._home is not None and not self._task.sends_files:
                 require_home(self._home, self._where.node)
                 self._home = None  # later servers have marks of their own
+            output_disks.require_outside(self._task, self._server_home)
             code = self._in(Phase.CODE, self._fetch_code, folder)
             wait = partial(self._or_stop, None)
             self._in(Phase.DATA, self._files.begin, self._attempt, wait, self._in.doing)
@@ -182,6 +183,9 @@ class Agent:
             collect_files.set_aside(self._task, self._where.node, self._attempt)
             self._in(Phase.STATE, self._working.begin, self._attempt, code, wait, self._in.doing)
             work = prepare(self._task, folder, self._working.laid_out, time.time(), elsewhere)
+            output_disks.note_unseen(
+                self._task, self._server_home, self._where, self._link.server, self._calls
+            )
             self._in(Phase.ENVIRONMENT, self._environment, work, folder)
             container = self._in(Phase.IMAGE, self._container, folder)
             held = own_place.reserve_ports(self._task, self._where)

@@ -210,7 +210,9 @@ def _metric(name: str, metric: Metric | str) -> MetricTask:
 
 def _cache(options: dict[str, Any], context: CompileContext) -> dict[str, Any]:
     """Where data from elsewhere is kept, taken out of the options."""
-    folder = options.pop("cache", None)
+    folder = options.get("cache")
+    if context.shared_home is SharedHome.YES:
+        options.pop("cache", None)  # else the engine puts agents there as well
     limit = options.pop("cache_limit", None)
     folder = folder or ("" if context.shared_home is SharedHome.NO else context.cache)
     return {"cache": folder, "cache_limit": memory_of(limit, "cache_limit")}

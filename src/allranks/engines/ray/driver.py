@@ -15,6 +15,7 @@ import io
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -48,6 +49,16 @@ class AllranksNode:
     def run(self, code: bytes) -> Any:
         """Run the agent. Return its exit code, None if unknown, and the last line it printed."""
         folder = os.path.join(self.gang["folder"], str(self.node))
+        own = {}
+        if self.gang["shared_home"] != "yes" and not os.path.exists(
+            self.secrets.get("ALLRANKS_AGENT_HOME", "")
+        ):
+            root = self.gang["cache"] or f"/var/tmp/allranks-{os.geteuid()}"
+            if why := self.refusal(root):
+                host = os.uname().nodename
+                return NEVER, f"node {self.node} on {host} does not see ALLRANKS_HOME, and {why}"
+            folder = os.path.join(root, "nodes", self.gang["mark"], str(self.node))
+            own = {"ALLRANKS_AGENT_OWN_DISK": "1", "ALLRANKS_AGENT_CACHE": root}
         try:
             os.makedirs(folder, exist_ok=True)
             unpacked = tempfile.mkdtemp(prefix="allranks-")
@@ -63,7 +74,7 @@ class AllranksNode:
                 *self.arguments(unpacked),
             ],
             cwd=folder,
-            env=self.environment(folder, unpacked),
+            env={**self.environment(folder, unpacked), **own},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -80,6 +91,21 @@ class AllranksNode:
                 print(last, flush=True)
         agent.wait()
         return ended, last
+
+    def refusal(self, root: str) -> str:
+        """Why the node cannot keep files in the folder ``root``; empty if it can. In /var/tmp
+        others could have made it."""
+        if self.secrets["ALLRANKS_AGENT_URL"].startswith("mailbox:"):
+            return "no network leads to the server"
+        try:
+            os.makedirs(root, 0o700, exist_ok=True)
+            status = os.lstat(root)
+        except OSError as error:
+            return f"cannot create {root}: {error.strerror}"
+        ours = status.st_uid == os.geteuid() and stat.S_ISDIR(status.st_mode)
+        if not (ours or self.gang["cache"]):
+            return f"{root} belongs to another user: set another folder with --cache"
+        return ""
 
     def stop(self) -> None:
         """Close the tether; `run` returns when everything has ended."""

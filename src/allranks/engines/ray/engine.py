@@ -22,14 +22,14 @@ from urllib.parse import quote
 from allranks.core.plan import Gang
 from allranks.engines import agent_bundle
 from allranks.engines.base import GangStatus, Handle, Host, Kind
-from allranks.engines.home_mark import HomeMark
-from allranks.engines.options import Option, Type
+from allranks.engines.home_mark import HomeMark, seen_from
+from allranks.engines.options import SHARED_HOME, Option, Type
 from allranks.engines.ray import cluster
 from allranks.engines.ray import driver as ray_driver
 from allranks.engines.ray.dashboard_client import Answer, Dashboard
 from allranks.errors import EngineError, Refused
 from allranks.settings import Home
-from allranks.statuses import GangState, Reason
+from allranks.statuses import GangState, Reason, SharedHome
 
 # The first Ray for Python 3.11, which agents need.
 OLDEST = (2, 9)
@@ -48,6 +48,7 @@ OPTIONS = (
     ),
     Option("python", "Python that Ray's head runs on (found automatically)", connects=True),
     Option("resources", "additional resources of each node, such as TPU=4", Type.LINES),
+    SHARED_HOME,
 )
 
 # A job's entrypoint runs in a shell, whose `python` may not be Ray's. The raylet, which started the
@@ -97,7 +98,10 @@ class RayEngine:
         try:
             self.admit(gang)
             self._send_package()
-            body = json.dumps(self._body(gang, gang.env, self._mark)).encode()
+            env = dict(gang.env)
+            if _shared_home(gang.options) is SharedHome.AUTO:
+                env["ALLRANKS_AGENT_HOME"] = seen_from(self._nodes / gang.key)
+            body = json.dumps(self._body(gang, env, self._mark)).encode()
             answer = self._dashboard.request("POST", "/api/jobs/", body)
         except Refused as error:
             if error.where == "resources":
@@ -178,6 +182,8 @@ class RayEngine:
             "each": resources,
             "argv": ["python" if first == sys.executable else first, *arguments],
             "folder": str(self._nodes / gang.key),
+            "shared_home": str(_shared_home(gang.options)),
+            "cache": gang.options.get("cache") or "",
         }
         return {
             "submission_id": _id(mark, gang.key),
@@ -297,8 +303,18 @@ def _verbatim(data: Any) -> str:
     return json.dumps(data, ensure_ascii=False).replace("$", "\\u0024")
 
 
+def _shared_home(options: Mapping[str, Any]) -> SharedHome:
+    return SharedHome(options.get("shared_home") or SharedHome.AUTO)
+
+
 def _make(home: Home, options: Mapping[str, Any]) -> RayEngine:
     return RayEngine(home.engines / RayEngine.name, home.nodes, options)
 
 
-KIND = Kind(RayEngine.name, "a Ray cluster; each node is an actor of a Ray job", OPTIONS, _make)
+KIND = Kind(
+    RayEngine.name,
+    "a Ray cluster; each node is an actor of a Ray job",
+    OPTIONS,
+    _make,
+    shared_home=_shared_home,
+)

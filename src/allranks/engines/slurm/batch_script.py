@@ -6,11 +6,13 @@ import math
 import re
 import shlex
 from collections.abc import Iterator, Mapping
+from importlib import resources
 from typing import Any
 
 from allranks.core.plan import Gang
-from allranks.engines.options import Option, Type
+from allranks.engines.options import SHARED_HOME, Option, Type
 from allranks.errors import Refused
+from allranks.statuses import SharedHome
 
 OPTIONS = (
     Option(
@@ -34,6 +36,7 @@ OPTIONS = (
     Option("modules", "environment module to load on the nodes", Type.LINES),
     Option("prologue", "shell command to run before the agents", Type.LINES),
     Option("python", "Python that runs the agents on the nodes (the server's, by its path)"),
+    SHARED_HOME,
     Option(
         "ship_agent",
         "copy the agent to each node, if allranks is not on a shared disk",
@@ -107,6 +110,54 @@ echo $code 2>/dev/null >"$0/ENDED$SLURM_PROCID"
 exit $code"""
 
 
+# Where a node does not see the home: the folder that it keeps files in. In /var/tmp others could
+# have made it.
+_ROOT = """\
+root=CACHE
+sees() { [ -n "$ALLRANKS_AGENT_HOME" ] && [ -e "$ALLRANKS_AGENT_HOME" ]; }
+fail() {
+    echo "$1" >&2
+    scontrol update JobId="$SLURM_JOB_ID" Comment="MARK: $1"
+    scancel --signal=KILL "$SLURM_JOB_ID${SLURM_STEP_ID:+.$SLURM_STEP_ID}"
+    exit 1
+}
+own() {
+    mkdir -p -m 700 "$root" 2>/dev/null
+    [ -w "$root" ]OURS ||
+        fail "$(hostname) sees no ALLRANKS_HOME, and $root is no folder that this user can write to: set another one with --cache"
+}"""  # noqa: E501
+# Such a node fetches the agent with the program in $1. Its Python may not be where the server's is.
+_FETCH = """\
+program=$1
+shift
+if ! sees; then
+    me="node $SLURM_PROCID on $(hostname)"
+    case $ALLRANKS_AGENT_URL in
+    mailbox:*) fail "$me does not see ALLRANKS_HOME, and no network leads to the server" ;;
+    esac
+    own
+    for python in "$1" python3 python3.14 python3.13 python3.12 python3.11 ''; do
+        "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break
+    done
+    [ -n "$python" ] ||
+        fail "$me has no Python 3.11 or newer, which agents need: install one, load a module, or name it with --python"
+    export ALLRANKS_AGENT_OWN_DISK=1 ALLRANKS_AGENT_CACHE="$root"
+    export ALLRANKS_AGENT_DIR="$root/nodes/$ALLRANKS_GANG/$SLURM_PROCID"
+    mkdir -p "$ALLRANKS_AGENT_DIR" || fail "$me cannot write to $root"
+    if [ -n "$ALLRANKS_SITE_FILES" ]; then
+        export ALLRANKS_AGENT_SITE="$ALLRANKS_AGENT_DIR"
+        base64 -d <<<"$ALLRANKS_SITE_FILES" | tar -xzC "$ALLRANKS_AGENT_DIR"
+    fi
+    rm -f "$shipped"
+    set -- "$python" -I -c "$program" "${@:2}"
+else"""  # noqa: E501
+_CLEAN = """\
+if [ -n "$ALLRANKS_AGENT_OWN_DISK" ]; then
+    cd / && rm -rf "$ALLRANKS_AGENT_DIR-code"
+    rmdir "$ALLRANKS_AGENT_DIR" "${ALLRANKS_AGENT_DIR%/*}" 2>/dev/null
+fi"""
+
+
 def script(gang: Gang, mark: str, folder: str, ship: str | None = None) -> str:
     """Return the batch script of a gang. ``folder`` is the parent of the agents' folders, ``mark``
     identifies the gang, ``ship`` is the archive with the agent's code if nodes need a copy.
@@ -117,7 +168,13 @@ def script(gang: Gang, mark: str, folder: str, ship: str | None = None) -> str:
     options = gang.options
     lines = ["#!/bin/bash -l" if options.get("modules") else "#!/bin/bash"]
     lines += [f"#SBATCH {line}" for line in _directives(gang, mark, folder)]
-    lines += ["", "umask 077", f"folder={shlex.quote(folder)}", 'mkdir -p "$folder"']
+    looks = shared_home(options) is not SharedHome.YES
+    lines += ["", "umask 077", f"folder={shlex.quote(folder)}"]
+    if looks:
+        lines += [_root(options, mark), 'sees || { own; folder="$root/nodes/$ALLRANKS_GANG"; }']
+    lines.append('mkdir -p "$folder"')
+    if looks:
+        lines.append(f'exec >>"$folder/{LOG}" 2>&1')
     lines.append(f'rm -f "$folder/0/pid" "$folder/{ENDED}"*')
     if not options.get("requeue"):
         # Until here Slurm may requeue the job: if a host does not boot, nothing is lost.
@@ -127,10 +184,24 @@ def script(gang: Gang, mark: str, folder: str, ship: str | None = None) -> str:
         save = "env -0 | grep -zv ^ALLRANKS_"
         lines += [f'{save} >"$folder/before"', *_site(options), f'{save} >"$folder/after"']
         lines += ['export ALLRANKS_AGENT_SITE="$folder"', f'rm -f "$folder/{PROLOGUE}"']
+        if looks:
+            packed = '$(tar -C "$folder" -cz before after | base64 -w0)'
+            lines.append(f'export ALLRANKS_SITE_FILES="{packed}"')
     soon = _warning(gang) + 60  # Slurm may be a minute early
     lines.append(_TOLD.replace("SOON1", str(soon + 1)).replace("SOON", str(soon)))
-    lines += _start(gang, ship)
+    lines += _start(gang, ship, _root(options, mark) if looks else "")
     return "\n".join(lines) + "\n"
+
+
+def shared_home(options: Mapping[str, Any]) -> SharedHome:
+    return SharedHome(options.get("shared_home") or SharedHome.AUTO)
+
+
+def _root(options: Mapping[str, Any], mark: str) -> str:
+    cache = options.get("cache")
+    text = _ROOT.replace("CACHE", shlex.quote(cache) if cache else "/var/tmp/allranks-$UID")
+    text = text.replace("OURS", "" if cache else ' && [ -O "$root" ] && [ ! -L "$root" ]')
+    return text.replace("MARK", mark)
 
 
 def placed(gang: Gang) -> Gang:
@@ -186,7 +257,10 @@ def _directives(gang: Gang, mark: str, folder: str) -> Iterator[str]:
     yield "--requeue"
     yield f"--signal=B:TERM@{_warning(gang)}"
     # Slurm expands `%` in file names.
-    yield f"--output={_quoted(f'{folder}/{LOG}'.replace('%', '%%'))}"
+    if shared_home(options) is SharedHome.YES:
+        yield f"--output={_quoted(f'{folder}/{LOG}'.replace('%', '%%'))}"
+    else:  # Slurm fails a job whose file cannot be opened; the script opens it
+        yield "--output=/dev/null"
     yield "--open-mode=append"
     for argument in options.get("extra", ()):
         if _OURS.match(argument) or not argument.startswith("-"):
@@ -229,11 +303,12 @@ def _site(options: Mapping[str, Any]) -> list[str]:
     return [*load, *(options.get("prologue") or [])]
 
 
-def _start(gang: Gang, ship: str | None) -> Iterator[str]:
+def _start(gang: Gang, ship: str | None, root: str) -> Iterator[str]:
     python = gang.options.get("python")
     argv = [python, *gang.argv[1:]] if python else list(gang.argv)
     agent = [
         "export ALLRANKS_AGENT_NODE=$SLURM_PROCID ALLRANKS_AGENT_CPUS=$SLURM_CPUS_ON_NODE",
+        *([root, _FETCH] if root else ()),
         'export ALLRANKS_AGENT_DIR="$0/$SLURM_PROCID"',
         'mkdir -p "$ALLRANKS_AGENT_DIR"',
     ]
@@ -246,11 +321,19 @@ def _start(gang: Gang, ship: str | None) -> Iterator[str]:
             'mkdir -p "$PYTHONPATH" && tar -xf "$shipped" -C "$PYTHONPATH" || exit 1',
             'rm "$shipped"',
         ]
+    if root:
+        agent.append("fi")
+        argv = [resources.files("allranks.engines").joinpath("agent_fetch.py").read_text(), *argv]
     # If one agent fails, the others keep running to send their data.
     step = f"srun --nodes={gang.nodes} --ntasks={gang.nodes} --ntasks-per-node=1"
     step += " --cpu-bind=none --mpi=none --kill-on-bad-exit=0 --input=none"
-    text = "\n".join([*agent, _AGENT.replace("ENDED", ENDED)])
+    run, last = _AGENT.replace("ENDED", ENDED), "exit $code"
+    if root:
+        run = f"{run.removesuffix(last)}{_CLEAN}\n{last}"
+    text = "\n".join([*agent, run])
     yield f'{step} /bin/bash -c {shlex.quote(text)} "$folder" {shlex.join(argv)} &'
     # A signal interrupts `wait`.
     yield 'agents=$!\nwhile wait "$agents"; code=$?; kill -0 "$agents" 2>/dev/null; do :; done'
+    if root:
+        yield f'sees || {{ rm -f "$folder/{LOG}"; rmdir "$folder" 2>/dev/null; }}'
     yield 'exit "$code"'

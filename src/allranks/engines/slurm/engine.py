@@ -17,8 +17,10 @@ from typing import Any, NamedTuple
 
 from allranks.core.amounts import counted
 from allranks.core.plan import Gang
+from allranks.engines import agent_bundle
 from allranks.engines.agent_bundle import archive
 from allranks.engines.base import MARKER, GangStatus, Handle, Host, Kind
+from allranks.engines.home_mark import seen_from
 from allranks.engines.slurm.batch_script import (
     ENDED,
     LOG,
@@ -29,11 +31,12 @@ from allranks.engines.slurm.batch_script import (
     has_site,
     placed,
     script,
+    shared_home,
 )
 from allranks.engines.slurm.commands import PATIENCE, Commands, number
 from allranks.errors import EngineError, Refused
 from allranks.settings import Home
-from allranks.statuses import GangState, Reason
+from allranks.statuses import GangState, Reason, SharedHome
 
 # Seconds that a submission waits for Slurm's check of the job.
 _SUBMIT_PATIENCE = 3.0
@@ -74,13 +77,14 @@ _PAUSED = ("SUSPENDED", "STOPPED")
 
 
 class _Job(NamedTuple):
-    """A line of squeue."""
+    """A line of squeue. ``said``: why the script has failed, if it could write no log."""
 
     ref: str
     state: str
     reason: str
     nodes: str
     mark: str
+    said: str = ""
 
 
 class SlurmEngine:
@@ -115,11 +119,16 @@ class SlurmEngine:
         self.admit(gang)
         if gang.options.get("ship_agent"):
             archive(self._archive())
+        if shared_home(gang.options) is not SharedHome.YES:
+            agent_bundle.keep(self._folder.parent)
         folder = self._nodes / gang.key
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if has_site(gang.options):
+        if has_site(gang.options) and shared_home(gang.options) is not SharedHome.NO:
             (folder / PROLOGUE).touch()
         env = {**gang.env, MARKER: f"{self._home}.{gang.key}"}
+        env["ALLRANKS_AGENT_BUNDLE"] = agent_bundle.digest()
+        if shared_home(gang.options) is SharedHome.AUTO:
+            env["ALLRANKS_AGENT_HOME"] = seen_from(folder)
         try:
             output = self._run("sbatch", "--parsable", input=self.render(gang), env=env)
         except Refused as error:
@@ -139,7 +148,10 @@ class SlurmEngine:
             if job is None:
                 missing.append(handle)
             else:
-                statuses[handle.key] = self._status(handle.key, job.state, job.reason, job.nodes)
+                status = self._status(handle.key, job.state, job.reason, job.nodes)
+                if job.said and status.state is GangState.GONE:
+                    status = status._replace(why=f"Slurm: {job.said}", reason=Reason.SETUP_FAILED)
+                statuses[handle.key] = status
         return {**statuses, **(self._from_accounting(missing) if missing else {})}
 
     def stop(self, handle: Handle) -> None:
@@ -201,7 +213,11 @@ class SlurmEngine:
         prefix = self._mark("")
         # Comments of other jobs may be any text, so lines without our mark are skipped.
         rows = (line.split("|") for line in output.splitlines())
-        jobs = [_Job(*row[:5]) for row in rows if len(row) == 6 and row[4].startswith(prefix)]
+        jobs = []
+        for row in rows:
+            if len(row) == 6 and row[4].startswith(prefix):
+                mark, _, said = row[4].partition(": ")
+                jobs.append(_Job(row[0], row[1], row[2], row[3], mark, said))
         return sorted(jobs, key=lambda job: (not _ended(job.state), number(job.ref)))
 
     def _living(self, key: str) -> list[_Job]:
@@ -324,4 +340,5 @@ KIND = Kind(
     _make,
     spot=("spot_partition", "spot_qos"),
     gpus=gpus_of,
+    shared_home=shared_home,
 )

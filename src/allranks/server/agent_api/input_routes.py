@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,12 +33,15 @@ from allranks.server.http.request_text import parse
 from allranks.statuses import TERMINAL
 
 if TYPE_CHECKING:
-    from allranks.api.agents import InputDigest, InputListing
+    from allranks.api.agents import InputDigest, InputListing, OutputSeen
 
 # The most bytes in one answer, which is assembled in memory.
 _MOST = 8 << 20
+# Bytes that are encrypted and sent at once: meanwhile the server answers nobody.
+_CHUNK = 256 << 10
 # Seconds that a call waits for its turn.
 _TURN = 10.0
+_MARK = re.compile(r"[0-9a-f]{32}")
 # No input is read from there.
 _SYSTEM = ("/proc", "/sys", "/dev")
 
@@ -109,13 +113,34 @@ class _Answer(Response):
 
     def __init__(self, data: bytes, free: asyncio.Semaphore) -> None:
         super().__init__(data, media_type="application/octet-stream")
-        self._free = free
+        self._data, self._free = memoryview(data), free
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
         try:
-            await super().__call__(scope, receive, send)
+            await send(start)
+            for at in range(0, max(1, len(self._data)), _CHUNK):
+                more = at + _CHUNK < len(self._data)
+                body = bytes(self._data[at : at + _CHUNK])
+                await send({"type": "http.response.body", "body": body, "more_body": more})
+                # Others of this loop have their turn, also where no buffer is ever full.
+                await asyncio.sleep(0)
         finally:
             self._free.release()
+
+
+async def output_seen(request: Request) -> Response:
+    """Whether a node's file of a random name is in the folder of an output here, too."""
+    services, agent = who(request)
+    row, name = await row_of(services, agent), request.path_params["name"]
+    output = next((each for each in row.plan.task.outputs if each.name == name), None)
+    mark = request.path_params["mark"]
+    if output is None or not _MARK.fullmatch(mark):
+        raise NotFound(f"the job has no output {name!r}", hint="leave it out")
+    folder = os.path.dirname(output.path) if output.is_file else output.path
+    seen = await run_in_threadpool(os.path.exists, f"{folder}/.allranks-{mark}")
+    answer: OutputSeen = {"seen": seen}
+    return JSONResponse(answer)
 
 
 def routes() -> list[Route]:
@@ -124,6 +149,7 @@ def routes() -> list[Route]:
         Route(path, listing),
         Route(path, pieces, methods=["POST"]),
         Route(path + "/digest", digest),
+        Route(PREFIX + "/{node:int}/output/{name}/{mark}", output_seen),
     ]
 
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from allranks.api.agents import InputListing
 
 # The most answers with files that are assembled and sent at once.
-STREAMS = 8
+STREAMS = 4
 
 
 class InputTurns:
