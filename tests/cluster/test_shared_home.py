@@ -112,6 +112,27 @@ def test_hosts_without_the_home_get_all_from_the_server_and_send_all(
     assert left == "", "nothing of a job stays on a host"
 
 
+def test_the_first_host_may_be_the_one_without_it(
+    slurm: Allranks,  # noqa: F811
+    cluster: Cluster,
+    code: Path,
+    home: Path,
+    tmp_path: Path,
+):
+    """With modules, which the script loads on that host for all."""
+    (code / "script.txt").write_text("the code\n")
+    prologue = ("--set", "resources.properties.slurm.prologue=export MADE=by-prologue")
+    cluster("exec", "n1", "mount", "-t", "tmpfs", "none", home)
+    try:
+        run_all(slurm, home, tmp_path / "local", "j")
+        line = 'echo "$(hostname) $MADE"'
+        done = slurm("run", "-n", 3, *prologue, "--", "bash", "-c", line, timeout=200)
+        assert done.returncode == 0, done.stderr
+        assert sorted(done.stdout.splitlines()) == [f"n{n} by-prologue" for n in (1, 2, 3)]
+    finally:
+        cluster("exec", "n1", "umount", home)
+
+
 def test_an_output_that_only_its_host_sees_is_noted(
     blind: Allranks, cluster: Cluster, tmp_path: Path
 ):

@@ -134,7 +134,8 @@ def submit(server: Served, command: str, nodes: int = 2, **more: Any) -> None:
     }
     told = server.people.post("/api/v1/jobs", json=body)
     assert told.status_code == 201, told.text
-    until(lambda: job_of(server)["status"] == "Provisioning")
+    name = body["spec"]["name"]
+    until(lambda: job_of(server, name)["status"] == "Provisioning")
 
 
 # ------------------------------------------------------------ real agents
@@ -704,6 +705,55 @@ def test_a_path_of_a_volume_or_of_the_image_is_none_of_ours(tmp_path: Path):
             "image": {"path": "/only/in/the/image"},
         }
         submit(server, "true", inputs=inputs, outputs={"o": {"path": f"{tmp_path}/volume/out"}})
+
+
+def test_of_other_disks_only_what_a_job_named_is_served(tmp_path: Path):
+    data, secret = tmp_path / "data", tmp_path / "elsewhere"
+    data.mkdir()
+    secret.write_text("linked")
+    (data / "a").write_text("0123456789")
+    (data / "linked").symlink_to(secret)
+    with served(tmp_path / "home", OWN._replace(end_all=None)) as server:
+        (data / "token").symlink_to(server.home.token)
+        (data / "self").symlink_to("/proc/self/environ")
+        (data / "up").symlink_to(tmp_path)
+        paths = {"d": data, "up": tmp_path, "home": server.home.root, "p": "/proc/self"}
+        inputs = {name: {"path": str(path)} for name, path in paths.items()}
+        submit(server, " ".join(f"${{{{inputs.{name}}}}}" for name in inputs), inputs=inputs)
+        node = Client(server)
+        listed = node.send("GET", "input/d").json()
+        assert sorted(each[0] for each in listed["files"]) == ["a", "linked"]
+        row = next(each[:3] for each in listed["files"] if each[0] == "linked")
+        assert node.send("POST", "input/d", json=[[*row, 0, 6]]).content == b"linked"
+        assert len(node.send("GET", "input/d/digest").json()["digest"]) == 64
+        for name in ("up", "home", "p"):
+            assert node.send("GET", f"input/{name}").status_code == 404, name
+            assert node.send("GET", f"input/{name}/digest").status_code == 404, name
+        assert node.send("GET", f"output/o/{'0' * 32}").status_code == 404
+
+
+@pytest.mark.slow
+def test_a_second_job_of_a_node_finds_the_input_in_its_cache(server: Served, tmp_path: Path):
+    if not can_hide():
+        pytest.skip("this user may not have mount namespaces")
+    (server.home.data / "set").mkdir(parents=True)
+    (server.home.data / "set" / "f").write_text("data")
+    inputs = {"d": {"path": "azureml://datastores/default/paths/set"}}
+    said = []
+    for job in ("j", "k"):
+        spec = {"command": "cat ${{inputs.d}}/f", "name": job}
+        submit(server, **spec, nodes=1, inputs=inputs)
+        nodes = Nodes(server, tmp_path / job, job)
+        try:
+            nodes.start(0, CACHE=str(tmp_path / "cache"))
+            assert nodes.end() == [0]
+        finally:
+            nodes.kill()
+        until(lambda name=job: job_of(server, name)["ended_at"])
+        events = server.people.get(f"/api/v1/jobs/{job}/events").json()
+        said += [event["data"].get("message", "") for event in events]
+    assert [each for each in said if "already in the node's cache" in each]
+    assert len([each for each in said if "fetched 4 bytes" in each]) == 1
 
 
 @pytest.mark.slow

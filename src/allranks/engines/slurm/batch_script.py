@@ -153,6 +153,7 @@ if ! sees; then
 else"""  # noqa: E501
 _CLEAN = """\
 if [ -n "$ALLRANKS_AGENT_OWN_DISK" ]; then
+    trap '' TERM # of scancel, which would end rm
     cd / && rm -rf "$ALLRANKS_AGENT_DIR-code"
     rmdir "$ALLRANKS_AGENT_DIR" "${ALLRANKS_AGENT_DIR%/*}" 2>/dev/null
 fi"""
@@ -171,7 +172,11 @@ def script(gang: Gang, mark: str, folder: str, ship: str | None = None) -> str:
     looks = shared_home(options) is not SharedHome.YES
     lines += ["", "umask 077", f"folder={shlex.quote(folder)}"]
     if looks:
-        lines += [_root(options, mark), 'sees || { own; folder="$root/nodes/$ALLRANKS_GANG"; }']
+        lines += [
+            _root(options, mark),
+            'shared="$folder"',
+            'sees || { own; folder="$root/nodes/$ALLRANKS_GANG"; }',
+        ]
     lines.append('mkdir -p "$folder"')
     if looks:
         lines.append(f'exec >>"$folder/{LOG}" 2>&1')
@@ -331,7 +336,8 @@ def _start(gang: Gang, ship: str | None, root: str) -> Iterator[str]:
     if root:
         run = f"{run.removesuffix(last)}{_CLEAN}\n{last}"
     text = "\n".join([*agent, run])
-    yield f'{step} /bin/bash -c {shlex.quote(text)} "$folder" {shlex.join(argv)} &'
+    where = "$shared" if root else "$folder"
+    yield f'{step} /bin/bash -c {shlex.quote(text)} "{where}" {shlex.join(argv)} &'
     # A signal interrupts `wait`.
     yield 'agents=$!\nwhile wait "$agents"; code=$?; kill -0 "$agents" 2>/dev/null; do :; done'
     if root:
