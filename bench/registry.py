@@ -28,6 +28,7 @@ BENCHES = {
     "weight": About(quick={"idle": 5.0}),
     "snapshot": About(needs=("git",), quick={"files": 200, "submits": 1}),
     "environments": About(quick={"runs": 1, "makings": 1}),
+    "current_elsewhere": About(quick={"elsewhere_runs": 1, "elsewhere_packages": "six"}),
     "pipeline": About(needs=("make",), quick={"steps": 10, "pipelines": 1}),
     "sweep": About(
         needs=("sweep-extra",), beside=("optuna", "ray"), quick={"trials": 4, "sweeps": 1}

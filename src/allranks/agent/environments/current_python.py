@@ -27,7 +27,7 @@ def settled(task: Task, wheels: Path) -> Task:
     current = task.current
     if current is None:
         if task.recipe is None and task.container is None:
-            _require_environment(task.base)
+            _require_environment({**task.base, **task.variables})
         return task
     if is_here(current):
         return task._replace(recipe=None)
@@ -51,11 +51,11 @@ def is_here(current: CurrentPython) -> bool:
     return os.access(current.path, os.X_OK) and fingerprint(current.sites) == current.fingerprint
 
 
-def _require_environment(base: Mapping[str, str]) -> None:
+def _require_environment(env: Mapping[str, str]) -> None:
     """Raise AllranksError if the activated environment is not here: the next Python on PATH would
     run instead."""
-    prefix = base.get("VIRTUAL_ENV") or base.get("CONDA_PREFIX")
-    if not prefix or not base.get("PATH", "").startswith(f"{prefix}/bin:"):
+    prefix = env.get("VIRTUAL_ENV") or env.get("CONDA_PREFIX")
+    if not prefix or not env.get("PATH", "").startswith(f"{prefix}/bin:"):
         return
     if not any(os.access(f"{prefix}/bin/{name}", os.X_OK) for name in ("python", "python3")):
         raise AllranksError("your Python is not on this node", where=prefix, hint=_HINT)

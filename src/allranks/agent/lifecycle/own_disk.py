@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from allranks.agent.environments.current_python import is_here
 from allranks.agent.lifecycle import unsaved
 from allranks.agent.lifecycle.attempt import Attempt
 from allranks.agent.lifecycle.unsaved import AgentCalls
@@ -36,8 +37,10 @@ def patience(task: Task, clocks: Clocks) -> float:
 
 def on_node(task: Task, where: AgentIdentity) -> Task:
     """The task with this node's paths instead of those of the server's home. uv is downloaded to
-    any node that has none."""
-    if task.uv and not os.access(task.uv, os.X_OK) and shutil.which("uv") is None:
+    any node that has none and needs it."""
+    moves = task.moves_data or any(item.digest for item in task.inputs)
+    builds = task.current is None or moves or not is_here(task.current)
+    if builds and task.uv and not os.access(task.uv, os.X_OK) and shutil.which("uv") is None:
         task = task._replace(uv=str(_uv(where)))
     task = task._replace(sends_files=task.sends_files or where.own_disk)
     if not task.sends_files:
