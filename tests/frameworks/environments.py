@@ -33,6 +33,11 @@ STEPS: dict[str, list[list[str]]] = {
     "azure": [["azure-ai-ml"]],
     "notebook": [["nbclient", "ipykernel", "jupyterlab>=4,<5"]],
     "tensorboard": [["tensorboard==2.21.0", "setuptools<81"]],
+    "trackers": [
+        [TORCH],
+        ["numpy", "lightning", "accelerate", "transformers", "tensorboard==2.21.0"],
+        ["wandb==0.31.0", "trackio==0.43.0", "mlflow==3.17.2", "pillow", "setuptools<81"],
+    ],
     "mlflow3": [["mlflow==3.17.2"]],
     "mlflow2": [["mlflow==2.22.5"]],
     "stores": [["moto[s3,server]==5.2.5", "azure-storage-blob>=12,<13", "webdataset==1.0.2"]],

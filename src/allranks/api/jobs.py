@@ -276,6 +276,15 @@ class CreatedJob(JobAnswer):
     page: str | None
 
 
+class ImportedJob(TypedDict):
+    """A run that was recorded as a job. ``created``: it was not there before; ``size``: the bytes
+    of its points that are there."""
+
+    name: str
+    created: bool
+    size: int
+
+
 class RestartAnswer(TypedDict):
     """``resumed``: it goes on from what the job left."""
 

@@ -18,7 +18,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "doctor": ("", "--job job.yml"),
     "ui": ("", "- --print-url"),
     "top": ("", "--once"),
-    "import": (".", "azureml-project --write --data ./copies"),
+    "import": (".", "azureml-project --write --data ./copies", "runs ./wandb"),
     "az": (
         "ml job create -f job.yml --query name -o tsv",
         "ml job show -n calm_otter --query status -o tsv",

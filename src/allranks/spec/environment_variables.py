@@ -65,9 +65,12 @@ RANK: Mapping[str, Mapping[str, str]] = {
         "follows, in seconds since the epoch, and why: `1795330837.962 PREEMPTED`.",
         "ALLRANKS_METRICS_FILE": 'A file of the node. A line `{"points": [[NAME, RANK, STEP, '
         "SECONDS SINCE THE EPOCH, VALUE]]}` appended to it is recorded as metric points; "
-        '`{"tags": {KEY: VALUE}}` tags the job.',
+        '`{"tags": {KEY: VALUE}}` tags the job, `{"parameters": {NAME: VALUE}}` records what it '
+        "was run with.",
         "ALLRANKS_GRACE": "The seconds between SIGTERM and SIGKILL on cancel, preemption and time "
         "limit.",
+        "WANDB_MODE": "`offline`, unless the job sets it or a key, or `wandb login` left one.",
+        "TRACKIO_DIR": "`trackio` in the working folder.",
         "OMP_NUM_THREADS": "The node's CPUs divided among its ranks.",
         "PYTHONUNBUFFERED": "1, so that output appears as it happens.",
         "NO_PROXY": "With a proxy and MLflow or streamed inputs: the node's own address is added. "

@@ -24,7 +24,7 @@ from allranks.store.tables import series as _series
 
 METRIC, RESOURCE = "metric", "resource"
 # An agent's files of points, and the kind of their series.
-FEEDS = {"metrics": METRIC, "resources": RESOURCE, "logged": METRIC}
+FEEDS = {"metrics": METRIC, "resources": RESOURCE, "logged": METRIC, "trackers": METRIC}
 
 # Points read in one query, so that long reads do not block others.
 _PAGE = 10_000

@@ -55,6 +55,8 @@ job_annotations = sa.Table(
     sa.Column("display_name", sa.Text, nullable=False),
     sa.Column("tags", sa.JSON, nullable=False),
     sa.Column("archived_at", sa.Float),
+    # What its script has logged; None for nothing.
+    sa.Column("parameters", sa.JSON),
 )
 
 # Names are not reused, because outputs, models and runs refer to them.

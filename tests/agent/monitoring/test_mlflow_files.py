@@ -11,6 +11,7 @@ from allranks.agent.monitoring.mlflow_files import MlflowFiles
 TABLES = """
 CREATE TABLE runs (run_uuid, name, start_time, end_time);
 CREATE TABLE tags (run_uuid, key);
+CREATE TABLE params (run_uuid, key, value);
 CREATE TABLE metrics (run_uuid, key, value, timestamp, step, is_nan);
 INSERT INTO runs VALUES ('r', 'run', 1, 0);
 """

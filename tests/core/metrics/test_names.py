@@ -31,3 +31,8 @@ def test_what_a_known_format_finds_is_of_the_ranks_that_are_read():
     for rank, expected in ((None, "acc/rank_0"), (0, "acc")):
         task = Task("j", "e", "c", nodes=2, metrics=(MetricTask("keras", BUILTIN, rank),))
         assert key(task, "acc", 0, ()) == expected
+
+
+def test_what_ranks_log_by_themselves_is_of_the_first_one_without_a_number():
+    task = Task("j", "e", "c", nodes=2)
+    assert [key(task, "loss", rank, ()) for rank in (None, 0, 1)] == ["loss", "loss", "loss/rank_1"]

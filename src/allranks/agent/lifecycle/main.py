@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from allranks import folder_trees
 from allranks.agent.environments import current_python, installed_frameworks
-from allranks.agent.launch import mlflow_variables
+from allranks.agent.launch import mlflow_variables, tracker_variables
 from allranks.agent.launch.stage import Stage
 from allranks.agent.launch.start_ranks import with_sitecustomize
 from allranks.agent.lifecycle import collect_files, output_disks, own_disk, own_place, unsaved
@@ -400,7 +400,8 @@ class Agent:
             self._order,
             self._say,
         )
-        reports = AttemptReports(self._task, self._attempt, folder, work.folder, self._link)
+        others = tracker_variables.folders(self._task, work.paths)
+        reports = AttemptReports(self._task, self._attempt, folder, work.folder, self._link, others)
         self._state.start(attempt.deaths)
         self._files.start()
         self._working.start(self._attempt, attempt.deaths)
@@ -496,6 +497,7 @@ class Agent:
             version = self._tensorflow if own else installed_frameworks.tensorflow(env)
             if installed_frameworks.breaks_on_empty_ps(version):
                 env = variables.without_empty_ps(env)
+        env |= tracker_variables.variables(env, work.folder)
         if work.imports is not None:
             env["ALLRANKS_IMPORTS"] = str(work.imports)
         # Last, so that the user cannot override it: leftovers of a dead gang are found by it.

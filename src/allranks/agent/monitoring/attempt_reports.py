@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from allranks.agent.monitoring.mlflow_files import MlflowFiles
 from allranks.agent.monitoring.monitor import Monitor, Sample
 from allranks.agent.monitoring.other_jobs import Met, StoreWatch
 from allranks.agent.processes.rank_processes import Members
+from allranks.agent.trackers.follower import TrackerFiles
 from allranks.agent.transport.link import Link
 from allranks.agent.transport.tails import Feed, Tail
 from allranks.core.distributions.variables import LOGGED
@@ -25,13 +26,27 @@ if TYPE_CHECKING:
     from allranks.agent.monitoring.metrics import Metrics
 
 # The files of an attempt's folder that contain points, by the server's name for them.
-FEEDS = {"metrics": "metrics.jsonl", "resources": "resources.jsonl", "logged": LOGGED}
+FEEDS = {
+    "metrics": "metrics.jsonl",
+    "resources": "resources.jsonl",
+    "logged": LOGGED,
+    "trackers": "trackers.jsonl",
+}
 
 
 class AttemptReports:
-    """The reports of one attempt on one node, sent by ``link``."""
+    """The reports of one attempt on one node, sent by ``link``. ``work`` is the working folder;
+    ``places`` are other folders in which ranks write."""
 
-    def __init__(self, task: Task, attempt: int, folder: Path, work: Path, link: Link) -> None:
+    def __init__(
+        self,
+        task: Task,
+        attempt: int,
+        folder: Path,
+        work: Path,
+        link: Link,
+        places: Sequence[Path] = (),
+    ) -> None:
         self._task, self._attempt, self._link = task, attempt, link
         self._folder, self._work = folder, work
         self._monitor: Monitor | None = None
@@ -39,6 +54,8 @@ class AttemptReports:
         self._mlflow: MlflowFiles | None = None
         self._idle: IdleRanks | None = None
         self._logged = LoggedLines(folder / LOGGED)
+        into = folder / FEEDS["trackers"]
+        self._trackers = TrackerFiles(task, link.node, (work, *places), into)
 
     def begin(
         self,
@@ -68,7 +85,10 @@ class AttemptReports:
         monitor = partial(Monitor, visible, into, also=self._sampled)
         stores = None if met is None else StoreWatch(met)
 
+        self._trackers.start()
+
         def held(members: Members, ranks: Mapping[int, process_usage.Rank], size: int) -> None:
+            self._trackers.see(members)
             if limit is not None:
                 limit.look(members, ranks, size)
             if stores is not None:
@@ -103,12 +123,13 @@ class AttemptReports:
             self._monitor.stop()
         if self._mlflow is not None:
             self._mlflow.look(at_once=True)
+        self._trackers.finish()
 
     def finish(self) -> list[dict[str, Any]]:
         """Read the rest of the metrics. Return notes for the record, each with a ``message``."""
         self._logged.look(last=True)
         notes = [] if self._metrics is None else self._metrics.finish()
-        return [*notes, *self._logged.notes()]
+        return [*notes, *self._logged.notes(), *self._trackers.notes()]
 
 
 class _Inside:

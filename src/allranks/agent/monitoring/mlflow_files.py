@@ -1,7 +1,7 @@
-"""Read the metrics that ranks log to MLflow's own files, where no server is.
+"""Read the metrics and parameters that ranks log to MLflow's own files, where no server is.
 
 MLflow 3 then writes the SQLite database ``mlflow.db`` into the working folder, MLflow 2 the folder
-``mlruns``. The files stay as they are: parameters, tags and models are only there.
+``mlruns``. The files stay as they are: tags and models are only there.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 # Seconds between two readings while ranks run, and to wait for a rank that writes.
-_PAUSE, _LOCKED = 5.0, 1.0
+_PAUSE, _LOCKED = 0.5, 1.0
+# The share of a CPU that reading may take.
+_SHARE = 0.02
 _META = re.compile(r"^(run_name|start_time|end_time): *(.*?) *$", re.MULTILINE)
 
 
@@ -41,7 +43,15 @@ class _Point(NamedTuple):
     step: int
 
 
-_Found = tuple[list[_Run], list[_Point]]
+class _Found(NamedTuple):
+    """``parameters`` are triples of run, name and value."""
+
+    runs: list[_Run]
+    points: list[_Point]
+    parameters: list[tuple[str, str, str]]
+
+
+_NOTHING = _Found([], [], [])
 
 
 class MlflowFiles:
@@ -51,16 +61,18 @@ class MlflowFiles:
     def __init__(self, folder: Path, into: Path) -> None:
         self._sources = (_Database(folder / "mlflow.db"), _Folder(folder / "mlruns"))
         self._into, self._due = into, 0.0
-        self._old = {run.id for source in self._sources for run in source.read()[0]}
+        self._old = {run.id for source in self._sources for run in source.read().runs}
         self._first: _Run | None = None
         self._prefixes: dict[str, str] = {}
+        self._parameters: dict[str, str] = {}
 
     def look(self, at_once: bool = False) -> None:
         """Read what is new, at most every few seconds unless ``at_once``."""
         if not at_once and time.monotonic() < self._due:
             return
+        began = time.monotonic()
         for source in self._sources:
-            runs, points = source.read()
+            runs, points, parameters = source.read()
             for run in sorted(runs, key=lambda run: run.began):
                 if run.id not in self._old:
                     self._name(run)
@@ -69,12 +81,21 @@ class MlflowFiles:
                 for run, metric, value, at, step in points
                 if run in self._prefixes
             ]
-            if rows:
-                line = json.dumps({"points": rows}).encode() + b"\n"
+            named = {
+                self._prefixes[run] + name: value
+                for run, name, value in parameters
+                if run in self._prefixes
+            }
+            new = {k: v for k, v in named.items() if self._parameters.get(k) != v}
+            self._parameters |= new
+            data = ({"points": rows} if rows else {}) | ({"parameters": new} if new else {})
+            if data:
+                line = json.dumps(data).encode() + b"\n"
                 # On a full disk points are lost.
                 with contextlib.suppress(OSError), self._into.open("ab", buffering=0) as file:
                     file.write(line)
-        self._due = time.monotonic() + _PAUSE
+        now = time.monotonic()
+        self._due = now + max(_PAUSE, (now - began) / _SHARE)
 
     def _name(self, run: _Run) -> None:
         """Decide how the run's metrics are called. As with MLflow's server, a process's first run
@@ -105,28 +126,30 @@ class _Database:
         try:
             stat = self._path.stat()
         except OSError:
-            return [], []
+            return _NOTHING
         if self._stamp == (stamp := (stat.st_mtime_ns, stat.st_size)):
-            return [], []
+            return _NOTHING
         try:
             import sqlite3  # lazy: few jobs have such a file
         except ImportError:
-            return [], []  # the node's Python was built without it
+            return _NOTHING  # the node's Python was built without it
         try:
             # Not read-only, since a killed rank may have left a journal to be rolled back.
             uri = f"{self._path.absolute().as_uri()}?mode=rw"
             with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=_LOCKED)) as database:
                 runs = database.execute(self._RUNS, ["mlflow.parentRunId"]).fetchall()
                 rows = database.execute(self._POINTS, [self._last]).fetchall()
+                parameters = database.execute("SELECT run_uuid, key, value FROM params").fetchall()
         except sqlite3.Error:
-            return [], []  # it is being made, or is locked
+            return _NOTHING  # it is being made, or is locked
         self._stamp, self._last = stamp, max((row[0] for row in rows), default=self._last)
-        return (
+        return _Found(
             [_Run(id, name or id, at or 0, to or 0, bool(sub)) for id, name, at, to, sub in runs],
             [
                 _Point(run, metric, _value(value, is_nan), at, step)
                 for _, run, metric, value, at, step, is_nan in rows
             ],
+            parameters,
         )
 
 
@@ -149,6 +172,7 @@ class _Folder:
         """All runs, and the points since the call before."""
         runs = list[_Run]()
         points = list[_Point]()
+        parameters = list[tuple[str, str, str]]()
         for meta in sorted(self._path.glob("*/*/meta.yaml")):
             folder = meta.parent
             with contextlib.suppress(OSError, ValueError):
@@ -160,7 +184,11 @@ class _Folder:
                 runs.append(_Run(folder.name, name, int(about["start_time"]), ended, is_child))
                 for path in sorted(folder.glob("metrics/**/*")):
                     points += self._points(folder, path)
-        return runs, points
+                for path in sorted(folder.glob("params/**/*")):
+                    if path.is_file():
+                        name = str(path.relative_to(folder / "params"))
+                        parameters.append((folder.name, name, path.read_text(errors="replace")))
+        return _Found(runs, points, parameters)
 
     def _points(self, folder: Path, path: Path) -> Iterator[_Point]:
         metric = str(path.relative_to(folder / "metrics"))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from allranks import folder_trees
 from allranks.cli.importing import job_files, programs
 from allranks.cli.importing.finding import NO, NOT_KNOWN, PARTLY, YES, Finding, prefix_of
+from allranks.cli.importing.runs import import_runs
 from allranks.cli.output import show
 from allranks.errors import UsageError
 from allranks.sdk.connection import find_server
@@ -19,12 +20,15 @@ if TYPE_CHECKING:
 
 _ANSWERS = (YES, PARTLY, NO, NOT_KNOWN)
 _SKIPPED = {"node_modules", "__pycache__", "site-packages"}
+_HINT = "allranks import FOLDER, or allranks import runs FOLDER"
 _MAPS = ("/api/v1/computes/map", "/api/v1/data/map")
 
 
 def import_folder_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("folder", metavar="FOLDER", help="a folder with job files, programs, notebooks, scripts")
+    what = "a folder with job files, programs, notebooks, scripts; after `runs`: with W&B's and "
+    what += "TensorBoard's files, of which each run becomes a job that ran elsewhere"
+    add("folder", nargs="+", metavar="[runs] FOLDER", help=what)
     what = "write the maps: every name of a compute that is not there stands for the default one"
     add("--write", action="store_true", help=what)
     what = "with --write: the folder with copies of the data, by container or bucket"
@@ -33,9 +37,14 @@ def import_folder_options(parser: argparse.ArgumentParser) -> None:
 
 def import_folder(options: argparse.Namespace) -> int:
     """Say of each file whether it would run. Exit 0, or 1 if one would not."""
-    root = Path(options.folder)
+    *which, folder = options.folder
+    if which == ["runs"]:
+        return import_runs(options, folder)
+    if which:
+        raise UsageError(f"import takes one folder, not {len(options.folder)}", hint=_HINT)
+    root = Path(folder)
     if not root.is_dir():
-        raise UsageError(f"{options.folder} is not a folder", hint="give the folder to look into")
+        raise UsageError(f"{folder} is not a folder", hint="give the folder to look into")
     written = _write(list(_looked(root)), options.data) if options.write else {}
     findings = list(_looked(root))
     if options.json:

@@ -1,7 +1,8 @@
 """The lines of files of points, which ranks and agents write and the server records.
 
 A line of a rank is JSON: {"points": [[NAME, RANK, STEP, SECONDS SINCE THE EPOCH, VALUE]]} or
-{"tags": {KEY: VALUE}}, or both. Ranks write them, so any line may be damaged.
+{"tags": {KEY: VALUE}} or {"parameters": {NAME: VALUE}}, or several of them. Ranks write them, so
+any line may be damaged.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class MetricLine(NamedTuple):
 
     points: list[tuple[Key, Row]]
     tags: dict[str, str]
+    parameters: dict[str, str]
     is_whole: bool
 
 
@@ -38,20 +40,20 @@ def read(line: bytes) -> MetricLine:
         data = json.loads(line)
         points = data.get("points")
         tags = data.get("tags")
+        parameters = data.get("parameters")
     except _DAMAGED:
-        return MetricLine([], {}, False)
+        return MetricLine([], {}, {}, False)
     good = [point for item in _listed(points) if (point := _point(item)) is not None]
-    named = {
-        repaired(str(key)): repaired(str(value))
-        for key, value in (tags.items() if isinstance(tags, dict) else ())
-        if key
-    }
+    named, valued = _texts(tags), _texts(parameters)
     is_whole = (
-        (points is not None or tags is not None)
+        (points is not None or tags is not None or parameters is not None)
         and (points is None or (isinstance(points, list) and len(good) == len(points)))
         and (tags is None or (isinstance(tags, dict) and len(named) == len(tags)))
+        and (
+            parameters is None or (isinstance(parameters, dict) and len(valued) == len(parameters))
+        )
     )
-    return MetricLine(good, named, is_whole)
+    return MetricLine(good, named, valued, is_whole)
 
 
 def read_resources(line: bytes) -> list[tuple[Key, Row]]:
@@ -80,6 +82,11 @@ def series_name(value: Any) -> str:
 def is_step(number: int) -> bool:
     """Whether the database stores it."""
     return -(2**63) <= number < 2**63
+
+
+def _texts(pairs: Any) -> dict[str, str]:
+    several = pairs.items() if isinstance(pairs, dict) else ()
+    return {repaired(str(key)): repaired(str(value)) for key, value in several if key}
 
 
 def _listed(points: Any) -> list[Any]:

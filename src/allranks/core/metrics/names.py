@@ -22,4 +22,12 @@ def key(task: Task, name: str, rank: int | None, printed: Collection[str]) -> st
     if rank is None:
         declared = {metric.name for metric in task.metrics}
         return f"{name}/mlflow" if name in declared or name in printed else name
-    return f"{name}/rank_{rank}" if of_several(task, name) else name
+    return f"{name}/rank_{rank}" if names_rank(task, name, rank) else name
+
+
+def names_rank(task: Task, name: str, rank: int) -> bool:
+    """Whether the rank is part of the name: where several may print the metric, and where a rank
+    other than the first has logged it by itself."""
+    printing = {metric.rank for metric in task.metrics}
+    has_several = world(task) > 1
+    return of_several(task, name) or (has_several and rank > 0 and rank not in printing)

@@ -272,15 +272,26 @@ async def points(request: Request) -> Response:
     offset = number_of(request, "offset")
     source = Source(job.id, attempt, agent.node, feed)
     size = await run_in_threadpool(services.points.add_from_agent, source, offset, data)
-    tags: dict[str, str] = {}
-    if feed == "logged" and b'"tags"' in data:
-        for line in data.split(b"\n"):
-            tags |= metric_lines.read(line).tags
-    if tags:
-        await run_in_threadpool(services.annotations.tag, job.id, tags)
+    if b'"tags"' in data or b'"parameters"' in data:
+        await run_in_threadpool(_annotate, services, job.id, data)
     services.wakeups.notify(agent.job, output=True)
     answer: ReceivedAnswer = {"size": size}
     return JSONResponse(answer)
+
+
+def _annotate(services: Services, job_id: int, data: bytes) -> None:
+    """Record the tags and parameters in lines of a file of points."""
+    tags: dict[str, str] = {}
+    parameters: dict[str, str] = {}
+    for line in data.split(b"\n"):
+        if b'"tags"' in line or b'"parameters"' in line:
+            read = metric_lines.read(line)
+            tags |= read.tags
+            parameters |= read.parameters
+    if tags:
+        services.annotations.tag(job_id, tags)
+    if parameters:
+        services.annotations.add_parameters(job_id, parameters)
 
 
 async def code(request: Request) -> Response:

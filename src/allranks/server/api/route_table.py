@@ -37,6 +37,7 @@ ROUTES = (
     Row("PUT /server/front", _A, "jobs:front"),
     Row("POST /jobs", _M, "jobs:create", 201),
     Row("POST /jobs/list", _M, "jobs:create_list", 201),
+    Row("POST /jobs/imported", _M, "imported:add"),
     Row("GET /jobs/{name}", _R, "jobs:show"),
     Row("GET /jobs/{name}/explanation", _R, "jobs:explanation"),
     Row("GET /jobs/{name}/plan", _R, "jobs:show_plan"),

@@ -82,7 +82,7 @@ def job(row: JobRow, home: Home, note: Annotation) -> api.JobRecord:
         "exit_code": row.exit_code,
         "error": row.error,
         "parent_job_name": _parent(row),
-        "parameters": dict(row.notes.get("parameters", {})),
+        "parameters": {**note.parameters, **row.notes.get("parameters", {})},
         "created_by": submitter(spec),
         "created_at": iso_time(row.created_at),
         "started_at": iso_time(row.started_at),

@@ -143,7 +143,9 @@ class Mirror:
     def _entries(self, one: Series, kind: str, task: Task, since: int) -> Iterator[dict[str, Any]]:
         divisor = 1.0
         if kind == METRIC:
-            key = mlflow_run.metric(one.name, one.rank, names.of_several(task, one.name))
+            key = mlflow_run.metric(
+                one.name, one.rank, names.names_rank(task, one.name, one.rank or 0)
+            )
             if since == 0 and mlflow_run.renamed([one.name]):
                 log.warning(
                     "%s: MLflow does not allow the metric name %r; it is %r there",

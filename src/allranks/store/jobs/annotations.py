@@ -1,4 +1,4 @@
-"""A job's display name, tags and archived flag.
+"""A job's display name, tags, archived flag, and the parameters that its script logged.
 
 Unlike events, these may change at any time, and no decision depends on them. So they have a table
 of their own.
@@ -15,6 +15,8 @@ from sqlalchemy.engine import Connection
 from allranks import clock
 from allranks.store.tables import job_annotations as _table
 
+# Parameters that are kept of a job.
+PARAMETERS = 5000
 # Ids in one query: databases have a limit.
 _BATCH = 500
 
@@ -24,11 +26,13 @@ _INSERT = _table.insert()
 
 
 class Annotation(NamedTuple):
-    """``archived_at``: seconds since the epoch; None for a job that is not archived."""
+    """``archived_at``: seconds since the epoch; None for a job that is not archived.
+    ``parameters``: those that its script logged."""
 
     display_name: str
     tags: Mapping[str, str] = {}
     archived_at: float | None = None
+    parameters: Mapping[str, str] = {}
 
 
 class Annotations:
@@ -50,7 +54,9 @@ class Annotations:
             for start in range(0, len(ids), _BATCH):
                 some = _table.c.job_id.in_(ids[start : start + _BATCH])
                 annotations |= {
-                    row.job_id: Annotation(row.display_name, row.tags, row.archived_at)
+                    row.job_id: Annotation(
+                        row.display_name, row.tags, row.archived_at, row.parameters or {}
+                    )
                     for row in connection.execute(select(_table).where(some))
                 }
         return annotations
@@ -63,6 +69,15 @@ class Annotations:
             tags = connection.execute(query).scalar_one_or_none() or {}
             rest = {key: value for key, value in tags.items() if key not in removed}
             connection.execute(update(_table).where(mine).values(tags=rest | dict(add)))
+
+    def add_parameters(self, job_id: int, add: Mapping[str, str]) -> None:
+        """Add parameters that the script logged; the latest value of each counts."""
+        mine = _table.c.job_id == job_id
+        with self._engine.begin() as connection:
+            query = select(_table.c.parameters).where(mine).with_for_update()
+            had = connection.execute(query).scalar_one_or_none() or {}
+            both = dict(list({**had, **add}.items())[:PARAMETERS])
+            connection.execute(update(_table).where(mine).values(parameters=both))
 
     def archive(self, job_id: int, archived: bool) -> None:
         """Hide a job from lists, or show it again. Idempotent."""

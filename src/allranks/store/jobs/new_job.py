@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import bindparam, select
 from sqlalchemy.engine import Connection
@@ -21,13 +21,26 @@ from allranks.store.jobs.job_rows import COMMAND, Child, JobRow
 from allranks.store.tables import deleted_jobs as _deleted
 from allranks.store.tables import jobs as _jobs
 
+if TYPE_CHECKING:
+    from allranks.api.jobs import JobError
+
 DELETED = "was deleted; names are not reused"
 _IS_DELETED = select(_deleted.c.name).where(_deleted.c.name == bindparam("name"))
 _INSERT = _jobs.insert().returning(_jobs.c.id)
 
 
+class Outcome(NamedTuple):
+    """How a job ended that ran elsewhere, and when; in seconds since the epoch."""
+
+    status: JobStatus
+    began: float
+    ended: float
+    exit_code: int | None = None
+    error: JobError | None = None
+
+
 class NewJob(NamedTuple):
-    """A job to create: see ``Records.create``."""
+    """A job to create: see ``Records.create``. ``outcome``: it ran elsewhere."""
 
     spec: dict[str, Any]
     plan: Plan
@@ -35,21 +48,30 @@ class NewJob(NamedTuple):
     type: str = COMMAND
     child: Child | None = None
     ended: bool = False
+    outcome: Outcome | None = None
 
 
 def insert_job(connection: Connection, new: NewJob, now: float) -> JobRow:
     """Insert the job. Raises Conflict if its name, or its number among its parent's children, is
     taken."""
     name, record = new.plan.task.job, decide.new(new.plan.gang.nodes)
+    outcome = new.outcome
+    if new.ended:
+        outcome = Outcome(JobStatus.COMPLETED, now, now, 0)
+    if outcome is not None:
+        now = outcome.began
     events = [Event(Kind.CREATED, now, data={"digest": new.plan.digest, **new.about})]
     values: dict[str, Any] = {}
     if new.child is not None:
         values |= {"parent": new.child.parent, "number": new.child.number, "notes": new.child.notes}
-    if new.ended:
-        result = {"status": str(JobStatus.COMPLETED), "exit_code": 0, "error": None}
-        events.append(Event(Kind.FINISHED, now, data=result))
+    if outcome is not None:
+        end = {"exit_code": outcome.exit_code, "error": outcome.error}
+        result = {"status": str(outcome.status), **end}
+        events.append(Event(Kind.FINISHED, outcome.ended, data=result))
         record = fold(record, events[-1])
-        values |= {"ended_at": now, "exit_code": 0}
+        values |= {**end, "ended_at": outcome.ended}
+        if outcome.ended > outcome.began:
+            values |= {"started_at": outcome.began}
     values |= {
         "name": name,
         "experiment": new.plan.task.experiment,
@@ -60,7 +82,7 @@ def insert_job(connection: Connection, new: NewJob, now: float) -> JobRow:
     }
     stored = {
         "status": str(record.status),
-        "live": 0 if new.ended else 1,
+        "live": 1 if outcome is None else 0,
         "plan": pack(new.plan),
         "record": pack(record),
     }

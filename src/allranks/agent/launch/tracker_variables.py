@@ -1,0 +1,58 @@
+"""Variables with which W&B and Trackio log without a network, to files that the agent follows."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from allranks.core.plan import Task
+
+# With one of these the user has decided where W&B logs to.
+_CHOSEN = ("WANDB_MODE", "WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE", "WANDB_DISABLED")
+_FLUSH = "WANDB__TRANSACTION_LOG_FLUSH_INTERVAL"
+# Where users let trackers write.
+_FOLDERS = ("WANDB_DIR", "TRACKIO_DIR", "TENSORBOARD_LOGGING_DIR")
+_COLLECTED = ("outputs", "logs", "model", "data", "tensorboard")
+
+
+def variables(env: Mapping[str, str], work: Path) -> dict[str, str]:
+    """What to add to the environment of a rank in the working folder ``work``. W&B is offline where
+    nobody has logged in; otherwise its first call would wait for a key. Its own files are then
+    written each second instead of every 15."""
+    added = {_FLUSH: "1", "TRACKIO_DIR": str(work / "trackio")}
+    if not any(env.get(name) for name in _CHOSEN) and not _is_logged_in(env, work):
+        added["WANDB_MODE"] = "offline"
+    return {name: value for name, value in added.items() if name not in env}
+
+
+def folders(task: Task, paths: Mapping[str, str]) -> list[Path]:
+    """The folders besides the working folder in which ranks write; ``paths`` are those of outputs
+    and state, as in `Work`."""
+    named = {**task.base, **task.variables}
+    own = [named[name] for name in _FOLDERS if named.get(name, "").startswith("/")]
+    shared = [f"{task.record}/artifacts/{name}" for name in _COLLECTED]
+    outputs = [path for key, path in paths.items() if key.startswith("outputs.")]
+    states = [paths[key] for key in ("state_dir", "instance_state_dir") if paths.get(key)]
+    return [Path(path) for path in (*own, *shared, *outputs, *states) if path.startswith("/")]
+
+
+def _is_logged_in(env: Mapping[str, str], work: Path) -> bool:
+    """Whether `wandb login`, `wandb offline` or the like left a file that says what to do."""
+    home = Path(env.get("HOME") or os.path.expanduser("~"))
+    host = urlsplit(env.get("WANDB_BASE_URL", "")).hostname or "api.wandb.ai"
+    netrcs = [Path(env["NETRC"])] if env.get("NETRC") else [home / ".netrc", home / "_netrc"]
+    if any(re.search(rf"machine\s+{re.escape(host)}\b", _text(file)) for file in netrcs):
+        return True
+    config = Path(env.get("WANDB_CONFIG_DIR") or home / ".config/wandb")
+    settings = (config / "settings", work / "wandb/settings")
+    return any(re.search(r"^\s*(mode|disabled)\s*=", _text(file), re.M) for file in settings)
+
+
+def _text(file: Path) -> str:
+    with contextlib.suppress(OSError):
+        return file.read_text(errors="replace")
+    return ""

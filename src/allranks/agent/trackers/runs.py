@@ -1,0 +1,106 @@
+"""Runs that were logged elsewhere, read from a folder of W&B runs and TensorBoard files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from allranks import folder_trees
+from allranks.agent.trackers.found import Found, Reader
+from allranks.agent.trackers.names import Prefixes
+from allranks.agent.trackers.tensorboard_files import EventFile
+from allranks.agent.trackers.wandb_files import WandbFile
+
+# Points of a line, and characters of a name's readable part.
+_LINE, _LONG = 500, 80
+
+
+class Files(NamedTuple):
+    """The files of a run. ``name`` is for a job, the same each time."""
+
+    name: str
+    source: Path
+    paths: Sequence[Path]
+
+
+class Run(NamedTuple):
+    """A run that has ended. ``lines``: its points, as in ALLRANKS_METRICS_FILE. ``damage``: what
+    is wrong with its files. ``exit_code`` is None if they do not tell."""
+
+    title: str
+    project: str
+    began: float
+    ended: float
+    exit_code: int | None
+    parameters: dict[str, str]
+    lines: list[bytes]
+    damage: str
+
+
+def find(root: Path) -> list[Files]:
+    """The runs below a folder. Event files of one folder are one run, with those of its
+    subfolders."""
+    wandb = list[Files]()
+    folders: dict[Path, list[Path]] = {}
+    for path in map(Path, folder_trees.files(root)):
+        if path.suffix == ".wandb":
+            wandb.append(Files(_name("wandb", path.stem.removeprefix("run-")), path, [path]))
+        elif "tfevents" in path.name:
+            above = next((e for e in reversed(path.parents) if e in folders), path.parent)
+            folders.setdefault(above, []).append(path)
+    boards = []
+    for folder in sorted(folders):
+        digest = hashlib.sha256(str(folder.resolve()).encode(errors="replace")).hexdigest()[:8]
+        relative = str(folder.relative_to(root)) if folder != root else folder.resolve().name
+        boards.append(Files(_name(relative, digest), folder, sorted(folders[folder])))
+    return [*sorted(wandb), *boards]
+
+
+def read(files: Files) -> Run:
+    """Raises OSError."""
+    lines = list[bytes]()
+    values: dict[str, str] = {}
+    times = list[float]()
+    damage = ""
+    prefixes = Prefixes()
+    prefixes.of_folder(0, files.source)
+    wandb: WandbFile | None = None
+    for path in files.paths:
+        reader: Reader
+        if path.suffix == ".wandb":
+            reader = wandb = WandbFile(path)
+            prefix = ""
+        else:
+            reader, prefix = EventFile(path), prefixes.of_folder(0, path.parent)
+        for part in _parts(reader):
+            times += [point.at for point in part.points if point.at > 0]
+            values |= {prefix + name: value for name, value in part.parameters.items()}
+            rows = [[prefix + name, None, step, at, v] for name, step, at, v in part.points]
+            lines += [_line(rows[i : i + _LINE]) for i in range(0, len(rows), _LINE)]
+        damage = damage or reader.damage
+    at = files.source.stat().st_mtime
+    began, ended = min(times, default=at), max(times, default=at)
+    title, project, code = files.source.name, files.source.parent.name, None
+    if wandb is not None:
+        title, project = wandb.run or title, wandb.project or "wandb"
+        began, code = wandb.began or began, wandb.exit_code
+    return Run(title, project, began, max(began, ended), code, values, lines, damage)
+
+
+def _parts(reader: Reader) -> Iterator[Found]:
+    yield from reader.read()
+    if isinstance(reader, WandbFile):
+        yield reader.rest()
+
+
+def _line(rows: Sequence[object]) -> bytes:
+    return json.dumps({"points": rows}).encode() + b"\n"
+
+
+def _name(text: str, end: str) -> str:
+    plain = re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-")[-_LONG:].strip("-")
+    return f"{plain or 'run'}-{re.sub(r'[^A-Za-z0-9_-]', '-', end)}"

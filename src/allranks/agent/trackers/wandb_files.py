@@ -1,0 +1,226 @@
+"""Read W&B's run files, `wandb/run-…/run-ID.wandb`, which online and offline runs write.
+
+The file is a log of LevelDB's format: blocks of 32 KiB with chunks of a checksum, a length and a
+kind. Each record is a message of wandb's `proto/wandb_internal.proto`.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import os
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from allranks.agent.trackers import found
+from allranks.agent.trackers.found import LARGEST_IMAGE, PIECE, Found, Image, Point
+from allranks.agent.trackers.protobuf import all_fields, fields, signed
+
+_START = struct.Struct("<4sHB")
+_MARK = (b":W&B", 0xBEE1)
+_CHUNK = struct.Struct("<IHB")
+_BLOCK = 32 << 10
+_WHOLE, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
+# Fields of a Record.
+_HISTORY, _SUMMARY, _CONFIG, _METRIC, _RUN, _EXIT = 2, 3, 5, 12, 17, 18
+
+
+class WandbFile:
+    """Implements ``Reader``. ``began`` and ``exit_code`` are None until they are known."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._offset = path, 0
+        self._record: list[bytes] | None = None
+        # The metrics that tell the step of others, by name or pattern.
+        self._steps: dict[str, str] = {}
+        self._logged: set[str] = set()
+        self._summary: dict[str, float] = {}
+        self._step, self._at = 0, 0.0
+        self.damage = ""
+        self.run, self.project = "", ""
+        self.began: float | None = None
+        self.exit_code: int | None = None
+
+    def read(self) -> Iterator[Found]:
+        part, size = Found([], {}, [], self.run), 0
+        for record in self._records():
+            try:
+                self._take(record, part)
+            except (ValueError, RecursionError, struct.error, zlib.error) as error:
+                self.damage = str(error)
+            size += len(record)
+            if size > PIECE:
+                yield part._replace(run=self.run)
+                part, size = Found([], {}, [], self.run), 0
+        yield part._replace(run=self.run)
+
+    def rest(self) -> Found:
+        """The numbers that are only in the summary, once the run is over."""
+        only = {k: v for k, v in self._summary.items() if k not in self._logged}
+        self._logged |= {*only}
+        points = [Point(name, self._step, self._at, value) for name, value in only.items()]
+        return Found(points, {}, [], self.run)
+
+    # ------------------------------------------------------------ records
+
+    def _records(self) -> Iterator[bytes]:
+        with self._path.open("rb", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            if self._offset == 0:
+                if size < _START.size:
+                    return
+                if _START.unpack(file.read(_START.size))[:2] != _MARK:
+                    self.damage = "it is no W&B run"
+                    return
+                self._offset = _START.size
+            while True:
+                end = (self._offset // _BLOCK + 1) * _BLOCK
+                block = os.pread(file.fileno(), end - self._offset, self._offset)
+                yield from self._chunks(block, end)
+                if self._offset < end:
+                    return
+
+    def _chunks(self, block: bytes, end: int) -> Iterator[bytes]:
+        """The records that end in the rest of a block, which ends at ``end`` in the file."""
+        at, start = 0, self._offset
+        is_whole = start + len(block) == end
+        while at + _CHUNK.size <= len(block):
+            checksum, length, kind = _CHUNK.unpack_from(block, at)
+            body = block[at + _CHUNK.size : at + _CHUNK.size + length]
+            if len(body) < length and not is_whole:
+                return  # it is being written
+            if not _WHOLE <= kind <= _LAST or zlib.crc32(bytes([kind]) + body) != checksum:
+                if not is_whole:
+                    return
+                if any(block[at:]):  # the rest of a block may be empty
+                    self.damage = f"damaged at byte {start + at}"
+                    self._record = None
+                break
+            at += _CHUNK.size + length
+            self._offset = start + at
+            if kind in (_WHOLE, _FIRST):
+                self._record = []
+            if self._record is not None:
+                self._record.append(body)
+                if kind in (_WHOLE, _LAST):
+                    record = b"".join(self._record)
+                    self._record = None
+                    yield record
+        if is_whole:
+            self._offset = end
+
+    def _take(self, record: bytes, part: Found) -> None:
+        for number, content in fields(record):
+            if number == _HISTORY:
+                self._history(content, part)
+            elif number == _SUMMARY:
+                for name, value in _row(content).items():
+                    self._summary.update(found.numbers(name, value))
+            elif number == _CONFIG:
+                self._configured(content, part)
+            elif number == _METRIC:
+                texts = {n: text.decode(errors="replace") for n, text in fields(content)}
+                if texts.get(4):
+                    self._steps[texts.get(1) or texts.get(2, "")] = texts[4]
+            elif number == _RUN:
+                self._begun(content, part)
+            elif number == _EXIT:
+                self.exit_code = next((int(v) for n, v in all_fields(content) if n == 1), 0)
+
+    def _begun(self, run: bytes, part: Found) -> None:
+        identity = ""
+        for number, content in fields(run):
+            if number == 1:
+                identity = content.decode(errors="replace")
+            elif number == 3:
+                self.project = content.decode(errors="replace")
+            elif number == 4:
+                self._configured(content, part)
+            elif number == 8:
+                self.run = content.decode(errors="replace")
+            elif number == 17:
+                self.began = next((float(v) for n, v in all_fields(content) if n == 1), None)
+        self.run = self.run or identity
+
+    def _configured(self, content: bytes, part: Found) -> None:
+        part.parameters.update(found.parameters(_row(content)))
+
+    def _history(self, content: bytes, part: Found) -> None:
+        row = _row(content, hidden=True)
+        step, at = row.get("_step"), row.get("_timestamp")
+        for number, value in fields(content):
+            if number == 2 and not isinstance(step, int):
+                step = next((signed(int(v)) for n, v in all_fields(value) if n == 1), 0)
+        self._step = int(step or 0)
+        self._at = float(at or self._at)
+        for key, value in row.items():
+            if key.startswith("_"):
+                continue
+            step = self._step_of(key, row)
+            for name, figure in found.numbers(key, value):
+                self._logged.add(name)
+                part.points.append(Point(name, step, self._at, figure))
+            if isinstance(value, dict):
+                part.images.extend(self._images(key, step, value))
+
+    def _step_of(self, name: str, row: dict[str, Any]) -> int:
+        """The step of a metric: that of another metric, if the script has defined it so."""
+        which = self._steps.get(name) or next(
+            (metric for like, metric in self._steps.items() if fnmatch.fnmatchcase(name, like)), ""
+        )
+        step = row.get(which)
+        return int(step) if isinstance(step, (int, float)) and step == step // 1 else self._step
+
+    def _images(self, name: str, step: int, value: dict[str, Any]) -> Iterator[Image]:
+        kind = value.get("_type")
+        paths = [value.get("path")] if kind == "image-file" else value.get("filenames")
+        if kind not in ("image-file", "images/separated") or not isinstance(paths, Sequence):
+            return
+        folder = self._path.parent / "files"
+        for path in map(str, paths):
+            file = folder / path
+            if ".." not in Path(path).parts and file.is_file():
+                is_large = file.stat().st_size > LARGEST_IMAGE
+                yield Image(name, step, file.suffix, None if is_large else file)
+
+
+def _row(content: bytes, hidden: bool = False) -> dict[str, Any]:
+    """The values of a history, a summary or a configuration, without those that are W&B's own
+    unless ``hidden``."""
+    row: dict[str, Any] = {}
+    for number, item in fields(content):
+        if number == 1:
+            path, value = _item(item)
+            into = row
+            for key in path[:-1]:
+                below = into.setdefault(key, {})
+                into = below if isinstance(below, dict) else {}
+            into[path[-1]] = value
+    return row if hidden else {k: v for k, v in row.items() if not k.startswith("_")}
+
+
+def _item(item: bytes) -> tuple[list[str], Any]:
+    """The path of keys of a value, and the value."""
+    key, nested = "", list[str]()
+    value: Any = None
+    for which, data in all_fields(item):
+        if isinstance(data, int):
+            value = bool(data) if which == 4 else _unzigzag(data) if which == 5 else value
+        elif which == 1:
+            key = data.decode(errors="replace")
+        elif which == 2:
+            nested.append(data.decode(errors="replace"))
+        elif which in (8, 16):
+            value = json.loads(data)
+        elif which == 6:
+            value = struct.unpack("<d", data)[0]
+        elif which == 7:
+            value = data.decode(errors="replace")
+    return nested or [key], value
+
+
+def _unzigzag(value: int) -> int:
+    return (value >> 1) ^ -(value & 1)
