@@ -1,0 +1,41 @@
+"""`allranks import runs`: runs of other trackers as jobs that ran elsewhere."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.support import Allranks, answer
+
+FILES = Path(__file__).parents[1] / "agent/trackers/files"
+pytestmark = pytest.mark.medium
+
+
+def test_runs_become_jobs_once(shared: Allranks, tmp_path: Path) -> None:
+    (tmp_path / "wandb/run-1").mkdir(parents=True)
+    shutil.copyfile(FILES / "run-x36e1ly4.wandb", tmp_path / "wandb/run-1/run-x36e1ly4.wandb")
+    (tmp_path / "runs/a").mkdir(parents=True)
+    shutil.copyfile(FILES / "events.out.tfevents.torch", tmp_path / "runs/a/events.out.tfevents.1")
+    jobs = answer(shared, "import", "runs", tmp_path)["jobs"]
+    assert [job["created"] for job in jobs] == [True, True]
+    again = answer(shared, "import", "runs", tmp_path)["jobs"]
+    assert [job["created"] for job in again] == [False, False]
+    job = answer(shared, "job", "show", "wandb-x36e1ly4")
+    assert (job["status"], job["compute"], job["display_name"]) == (
+        "Completed",
+        "elsewhere",
+        "my run",
+    )
+    assert job["parameters"]["late"] == "3"
+    assert job["started_at"].startswith("2026-11-26T10:09:52")
+    points = json.loads(shared("job", "metrics", "wandb-x36e1ly4", "--json").stdout)["loss"]
+    assert [(point["step"], point["value"]) for point in points] == [
+        (step, 1 / (step + 1)) for step in range(5)
+    ]
+
+
+def test_a_folder_without_runs(shared: Allranks, tmp_path: Path) -> None:
+    done = shared("import", "runs", tmp_path)
+    assert "there are no runs in" in done.stderr
+    assert "hint:" in done.stderr
