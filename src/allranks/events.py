@@ -24,6 +24,7 @@ class Kind(StrEnum):
     LOST = "lost"
     PREEMPT_ASKED = "preempt_asked"
     KILL_ASKED = "kill_asked"
+    ENTERED = "entered"
     RESUMED = "resumed"
 
     HELLO = "hello"

@@ -11,7 +11,7 @@ import json
 import socket
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from io import BufferedReader
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, cast
 
 from allranks.errors import ServerError, Unreachable, UsageError, from_body
 
@@ -126,6 +126,20 @@ class Client:
         for _ in self._pieces(reply, file):
             pass
 
+    def upgrade(self, path: str, protocol: str, *, timeout: float = 60.0) -> socket.socket:
+        """POST a request that turns its connection into one of ``protocol``; returns it, and is
+        without one afterwards."""
+        self.close()  # a kept connection has a buffer, which could hold the first bytes of it
+        more = f"connection: upgrade\r\nupgrade: {protocol}\r\n"
+        reply, file = self._open("POST", path, None, timeout, more, buffer=1)
+        if reply.status != 101:
+            with file:
+                checked(reply._replace(body=b"".join(_body(reply, file))))
+            raise Unreachable(f"the server at {self.url} does not speak {protocol}")
+        assert self._socket is not None
+        upgraded, self._socket, self._file = self._socket, None, None
+        return upgraded
+
     def __enter__(self) -> Client:
         return self
 
@@ -140,13 +154,22 @@ class Client:
         self._socket = self._file = None
 
     def _open(
-        self, method: str, path: str, body: Body, timeout: float | None, more: str = ""
+        self,
+        method: str,
+        path: str,
+        body: Body,
+        timeout: float | None,
+        more: str = "",
+        buffer: int = -1,
     ) -> tuple[Reply, BufferedReader]:
         """Send the request and read the reply up to its body. A kept connection that the server has
         closed is reopened: it had no answer, and all our calls may be repeated."""
         while True:
             fresh = self._socket is None
             try:
+                if self._socket is None:
+                    self._socket = self._connected(timeout or self._timeout)
+                    self._file = cast(BufferedReader, self._socket.makefile("rb", buffer))
                 return self._exchange(method, path, body, timeout or self._timeout, more)
             except (OSError, ValueError) as error:
                 sent = self._socket is not None
@@ -167,9 +190,8 @@ class Client:
     def _exchange(
         self, method: str, path: str, body: Body, timeout: float, more: str
     ) -> tuple[Reply, BufferedReader]:
-        if self._socket is None or self._file is None:
-            self._socket = self._connected(timeout)
-            self._file = self._socket.makefile("rb")
+        assert self._socket is not None
+        assert self._file is not None
         self._socket.settimeout(timeout)
         size = _size(body)
         head = (

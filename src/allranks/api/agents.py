@@ -28,10 +28,22 @@ class AttemptAssignment(Assignment):
     attempt: NotRequired[int]
 
 
+class ChannelOrder(TypedDict):
+    """A channel that a helper of the agent has to connect: a program with its words, a shell if
+    there are none, or a port."""
+
+    number: int
+    rank: int | None
+    command: list[str]
+    terminal: bool
+    port: int | None
+
+
 class Order(Assignment):
     """An assignment on its way. ``id`` differs where the assignment does; ``server`` names the
     process that sent it, ``heard`` is the number of the last event that it has of the node.
-    ``watched``: somebody looks at the job; ``stacks``: the number of an open request for stacks."""
+    ``watched``: somebody looks at the job; ``stacks``: the number of an open request for stacks;
+    ``channels``: those that the agent does not know yet."""
 
     attempt: int
     id: str
@@ -39,6 +51,7 @@ class Order(Assignment):
     heard: int
     watched: NotRequired[bool]
     stacks: NotRequired[int]
+    channels: NotRequired[list[ChannelOrder]]
 
 
 class HeldSet(TypedDict):

@@ -54,7 +54,7 @@ class ClosingData(TypedDict):
 
 
 class RequestedData(TypedDict):
-    """Who requested a preemption or a kill."""
+    """Who requested a preemption or a kill, or entered and to do what."""
 
     by: str
     message: str
@@ -141,6 +141,7 @@ DATA: Mapping[Kind, Any] = {
     Kind.LOST: LostData,
     Kind.PREEMPT_ASKED: RequestedData,
     Kind.KILL_ASKED: RequestedData,
+    Kind.ENTERED: RequestedData,
     Kind.RESUMED: NoData,
     Kind.HELLO: HelloData,
     Kind.READY: ReadyData,

@@ -354,6 +354,14 @@ class PlanAnswer(TypedDict):
     ranks: list[PlannedRank]
 
 
+class ChannelAnswer(TypedDict):
+    """A channel that waits for its client, and where it leads."""
+
+    number: int
+    node: int
+    rank: int | None
+
+
 class EventAnswer(TypedDict):
     """An event of a job. ``data`` depends on its kind: see `api.events`."""
 

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from allranks.api.common import Document
     from allranks.api.jobs import FileAnswer, JobError, JobRecord, ListedJob
     from allranks.api.metrics import MetricsAnswer, ResourcePoints, ResourcesAnswer
+    from allranks.sdk.jobs.channel import Completed
 
 
 class Service(NamedTuple):
@@ -159,6 +160,21 @@ class Job:
         running."""
         self._record = interrupt.preempt(self.name, node)
         return self
+
+    def exec(
+        self,
+        command: Sequence[str],
+        *,
+        input: bytes = b"",
+        rank: int | None = None,
+        node: int | None = None,
+    ) -> Completed:
+        """Run a program in the running job, in a rank's environment, working folder and container;
+        returns ``exit_code``, ``stdout`` and ``stderr``. Raises AllranksError if nobody can enter
+        the job now."""
+        from allranks.sdk.jobs.channel import execute  # lazy: few programs need it
+
+        return execute(self.name, command, input=input, rank=rank, node=node)
 
     def download(
         self,

@@ -14,7 +14,13 @@ from starlette.applications import Starlette
 
 from allranks.engines.base import Kind
 from allranks.engines.registry import KINDS
-from allranks.server.agent_api import input_routes, routes, start_routes, state_routes
+from allranks.server.agent_api import (
+    channel_routes,
+    input_routes,
+    routes,
+    start_routes,
+    state_routes,
+)
 from allranks.server.agent_api.home_mark import mark_home
 from allranks.server.api import application as people
 from allranks.server.api.routes.mlflow import Proxy
@@ -40,6 +46,7 @@ from allranks.server.http.public_listener import PublicListener
 from allranks.server.jobs.register_model import Models
 from allranks.server.loop import mailbox
 from allranks.server.loop.agent_variables import AgentVariables
+from allranks.server.loop.channels import Channels
 from allranks.server.loop.compaction_loop import CompactionLoop
 from allranks.server.loop.event_batches import EventBatches
 from allranks.server.loop.hangs import Hangs
@@ -91,7 +98,7 @@ def create_app(
 ) -> App:
     """The server's ASGI application, with people's routes, the agents' routes and MLflow. Its
     lifespan runs the loops and listeners; ``failed`` gets the error if they cannot start."""
-    more = (state_routes, start_routes, input_routes)
+    more = (state_routes, start_routes, input_routes, channel_routes)
     for_agents = routes.create_app([route for each in more for route in each.routes()])
     database = open_database(database_of(home))
     check_small(database)
@@ -241,6 +248,7 @@ def _services(
         input_turns=InputTurns(),
         working_folders=working_folders,
         stacks=stacks,
+        channels=Channels(wakeups),
         annotations=Annotations(database),
         schedules=Schedules(database),
         hangs=hangs,

@@ -21,6 +21,7 @@ from allranks.server.http.agents_listener import AgentsListener
 from allranks.server.http.host_header_check import HostNames
 from allranks.server.http.public_listener import PublicListener
 from allranks.server.jobs.register_model import Models
+from allranks.server.loop.channels import Channels
 from allranks.server.loop.compaction_loop import CompactionLoop
 from allranks.server.loop.event_batches import EventBatches
 from allranks.server.loop.hangs import Hangs
@@ -79,6 +80,7 @@ class Services(NamedTuple):
     input_turns: InputTurns
     working_folders: WorkingFolders
     stacks: Stacks
+    channels: Channels
     annotations: Annotations
     schedules: Schedules
     hangs: Hangs

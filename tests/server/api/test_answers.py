@@ -197,6 +197,7 @@ def test_every_route_answers_as_described(server: Server) -> None:
     until(lambda: server("GET", "/jobs/live")["status"] == "Running")
     until(lambda: any(job["load"] for job in server("GET", "/top")))
     server("POST", "/jobs/live/stacks")
+    server("POST", "/jobs/live/channels", {"command": ["true"]})
 
     made(server)
     for name in ("done", "failed", "live", "sweep", "sweep_0", "pipeline"):
@@ -205,8 +206,10 @@ def test_every_route_answers_as_described(server: Server) -> None:
     changes(server)
     removals(server)
     asked = {row.address for row in ROUTES} - server.asked
-    # Bytes: `tests/cli/test_download.py`.
-    assert all(re.search("/(files|checksums|bundle|code|blobs)", each) for each in asked), asked
+    # Bytes: `tests/cli/test_download.py`, and of a channel `tests/cli/test_enter.py`.
+    assert all(
+        re.search("/(files|checksums|bundle|code|blobs|channels/)", each) for each in asked
+    ), asked
 
 
 def made(server: Server) -> None:

@@ -17,6 +17,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from allranks.agent.environments import images
 from allranks.agent.environments.uv import Wait
@@ -24,7 +25,7 @@ from allranks.agent.processes.keeper import has_watchers
 from allranks.agent.processes.ranks import Ended, Process, Running, last_lines
 from allranks.core.environments.container import LABEL, TRACELESS, Mount, mounts, words
 from allranks.core.plan import Container, Task
-from allranks.errors import AllranksError
+from allranks.errors import AllranksError, Unsupported
 
 _OURS = Path(__file__).absolute().parents[1]
 _PROGRAM = _OURS / "inside" / "room.sh"
@@ -99,10 +100,26 @@ class NodeContainer:
         """Start a process with ``env`` added to the image's variables. Returns its number."""
         self._count += 1
         path = self._folder / f"{self._count}.sh"
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            file.write(_script(log, argv, cwd, env))
+        _write_private(path, _script(f"exec >>{shlex.quote(str(log))} 2>&1", argv, cwd, env))
         self._write(f"start {self._count}")
         return self._count
+
+    def entering(
+        self, number: int, argv: Sequence[str], cwd: Path, env: Mapping[str, str], terminal: bool
+    ) -> Entering:
+        """How to run a program inside, beside the ranks. Thread-safe. Raises Unsupported, OSError.
+
+        It is the engine's process: killing its client does not end it, so it leaves its number."""
+        if self.engine in TRACELESS:
+            hint = "use the node's files, or a compute with podman or docker"
+            raise Unsupported(f"{self.engine} runs no second program in a container", hint=hint)
+        path = self._folder / f"channel-{number}.sh"
+        pid = shlex.quote(str(path.with_suffix(".pid")))
+        _write_private(path, _script(f"echo $$ >{pid}", argv, cwd, env))
+        into = [self.engine, "exec", "--interactive", *["--tty"] * terminal, self.name]
+        kill = f"read -r pid <{pid} && kill -s KILL -- -$pid $pid; rm -f {pid}"
+        end = [self.engine, "exec", self.name, "/bin/bash", "-c", kill]
+        return Entering([*into, "/bin/bash", str(path)], end)
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal to every process; SIGKILL ends the container."""
@@ -340,12 +357,19 @@ def _user_variables(folder: Path) -> dict[str, str]:
     return {"HOME": str(folder), "USER": name, "LOGNAME": name}
 
 
-def _script(log: Path, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> str:
+class Entering(NamedTuple):
+    """``argv`` starts a program inside; ``end`` kills it, if its client was killed."""
+
+    argv: list[str]
+    end: list[str]
+
+
+def _script(redirect: str, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> str:
     """A script that becomes the process. Variables are set in this private file, not on a command
     line, except for those that bash cannot set."""
     plain = {key for key in env if _NAME.fullmatch(key) and key not in _BASH_VARIABLES}
     others = [f"{key}={value}" for key, value in env.items() if key not in plain]
-    lines = [f"exec >>{shlex.quote(str(log))} 2>&1"]
+    lines = [redirect]
     lines += [f"export {key}={shlex.quote(env[key])}" for key in env if key in plain]
     # Makes every Python inside print its stack on request (inside/sitecustomize.py).
     lines.append(
@@ -354,6 +378,11 @@ def _script(log: Path, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -
     lines.append(f"cd {shlex.quote(str(cwd))} || exit 126")
     lines.append(f"exec {shlex.join([*(['env', *others] if others else []), *argv])}")
     return "\n".join(lines) + "\n"
+
+
+def _write_private(path: Path, text: str) -> None:
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(text)
 
 
 def _not_started(engine: str, lines: Sequence[str]) -> AllranksError:

@@ -12,7 +12,7 @@ from allranks.agent.launch.find_mpi import WITHOUT_BLANKS, find_inside, find_mpi
 from allranks.agent.launch.mpi_ranks import MpiRanks
 from allranks.agent.launch.stage import Launch, Stage
 from allranks.agent.network import ports
-from allranks.agent.processes.ranks import Process, Running
+from allranks.agent.processes.ranks import Process, Running, Started
 from allranks.core.distributions import mpi
 from allranks.core.distributions.topology import ranks_of
 from allranks.core.environments.container import hostname
@@ -34,6 +34,7 @@ def start(stage: Stage, running: Running) -> Launch:
         local = mpi.local_variables(rank.local, task.procs)
         # With ALLRANKS_LEAVING a failed Python exits instead of waiting in MPI_Finalize.
         rank_env = {**stage.env(rank), "ALLRANKS_LEAVING": programs.path_of("mpi_exit.py")}
+        running.started[rank.rank] = Started(stage.cwd, rank_env)
         hosted.expect(stage.rank(rank), stage.command, stage.cwd, rank_env, local)
     env["ALLRANKS_RANKS"] = str(hosted.folder)
     if stage.container is None:

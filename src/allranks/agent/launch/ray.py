@@ -10,7 +10,7 @@ from allranks import folder_trees
 from allranks.agent import programs
 from allranks.agent.launch.stage import Launch, Stage
 from allranks.agent.network import ports
-from allranks.agent.processes.ranks import SHELL, Running
+from allranks.agent.processes.ranks import SHELL, Running, Started
 from allranks.core.distributions import ray
 from allranks.core.distributions.topology import Rank
 from allranks.errors import NotFound
@@ -38,6 +38,7 @@ def start(stage: Stage, running: Running) -> Launch:
     if stage.node == 0:
         wait = shlex.join(["python", programs.path_of("ray_wait.py"), str(stage.task.nodes)])
         command = f"{wait} && exec {SHELL} -c {shlex.quote(stage.command)}"
+        running.started[rank.rank] = Started(stage.cwd, env)
         running.start(stage.rank(rank), [SHELL, "-c", command], stage.cwd, env)
     return Launch(running, stage.logs)
 

@@ -13,7 +13,7 @@ from allranks.agent.launch import deepspeed, horovod, mpi, pipes, ray
 from allranks.agent.launch.remote_start import STAND_INS, with_stand_ins
 from allranks.agent.launch.stage import Launch, Stage
 from allranks.agent.network import ports
-from allranks.agent.processes.ranks import SHELL, Running
+from allranks.agent.processes.ranks import SHELL, Running, Started
 from allranks.core.distributions import variables
 from allranks.core.distributions.topology import Rank, ranks_of
 from allranks.core.environments.warm_start import Cold
@@ -66,6 +66,7 @@ def _start_rank(stage: Stage, running: Running, rank: Rank, more: Mapping[str, s
     """Start a rank with ``more`` variables. Return whether it started warm."""
     env: Mapping[str, str] = {**stage.env(rank), **more}
     process = stage.rank(rank)
+    running.started[rank.rank] = Started(stage.cwd, env)
     if stage.warm is not None:
         try:
             stage.warm.start(running, process, stage.command, stage.cwd, env)

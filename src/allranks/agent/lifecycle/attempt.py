@@ -21,7 +21,7 @@ from allranks.agent.processes.keeper import (
     has_others,
     not_ended,
 )
-from allranks.agent.processes.ranks import Ended, Running, last_lines
+from allranks.agent.processes.ranks import Ended, Running, Started, last_lines
 from allranks.agent.state.torn_files import Deaths
 from allranks.agent.transport.inbox import Inbox
 from allranks.core.diagnosis import rank_failure
@@ -104,6 +104,11 @@ class Attempt:
         """Report how it ended; only DRAINED follows."""
         end = self._end
         self._say(Kind.ENDED, end.rank, reason=end.reason, message=end.message, **end.data)
+
+    @property
+    def started(self) -> Mapping[int, Started]:
+        """The ranks that have started here, and with what. Thread-safe."""
+        return self._running.started
 
     def pids(self) -> dict[int, int]:
         """The first process of each running rank, except those in containers."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allranks import folder_trees
+from allranks.agent.channel.entrance import Entrance
 from allranks.agent.environments import current_python, installed_frameworks
 from allranks.agent.launch import mlflow_variables, tracker_variables
 from allranks.agent.launch.stage import Stage
@@ -111,6 +112,9 @@ class Agent:
             note=partial(self._note, facts={"about": "state"}),
             warn=partial(self._note, facts={"about": "checkpoint"}),
         )
+        self._entrance = Entrance(link.server, where.node, where.address, task.job)
+        self._entrance.env = lambda: {**self._task.base, **self._task.variables}
+        link.channel = self._entrance.open
         self._calls = AgentCalls(
             grace=self._clocks.grace,
             order=self._order,
@@ -167,6 +171,8 @@ class Agent:
         folder = self._where.folder / f"attempt-{self._attempt}"
         held: list[socket.socket] = []
         container = data = warm = None
+        self._entrance.cwd = self._where.folder
+        self._entrance.waits_for_container = self._task.container is not None
         try:
             if self._home is not None and not self._task.sends_files:
                 require_home(self._home, self._where.node)
@@ -186,8 +192,10 @@ class Agent:
             output_disks.note_unseen(
                 self._task, self._server_home, self._where, self._link.server, self._calls
             )
+            self._entrance.cwd = work.folder
             self._in(Phase.ENVIRONMENT, self._environment, work, folder)
             container = self._in(Phase.IMAGE, self._container, folder)
+            self._entrance.container, self._entrance.waits_for_container = container, False
             held = own_place.reserve_ports(self._task, self._where)
             self._claimed = own_place.claim_fixed_ports(self._task, self._where.node)
             warm = self._in(Phase.ENVIRONMENT, self._warm, work, folder, held)
@@ -209,6 +217,7 @@ class Agent:
             else:
                 self._ended(Reason(order["why"]), "")
         finally:
+            self._entrance.leave()
             ports.release(held)
             ports.release(self._claimed)
             for resource in (container, data, warm):
@@ -400,6 +409,7 @@ class Agent:
             self._order,
             self._say,
         )
+        self._entrance.started = attempt.started
         others = tracker_variables.folders(self._task, work.paths)
         reports = AttemptReports(self._task, self._attempt, folder, work.folder, self._link, others)
         self._state.start(attempt.deaths)

@@ -23,6 +23,8 @@ from allranks.agent.programs.allranks_warm.processes import below
 NOTICES = (signal.SIGTERM, signal.SIGXCPU)
 # Children that stay when all other descendants are ended, with what is below them.
 SPARED: set[int] = set()
+# Children through which somebody has entered the job; what is below them is not of the job.
+VISITORS: set[int] = set()
 # Seconds. Freeing the memory of a large process may take most of the second number.
 _TIDYING, _ENDING = 5.0, 60.0
 _PR_SET_PDEATHSIG = 1
@@ -111,13 +113,15 @@ def children_left() -> bool:
             if ended is None:
                 return not SPARED or any(below(os.getpid(), SPARED))
             SPARED.discard(ended.si_pid)
+            VISITORS.discard(ended.si_pid)
     return False
 
 
 def has_others() -> bool:
-    """Whether this process has descendants other than our own helpers (data, metrics, MLflow)."""
+    """Whether this process has descendants other than our own helpers (data, metrics, MLflow) and
+    visitors."""
     children_left()  # reaps
-    for pid in below(os.getpid(), SPARED):
+    for pid in below(os.getpid(), SPARED | VISITORS):
         with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
             if not is_ours(file.read()):
                 return True

@@ -59,6 +59,13 @@ class Ended(NamedTuple):
         return Ended(process, code, at or clock.now(), name)
 
 
+class Started(NamedTuple):
+    """What a rank was started with, for those who enter it."""
+
+    cwd: Path
+    env: Mapping[str, str]
+
+
 class Child(Protocol):
     """A started process. ``poll`` returns its exit code, negative after a signal, or None."""
 
@@ -76,6 +83,8 @@ class Running:
 
     def __init__(self) -> None:
         self._procs: dict[str, tuple[Process, Child, int]] = {}
+        # By rank, also of those that have ended.
+        self.started: dict[int, Started] = {}
 
     def start(
         self,

@@ -23,7 +23,13 @@ from allranks.events import Event, Kind
 from allranks.http_client import MAILBOX, Client
 
 if TYPE_CHECKING:
-    from allranks.api.agents import Acknowledgement, HelloAnswer, HelloRequest, Order
+    from allranks.api.agents import (
+        Acknowledgement,
+        ChannelOrder,
+        HelloAnswer,
+        HelloRequest,
+        Order,
+    )
     from allranks.core.data.addresses import Account
 
 # Seconds between checks of the logs for new output; more if the server takes long to answer: so
@@ -80,6 +86,9 @@ class Link:
         self._server_id, self._known = "", ""
         self._refused = False
         self.stacks: Callable[[], list[dict[str, Any]]] = list
+        # Called with each channel that somebody opens, in a thread of its own.
+        self.channel: Callable[[ChannelOrder], None] | None = None
+        self._last_channel = 0
         self.still: dict[str, Any] | None = None
         # The number of the last request for stacks.
         self._stacks_request = 0
@@ -207,6 +216,8 @@ class Link:
         while True:
             try:
                 query = f"attempt={self.attempt}&known={last_id}&stacks={self._stacks_request}"
+                if self.channel is not None:
+                    query += f"&channels={self._last_channel}"
                 order: Order = client.json("GET", f"{self._base}/orders?{query}")
             except (Unauthorized, NotFound):
                 order = {
@@ -226,6 +237,10 @@ class Link:
             if (number := order.pop("stacks", 0)) > self._stacks_request:
                 self._stacks_request = number
                 threading.Thread(target=self._send_stacks, args=(number,), daemon=True).start()
+            for each in order.pop("channels", ()):
+                if self.channel is not None and each["number"] > self._last_channel:
+                    self._last_channel = each["number"]
+                    threading.Thread(target=self.channel, args=(each,), daemon=True).start()
             if order["server"] != self._server_id:
                 self._resend(order)
             if order["id"] == last_id:

@@ -281,4 +281,5 @@ _FROM_SERVER: dict[Kind, Callable[[Job, Event], Job]] = {
     Kind.LOST: _lost,
     Kind.PREEMPT_ASKED: _preempted,
     Kind.KILL_ASKED: _kill_requested,
+    Kind.ENTERED: lambda job, event: job,
 }

@@ -40,7 +40,13 @@ from allranks.store.jobs.job_rows import JobRow
 from allranks.store.metric_points import FEEDS, Source
 
 if TYPE_CHECKING:
-    from allranks.api.agents import Acknowledgement, HelloAnswer, Order, ReceivedAnswer
+    from allranks.api.agents import (
+        Acknowledgement,
+        ChannelOrder,
+        HelloAnswer,
+        Order,
+        ReceivedAnswer,
+    )
 
 PREFIX = "/agent/v1"
 _HINT = "agents of this version send no such request"
@@ -137,21 +143,24 @@ async def events(request: Request) -> Response:
 
 async def orders(request: Request) -> Response:
     """The current order. The answer is delayed while the agent already knows the order, for at most
-    a third of a lease. With ``stacks``: the number of a stack request it has not answered yet."""
+    a third of a lease. With ``stacks``: the number of the last stack request that it has answered;
+    ``channels``: that of the last channel that it knows."""
     services, agent = who(request)
     attempt = number_of(request, "attempt")
     held = request.query_params.get("known", "")
     answered = number_of(request, "stacks") if "stacks" in request.query_params else 0
+    opened = number_of(request, "channels") if "channels" in request.query_params else None
     until = time.monotonic() + min(services.clocks.lease / 3, 10.0)
     while True:
         count = services.wakeups.count(agent.job)
         row = await row_of(services, agent)
         _check_node(row, agent.node)
         stacks = _stacks_for(services, row, attempt, answered)
+        channels = _channels_for(services, row, agent, opened)
         order_id = _order_id(services, row, agent, attempt)
         left = until - time.monotonic()
-        if _is_news(order_id, held) or stacks or left <= 0:
-            return _answer(services, row, agent, attempt, stacks)
+        if _is_news(order_id, held) or stacks or channels or left <= 0:
+            return _answer(services, row, agent, attempt, stacks, channels)
 
         def concerns() -> bool:
             """Whether the news has changed what this agent has to do."""
@@ -160,6 +169,7 @@ async def orders(request: Request) -> Response:
                 latest is None
                 or _is_news(_order_id(services, latest, agent, attempt), held)
                 or _stacks_for(services, latest, attempt, answered) > 0
+                or bool(_channels_for(services, latest, agent, opened))
             )
 
         try:
@@ -188,6 +198,13 @@ def _stacks_for(services: Services, row: JobRow, attempt: int, answered: int) ->
     return number if number > answered and attempt == row.record.attempt else 0
 
 
+def _channels_for(
+    services: Services, row: JobRow, agent: Agent, opened: int | None
+) -> list[ChannelOrder]:
+    """The channels that the agent has to open; None: it is of an older version and opens none."""
+    return [] if opened is None else services.channels.pending(row, agent.node, opened)
+
+
 def _order(services: Services, row: JobRow, agent: Agent, attempt: int, asked: int) -> Order:
     order: Order = {
         "attempt": attempt,
@@ -206,8 +223,17 @@ def _order(services: Services, row: JobRow, agent: Agent, attempt: int, asked: i
     return packed
 
 
-def _answer(services: Services, row: JobRow, agent: Agent, attempt: int, stacks: int) -> Response:
+def _answer(
+    services: Services,
+    row: JobRow,
+    agent: Agent,
+    attempt: int,
+    stacks: int,
+    channels: Sequence[ChannelOrder] = (),
+) -> Response:
     order = _order(services, row, agent, attempt, stacks)
+    if channels:
+        order["channels"] = [*channels]
     body = json.dumps(order)
     if order["do"] == "go":
         # The same for all nodes of a gang: made for each, it takes seconds for hundreds.

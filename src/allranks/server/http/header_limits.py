@@ -26,6 +26,8 @@ HEADERS = 128
 PIPELINED = 8
 # The most bytes of a body that are discarded after the request was answered.
 UNREAD = 128 << 20
+# The key of the request scope with the connection, as a `Patient`.
+CONNECTION = "allranks.connection"
 # Seconds between two log lines about malformed requests.
 _PAUSE = 10.0
 
@@ -68,6 +70,7 @@ class Patient(HttpToolsProtocol):
             self._stop(431, f"more than {PIPELINED} pipelined requests on one connection")
         self._in_head, self._head, self._unread = True, 0, 0
         super().on_message_begin()
+        self.scope[CONNECTION] = self  # type: ignore[literal-required]
 
     def on_url(self, url: bytes) -> None:
         super().on_url(url)
@@ -102,6 +105,18 @@ class Patient(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
         super().connection_lost(exc)
+
+    # ------------------------------------------------------------ upgrades
+
+    def take_over(self) -> asyncio.Transport:
+        """The connection, for a protocol other than HTTP: uvicorn does not know it any more."""
+        self.cycle.disconnected = True
+        self.connections.discard(self)
+        self._unset_keepalive_if_required()
+        return self.transport
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """A route answers requests for upgrades, or ignores that they are."""
 
     # ------------------------------------------------------------ refusing
 

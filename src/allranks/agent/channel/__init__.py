@@ -1,0 +1,5 @@
+"""Channels into the job on this node: a helper process for each, outside of the agent.
+
+`entrance` starts it for an order; the others are the helper, which imports them when it starts.
+Imports `environments` and `processes`.
+"""

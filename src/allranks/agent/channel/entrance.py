@@ -1,0 +1,132 @@
+"""What there is to enter on this node, and the helpers that enter it.
+
+The agent starts a helper and is done: the helper connects, starts the program, and ends what it
+started. An attempt that ends kills it with everything else below the agent.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict
+
+from allranks.agent.processes import keeper
+from allranks.agent.processes.ranks import SHELL
+from allranks.errors import AllranksError
+
+if TYPE_CHECKING:
+    from allranks.agent.environments.node_container import NodeContainer
+    from allranks.agent.processes.ranks import Started
+    from allranks.agent.transport.link import ServerAddress
+    from allranks.api.agents import ChannelOrder
+
+_OURS = str(Path(__file__).absolute().parents[3])
+# As for other helpers: the words say that it is one of ours. `-S`: it needs no installed package.
+_ARGV = (sys.executable, "-P", "-S", "-m", "allranks.agent.channel.visit")
+_NEEDED = ("PATH", "HOME", "ALLRANKS_GANG")
+_PROMPT = r"\[\e[1m\]{who}\[\e[0m\]:\w\$ "
+
+
+class Request(TypedDict):
+    """What a helper gets on its standard input. ``end`` ends what a killed client of a container
+    program leaves inside; ``hosts`` are where a port may listen."""
+
+    url: str
+    token: str
+    fingerprint: str
+    path: str
+    note: str
+    refusal: str
+    argv: list[str]
+    cwd: str
+    env: dict[str, str]
+    terminal: bool
+    end: list[str]
+    port: int | None
+    hosts: list[str]
+
+
+class Entrance:
+    """What there is to enter. The main thread sets the attributes, the thread that receives orders
+    reads them. ``env`` is that of a node whose ranks have not started; ``started`` are those that
+    have."""
+
+    def __init__(self, server: ServerAddress, node: int, address: str, job: str) -> None:
+        self._server, self._node, self._address, self._job = server, node, address, job
+        self.cwd = Path("/")
+        self.env: Callable[[], Mapping[str, str]] = dict
+        self.container: NodeContainer | None = None
+        self.waits_for_container = False
+        self.started: Mapping[int, Started] = {}
+        self._helpers: list[subprocess.Popen[bytes]] = []
+        self._lock = threading.Lock()
+
+    def open(self, order: ChannelOrder) -> None:
+        """Start a helper for that channel. Thread-safe."""
+        data = json.dumps(self._request(order)).encode()
+        helper = subprocess.Popen(
+            _ARGV,
+            env={"PYTHONPATH": _OURS, **{k: os.environ[k] for k in _NEEDED if k in os.environ}},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        with self._lock:
+            self._helpers = [each for each in self._helpers if each.poll() is None]
+            self._helpers.append(helper)
+            keeper.VISITORS.intersection_update({each.pid for each in self._helpers})
+            keeper.VISITORS.add(helper.pid)
+        assert helper.stdin is not None
+        with helper.stdin as stdin:
+            stdin.write(data)
+
+    def leave(self) -> None:
+        """The attempt is over: nothing is left to enter, and helpers end what they started."""
+        self.container, self.started = None, {}
+        with self._lock:
+            helpers, self._helpers = self._helpers, []
+        for helper in helpers:
+            helper.terminate()
+
+    def _request(self, order: ChannelOrder) -> Request:
+        number, rank, terminal = order["number"], order["rank"], order["terminal"]
+        started = None if rank is None else self.started.get(rank)
+        cwd, env = (self.cwd, dict(self.env())) if started is None else started
+        who = f"{self._job} node {self._node}" if started is None else f"{self._job} rank {rank}"
+        argv = order["command"] or [SHELL, "--norc", *["-i"] * terminal]
+        env = {**env}
+        if terminal:
+            env |= {"TERM": env.get("TERM") or "xterm-256color", "PS1": _PROMPT.format(who=who)}
+        request: Request = {
+            **self._server._asdict(),  # type: ignore[typeddict-item]
+            "path": f"/agent/v1/{self._node}/channels/{number}",
+            "note": "" if started is not None else self._unstarted(rank),
+            "refusal": "",
+            "argv": argv,
+            "cwd": str(cwd),
+            "env": env,
+            "terminal": terminal,
+            "end": [],
+            "port": order["port"],
+            "hosts": list(dict.fromkeys(("127.0.0.1", self._address, "::1"))),
+        }
+        if self.container is not None and order["port"] is None:
+            try:
+                entering = self.container.entering(number, argv, cwd, env, terminal)
+            except (AllranksError, OSError) as error:
+                return {**request, "refusal": str(error)}
+            # The program outside that leads inside has the agent's own environment.
+            outside = dict(os.environ)
+            request |= {"argv": entering.argv, "end": entering.end, "env": outside, "cwd": "/"}
+        return request
+
+    def _unstarted(self, rank: int | None) -> str:
+        what = "no rank runs" if rank is None else f"rank {rank} has not started"
+        outside = ", outside its container" if self.waits_for_container else ""
+        return f"{what}: this is node {self._node} as it is now{outside}"

@@ -1,0 +1,54 @@
+"""Lead connections to a port of this node: each has a thread, and a connection of the channel."""
+
+from __future__ import annotations
+
+import select
+import socket
+import threading
+from typing import TYPE_CHECKING
+
+from allranks.agent.channel.visit import connect
+from allranks.channel import Connection, Frame, relay
+from allranks.errors import AllranksError
+
+if TYPE_CHECKING:
+    from allranks.agent.channel.entrance import Request
+
+# Seconds to connect to a port of this node.
+_CONNECT = 10.0
+
+
+def serve(control: Connection, request: Request) -> None:
+    """Until the client leaves. Raises Lost."""
+    while True:
+        poll = select.poll()
+        poll.register(control, control.events())
+        poll.poll()
+        control.flush()
+        for kind, data in control.receive():
+            if kind is Frame.OPEN and data.isdigit():
+                threading.Thread(target=_lead, args=(request, int(data)), daemon=True).start()
+
+
+def _lead(request: Request, index: int) -> None:
+    try:
+        connection = connect(request, index)
+    except AllranksError:
+        return  # the client has gone
+    target, reason = _connected(request)
+    if target is None:
+        connection.send(Frame.FAILED, reason.encode())
+        connection.finish()
+    else:
+        relay(connection, target)
+
+
+def _connected(request: Request) -> tuple[socket.socket | None, str]:
+    """A connection to the port, or why there is none."""
+    port, reason = request["port"], ""
+    for host in request["hosts"]:
+        try:
+            return socket.create_connection((host, port), _CONNECT), ""
+        except OSError as error:
+            reason = reason or (error.strerror or str(error)).lower()
+    return None, f"nothing answers on port {port} there: {reason}"

@@ -1,0 +1,74 @@
+"""The helper of one channel: `python -m allranks.agent.channel.visit`, with a request on standard
+input. It ends with its connection, and everything that it started with it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from allranks.agent.processes.keeper import become_subreaper, end_descendants
+from allranks.channel import PROTOCOL, Connection, Frame, Lost
+from allranks.errors import AllranksError
+from allranks.http_client import Client
+
+if TYPE_CHECKING:
+    from allranks.agent.channel.entrance import Request
+
+# Seconds to connect, and to end what a container holds.
+_CONNECT, _END = 20.0, 10.0
+
+
+def main() -> int:
+    request: Request = json.loads(sys.stdin.buffer.read())
+    become_subreaper()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    try:
+        connection = connect(request, 0)
+    except AllranksError:
+        return 1  # the client has gone, or the server
+    try:
+        _serve(connection, request)
+    except (Lost, SystemExit):
+        _end_in_container(request["end"])
+    finally:
+        end_descendants(_END)
+        connection.finish()
+    return 0
+
+
+def _end_in_container(argv: list[str]) -> None:
+    if argv:
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_END)
+
+
+def connect(request: Request, index: int) -> Connection:
+    """The node's end of a connection of the channel. Raises AllranksError."""
+    client = Client(
+        request["url"], request["token"], timeout=_CONNECT, fingerprint=request["fingerprint"]
+    )
+    return Connection(client.upgrade(f"{request['path']}/{index}", PROTOCOL))
+
+
+def _serve(connection: Connection, request: Request) -> None:
+    if request["refusal"]:
+        connection.send(Frame.FAILED, request["refusal"].encode())
+        return
+    if request["port"] is not None:
+        from allranks.agent.channel import port  # lazy: threads
+
+        port.serve(connection, request)
+        return
+    from allranks.agent.channel import program  # lazy: ports need none
+
+    if request["note"]:
+        connection.send(Frame.NOTE, request["note"].encode())
+    program.run(connection, request)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

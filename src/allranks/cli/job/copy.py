@@ -1,0 +1,184 @@
+"""`allranks job cp`: copy files into a running job, and out of it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tarfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+from allranks.channel import Frame
+from allranks.cli.job_names import JobReference, full_name
+from allranks.cli.output import show
+from allranks.errors import AllranksError, NotFound, UsageError
+from allranks.sdk.jobs.channel import Channel, Follower, execute
+
+_PACK = 'cd "$1" && exec tar -cf - -- "$2"'
+_UNPACK = 'mkdir -p -- "$1" && exec tar -xf - -C "$1"'
+# tar's, if a file changed while it was read.
+_CHANGED = 1
+
+
+def cp_options(parser: argparse.ArgumentParser) -> None:
+    path = "a file or folder: NAME:PATH in a job, from the rank's working folder on, or PATH here"
+    parser.add_argument("source", metavar="SOURCE", help=path)
+    parser.add_argument("target", metavar="DEST", help="the same; a folder keeps the name")
+    parser.add_argument("--rank", type=int, metavar="R", help="the rank whose node it is (0)")
+    parser.add_argument("--node", type=int, metavar="N", help="a node: its first rank")
+
+
+def cp(options: argparse.Namespace) -> int:
+    """Copy a file or folder of a running job here, or from here into it. For ended jobs: `job
+    download`."""
+    source, target = _split(options.source), _split(options.target)
+    if (source is None) == (target is None):
+        hint = "allranks job cp NAME:PATH DEST, or allranks job cp SOURCE NAME:PATH"
+        raise UsageError("one of the two must be in a job, NAME:PATH", hint=hint)
+    if source is not None:
+        count = _fetch(options, *source, Path(options.target))
+    else:
+        assert target is not None
+        count = _send(options, Path(options.source), *target)
+    return show.result(options, {"files": count}, f"copied {count} file{'s' * (count != 1)}")
+
+
+def _split(text: str) -> tuple[str, str] | None:
+    """The job and the path in it; None for a path here."""
+    name, colon, path = text.partition(":")
+    if not colon or "/" in name:
+        return None
+    full, _ = full_name(JobReference(name))
+    return full, path or "."
+
+
+def _fetch(options: argparse.Namespace, name: str, path: str, target: Path) -> int:
+    folder, base = os.path.split(path.rstrip("/") or "/")
+    into, named = (target, base) if target.is_dir() else (target.parent, target.name)
+    if not into.is_dir():
+        raise NotFound(f"the folder {into} does not exist", hint="create it first")
+    words = ["sh", "-c", _PACK, "sh", folder or ".", base or "."]
+    read, write = os.pipe()
+    with open(read, "rb") as packed:
+        unpacking = _Unpacking(packed, into, base or ".", named if base else "")
+        try:
+            with open(write, "wb") as out:
+                code, errors = _run(options, name, words, out, None)
+        finally:
+            unpacking.thread.join()
+    if unpacking.error is not None:
+        raise unpacking.error
+    if code not in (0, _CHANGED) or not unpacking.count:
+        raise NotFound(f"{name} has no {path!r}: {errors or 'it is empty'}", hint=_hint(name))
+    return unpacking.count
+
+
+class _Unpacking:
+    """Unpacks a stream in a thread. ``base`` becomes ``named`` in the folder."""
+
+    def __init__(self, packed: IO[bytes], into: Path, base: str, named: str) -> None:
+        self._packed, self._into, self._base, self._named = packed, into, base, named
+        self.count, self.error = 0, None  # type: int, AllranksError | None
+        self.thread = threading.Thread(target=self._run)
+        self.thread.start()
+
+    def _run(self) -> None:
+        try:
+            with tarfile.open(fileobj=self._packed, mode="r|") as tar:
+                for member in tar:
+                    self._unpack(tar, member)
+        except tarfile.ReadError:
+            pass  # nothing came: tar says why
+        except (OSError, tarfile.TarError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            self.error = AllranksError(f"cannot write: {reason}", where=str(self._into))
+        while self._packed.read(1 << 20):
+            pass
+
+    def _unpack(self, tar: tarfile.TarFile, member: tarfile.TarInfo) -> None:
+        rest = member.name[len(self._base) :]
+        if self._named:
+            member.name = self._named + rest
+        try:
+            tar.extract(member, self._into, filter="data")
+        except tarfile.FilterError as error:
+            show.talk(f"left out: {error}")
+            return
+        self.count += not member.isdir()
+
+
+def _send(options: argparse.Namespace, source: Path, name: str, path: str) -> int:
+    if not source.exists():
+        raise NotFound(f"{source} does not exist", hint="check the path")
+    is_folder = path.endswith("/") or _is_folder(options, name, path)
+    folder, base = (path, source.absolute().name) if is_folder else os.path.split(path)
+    words = ["sh", "-c", _UNPACK, "sh", folder or "."]
+    read, write = os.pipe()
+    packing = _Packing(open(write, "wb"), source, base)  # noqa: SIM115  # closed by the thread
+    try:
+        code, errors = _run(options, name, words, sys.stdout.buffer, read)
+    finally:
+        os.close(read)
+        packing.thread.join()
+    if packing.error is not None:
+        raise packing.error
+    if code:
+        raise AllranksError(f"cannot write {path!r} in {name}: {errors}", hint=_hint(name))
+    return packing.count
+
+
+def _is_folder(options: argparse.Namespace, name: str, path: str) -> bool:
+    words = ["test", "-d", path]
+    return execute(name, words, rank=options.rank, node=options.node).exit_code == 0
+
+
+class _Packing:
+    """Packs a file or folder into a stream in a thread."""
+
+    def __init__(self, out: IO[bytes], source: Path, base: str) -> None:
+        self._out, self._source, self._base = out, source, base
+        self.count, self.error = 0, None  # type: int, AllranksError | None
+        self.thread = threading.Thread(target=self._run)
+        self.thread.start()
+
+    def _run(self) -> None:
+        try:
+            with self._out, tarfile.open(fileobj=self._out, mode="w|") as tar:
+                tar.add(self._source, self._base, filter=self._counted)
+        except BrokenPipeError:
+            pass  # the other side has failed, and says why
+        except OSError as error:
+            reason = error.strerror or str(error)
+            self.error = AllranksError(f"cannot read: {reason}", where=str(self._source))
+
+    def _counted(self, member: tarfile.TarInfo) -> tarfile.TarInfo:
+        self.count += not member.isdir()
+        return member
+
+
+def _run(
+    options: argparse.Namespace, name: str, words: list[str], out: IO[bytes], stdin: int | None
+) -> tuple[int, str]:
+    """Run the command in the job; returns its exit code and the last line of its errors."""
+    errors = bytearray()
+    channel = Channel(name, options.rank, options.node, command=words)
+    if stdin is None:
+        channel.connection.send(Frame.EOF)
+    write: Callable[[bytes], object] = out.write
+
+    def take(kind: Frame, data: bytes) -> None:
+        if kind is Frame.OUT:
+            write(data)
+        elif kind is Frame.ERR:
+            errors.extend(data[-4096:])
+
+    code = Follower(channel, take, stdin).run()
+    lines = errors.decode(errors="replace").strip().splitlines()
+    return code, lines[-1] if lines else ""
+
+
+def _hint(name: str) -> str:
+    return f"look around there: allranks job shell {name}"

@@ -1,0 +1,27 @@
+"""The route through which helpers of agents connect the node's end of a channel."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from allranks.errors import Unauthorized
+from allranks.server.agent_api.routes import PREFIX, who
+from allranks.server.http.upgrade import Upgraded
+
+
+async def connect(request: Request) -> Response:
+    """Connect the node's end of a channel that somebody has opened."""
+    services, agent = who(request)
+    channel = services.channels.find(agent.job, request.path_params["number"])
+    if (channel.launch, channel.node) != (agent.launch, agent.node):
+        raise Unauthorized("the channel leads to another node", hint="leave")
+    index = request.path_params["index"]
+    meeting = await services.channels.meet(channel, index, "agent")
+    return Upgraded(lambda pipe: services.channels.joined(channel, index, meeting, pipe))
+
+
+def routes() -> list[Route]:
+    path = PREFIX + "/{node:int}/channels/{number:int}/{index:int}"
+    return [Route(path, connect, methods=["POST"])]

@@ -1,0 +1,67 @@
+"""Routes for channels into a running job: programs, shells and ports."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from allranks.api.jobs import ChannelAnswer
+from allranks.errors import Conflict, UsageError
+from allranks.server.auth.roles import Who, require_own
+from allranks.server.dependencies import ServicesDep
+from allranks.server.http.request_limits import Count
+from allranks.server.http.upgrade import Upgraded
+from allranks.server.jobs.view import submitter
+from allranks.server.loop.channels import entered, place
+
+# Bytes: more than that the kernel takes for a program.
+_WORDS = 1 << 20
+
+
+class ChannelRequest(BaseModel):
+    """A program with its words, a shell if there are none, or a ``port``. ``rank`` or ``node``: of
+    a node, its first rank."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    command: list[str] = []
+    port: Annotated[int, Field(gt=0, lt=65536)] | None = None
+    terminal: bool = False
+    rank: Count | None = None
+    node: Count | None = None
+
+
+def create(name: str, request: ChannelRequest, services: ServicesDep, who: Who) -> ChannelAnswer:
+    """Open a channel into a job that prepares or runs. It waits for both ends for some seconds: the
+    caller connects next. The entry is an event of the job."""
+    row = services.records.with_ranks(name)
+    require_own(who, name, submitter(row.spec))
+    if request.port is not None and (request.command or request.terminal):
+        raise UsageError("a port has no command", where="port", hint="leave out `command`")
+    if request.rank is not None and request.node is not None:
+        raise UsageError("give a rank or a node", where="node", hint="leave out one of them")
+    if sum(map(len, request.command)) > _WORDS:
+        raise UsageError("the command is too long", where="command", hint="put it into a file")
+    where = place(row, request.rank, request.node)
+    what = f"exec: {shlex.join(request.command)}" if request.command else "shell"
+    if request.port is not None:
+        what = f"port {request.port}"
+    services.records.append(name, [entered(row, where, who, what)])
+    order = request.model_dump(include={"command", "port", "terminal"})
+    channel = services.channels.open(row, where, who, order)
+    return {"number": channel.number, "node": where.node, "rank": where.rank}
+
+
+async def connect(
+    name: str, number: Count, index: Count, services: ServicesDep, who: Who
+) -> Response:
+    """Connect the client's end: the answer is 101, and then bytes of the protocol
+    `allranks-channel`. ``index`` is 0, or a connection to the port."""
+    channel = services.channels.find_own(name, number, who)
+    if index and channel.order["port"] is None:
+        raise Conflict("only a port has several connections", hint="open another channel")
+    meeting = await services.channels.meet(channel, index, "client")
+    return Upgraded(lambda pipe: services.channels.joined(channel, index, meeting, pipe))

@@ -1,0 +1,75 @@
+"""Connections that have stopped being HTTP: two of them are joined, and bytes pass between them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from allranks.channel import PROTOCOL, keep_alive
+from allranks.server.http.header_limits import CONNECTION
+
+# Bytes that wait for a slow reader before its peer is read no more.
+_BUFFER = 1 << 20
+_SWITCHING = (
+    b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: %b\r\n\r\n"
+    % PROTOCOL.encode()
+)
+
+
+class Upgraded(Response):
+    """A response that takes its connection out of HTTP and gives it to ``joined``."""
+
+    def __init__(self, joined: Callable[[Pipe], None]) -> None:
+        super().__init__(status_code=101)
+        self._joined = joined
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        pipe = Pipe(scope[CONNECTION].take_over())
+        pipe.transport.write(_SWITCHING)
+        self._joined(pipe)
+
+
+class Pipe(asyncio.Protocol):
+    """One of two joined connections; it is not read before it is joined. ``ended`` is called when
+    it has closed. For the server's event loop."""
+
+    def __init__(self, transport: Any) -> None:
+        self.transport = transport
+        self.ended: Callable[[], None] = lambda: None
+        self._peer: Pipe | None = None
+        keep_alive(transport.get_extra_info("socket"))
+        transport.pause_reading()
+        transport.set_write_buffer_limits(high=_BUFFER)
+        transport.set_protocol(self)
+
+    def join(self, peer: Pipe) -> None:
+        self._peer, peer._peer = peer, self
+        for each in (self, peer):
+            if each.transport.is_closing():
+                each._other().close()
+            else:
+                each.transport.resume_reading()
+
+    def _other(self) -> Any:
+        assert self._peer is not None
+        return self._peer.transport
+
+    def data_received(self, data: bytes) -> None:
+        self._other().write(data)
+
+    def pause_writing(self) -> None:
+        if self._peer is not None:
+            self._other().pause_reading()
+
+    def resume_writing(self) -> None:
+        if self._peer is not None:
+            self._other().resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._peer is not None:
+            self._other().close()  # after what it has not sent yet
+        self.ended()
