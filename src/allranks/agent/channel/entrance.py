@@ -78,9 +78,9 @@ class Entrance:
             start_new_session=True,
         )
         with self._lock:
-            self._helpers = [each for each in self._helpers if each.poll() is None]
+            self._helpers = [helper for helper in self._helpers if helper.poll() is None]
             self._helpers.append(helper)
-            keeper.VISITORS.intersection_update({each.pid for each in self._helpers})
+            keeper.VISITORS.intersection_update({helper.pid for helper in self._helpers})
             keeper.VISITORS.add(helper.pid)
         assert helper.stdin is not None
         with helper.stdin as stdin:

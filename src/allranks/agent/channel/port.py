@@ -7,7 +7,7 @@ import socket
 import threading
 from typing import TYPE_CHECKING
 
-from allranks.agent.channel.visit import connect
+from allranks.agent.channel.connect import connect
 from allranks.channel import Connection, Frame, relay
 from allranks.errors import AllranksError
 

@@ -145,11 +145,13 @@ def _with_pipes(request: Request) -> _Program:
     pipe = subprocess.PIPE
     process = _start(request, stdin=pipe, stdout=pipe, stderr=pipe)
     fds = [
-        os.dup(each.fileno()) for each in (process.stdin, process.stdout, process.stderr) if each
+        os.dup(stream.fileno())
+        for stream in (process.stdin, process.stdout, process.stderr)
+        if stream
     ]
-    for each in (process.stdin, process.stdout, process.stderr):
-        assert each is not None
-        each.close()
+    for stream in (process.stdin, process.stdout, process.stderr):
+        assert stream is not None
+        stream.close()
     return _Program(process, fds[0], {fds[1]: Frame.OUT, fds[2]: Frame.ERR}, -1)
 
 

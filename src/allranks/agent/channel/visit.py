@@ -10,16 +10,16 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+from allranks.agent.channel.connect import connect
 from allranks.agent.processes.keeper import become_subreaper, end_descendants
-from allranks.channel import PROTOCOL, Connection, Frame, Lost
+from allranks.channel import Connection, Frame, Lost
 from allranks.errors import AllranksError
-from allranks.http_client import Client
 
 if TYPE_CHECKING:
     from allranks.agent.channel.entrance import Request
 
-# Seconds to connect, and to end what a container holds.
-_CONNECT, _END = 20.0, 10.0
+# Seconds to end what it started.
+_END = 10.0
 
 
 def main() -> int:
@@ -44,14 +44,6 @@ def _end_in_container(argv: list[str]) -> None:
     if argv:
         with contextlib.suppress(OSError, subprocess.SubprocessError):
             subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_END)
-
-
-def connect(request: Request, index: int) -> Connection:
-    """The node's end of a connection of the channel. Raises AllranksError."""
-    client = Client(
-        request["url"], request["token"], timeout=_CONNECT, fingerprint=request["fingerprint"]
-    )
-    return Connection(client.upgrade(f"{request['path']}/{index}", PROTOCOL))
 
 
 def _serve(connection: Connection, request: Request) -> None:

@@ -237,10 +237,10 @@ class Link:
             if (number := order.pop("stacks", 0)) > self._stacks_request:
                 self._stacks_request = number
                 threading.Thread(target=self._send_stacks, args=(number,), daemon=True).start()
-            for each in order.pop("channels", ()):
-                if self.channel is not None and each["number"] > self._last_channel:
-                    self._last_channel = each["number"]
-                    threading.Thread(target=self.channel, args=(each,), daemon=True).start()
+            for channel in order.pop("channels", ()):
+                if self.channel is not None and channel["number"] > self._last_channel:
+                    self._last_channel = channel["number"]
+                    threading.Thread(target=self.channel, args=(channel,), daemon=True).start()
             if order["server"] != self._server_id:
                 self._resend(order)
             if order["id"] == last_id:

@@ -41,9 +41,9 @@ def exec(options: argparse.Namespace) -> int:
     stdin = None if sys.stdin.isatty() else 0
     if options.json:
         with open(0, "rb", closefd=False) as file:
-            given = b"" if stdin is None else file.read()
+            content = b"" if stdin is None else file.read()
         done = execute(
-            options.name, options.command, input=given, rank=options.rank, node=options.node
+            options.name, options.command, input=content, rank=options.rank, node=options.node
         )
         show.as_json(
             {

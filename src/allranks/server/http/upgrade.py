@@ -48,11 +48,11 @@ class Pipe(asyncio.Protocol):
 
     def join(self, peer: Pipe) -> None:
         self._peer, peer._peer = peer, self
-        for each in (self, peer):
-            if each.transport.is_closing():
-                each._other().close()
+        for pipe in (self, peer):
+            if pipe.transport.is_closing():
+                pipe._other().close()
             else:
-                each.transport.resume_reading()
+                pipe.transport.resume_reading()
 
     def _other(self) -> Any:
         assert self._peer is not None

@@ -51,7 +51,7 @@ def place(row: JobRow, rank: int | None, node: int | None) -> Place:
         hint = f"use a node from 0 to {len(job.nodes) - 1}"
         raise NotFound(f"{name} has no node {node}", hint=hint)
     if node is None:
-        target = next((each for each in ranks(task) if each.rank == (rank or 0)), None)
+        target = next((one for one in ranks(task) if one.rank == (rank or 0)), None)
     else:
         target = next(iter(ranks_of(task, node)), Rank(-1, node, 0))
     if target is None:
@@ -127,7 +127,7 @@ class Channels:
         """Ask the node's agent for a channel. Raises Conflict if the job has too many."""
         with self._lock:
             channels = self._by_job.setdefault(row.name, {})
-            for old in [each for each in channels.values() if each.is_dead]:
+            for old in [channel for channel in channels.values() if channel.is_dead]:
                 del channels[old.number]
             if len(channels) >= MOST:
                 raise Conflict(f"{row.name} has {MOST} open channels", hint="close some of them")
@@ -144,27 +144,27 @@ class Channels:
         with self._lock:
             channels = [*self._by_job.get(row.name, {}).values()]
         return [
-            each.order
-            for each in channels
-            if each.number > after
-            and (each.node, each.launch, each.attempt)
+            channel.order
+            for channel in channels
+            if channel.number > after
+            and (channel.node, channel.launch, channel.attempt)
             == (node, row.record.launch, row.record.attempt)
-            and each.is_pending
+            and channel.is_pending
         ]
 
     def find(self, job: str, number: int) -> Channel:
         """Raises NotFound."""
-        found = self._by_job.get(job, {}).get(number)
-        if found is None or found.is_dead:
+        channel = self._by_job.get(job, {}).get(number)
+        if channel is None or channel.is_dead:
             raise NotFound(f"{job} has no open channel {number}", hint="open another one")
-        return found
+        return channel
 
     def find_own(self, job: str, number: int, who: Person) -> Channel:
         """Raises NotFound, and Forbidden if somebody else has opened it."""
-        found = self.find(job, number)
-        if found.who != who.name:
-            raise Forbidden(f"channel {number} is {found.who}'s", hint="open one of your own")
-        return found
+        channel = self.find(job, number)
+        if channel.who != who.name:
+            raise Forbidden(f"channel {number} is {channel.who}'s", hint="open one of your own")
+        return channel
 
     async def meet(self, channel: Channel, index: int, side: Side) -> Meeting:
         """Wait for the other end. Raises Conflict if it does not come, or this one came before."""

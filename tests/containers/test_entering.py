@@ -1,0 +1,46 @@
+"""Getting into a job with an image: programs and terminals inside its container."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_enter import Terminal, processes
+from tests.containers.conftest import IMAGE, Podman
+from tests.support import Allranks, until
+
+pytestmark = [pytest.mark.slow, pytest.mark.containers, pytest.mark.timeout(400)]
+
+
+@pytest.fixture
+def here(podman: Podman, allranks: Allranks, monkeypatch: pytest.MonkeyPatch) -> Iterator[Allranks]:
+    monkeypatch.setenv("PATH", f"{podman.folder}:{os.environ['PATH']}")
+    done = allranks("compute", "update", "local", "--container", "podman")
+    assert done.returncode == 0, done.stderr
+    yield allranks
+    allranks("server", "stop")
+    until(lambda: not podman.names(), 15)
+
+
+def test_what_enters_is_inside(here: Allranks, code: Path, home: Path):
+    words = ("--image", IMAGE, "--detach", "--name", "in", "--env", "A=it's $x", "--")
+    assert here("run", *words, "echo up; exec sleep 600").returncode == 0
+    until(lambda: "up" in here("job", "logs", "in").stdout)
+    shown = 'echo "$FROM_IMAGE $A"; echo $$; cat; exit 5'
+    done = here("job", "exec", "in", "--", "bash", "-c", shown, input="given")
+    assert done.returncode == 5, done.stderr
+    assert done.stdout.startswith("yes it's $x\n")
+    assert done.stdout.endswith("\ngiven")
+    terminal = Terminal(home, "job", "shell", "in")
+    terminal.expect(b"in rank 0")
+    terminal.press(b"[ -t 0 ] && echo ter'minal' $FROM_IMAGE; sleep 987651\r")
+    terminal.expect(b"terminal yes")
+    until(lambda: processes("sleep 987651"))
+    os.kill(terminal.pid, signal.SIGKILL)
+    assert terminal.ended() == -signal.SIGKILL
+    until(lambda: not processes("sleep 987651"))
+    assert here("job", "exec", "in", "--", "bash", "-c", "true").returncode == 0
