@@ -2,10 +2,12 @@
 
     AllranksError            one sentence, where it is, how to mend it
     ├── UsageError           a wrong command line or API call                     exit 2
-    │   └── CodeTooLarge     a code folder that is most likely a wrong one
+    │   ├── CodeTooLarge     a code folder that is most likely a wrong one
+    │   └── DataTooLarge     data to upload that is most likely a wrong one
     ├── SpecError            a job that cannot be run as written (1…n problems)   exit 2
     ├── NotFound             no such job, file, rank, …                           exit 2
-    │   └── MissingCode      the snapshot has to be sent first                    (mended by sdk)
+    │   ├── MissingCode      the snapshot has to be sent first                    (mended by sdk)
+    │   └── MissingData      an input has to be uploaded first                    (mended by sdk)
     ├── Conflict             the name is taken, the state forbids it              exit 2
     ├── Unsupported          in the contract, not built yet in this version       exit 2
     ├── Unauthorized         a token that does not match                          exit 2
@@ -116,12 +118,20 @@ class CodeTooLarge(UsageError):
     """The code folder is over the limit. ``allow_large`` submits it anyway."""
 
 
+class DataTooLarge(UsageError):
+    """So much data is uploaded only if somebody says so. ``allow_large_data`` does."""
+
+
 class NotFound(AllranksError):
     kind, http = "not_found", 404
 
 
 class MissingCode(NotFound):
     kind = "missing_code"
+
+
+class MissingData(NotFound):
+    kind = "missing_data"
 
 
 class Conflict(AllranksError):
@@ -212,6 +222,7 @@ _KINDS: Mapping[str, type[AllranksError]] = {
         UsageError,
         NotFound,
         MissingCode,
+        MissingData,
         Conflict,
         Unsupported,
         Unauthorized,

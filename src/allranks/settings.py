@@ -82,6 +82,16 @@ class Home(NamedTuple):
         return self.root / "data"
 
     @property
+    def uploads(self) -> Path:
+        """Data that was uploaded, in the default datastore."""
+        return self.data / "uploads"
+
+    @property
+    def digests(self) -> Path:
+        """The cache of hashes of data that was uploaded from here, by file size and time."""
+        return self.root / "digests"
+
+    @property
     def models(self) -> Path:
         """The files of models, by content."""
         return self.root / "models"

@@ -263,3 +263,44 @@ class StateEntry(TypedDict):
     size: NotRequired[int]
     sha256: NotRequired[str]
     mtime_ns: NotRequired[int]
+
+
+# ---------------------------------------------------------------- uploads
+
+
+class PartAnswer(TypedDict):
+    """How much of a blob is here, None if all is; and the bytes that its disk has left."""
+
+    size: int | None
+    free: int
+
+
+class WrittenPart(TypedDict):
+    """``complete``: the blob is here, and its content matches."""
+
+    complete: bool
+
+
+class UploadAnswer(TypedDict):
+    """Uploaded data: its address as an input, and how much it is."""
+
+    path: str
+    files: int
+    size: int
+
+
+class Challenge(TypedDict):
+    """What a client hashes to prove that the server sees its data: ``ranges`` are file, offset and
+    length. ``sealed`` belongs to the answer."""
+
+    nonce: str
+    ranges: list[tuple[str, int, int]]
+    sealed: str
+
+
+class Proof(TypedDict):
+    """The answer to a challenge."""
+
+    nonce: str
+    sealed: str
+    digest: str

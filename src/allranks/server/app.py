@@ -66,7 +66,9 @@ from allranks.store.computes import Computes
 from allranks.store.database import check_small, open_database
 from allranks.store.files.blobs import Blobs
 from allranks.store.files.contents import Contents
+from allranks.store.files.incoming import Incoming
 from allranks.store.files.trees import Trees
+from allranks.store.files.uploads import Uploads
 from allranks.store.jobs.annotations import Annotations
 from allranks.store.jobs.children import Children
 from allranks.store.jobs.records import Records
@@ -231,6 +233,8 @@ def _services(
         step_results=StepResults(database),
         contents=Contents(blobs),
         blobs=blobs,
+        incoming=Incoming(blobs),
+        uploads=Uploads(home.uploads, blobs),
         computes=computes,
         clusters=clusters,
         assets=assets,

@@ -7,6 +7,7 @@ from typing import Annotated, Any, NamedTuple
 
 from starlette.requests import Request
 
+from allranks.core.data.upload_manifest import digests_in
 from allranks.server.arguments import BODY, Given
 from allranks.server.assets.components import Components
 from allranks.server.assets.datastores import Datastores
@@ -36,6 +37,8 @@ from allranks.store.assets import Assets
 from allranks.store.computes import Computes
 from allranks.store.files.blobs import Blobs
 from allranks.store.files.contents import Contents
+from allranks.store.files.incoming import Incoming
+from allranks.store.files.uploads import Uploads
 from allranks.store.jobs.annotations import Annotations
 from allranks.store.jobs.children import Children
 from allranks.store.jobs.job_rows import snapshots
@@ -63,6 +66,8 @@ class Services(NamedTuple):
     step_results: StepResults
     contents: Contents
     blobs: Blobs
+    incoming: Incoming
+    uploads: Uploads
     computes: Computes
     clusters: Clusters
     assets: Assets
@@ -101,6 +106,11 @@ class Services(NamedTuple):
             each for made in submissions for each in (made.get("code"), *snapshots(made["spec"]))
         }
         return self.components.codes() | {each for each in codes if each}
+
+    def kept_uploads(self) -> set[str]:
+        """The digests of the uploads of data assets and schedules."""
+        assets = [row.spec.get("path") for row in self.data.versions()]
+        return {*digests_in([assets, [row.submission for row in self.schedules.list()]])}
 
     def __hash__(self) -> int:
         return id(self)

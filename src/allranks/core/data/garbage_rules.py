@@ -28,6 +28,8 @@ class Kind(StrEnum):
     DATA = "cached data"
     MODEL = "models"
     UNREGISTERED = "unfinished models"
+    UPLOAD = "uploads"
+    HALF_UPLOAD = "unfinished uploads"
     STATE = "states"
     PIECE = "unfinished states"
     COPY = "unfinished copies"
@@ -59,6 +61,9 @@ RULES: Mapping[Kind, Rule] = {
     Kind.DATA: Rule(HOUR, True, "not used for {idle}"),
     Kind.MODEL: Rule(0.0, False, "no version uses it"),
     Kind.UNREGISTERED: Rule(HOUR, False, "its registration was interrupted {idle} ago"),
+    # Data is uploaded before its job or asset is there.
+    Kind.UPLOAD: Rule(HOUR, True, "of no asset, and not used for {idle}"),
+    Kind.HALF_UPLOAD: Rule(HOUR, False, "it was interrupted {idle} ago"),
     # That of a job that begins as another's is there before the job is.
     Kind.STATE: Rule(HOUR, False, "its job is gone"),
     Kind.PIECE: Rule(HOUR, False, "incomplete for {idle}"),
@@ -71,7 +76,7 @@ RULES: Mapping[Kind, Rule] = {
 class Job(NamedTuple):
     """What of a job matters here. ``codes`` are its snapshots, ``recipe`` what its environment is
     known by, ``in_place`` the folder it runs in, ``refers`` the jobs whose outputs it reads,
-    ``models`` the files of models that it reads."""
+    ``models`` the files of models that it reads, ``uploads`` the uploaded data."""
 
     name: str
     live: bool
@@ -82,6 +87,7 @@ class Job(NamedTuple):
     in_place: str | None = None
     refers: Set[str] = frozenset()
     models: Set[str] = frozenset()
+    uploads: Set[str] = frozenset()
 
 
 class Found(NamedTuple):
@@ -130,10 +136,14 @@ def readers(name: str, jobs: Iterable[Job]) -> list[str]:
 
 
 def needs(
-    jobs: Iterable[Job], parts: Mapping[str, Iterable[str]], models: Set[str] = frozenset()
+    jobs: Iterable[Job],
+    parts: Mapping[str, Iterable[str]],
+    models: Set[str] = frozenset(),
+    uploads: Set[str] = frozenset(),
 ) -> dict[Kind, Set[str]]:
-    """The keys of things that jobs which stay need, and ``models`` which have a version. ``parts``:
-    the blobs of each code, also of that of components."""
+    """The keys of things that jobs which stay need, ``models`` which have a version, and
+    ``uploads`` of assets and schedules. ``parts``: the blobs of each code, also of that of
+    components."""
     jobs = list(jobs)
     code = {code for job in jobs for code in job.codes} | parts.keys()
     live = [job for job in jobs if job.live]
@@ -146,6 +156,7 @@ def needs(
         Kind.NODE: {job.name for job in live},
         Kind.STATE: {job.name for job in jobs},
         Kind.MODEL: {*models, *(model for job in live for model in job.models)},
+        Kind.UPLOAD: {*uploads, *(upload for job in live for upload in job.uploads)},
     }
 
 

@@ -29,7 +29,10 @@ PARTS: Mapping[str, Part] = {
     "models": Part("models", "of model versions: allranks model delete"),
     "states": Part("states", "of jobs, or named: allranks state delete"),
     "mlflow": Part("MLflow", "runs and their files: delete them in MLflow, then `mlflow gc`"),
-    "data": Part("datastore", "files of the default datastore, which are never removed"),
+    "data": Part(
+        "datastore",
+        "files of the default datastore: uploads of assets or used recently, and all others",
+    ),
     "engines": Part("engines", "notes of engines about their jobs"),
 }
 _DATABASE = Part("database", "the database")

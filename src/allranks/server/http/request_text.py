@@ -21,8 +21,8 @@ from allranks.server.http.error_responses import reply
 
 _HINT = "send text in UTF-8 without NUL and lone surrogates, and finite numbers"
 # URLs and bodies with names of files, which may be any bytes.
-_FILES = re.compile(r"/api/v1/(?:jobs|models|states)/[^/]+/(?:files|checksums)/")
-_BUNDLE = re.compile(r"/api/v1/(?:jobs|models|states)/[^/]+/bundle")
+_FILES = re.compile(r"/api/v1/(?:data|jobs|models|states)/[^/]+/(?:files|checksums)/")
+_BUNDLE = re.compile(r"/api/v1/(?:data|jobs|models|states)/[^/]+/bundle")
 _MODELS = "/api/v1/models"
 # Bodies that are not JSON.
 _BLOBS = "/api/v1/blobs/"

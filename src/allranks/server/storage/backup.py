@@ -23,6 +23,7 @@ from allranks.folder_trees import LONGEST
 from allranks.server.storage import backup_archive
 from allranks.settings import Home, database, has_record
 from allranks.store import database_copy
+from allranks.store.files.incoming import PART
 from allranks.store.files.state_folders import CONTENT, HEAD, NAMED, OF_JOBS, VERSIONS, State
 from allranks.store.files.trees import GOING, TEMPORARY_PREFIX
 from allranks.version import __version__
@@ -106,7 +107,9 @@ def _contents(
     yield home.database.name, folder / home.database.name
     for path in (home.token, home.secrets, home.server, home.agents_port, home.certificate):
         yield path.name, path
-    for root in (home.blobs, home.models, *((home.jobs, home.data) if with_files else ())):
+    blobs = _below(home.blobs, home.blobs.name, left_out)
+    yield from ((name, path) for name, path in blobs if not _is_uploaded(path))
+    for root in (home.models, *((home.jobs, home.data) if with_files else ())):
         yield from _below(root, root.name, left_out)
     if with_files:
         yield from _states(home.states, left_out)
@@ -114,6 +117,14 @@ def _contents(
         database_copy.copy(home.mlflow / _MLFLOW, folder / _MLFLOW)
         yield f"{home.mlflow.name}/{_MLFLOW}", folder / _MLFLOW
         yield from _below(home.mlflow / "artifacts", f"{home.mlflow.name}/artifacts", left_out)
+
+
+def _is_uploaded(blob: Path) -> bool:
+    """Whether it is a file of uploaded data, which is in the datastore, or will be."""
+    try:
+        return blob.name.endswith(PART) or (blob.is_file() and blob.stat().st_nlink > 1)
+    except FileNotFoundError:  # gone meanwhile
+        return False
 
 
 def _size(home: Home, with_files: bool) -> int:

@@ -59,8 +59,9 @@ class Report(NamedTuple):
 
 class GarbageCollection:
     """One run of garbage collection. ``admission_lock`` is held wherever a job or a model is
-    created; ``models`` returns the model files in use, ``codes`` the code of components; ``rest``
-    is called with each job whose own state was deleted."""
+    created; ``models`` returns the model files in use, ``codes`` the code of components,
+    ``uploads`` the uploads of assets and schedules; ``rest`` is called with each job whose own
+    state was deleted."""
 
     def __init__(
         self,
@@ -71,6 +72,7 @@ class GarbageCollection:
         models: Callable[[], Set[str]] = frozenset,
         rest: Callable[[str], None] = lambda _: None,
         codes: Callable[[], Set[str]] = frozenset,
+        uploads: Callable[[], Set[str]] = frozenset,
     ) -> None:
         self._home, self._records, self._admission_lock, self._options = (
             home,
@@ -78,7 +80,7 @@ class GarbageCollection:
             admission_lock,
             options,
         )
-        self._models, self._rest, self._codes = models, rest, codes
+        self._models, self._rest, self._codes, self._uploads = models, rest, codes, uploads
         self._blobs = Blobs(home.blobs)
         self._report = Report([], [])
         # Jobs to keep, with what they need: protected ones and those whose deletion failed.
@@ -105,7 +107,7 @@ class GarbageCollection:
         self._created = self._records.created
         rows = [row for row in self._records.uses() if row.name not in self._gone]
         self._jobs = [inventory.job(self._home, row) for row in rows]
-        needed = needs(self._jobs, self._parts(), self._models())
+        needed = needs(self._jobs, self._parts(), self._models(), self._uploads())
         stay = kept(self._jobs, self._stay, self._options.older_than, time.time())
         self._needed = {**needed, Kind.JOB: stay}
 
@@ -157,7 +159,7 @@ class GarbageCollection:
 
     def _why(self, entry: Found) -> str:
         """Why it is deleted, checked again; empty if it is in use now."""
-        if self._records.created != self._created or entry.kind is Kind.MODEL:
+        if self._records.created != self._created or entry.kind in (Kind.MODEL, Kind.UPLOAD):
             self._load()
         if entry.kind is Kind.CODE and self._trouble is not None:
             return ""

@@ -19,6 +19,7 @@ from allranks import file_locks
 from allranks.agent.data import cache
 from allranks.agent.environments.virtual_environments import READY, recipe_hash
 from allranks.core.data.garbage_rules import HOUR, Found, Job, Kind
+from allranks.core.data.upload_manifest import is_digest
 from allranks.core.plan import Recipe
 from allranks.server.assets.data_locations import referred
 from allranks.settings import Home
@@ -48,6 +49,7 @@ def job(home: Home, row: Uses) -> Job:
         in_place=row.in_place,
         refers=referred(row.inputs) | {*_at(home.jobs, (*inputs, row.in_place or ""))} | reused,
         models={*_at(home.models, inputs)},
+        uploads=row.uploads(),
     )
 
 
@@ -101,9 +103,11 @@ def environments(home: Home, all_jobs: Sequence[Job]) -> Iterator[Found]:
 
 
 def code(home: Home, _: Sequence[Job]) -> Iterator[Found]:
-    """Blobs, also incomplete ones."""
+    """Blobs, also incomplete ones; not those that are files of uploads."""
     for folder in _within(home.blobs):
         for path in _within(folder):
+            if _has_more_names(path):
+                continue
             yield Found(
                 Kind.CODE, path.name, str(path), _changed(path), path.name, looked=str(path)
             )
@@ -166,6 +170,16 @@ def models(home: Home, _: Sequence[Job]) -> Iterator[Found]:
             yield Found(Kind.MODEL, path.name, str(path), _changed(path), path.name, str(path))
 
 
+def uploads(home: Home, _: Sequence[Job]) -> Iterator[Found]:
+    """Uploaded data, and remains of making it from blobs."""
+    for path in _within(home.uploads):
+        if path.name.startswith(TEMPORARY_PREFIX):
+            used = _changed_within(path, _DEPTH)
+            yield Found(Kind.HALF_UPLOAD, path.name, str(path), used, looked=str(path))
+        elif is_digest(path.name):
+            yield Found(Kind.UPLOAD, path.name, str(path), _changed(path), path.name, str(path))
+
+
 def states(home: Home, _: Sequence[Job]) -> Iterator[Found]:
     """Own states of jobs, and partial uploads of any state. Named states are always kept."""
     for kind in (NAMED, OF_JOBS):
@@ -183,7 +197,7 @@ def states(home: Home, _: Sequence[Job]) -> Iterator[Found]:
 def going(home: Home, _: Sequence[Job]) -> Iterator[Found]:
     """Folders that a killed garbage collection had renamed but not deleted."""
     repositories = (each for root in [home.code] for each in (root, *_within(root)))
-    kept = (home.environments, home.nodes, home.jobs, home.cache, home.models)
+    kept = (home.environments, home.nodes, home.jobs, home.cache, home.models, home.uploads)
     roots = (*kept, home.states / NAMED, home.states / OF_JOBS)
     for root in itertools.chain(roots, repositories):
         for path in _within(root):
@@ -205,6 +219,7 @@ LOOKS: tuple[Look, ...] = (
     going,
     copies,
     environments,
+    uploads,
     code,
     checkouts,
     nodes,
@@ -244,6 +259,13 @@ def _changed(path: Path) -> float:
         return changed(str(path))
     except FileNotFoundError:
         return 0.0  # deleted meanwhile
+
+
+def _has_more_names(path: Path) -> bool:
+    try:
+        return os.lstat(path).st_nlink > 1 and path.is_file()
+    except FileNotFoundError:
+        return False  # deleted meanwhile
 
 
 def _changed_within(path: Path, depth: int) -> float:

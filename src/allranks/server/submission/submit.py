@@ -259,6 +259,7 @@ def _require_what_it_needs(
 ) -> None:
     """Raise if the job's code, models or other jobs are not here."""
     services.models.versions.require_existing(each.source for each in made.task.inputs)
+    services.uploads.require([each.source for each in made.task.inputs])
     require_code(submission, services)
     for other in referred(spec.get("inputs")):
         services.records.get(other)

@@ -10,6 +10,7 @@ from sqlalchemy import Row, select
 from sqlalchemy.engine import Connection
 
 from allranks import clock
+from allranks.core.data.upload_manifest import digests_in
 from allranks.core.lifecycle import decide
 from allranks.core.lifecycle.decide import Job, Node
 from allranks.core.plan import Gang, Plan, Rules, Task, pack
@@ -111,6 +112,10 @@ class Uses(NamedTuple):
         """The digests of all its code."""
         own = {self.code} if self.code is not None else set()
         return own | {*snapshots([self.jobs, self.component])}
+
+    def uploads(self) -> set[str]:
+        """The digests of the uploaded data that it reads."""
+        return {*digests_in([self.inputs, self.sources, self.jobs, self.component])}
 
 
 def snapshots(data: Any) -> Iterator[str]:

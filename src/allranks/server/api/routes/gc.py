@@ -45,6 +45,7 @@ def clear(data: JsonBody, services: ServicesDep) -> GcAnswer:
             models,
             rest,
             services.kept_codes,
+            services.kept_uploads,
         ).run()
     finally:
         services.gc_lock.release()

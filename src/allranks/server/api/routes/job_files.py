@@ -26,7 +26,8 @@ from allranks.core.data.working_set import RECORDED
 from allranks.errors import NotFound, UsageError
 from allranks.server.arguments import BODY, Given
 from allranks.server.assets.job_files import below
-from allranks.server.dependencies import ServicesDep
+from allranks.server.assets.versions import absent_is_not_found
+from allranks.server.dependencies import Services, ServicesDep
 from allranks.server.http.content import LINES, Content
 from allranks.server.http.request_limits import Count
 from allranks.server.parents.pipeline.view import output_folders
@@ -44,9 +45,10 @@ Named = Annotated[str, Given(path_of)]
 
 
 class _Place(NamedTuple):
-    """The folder of a job, of a model version, or of a state's contents (named by SHA-256), with
-    its name for messages. A pipeline has ``folders`` of its steps' jobs instead, by the name that
-    they have in it. The folder ``unlisted`` in it is left out of lists."""
+    """The folder of a job, of a version of a model or of data, or of a state's contents (named by
+    SHA-256), with its name for messages. Data may be a single file. A pipeline has ``folders`` of
+    its steps' jobs instead, by the name that they have in it. The folder ``unlisted`` in it is left
+    out of lists."""
 
     root: Path
     name: str
@@ -56,6 +58,9 @@ class _Place(NamedTuple):
     def listed(self, too_long: list[str] | None = None) -> Iterator[tuple[str, os.stat_result]]:
         """The files and links, by their names; those with too long a path are only named."""
         names = [] if too_long is None else too_long
+        if self.root.is_file():
+            yield self.root.name, self.root.stat()
+            return
         for name, folder in (self.folders or {"": self.root}).items():
             start = len(str(folder)) + 1
             left_out = partial(_add_name, names, name, start)
@@ -64,6 +69,8 @@ class _Place(NamedTuple):
 
     def find(self, path: str) -> Path | None:
         """The file of that name, or None."""
+        if self.root.is_file():
+            return self.root if path == self.root.name else None
         if not self.folders:
             return _within(self.root, path)
         for name, folder in self.folders.items():
@@ -77,12 +84,44 @@ def _place(request: Request, services: ServicesDep) -> _Place:
     if "reference" in named:
         versions, asset = services.models.versions, asset_of(named["reference"], "model")
         return _Place(versions.files(versions.row(asset)).resolve(), f"the model {asset}")
+    if "version" in named:
+        return _Place(_of_data(services, named["version"]), f"the data asset {named['version']}")
     if "state" in named:
         folder = services.states.find(named["state"]).folder
         return _Place((folder / CONTENT).resolve(), f"the state {folder.name}")
     row = services.records.answering(str(named["name"]))
     folders = output_folders(row, services) if row.type == "pipeline" else {}
     return _Place((services.home.jobs / row.name).resolve(), row.name, folders, RECORDED)
+
+
+def _of_data(services: Services, reference: str) -> Path:
+    """Where a version of a data asset lies on this machine. Raises NotFound for data elsewhere, and
+    for what people may not read by other routes."""
+    with absent_is_not_found():
+        row = services.datastores.row(asset_of(reference, "data"))
+        place = services.datastores.locate(f"azureml:{row.name}:{row.version}", "path")
+    real = Path(os.path.realpath(place.path or "/"))
+    if not place.path or not _is_in_store(real, services):
+        raise NotFound(
+            f"{row.name}:{row.version} is not in the server's own store",
+            where=place.uri or place.path or None,
+            hint="read it as the input of a job, or with its store's own tool",
+        )
+    if not real.exists():
+        hint = "it was removed from the datastore"
+        raise NotFound(
+            f"the files of {row.name}:{row.version} are gone", where=str(real), hint=hint
+        )
+    return real
+
+
+def _is_in_store(path: Path, services: Services) -> bool:
+    """Whether it is in a datastore that is a folder here, or of a job or a model."""
+    stores = services.datastores.all().values()
+    folders = [services.home.jobs, services.home.models]
+    folders += [Path(each.path) for each in stores if each.type == "file" and each.path]
+    roots = (Path(os.path.realpath(each)) for each in folders)
+    return any(path.is_relative_to(root) for root in roots if root != Path("/"))
 
 
 Place = Annotated[_Place, Given(_place)]

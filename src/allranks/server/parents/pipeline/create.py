@@ -123,6 +123,7 @@ def create_pipeline(
     with services.admission_lock:
         for digest in {*snapshots(spec)}:
             require_code(submission._replace(code=digest), services)
+        services.uploads.require(spec)
         set_aside(services, made.task)
         row = services.records.create(spec, made, type="pipeline", child=child)
     services.loops.wake(row.name)

@@ -89,6 +89,7 @@ def create_sweep(
     )
     with services.admission_lock:
         require_code(submission, services)
+        services.uploads.require(spec)
         set_aside(services, task)
         row = services.records.create(spec, made, type="sweep", child=child)
     services.loops.wake(row.name)

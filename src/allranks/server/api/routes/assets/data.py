@@ -108,7 +108,9 @@ def create_data(data: JsonBody, services: ServicesDep, labels: Labels) -> Create
     refuse_reserved(made.name, made.version, "map")
     services.datastores.locate(made.path, "path")
     spec = made.model_dump(mode="json", exclude_defaults=True, exclude={"name", "version"})
-    row = services.data.create(made.name, made.version, spec)
+    with services.admission_lock:
+        services.uploads.require(made.path)
+        row = services.data.create(made.name, made.version, spec)
     return {**_labelled(row, labels, services), "created": row.new}
 
 

@@ -1,0 +1,112 @@
+"""The manifest of an upload: names, modes, hashes and links of a file or a folder. Pure.
+
+It is JSON with sorted names, so that the same data has the same manifest, whose SHA-256 names the
+upload. Names are texts with surrogates for bytes that are not UTF-8.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+from allranks.errors import UsageError
+
+# The folder of uploads in the default datastore.
+FOLDER = "uploads"
+_OF = re.compile(rf"(?:^|/){FOLDER}/(?P<digest>[0-9a-f]{{64}})/files/")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+class File(NamedTuple):
+    """``sha256`` is that of its content."""
+
+    path: str
+    size: int
+    sha256: str
+    executable: bool = False
+
+
+class Link(NamedTuple):
+    path: str
+    target: str
+
+
+class Manifest(NamedTuple):
+    """What lies at ``name``. ``files`` of a single file: one whose path is empty. ``folders``:
+    those with nothing in them."""
+
+    name: str
+    files: Sequence[File] = ()
+    links: Sequence[Link] = ()
+    folders: Sequence[str] = ()
+
+    @property
+    def size(self) -> int:
+        return sum(file.size for file in self.files)
+
+    def dump(self) -> bytes:
+        lists = {key: sorted(getattr(self, key)) for key in ("files", "links", "folders")}
+        return json.dumps({"name": self.name, **lists}, separators=(",", ":")).encode()
+
+    @staticmethod
+    def load(text: bytes) -> Manifest:
+        """Raises UsageError for anything that would lie elsewhere, or twice."""
+        try:
+            data: dict[str, Any] = json.loads(text)
+            files = [File(*item) for item in data["files"]]
+            links = [Link(*item) for item in data["links"]]
+            made = Manifest(data["name"], files, links, data["folders"])
+            leaves = [file.path for file in files] + [link.path for link in links]
+            names = [*leaves, *made.folders]
+            single = len(names) == len(files) == 1 and not names[0]
+            well = _is_path(made.name) and "/" not in made.name and len({*names}) == len(names)
+            well = well and (single or all(map(_is_path, names)))
+            # Nothing is placed through a link.
+            well = well and {*leaves}.isdisjoint(above for item in names for above in _above(item))
+            well = well and all(_is_file(file) for file in files)
+            well = well and all(isinstance(item.target, str) and item.target for item in links)
+        except (ValueError, KeyError, TypeError):
+            well = False
+        if not well:
+            raise UsageError("malformed manifest of an upload", hint="upload it with this version")
+        return made
+
+
+def is_digest(text: str) -> bool:
+    return _DIGEST.fullmatch(text) is not None
+
+
+def digests_in(document: Any) -> Iterator[str]:
+    """The digests of the uploads that the paths and addresses in a document are in."""
+    if isinstance(document, str):
+        if match := _OF.search(f"{document}/"):
+            yield match["digest"]
+        return
+    if isinstance(document, Mapping):
+        document = document.values()
+    elif not isinstance(document, list | tuple):
+        return
+    for item in document:
+        yield from digests_in(item)
+
+
+def _is_file(file: File) -> bool:
+    return (
+        type(file.size) is int
+        and file.size >= 0
+        and type(file.executable) is bool
+        and is_digest(file.sha256)
+    )
+
+
+def _above(path: str) -> Iterator[str]:
+    return accumulate(path.split("/")[:-1], "{}/{}".format)
+
+
+def _is_path(path: object) -> bool:
+    if not isinstance(path, str) or "\0" in path:
+        return False
+    return not any(step in ("", ".", "..") for step in path.split("/"))

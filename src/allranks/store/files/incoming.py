@@ -1,0 +1,175 @@
+"""Blobs on their way: large ones piece by piece, small ones many at a time.
+
+A piece is written where the last one ended, so an upload that was cut goes on from there; nothing
+but the file itself says how far it is. The blob appears when its content matches its name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import threading
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+from allranks.errors import Conflict, UsageError
+from allranks.store.files.blobs import Blobs
+
+PART = ".part"
+# Files that are open at a time, each with the hash of what it has; others are read again.
+_OPEN = 64
+_ZEROS = bytes(1 << 20)
+
+
+class _Part:
+    """An open file, and the hash of its ``size`` bytes; ``lock`` is held by who uses it."""
+
+    def __init__(self, path: Path) -> None:
+        self.lock = threading.Lock()
+        self.file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self.hash = hashlib.sha256()
+        self.size = 0
+        self.is_gone = False
+        self._is_read = False
+
+    def __del__(self) -> None:
+        os.close(self.file)
+
+    def read(self) -> None:
+        """Read what is there already, once."""
+        while not self._is_read:
+            piece = os.pread(self.file, 1 << 20, self.size)
+            self.hash.update(piece)
+            self.size += len(piece)
+            self._is_read = not piece
+
+    def fill(self, until: int) -> None:
+        """A hole up to ``until``."""
+        while self.size < until:
+            zeros = _ZEROS[: until - self.size]
+            self.hash.update(zeros)
+            self.size += len(zeros)
+        os.ftruncate(self.file, self.size)
+
+    def write(self, data: bytes) -> None:
+        left = memoryview(data)
+        while left:
+            written = os.pwrite(self.file, left, self.size)
+            self.hash.update(left[:written])
+            self.size += written
+            left = left[written:]
+
+
+class Incoming:
+    """The blobs that arrive in a folder of blobs."""
+
+    def __init__(self, blobs: Blobs) -> None:
+        self._blobs = blobs
+        self._parts: OrderedDict[str, _Part] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def size(self, digest: str) -> int | None:
+        """The bytes of a blob that are here; None if all are."""
+        if self._blobs.has(digest):
+            return None
+        try:
+            return os.stat(self._path(digest)).st_size
+        except FileNotFoundError:
+            return 0
+
+    def write(self, digest: str, offset: int, data: bytes, size: int) -> bool:
+        """Write a piece of a blob of ``size`` bytes; whether the blob is here, complete. What lies
+        between the last piece and ``offset`` is zeros.
+
+        Raises Conflict if another upload of the same has come further, UsageError for content that
+        does not match, OSError.
+        """
+        while not self._blobs.has(digest):
+            part = self._opened(digest)
+            with part.lock:
+                if part.is_gone:  # another upload has completed it, or removed it
+                    continue
+                part.read()
+                if not part.size <= offset <= offset + len(data) <= size:
+                    message = f"the blob has {part.size} bytes, and this piece is from {offset}"
+                    raise Conflict(message, hint="ask how far it is, and go on from there")
+                part.fill(offset)
+                part.write(data)
+                if part.size < size:
+                    return False
+                self._place(digest, part)
+        return True
+
+    def unpack(self, body: bytes) -> None:
+        """Store many blobs: a line of JSON, [[digest, size], …], then their bytes. Raises
+        UsageError."""
+        head, _, data = body.partition(b"\n")
+        at = len(head) + 1
+        try:
+            entries: list[Any] = json.loads(head)
+            sizes = [(str(digest), int(size)) for digest, size in entries]
+        except (ValueError, TypeError):
+            raise _malformed() from None
+        if any(size < 0 for _, size in sizes) or sum(size for _, size in sizes) != len(data):
+            raise _malformed()
+        view, made = memoryview(body), set[Path]()
+        for digest, size in sizes:
+            self._store(digest, view[at : at + size], made)
+            at += size
+
+    def _store(self, digest: str, data: memoryview, made: set[Path]) -> None:
+        path = self._blobs.path(digest)
+        if hashlib.sha256(data).hexdigest() != digest:
+            raise _differs(digest)
+        if path.exists():
+            return
+        if path.parent not in made:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            made.add(path.parent)
+        beside = path.with_name(f"{digest}.{secrets.token_hex(4)}{PART}")
+        try:
+            with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o444), "wb") as file:
+                file.write(data)
+            beside.replace(path)
+        except BaseException:
+            beside.unlink(missing_ok=True)
+            raise
+
+    def _path(self, digest: str) -> Path:
+        path = self._blobs.path(digest)
+        return path.with_name(f"{digest}{PART}")
+
+    def _opened(self, digest: str) -> _Part:
+        with self._lock:
+            part = self._parts.get(digest)
+            if part is None or part.is_gone or not self._path(digest).exists():
+                path = self._path(digest)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                part = self._parts[digest] = _Part(path)
+            self._parts.move_to_end(digest)
+            while len(self._parts) > _OPEN:
+                self._parts.popitem(last=False)
+            return part
+
+    def _place(self, digest: str, part: _Part) -> None:
+        """Give the complete file its name. Raises UsageError if it is something else."""
+        path = self._path(digest)
+        with self._lock:
+            self._parts.pop(digest, None)
+        part.is_gone = True
+        if part.hash.hexdigest() != digest:
+            path.unlink(missing_ok=True)
+            raise _differs(digest)
+        os.fchmod(part.file, 0o444)
+        path.replace(self._blobs.path(digest))
+
+
+def _malformed() -> UsageError:
+    return UsageError("malformed pack of blobs", hint="a line of [[digest, size], …], their bytes")
+
+
+def _differs(digest: str) -> UsageError:
+    return UsageError(f"content does not match {digest}", hint="upload it again")
