@@ -20,6 +20,9 @@ Body = bytes | BinaryIO | None
 # Addresses with this prefix are folders, not URLs: see `agent.transport.mailbox`.
 MAILBOX = "mailbox:"
 
+# The most bytes of a body that are read at a time.
+_SENT = 256 << 10
+
 
 class Reply(NamedTuple):
     status: int
@@ -203,7 +206,7 @@ class Client:
             self._socket.sendall(head.encode("latin-1") + (body or b""))
         else:
             self._socket.sendall(head.encode("latin-1"))
-            self._socket.sendfile(body)
+            _send(self._socket, body)
         return _head(self._file), self._file
 
     def _connected(self, timeout: float) -> socket.socket:
@@ -294,6 +297,15 @@ def _size(body: Body) -> int:
     size = body.seek(0, 2)
     body.seek(0)
     return size
+
+
+def _send(connection: socket.socket, body: BinaryIO) -> None:
+    """Send a file, in the kernel where it can; else in larger pieces than `sendfile` takes."""
+    if hasattr(body, "fileno") and type(connection) is socket.socket:
+        connection.sendfile(body)
+        return
+    while piece := body.read(_SENT):
+        connection.sendall(piece)
 
 
 def _error_text(error: Exception) -> str:

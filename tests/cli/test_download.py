@@ -22,8 +22,8 @@ from allranks.cli.output.progress_line import ProgressLine
 from allranks.core.progress import Progress, amounts
 from allranks.errors import NotFound, ServerError, Unreachable, UsageError
 from allranks.http_client import Client
+from allranks.sdk.connection import parallel
 from allranks.sdk.connection.urls import checksum_path, file_path, job_path
-from allranks.sdk.transfer import fetch
 from allranks.sdk.transfer.download import download
 from tests.proxy import Proxy
 from tests.support import CLI, command_line, environment, until
@@ -377,7 +377,7 @@ def test_what_arrives_otherwise_than_it_was_sent_is_fetched_once_more(bed, size,
 @slow
 def test_a_server_that_stays_away(bed, monkeypatch):
     (bed.outputs / "large").write_bytes(LARGE)
-    monkeypatch.setattr(fetch, "_PAUSES", (0.01, 0.01))
+    monkeypatch.setattr(parallel, "_PAUSES", (0.01, 0.01))
     with Proxy(bed.url) as proxy:
         connect = lambda: Client(proxy.url, bed.token)  # noqa: E731
         hooks = iter((lambda: None, proxy.close))

@@ -115,6 +115,8 @@ COMMANDS: dict[str, Command] = {
     "component label": Command("assets.versions:label", "point NAME@LABEL to a version"),
     "component delete": Command("assets.versions:delete", "delete a version"),
     "data create": Command("assets.data:create", "create a version of a data asset"),
+    "data upload": Command("assets.data:upload", "upload a file or a folder as a data asset"),
+    "data download": Command("job.download:fetch_data", "download the files of a data asset"),
     "data list": Command("assets.data:list_data", "list data assets"),
     "data show": Command("assets.data:show_data", "show the location and origin of data"),
     "data label": Command("assets.versions:label", "point NAME@LABEL to a version"),

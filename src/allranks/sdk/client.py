@@ -281,6 +281,7 @@ class Jobs:
         description: str | None = None,
         tags: Mapping[str, str] | None = None,
         allow_large_code: bool = False,
+        allow_large_data: bool = False,
     ) -> Job | builtins.list[Job]:
         """Submit a job, or a list of up to 1,000 command jobs: all of them, or none.
 
@@ -291,8 +292,11 @@ class Jobs:
         words = {"experiment_name": experiment_name, "compute": compute, "tags": tags}
         words["description"] = description
         if isinstance(job, builtins.list | tuple):
-            return [Job(each) for each in create_all(job, base, words, allow_large_code)]
-        return Job(create(job, base, words, allow_large_code))
+            return [
+                Job(each)
+                for each in create_all(job, base, words, allow_large_code, allow_large_data)
+            ]
+        return Job(create(job, base, words, allow_large_code, allow_large_data))
 
     def restart(
         self,

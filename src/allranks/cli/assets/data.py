@@ -1,4 +1,4 @@
-"""`allranks data …`: data assets with names and versions, kept where they are."""
+"""`allranks data …`: data assets with names and versions."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from allranks.cli.assets import versions
 from allranks.cli.output import show
+from allranks.cli.output.sending import confirm_large_data, large_data_option, sending
 from allranks.sdk.connection import find_server
-from allranks.sdk.connection.urls import labelled
-from allranks.sdk.submit.paths import placed_data
 
 if TYPE_CHECKING:
     from allranks.api.assets import CreatedData
+    from allranks.api.common import Document
+    from allranks.sdk.submit.data import When
 
 _DATA = "/api/v1/data"
 _MAP = f"{_DATA}/map"
@@ -29,17 +30,59 @@ def create_options(parser: argparse.ArgumentParser) -> None:
     add("--version", metavar="V", help="its version (the next number)")
     add("--description", metavar="TEXT", help="a description to show with it")
     add("--label", action="append", default=[], metavar="LABEL", help="a label for it; repeat")
+    no_upload = "register the path as it is, also if the server cannot see it"
+    add("--no-upload", action="store_true", help=no_upload)
+    large_data_option(add)
     versions.set_option(add)
 
 
 def create(options: argparse.Namespace) -> int:
-    """Create a version of a data asset. The data is not copied."""
+    """Create a version of a data asset. Local data is uploaded if the server cannot see it."""
+    from allranks.sdk.submit.data import When  # lazy: few commands upload data
+
     with versions.definition(options.file, options.set) as data:
         data |= versions.given(options, "name", "path", "type", "version", "description")
         base = Path(options.file or "").parent if options.path is None else Path()
-        asset: CreatedData = find_server.ask(
-            "POST", labelled(_DATA, options.label), placed_data(data, base.absolute())
-        )
+        when = When.NEVER if options.no_upload else When.UNSEEN
+        return _created(options, data, base.absolute(), when)
+
+
+def upload_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("path", metavar="PATH", help="a file or a folder of this machine")
+    add = parser.add_argument
+    add("--name", metavar="NAME", help="the name of the data asset (that of the path)")
+    add("--version", metavar="V", help="its version (the next number)")
+    add("--description", metavar="TEXT", help="a description to show with it")
+    add("--label", action="append", default=[], metavar="LABEL", help="a label for it; repeat")
+    large_data_option(add)
+
+
+def upload(options: argparse.Namespace) -> int:
+    """Upload a file or a folder and create a version of a data asset of it. What the server has
+    already is not sent again; after an interruption the same command goes on."""
+    from allranks.sdk.submit.data import When, name_of  # lazy: as above
+
+    data = versions.given(options, "name", "path", "version", "description")
+    data.setdefault("name", name_of(Path(options.path)))
+    return _created(options, data, Path().absolute(), When.ALWAYS)
+
+
+def _created(options: argparse.Namespace, data: Document, base: Path, when: When) -> int:
+    from allranks.sdk.submit.data import create_data  # lazy: as above
+    from allranks.sdk.upload.inputs import How  # lazy: as above
+
+    with sending(options) as (line, note):
+
+        def made(allow: bool) -> CreatedData:
+            how = How(allow, note, line.report)
+            return create_data(data, base, options.label, how, when)
+
+        try:
+            asset = confirm_large_data(options, made)
+        except KeyboardInterrupt:
+            line.clear()
+            show.talk("\ninterrupted; what was sent is kept: run the same command again")
+            return 130
     usage = f"-i NAME=azureml:{versions.reference(asset)} -- COMMAND"
     return versions.print_created(options, asset, asset["path"], usage)
 

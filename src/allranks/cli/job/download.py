@@ -11,7 +11,7 @@ import os
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,7 +24,13 @@ from allranks.cli.output.progress_line import ProgressLine
 from allranks.core.amounts import counted, size_text
 from allranks.errors import AllranksError, Conflict, UsageError
 from allranks.sdk.connection import find_server
-from allranks.sdk.transfer.download import Fetched, download, download_model, download_state
+from allranks.sdk.transfer.download import (
+    Fetched,
+    download,
+    download_data,
+    download_model,
+    download_state,
+)
 
 if TYPE_CHECKING:
     from allranks.api.jobs import JobAnswer
@@ -112,6 +118,45 @@ def fetch_model_options(parser: argparse.ArgumentParser) -> None:
 def fetch_model(options: argparse.Namespace) -> int:
     """Download a version of a model and verify it; prints its files."""
     return _fetch(options, download_model)
+
+
+def fetch_outputs(job: JobAnswer, folders: Mapping[str, str], quiet: bool) -> bool:
+    """Download named outputs of an ended job, each into its folder. Whether that worked; a failure
+    is printed."""
+    for output, folder in folders.items():
+        line = ProgressLine(quiet, in_pipes=True)
+        name = job["name"]
+        again = f"allranks job download {name} --output-name {output}"
+        try:
+            fetched = download(
+                find_server.connect,
+                name,
+                Path(folder),
+                output=output,
+                is_flat=True,
+                progress=line.report,
+            )
+        except KeyboardInterrupt:
+            line.clear()
+            show.talk(f"\ninterrupted; to get it: {again}")
+            return False
+        except AllranksError as error:
+            line.clear()
+            show.talk(f"error: {output} was not downloaded: {error}\n\nhint: try again: {again}")
+            return False
+        finally:
+            line.clear()
+        if not quiet:
+            show.talk(f"{_sentence(name, fetched)} into {folder}")
+    return True
+
+
+fetch_data_options = fetch_model_options
+
+
+def fetch_data(options: argparse.Namespace) -> int:
+    """Download a version of a data asset; prints its files."""
+    return _fetch(options, download_data)
 
 
 def fetch_state_options(parser: argparse.ArgumentParser) -> None:

@@ -6,6 +6,7 @@ import argparse
 import signal
 import sys
 import threading
+from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, cast
 
@@ -62,10 +63,12 @@ def follow_to_end(
     *,
     cancel: bool = False,
     folder: str | None = None,
+    outputs: Mapping[str, str] | None = None,
     **view: Any,
 ) -> int:
     """Stream the job until it ends; returns its exit code. ``cancel``: an interrupt cancels it. Its
-    files are then downloaded into ``folder``. For ``view`` see ``viewer``."""
+    files are then downloaded into ``folder``, and ``outputs`` into theirs. For ``view`` see
+    ``viewer``."""
     name = job["name"]
     follower = viewer(job, quiet=options.quiet, json=options.json, **view)
     if cancel:
@@ -81,7 +84,11 @@ def follow_to_end(
         from allranks.cli.job.download import fetch_ended  # lazy: few are downloaded at once
 
         fetched = fetch_ended(ended, folder, options.quiet)
-        return code or int(not fetched)
+        code = code or int(not fetched)
+    if outputs:
+        from allranks.cli.job.download import fetch_outputs  # lazy: as above
+
+        code = code or int(not fetch_outputs(ended, outputs, options.quiet))
     return code
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from allranks.cli.assets import versions
 from allranks.cli.assets.versions import reference
 from allranks.cli.output import show
-from allranks.cli.submit.send import confirm_large_code, large_code_option, sending
+from allranks.cli.output.sending import confirm_large_code, large_code_option, sending
 from allranks.errors import SpecError
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import labelled

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from allranks.cli.output import show
 from allranks.cli.output.errors import print_error
+from allranks.cli.output.sending import large_code_option, large_data_option
 from allranks.cli.submit.overrides import engines, note_unread
 from allranks.cli.submit.run import download_option, rehearsal_options
-from allranks.cli.submit.send import after_submit, large_code_option, submit, with_shell_variables
+from allranks.cli.submit.send import after_submit, submit, with_shell_variables
 from allranks.errors import AllranksError, Problem, SpecError, UsageError
 from allranks.sdk.connection import find_server
 from allranks.sdk.submit.prepare import prepare
@@ -29,6 +30,7 @@ def create_options(parser: argparse.ArgumentParser) -> None:
     add("--cancel-on-interrupt", action="store_true", help="Ctrl-C cancels instead of detaching")
     again = "run all steps of a pipeline, also those with an earlier result"
     add("--force-rerun", action="store_true", help=again)
+    large_data_option(add)
     download_option(add)
     rehearsal_options(add)
 

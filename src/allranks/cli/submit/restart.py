@@ -6,7 +6,8 @@ import argparse
 from typing import TYPE_CHECKING
 
 from allranks.cli.job_names import job_argument
-from allranks.cli.submit.send import after_submit, confirm_large_code, large_code_option, sending
+from allranks.cli.output.sending import confirm_large_code, large_code_option, sending
+from allranks.cli.submit.send import after_submit
 from allranks.sdk.submit import restart as restarting
 
 if TYPE_CHECKING:

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from allranks.cli.job_names import JobReference
 from allranks.cli.output import show
+from allranks.cli.output.sending import large_code_option, large_data_option
 from allranks.cli.submit.overrides import override
-from allranks.cli.submit.send import after_submit, large_code_option, submit, with_shell_variables
+from allranks.cli.submit.send import after_submit, submit, with_shell_variables
 from allranks.cli.submit.sweep import is_sweep, sweep_options, sweep_spec
 from allranks.errors import UsageError
 from allranks.masking import PASSED_ON
+from allranks.sdk.connection import find_server
 from allranks.sdk.submit.current_environment import asked_for
 from allranks.spec.fields.python_forms import environment_reference
 
@@ -53,6 +55,7 @@ def _job_options(add: Callable[..., Any]) -> None:
     add("-C", "--code", default=".", metavar="DIR", help="folder or file of the code (.)")
     add("--in-place", action="store_true", help="run in the code folder itself, without copying it")
     large_code_option(add)
+    large_data_option(add)
     add("-c", "--compute", metavar="NAME", help="where to run (the default compute)")
     environment = "the Python environment: NAME[:VERSION], a requirements or conda file (current)"
     add("-e", "--environment", metavar="SPEC", help=environment)
@@ -147,9 +150,20 @@ def run(options: argparse.Namespace) -> int:
 
         large = options.allow_large_code
         return dry_run(spec, base, in_place=options.in_place, json=options.json, allow_large=large)
+    outputs: dict[str, str] = {}
+    if spec.get("outputs") and find_server.of_another_home():
+        from allranks.sdk.upload.outputs import apart  # lazy: most servers see these folders
+
+        spec, outputs = apart(spec, base)
+    made = submit(options, spec, base, options.start_from)
+    if options.detach and outputs and not options.quiet:
+        for name, folder in outputs.items():
+            get = f"allranks job download {made['name']} --output-name {name} -p DIR"
+            show.talk(f"note: the server does not see {folder}; to get the output: {get}")
     return after_submit(
         options,
-        submit(options, spec, base, options.start_from),
+        made,
+        outputs=outputs,
         detach=options.detach,
         ranks=options.rank,
         cancel=options.cancel_on_interrupt,

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from allranks.cli.output import show
-from allranks.cli.submit.send import (
+from allranks.cli.output.sending import (
     confirm_large_code,
+    confirm_large_data,
     large_code_option,
+    large_data_option,
     sending,
-    with_shell_variables,
 )
+from allranks.cli.submit.send import with_shell_variables
 from allranks.errors import SpecError, UsageError
 from allranks.sdk.connection import find_server
 
@@ -30,6 +32,7 @@ def create_options(parser: argparse.ArgumentParser) -> None:
     add("-f", "--file", required=True, metavar="FILE", help="the schedule's YAML")
     add("--name", metavar="NAME", help="its name, instead of the file's")
     large_code_option(add)
+    large_data_option(add)
 
 
 def create(options: argparse.Namespace) -> int:
@@ -51,7 +54,18 @@ def create(options: argparse.Namespace) -> int:
         submission["spec"].pop("name", None)
         body = {"schedule": schedule, "submission": submission}
         try:
-            made = send(find_server.connect(), body, snapshots, line.report, where=_SCHEDULES)
+            made = confirm_large_data(
+                options,
+                lambda allow: send(
+                    find_server.connect(),
+                    body,
+                    snapshots,
+                    line.report,
+                    where=_SCHEDULES,
+                    allow_large_data=allow,
+                    note=note,
+                ),
+            )
         except SpecError as error:
             problems = [placed(problem, lines) for problem in error.problems]
             raise SpecError(problems, file=error.file or options.file) from None

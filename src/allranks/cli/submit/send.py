@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
-import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from allranks.cli.output import show
-from allranks.cli.output.progress_line import ProgressLine
+from allranks.cli.output.sending import confirm_large_code, confirm_large_data, sending
 from allranks.core.amounts import counted
 from allranks.core.job.shell_variables import dropped, passed_by_default, sentence
-from allranks.errors import CodeTooLarge
 from allranks.masking import PASSED_ON
 from allranks.sdk.connection import find_server
 from allranks.sdk.submit.current_environment import is_current
@@ -26,13 +22,6 @@ from allranks.sdk.submit.send import send
 if TYPE_CHECKING:
     from allranks.api.common import Document
     from allranks.api.jobs import CreatedJob, JobAnswer, RestartedJob
-
-T = TypeVar("T")
-
-
-def large_code_option(add: Callable[..., Any]) -> None:
-    large = "allow a code folder of more than 500 MB or 20,000 files"
-    add("--allow-large-code", action="store_true", help=large)
 
 
 def submit(
@@ -67,46 +56,21 @@ def submit(
             else:
                 mend = "list them in `environment_variables` or in ALLRANKS_PASS_ENV"
             note(sentence(names, mend))
-        client = find_server.connect()
-        made: CreatedJob = send(client, submission, snapshots, line.report)
-        made["notes"] += script_notes(client, submission, made)
-        return made
 
+        def sent(allow: bool) -> CreatedJob:
+            client = find_server.connect()
+            made: CreatedJob = send(
+                client,
+                submission,
+                snapshots,
+                line.report,
+                allow_large_data=allow,
+                note=note,
+            )
+            made["notes"] += script_notes(client, submission, made)
+            return made
 
-@contextmanager
-def sending(
-    options: argparse.Namespace,
-) -> Iterator[tuple[ProgressLine, Callable[[str], None]]]:
-    """A progress line, and a function that prints notes above it. SIGTERM acts as Ctrl-C."""
-    line = ProgressLine(options.quiet)
-
-    def note(text: str) -> None:
-        if not options.quiet:
-            show.talk(f"note: {text}")
-
-    before = signal.getsignal(signal.SIGTERM)
-    if before is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield line, line.before(note)
-    finally:
-        signal.signal(signal.SIGTERM, before)
-        line.clear()
-
-
-def confirm_large_code(options: argparse.Namespace, prepare: Callable[[bool], T]) -> T:
-    """Call ``prepare`` with whether large code is allowed. On a terminal, asks the user when it is
-    not. Raises CodeTooLarge."""
-    try:
-        return prepare(options.allow_large_code)
-    except CodeTooLarge as error:
-        if options.json or options.quiet or not (sys.stdin.isatty() and sys.stderr.isatty()):
-            raise
-        show.talk(str(error))
-        print("send it anyway? [y/N] ", end="", file=sys.stderr, flush=True)
-        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-            raise
-        return prepare(True)
+        return confirm_large_data(options, sent)
 
 
 def with_shell_variables(spec: Document) -> Document:

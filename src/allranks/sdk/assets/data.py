@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING
 
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import asset_path, version_path, versions_path
-from allranks.sdk.submit.paths import placed_data
+from allranks.sdk.submit.data import When, create_data
+from allranks.sdk.transfer.download import download_data
+from allranks.sdk.upload.inputs import How
 from allranks.spec.data import Data
 from allranks.spec.datastore import Datastore
 
 if TYPE_CHECKING:
     from allranks.api.assets import DataAnswer
 
-_DATA, _DATASTORES = "/api/v1/data", "/api/v1/datastores"
+_DATASTORES = "/api/v1/datastores"
 # Keys that the server adds.
 _SERVER_KEYS = ("labels", "created_at", "uri", "credentials", "created")
 
@@ -24,14 +26,36 @@ _SERVER_KEYS = ("labels", "created_at", "uri", "credentials", "created")
 class DataAssets:
     """Operations on data assets. All raise AllranksError with a hint."""
 
-    def create_or_update(self, data: Data, *, base: str | Path | None = None) -> Data:
+    def create_or_update(
+        self,
+        data: Data,
+        *,
+        base: str | Path | None = None,
+        upload: bool | None = None,
+        allow_large_data: bool = False,
+    ) -> Data:
         """Create a version; its number is the next one if not set. Creating the same version again
-        changes nothing. A relative path starts at ``base`` (the current folder). The data is not
-        copied."""
+        changes nothing. A relative path starts at ``base`` (the current folder). Local data is
+        uploaded if the server cannot see it; with ``upload`` always or never. Raises DataTooLarge
+        above 2 GB unless ``allow_large_data``."""
+        when = When.UNSEEN if upload is None else When.ALWAYS if upload else When.NEVER
         body = data.model_dump(mode="json", exclude_unset=True)
-        return _data(
-            find_server.ask("POST", _DATA, placed_data(body, Path(base or ".").absolute()))
-        )
+        where = Path(base or ".").absolute()
+        return _data(create_data(body, where, how=How(allow_large_data), when=when))
+
+    def download(
+        self,
+        name: str,
+        version: str | None = None,
+        download_path: str | Path = ".",
+        *,
+        label: str = "latest",
+    ) -> Path:
+        """Download it into a folder of its name in ``download_path``; returns the folder. Existing
+        files are not downloaded again."""
+        which = f"{name}:{version}" if version else f"{name}@{label}"
+        download_data(find_server.connect, which, Path(download_path))
+        return Path(download_path, name)
 
     def get(self, name: str, version: str | None = None, label: str = "latest") -> Data:
         """A version, by number or label."""

@@ -29,6 +29,7 @@ class Words(TypedDict, total=False):
     description: str | None
     tags: Mapping[str, str] | None
     allow_large_code: bool
+    allow_large_data: bool
 
 
 # Seconds in which the server must have accepted a list.
@@ -36,19 +37,23 @@ _PATIENCE = 600.0
 
 
 def create(
-    job: object, base: str | Path | None, words: Mapping[str, Any], allow_large: bool
+    job: object, base: str | Path | None, words: Mapping[str, Any], allow_large: bool, data: bool
 ) -> CreatedJob:
-    """Submit a job, with keys replaced by ``words`` that are not None. Returns the server's job.
-    Raises AllranksError."""
+    """Submit a job, with keys replaced by ``words`` that are not None; ``data``: also large data is
+    uploaded. Returns the server's job. Raises AllranksError."""
     submission, snapshots = _prepared(job, base, words, allow_large)
     with find_server.connect() as client:
-        made: CreatedJob = send(client, submission, snapshots)
+        made: CreatedJob = send(client, submission, snapshots, allow_large_data=data)
         made["notes"] += script_notes(client, submission, made)
         return made
 
 
 def create_all(
-    jobs: Sequence[object], base: str | Path | None, words: Mapping[str, Any], allow_large: bool
+    jobs: Sequence[object],
+    base: str | Path | None,
+    words: Mapping[str, Any],
+    allow_large: bool,
+    data: bool,
 ) -> list[CreatedJob]:
     """Submit command jobs: all, or none. Raises like ``create``."""
     for number, job in enumerate(jobs):
@@ -62,7 +67,12 @@ def create_all(
     submissions = [submission for submission, _ in prepared]
     with find_server.connect() as client:
         made: list[CreatedJob] = post(
-            client, submissions, [*snapshots.values()], where=f"{JOBS}/list", timeout=_PATIENCE
+            client,
+            submissions,
+            [*snapshots.values()],
+            where=f"{JOBS}/list",
+            timeout=_PATIENCE,
+            allow_large_data=data,
         )
         for submission, job in zip(submissions, made, strict=True):
             job["notes"] += script_notes(client, submission, job)

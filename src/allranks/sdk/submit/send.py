@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from allranks.core.progress import OnProgress, Progress, unheard
-from allranks.errors import AllranksError, MissingCode, Unreachable
+from allranks.errors import AllranksError, MissingCode, SpecError, Unreachable
 from allranks.http_client import Client
+from allranks.sdk.connection import find_server
 from allranks.sdk.connection.counted_file import counted
 from allranks.sdk.jobs import terminal
 from allranks.snapshot.take import Snapshot
@@ -28,10 +29,22 @@ def send(
     *,
     where: str = JOBS,
     timeout: float | None = None,
+    allow_large_data: bool = False,
+    note: Callable[[str], None] = lambda sentence: None,
 ) -> Any:
-    """Submit to ``where``, uploading code that the server lacks; returns the server's answer, of
-    `JOBS` a `CreatedJob`. If interrupted, tell the server to discard the upload."""
-    return post(client, submission, snapshots, progress, where=where, timeout=timeout)
+    """Submit to ``where``, uploading code and data that the server lacks; returns the server's
+    answer, of `JOBS` a `CreatedJob`. If interrupted, tell the server to discard the code. ``note``
+    receives what was uploaded. Raises DataTooLarge unless ``allow_large_data``."""
+    return post(
+        client,
+        submission,
+        snapshots,
+        progress,
+        where=where,
+        timeout=timeout,
+        allow_large_data=allow_large_data,
+        note=note,
+    )
 
 
 def post(
@@ -42,9 +55,16 @@ def post(
     *,
     where: str = JOBS,
     timeout: float | None = None,
+    allow_large_data: bool = False,
+    note: Callable[[str], None] = lambda sentence: None,
 ) -> Any:
     """Like ``send``, for a list as well; returns the server's reply."""
     sent: list[str] = []
+    is_refused = False
+    if find_server.of_another_home():
+        from allranks.sdk.upload.inputs import How, bring  # lazy: one's own server sees the inputs
+
+        submission = bring(client, submission, How(allow_large_data, note, progress))
     if isinstance(submission, Mapping) and submission.get("continues"):
         timeout = COPYING
     try:
@@ -60,6 +80,13 @@ def post(
                     raise
                 for snapshot in snapshots:
                     send_code(client, snapshot, progress, sent)
+            except SpecError as error:
+                if is_refused:
+                    raise
+                from allranks.sdk.upload.inputs import How, bring_refused  # lazy: as above
+
+                how = How(allow_large_data, note, progress)
+                submission, is_refused = bring_refused(submission, error, how), True
     except BaseException as error:
         if isinstance(error, Unreachable) and error.sent and submission and where.startswith(JOBS):
             first = submission if isinstance(submission, Mapping) else submission[0]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
@@ -15,21 +13,19 @@ from allranks.core.job.file_addresses import address, downloaded
 from allranks.core.progress import OnProgress, Progress, unheard
 from allranks.errors import NotFound, ServerError
 from allranks.http_client import Client
+from allranks.sdk.connection.parallel import Shared
 from allranks.sdk.connection.urls import asset_path, job_path, state_path
 from allranks.sdk.jobs.files import selected
-from allranks.sdk.transfer.fetch import Entry, Fetcher, Tally
-from allranks.sdk.transfer.write_files import Interrupted, beside, checked, is_there
+from allranks.sdk.transfer.fetch import SMALL, Entry, Fetcher, Tally
+from allranks.sdk.transfer.write_files import beside, checked, is_there
 
 if TYPE_CHECKING:
-    from allranks.api.assets import ModelAnswer, ModelFile, StateEntry
+    from allranks.api.assets import DataAnswer, ModelAnswer, ModelFile, StateEntry
     from allranks.api.jobs import FileAnswer
     from allranks.api.metrics import ShownJob
 
-_CONNECTIONS = 4
-# Files up to this size are sent in bundles of at most this many bytes and files.
-_SMALL, _BUNDLE, _FILES = 1 << 20, 2 << 20, 128
-# The interval of progress reports, and the time for connections to stop.
-_BEAT, _END = 0.1, 2.0
+# Small files are sent in bundles of at most this many bytes and files.
+_BUNDLE, _FILES = 2 << 20, 128
 
 
 class Fetched(NamedTuple):
@@ -59,11 +55,12 @@ def download(
     output: str | None = None,
     everything: bool = False,
     paths: Sequence[str] = (),
+    is_flat: bool = False,
     progress: OnProgress = unheard,
 ) -> Fetched:
     """Fetch ``artifacts/`` (outputs, logs, and the last attempt's user_logs), one named
-    ``output``, ``everything``, or the files at ``paths`` (addresses of files or folders, patterns
-    with `*`), over a few connections.
+    ``output`` (``is_flat``: without folders above it), ``everything``, or the files at ``paths``
+    (addresses of files or folders, patterns with `*`), over a few connections.
 
     A file is complete and equal to the server's, or absent. Existing files with the server's size
     and time are skipped; interrupted large files continue. A growing file is downloaded up to its
@@ -103,7 +100,8 @@ def download(
     def target(path: str) -> str | None:
         if paths:
             return downloaded(path, job["attempts"]) if path in chosen else None
-        return _target(path, job["attempts"], output, everything)
+        place = _target(path, job["attempts"], output, everything)
+        return place.split("/", 2)[2] if place and is_flat else place
 
     targets = {file["path"]: target(file["path"]) for file in listing}
     entries = list(_entries(listing, targets))
@@ -148,6 +146,29 @@ def download_model(
         message = f"a file of {name}:{version} is missing on the server"
         raise ServerError(message, where=fetched.gone[0], hint=hint)
     return fetched
+
+
+def download_data(
+    connect: Callable[[], Client],
+    reference: str,
+    folder: Path,
+    *,
+    progress: OnProgress = unheard,
+) -> Fetched:
+    """Download a version of a data asset into a folder of its name in ``folder``, like
+    ``download``. Links are skipped.
+
+    Raises NotFound for an unknown version, and for one that is not on the server's disk.
+    """
+    with connect() as client:
+        asset: DataAnswer = client.json("GET", asset_path("data", reference))
+        name = asset["name"]
+        place = asset_path("data", f"{name}:{asset['version']}")
+        listing: list[FileAnswer] = client.json("GET", f"{place}/files")
+        links: list[str] = client.json("GET", f"{place}/links")
+    entries = list(_entries(listing, {file["path"]: f"{name}/{file['path']}" for file in listing}))
+    fetched = _fetched(connect, place, folder, entries, progress)
+    return fetched._replace(links=tuple(f"{name}/{path}" for path in links))
 
 
 def download_state(
@@ -205,11 +226,8 @@ def _fetched(
         files = len(there) + len(tally.done) + len(tally.gone)
         return Progress("", before + tally.size, whole, files, len(entries), tally.received)
 
-    _run(
-        deque(_units(missing)),
-        lambda: Fetcher(connected, place, folder, tally, stop),
-        stop,
-        lambda: progress(so_far()),
+    Shared(_units(missing), stop).run(
+        lambda: Fetcher(connected, place, folder, tally, stop), lambda: progress(so_far())
     )
     gone = {entry.path for entry in tally.gone}
     return Fetched(
@@ -243,10 +261,10 @@ def _target(path: str, attempts: int, output: str | None, everything: bool) -> s
 
 def _units(missing: list[Entry]) -> Iterator[Unit]:
     """Large files first, one by one; then small ones in bundles."""
-    large = [entry for entry in missing if entry.size > _SMALL]
+    large = [entry for entry in missing if entry.size > SMALL]
     yield from ([entry] for entry in sorted(large, key=lambda entry: -entry.size))
     bundle: Unit = []
-    for entry in (entry for entry in missing if entry.size <= _SMALL):
+    for entry in (entry for entry in missing if entry.size <= SMALL):
         size = sum(other.size for other in bundle) + entry.size
         if bundle and (size > _BUNDLE or len(bundle) == _FILES):
             yield bundle
@@ -254,54 +272,3 @@ def _units(missing: list[Entry]) -> Iterator[Unit]:
         bundle.append(entry)
     if bundle:
         yield bundle
-
-
-def _run(
-    units: deque[Unit],
-    fetcher: Callable[[], Fetcher],
-    stop: threading.Event,
-    progress: Callable[[], None],
-) -> None:
-    """Download all units. Raises the first error, and KeyboardInterrupt at once."""
-    failed: list[BaseException] = []
-
-    def work() -> None:
-        own = fetcher()
-        try:
-            while not stop.is_set() and (unit := _next(units)):
-                if unit[0].size > _SMALL:
-                    own.one(unit[0])
-                else:
-                    own.many(unit)
-        except Interrupted:
-            pass
-        except BaseException as error:
-            failed.append(error)
-            stop.set()
-        finally:
-            own.close()
-
-    # Daemon threads: one that waits for a silent server does not block the exit.
-    count = min(_CONNECTIONS, len(units))
-    threads = [threading.Thread(target=work, daemon=True) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    try:
-        for thread in threads:
-            while thread.is_alive() and not stop.is_set():
-                progress()
-                thread.join(_BEAT)
-    finally:
-        stop.set()
-        until = time.monotonic() + _END
-        for thread in threads:
-            thread.join(max(0.0, until - time.monotonic()))
-    if failed:
-        raise failed[0]
-
-
-def _next(units: deque[Unit]) -> Unit | None:
-    try:
-        return units.popleft()
-    except IndexError:  # another thread took the last one
-        return None

@@ -1,7 +1,7 @@
 """The part of a download over one connection: bundles of small files, and large files in pieces.
 
 All data is checked against the server's CRC-32. A broken connection is reopened while there is
-progress, and for `_PAUSES` without.
+progress, and for a while without.
 """
 
 from __future__ import annotations
@@ -11,21 +11,19 @@ import threading
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from allranks.errors import NotFound, ServerError, Unreachable
 from allranks.http_client import Client
+from allranks.sdk.connection.parallel import Connection, Interrupted
 from allranks.sdk.connection.urls import checksum_path, file_path
-from allranks.sdk.transfer.write_files import Destination, Interrupted, destination, is_there
+from allranks.sdk.transfer.write_files import Destination, destination, is_there
 
 if TYPE_CHECKING:
     from allranks.api.jobs import BundleHead, ChecksumAnswer
 
-# Seconds between retries without progress. The first retry starts a killed local server; a remote
-# one has this long to return.
-_PAUSES = (0.1, 0.3, 1.0, 3.0, 6.0, 10.0, 20.0)
-
-T = TypeVar("T")
+# Files up to this size are downloaded in bundles.
+SMALL = 1 << 20
 
 
 class Entry(NamedTuple):
@@ -80,22 +78,26 @@ class Fetcher:
         tally: Tally,
         stop: threading.Event,
     ) -> None:
-        self._connect, self._place, self._folder = connect, place, folder
+        self._connection = Connection(connect, stop, "what was downloaded is kept")
+        self._place, self._folder = place, folder
         self._tally, self._stop = tally, stop
-        self._client: Client | None = None
-        self._heard = 0
 
     def close(self) -> None:
-        if self._client is not None:
-            self._client.close()
-        self._client = None
+        self._connection.close()
+
+    def do(self, unit: Sequence[Entry]) -> None:
+        """One large file, or small ones."""
+        if unit[0].size > SMALL:
+            self.one(unit[0])
+        else:
+            self.many(unit)
 
     def many(self, files: Sequence[Entry]) -> None:
         """Small files, in one request."""
         for _ in range(2):
             sizes = json.dumps([{"path": e.path, "size": e.size} for e in files]).encode()
             path = f"{self._place}/bundle"
-            body = self._patiently(lambda client: client.call("POST", path, sizes).body)  # noqa: B023
+            body = self._connection.ask(lambda client: client.call("POST", path, sizes).body)  # noqa: B023
             files = self._unpacked(files, body)
             if not files:
                 return
@@ -147,7 +149,7 @@ class Fetcher:
         for _ in range(2):
             self._agree(entry, file)
             self._tally.add(file.size, 0)
-            self._patiently(lambda client: self._pull(client, entry, file))  # noqa: B023
+            self._connection.ask(lambda client: self._pull(client, entry, file))  # noqa: B023
             checksum = self._checksum(entry.path, entry.size)
             if file.size == entry.size == checksum["bytes"] and file.crc == checksum["crc32"]:
                 file.finish(entry.mtime_ns, entry.sha256)
@@ -183,7 +185,7 @@ class Fetcher:
             self._tally.add(-file.size, 0)
             file.cut()
         for piece in pieces:
-            self._heard += len(piece)
+            self._connection.hear(len(piece))
             data = piece[: entry.size - file.size]
             file.write(data)
             self._tally.add(len(data), len(piece))
@@ -193,7 +195,7 @@ class Fetcher:
             last = b""
             for line in client.stream("GET", checksum_path(self._place, path, size)):
                 last = line
-                self._heard += 1
+                self._connection.hear()
                 if self._stop.is_set():
                     raise Interrupted
             try:
@@ -202,29 +204,7 @@ class Fetcher:
                 raise Unreachable(f"the server at {client.url} closed the connection") from None
             return answer
 
-        return self._patiently(ask)
-
-    def _patiently(self, ask: Callable[[Client], T]) -> T:
-        """The reply, requested again if the connection breaks."""
-        pauses = iter(_PAUSES)
-        while True:
-            before = self._heard
-            try:
-                if self._client is None:
-                    self._client = self._connect()
-                return ask(self._client)
-            except Unreachable as error:
-                self.close()
-                if self._heard > before:
-                    pauses = iter(_PAUSES)
-                pause = next(pauses, None)
-                if pause is None:
-                    error.hint = (
-                        "run the same command again when it is back; what was downloaded is kept"
-                    )
-                    raise
-                if self._stop.wait(pause):
-                    raise Interrupted from None
+        return self._connection.ask(ask)
 
     def _landing(self, entry: Entry) -> Any:
         return destination(self._folder, entry.target, entry.part, self._stop)

@@ -19,6 +19,7 @@ from collections.abc import Container, Iterator
 from pathlib import Path
 
 from allranks.errors import ServerError
+from allranks.sdk.connection.parallel import Interrupted
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _PART = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -26,10 +27,6 @@ _PART = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _LOOK = 0.05
 # File systems without locks do not protect simultaneous downloads.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS)
-
-
-class Interrupted(Exception):
-    """The download was interrupted, or failed in another thread."""
 
 
 def checked(path: str) -> str:

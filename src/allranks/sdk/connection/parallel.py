@@ -1,0 +1,120 @@
+"""Work that several connections share, each reopened when it breaks."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Generic, Protocol, TypeVar
+
+from allranks.errors import Unreachable
+from allranks.http_client import Client
+
+CONNECTIONS = 4
+# Seconds between retries without progress. The first retry starts a killed local server; a remote
+# one has this long to return.
+_PAUSES = (0.1, 0.3, 1.0, 3.0, 6.0, 10.0, 20.0)
+# The interval of progress reports, and the time for connections to stop.
+_BEAT, _END = 0.1, 2.0
+
+T = TypeVar("T")
+Unit = TypeVar("Unit", contravariant=True)
+
+
+class Interrupted(Exception):
+    """The work was interrupted, or failed in another thread."""
+
+
+class Worker(Protocol[Unit]):
+    """Does units of work in a thread of its own. Raises Interrupted and AllranksError."""
+
+    def do(self, unit: Unit) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Connection:
+    """One connection to the server, until ``stop``. ``kept`` says what another try finds."""
+
+    def __init__(self, connect: Callable[[], Client], stop: threading.Event, kept: str) -> None:
+        self._connect, self._stop, self._kept = connect, stop, kept
+        self._client: Client | None = None
+        self._heard = 0
+
+    def hear(self, count: int = 1) -> None:
+        """Note progress: the connection works."""
+        self._heard += count
+
+    def ask(self, ask: Callable[[Client], T]) -> T:
+        """The reply, requested again if the connection breaks. Raises Unreachable when the server
+        stays away, Interrupted."""
+        pauses = iter(_PAUSES)
+        while True:
+            before = self._heard
+            try:
+                if self._client is None:
+                    self._client = self._connect()
+                return ask(self._client)
+            except Unreachable as error:
+                self.close()
+                if self._heard > before:
+                    pauses = iter(_PAUSES)
+                pause = next(pauses, None)
+                if pause is None:
+                    error.hint = f"run the same command again when it is back; {self._kept}"
+                    raise
+                if self._stop.wait(pause):
+                    raise Interrupted from None
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+        self._client = None
+
+
+class Shared(Generic[Unit]):
+    """Units of work that several workers take."""
+
+    def __init__(self, units: Iterable[Unit], stop: threading.Event) -> None:
+        self._units, self._stop = deque(units), stop
+        self._failed: list[BaseException] = []
+
+    def run(self, worker: Callable[[], Worker[Unit]], progress: Callable[[], None]) -> None:
+        """Do all units. Raises the first error, and KeyboardInterrupt at once."""
+        # Daemon threads: one that waits for a silent server does not block the exit.
+        count = min(CONNECTIONS, len(self._units))
+        threads = [
+            threading.Thread(target=self._work, args=[worker], daemon=True) for _ in range(count)
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            for thread in threads:
+                while thread.is_alive() and not self._stop.is_set():
+                    progress()
+                    thread.join(_BEAT)
+        finally:
+            self._stop.set()
+            until = time.monotonic() + _END
+            for thread in threads:
+                thread.join(max(0.0, until - time.monotonic()))
+        if self._failed:
+            raise self._failed[0]
+
+    def _work(self, worker: Callable[[], Worker[Unit]]) -> None:
+        own = worker()
+        try:
+            while not self._stop.is_set() and self._units:
+                try:
+                    unit = self._units.popleft()
+                except IndexError:  # another thread took the last one
+                    return
+                own.do(unit)
+        except Interrupted:
+            pass
+        except BaseException as error:
+            self._failed.append(error)
+            self._stop.set()
+        finally:
+            own.close()

@@ -1,0 +1,56 @@
+"""Create data assets; data that the server cannot see is uploaded."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from enum import Enum, auto
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from allranks.sdk.connection import find_server
+from allranks.sdk.connection.urls import labelled
+from allranks.sdk.submit.paths import placed_data
+from allranks.sdk.upload.inputs import How, unproven
+
+if TYPE_CHECKING:
+    from allranks.api.assets import CreatedData
+
+_DATA = "/api/v1/data"
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+class When(Enum):
+    """When local data is uploaded."""
+
+    UNSEEN = auto()
+    ALWAYS = auto()
+    NEVER = auto()
+
+
+def create_data(
+    data: Mapping[str, Any],
+    base: Path,
+    labels: Sequence[str] = (),
+    how: How | None = None,
+    when: When = When.UNSEEN,
+) -> CreatedData:
+    """Create a version of a data asset; relative paths start at ``base``. Raises as ``upload``,
+    SpecError and Conflict."""
+    body = placed_data(data, base)
+    path = body.get("path")
+    with find_server.connect() as client:
+        if isinstance(path, str) and path.startswith("/"):
+            unseen = when is When.UNSEEN and bool(find_server.of_another_home())
+            if when is When.ALWAYS or (unseen and unproven(client, [path])):
+                body["path"] = (how or How()).upload(path).path
+        made: CreatedData = json.loads(
+            client.call("POST", labelled(_DATA, labels), json.dumps(body).encode()).body
+        )
+        return made
+
+
+def name_of(path: Path) -> str:
+    """The name of an asset made of a path without another name."""
+    return _NOT_IN_NAMES.sub("-", path.absolute().name).strip("-._") or "data"

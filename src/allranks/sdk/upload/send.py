@@ -1,0 +1,339 @@
+"""Upload a file or a folder of this machine: what of it the server has not got.
+
+Content is named by its hash, so nothing is sent twice, and an upload that was cut goes on where it
+ended. Nothing is written here but the cache of hashes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import stat
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+
+from allranks.core.amounts import size_text
+from allranks.core.data.upload_manifest import File, Link, Manifest
+from allranks.core.progress import OnProgress, Progress, unheard
+from allranks.errors import Conflict, MissingData, ServerError, UsageError
+from allranks.http_client import Client
+from allranks.sdk.connection.parallel import Connection, Interrupted, Shared
+from allranks.sdk.upload.digests import Digests, changed, open_data
+from allranks.sdk.upload.listing import Listing, Note, Source, list_data, too_large, unreadable
+
+if TYPE_CHECKING:
+    from allranks.api.assets import PartAnswer, UploadAnswer, WrittenPart
+
+MOST_BYTES = 2 << 30
+_UPLOADS, _BLOBS = "/api/v1/uploads", "/api/v1/blobs"
+# Files up to a size are sent in packs of at most so many bytes and files, others in pieces.
+_SMALL, _PACK, _FILES, _PIECE = 1 << 20, 4 << 20, 1000, 16 << 20
+# Hashes that are asked for at a time.
+_ASKED = 20_000
+# In seconds: the server makes links of all files.
+_PATIENCE = 6 * 3600.0
+# How often blobs are sent that are removed meanwhile.
+_TRIES = 3
+
+
+class Uploaded(NamedTuple):
+    """``path`` is its address for jobs. ``sent``: bytes that the server had not got yet."""
+
+    path: str
+    files: int
+    size: int
+    sent: int
+    is_file: bool
+
+
+class _Blob(NamedTuple):
+    """Content to be sent: a file, or ``data``."""
+
+    digest: str
+    size: int
+    file: str = ""
+    data: bytes = b""
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[BinaryIO]:
+        """Raises UsageError."""
+        if not self.file:
+            yield io.BytesIO(self.data)
+            return
+        try:
+            with open_data(self.file) as file, open(file, "rb", buffering=0, closefd=False) as raw:
+                yield raw
+        except FileNotFoundError:
+            raise changed(self.file) from None
+        except OSError as error:
+            raise unreadable(error, Path(self.file)) from None
+
+
+def upload(
+    connect: Callable[[], Client],
+    path: Path,
+    *,
+    allow_large: bool = False,
+    note: Note = lambda sentence: None,
+    progress: OnProgress = unheard,
+) -> Uploaded:
+    """Upload a file or a folder. ``note`` receives what is left out.
+
+    Raises DataTooLarge unless ``allow_large``, NotFound, UsageError for data that cannot be read or
+    changes meanwhile, ServerError for a full disk, Unreachable when the server stays away.
+    """
+    listing = list_data(path, note, progress, allow_large)
+    digests = Digests(path)
+    unread = sum(source.status.st_size for source in digests.unknown(listing))
+    if unread > MOST_BYTES and not allow_large:
+        raise too_large(path, f"{size_text(listing.size)} ({len(listing.sources):,} files)")
+    by_path = digests.of(listing, progress)
+    manifest = _manifest(listing, by_path)
+    text = manifest.dump()
+    whole = _Blob(hashlib.sha256(text).hexdigest(), len(text), data=text)
+    sender = _Sending(connect, listing.name, progress)
+    body = json.dumps({"manifest": whole.digest}).encode()
+    tries = 0
+    while True:
+        try:
+            made: UploadAnswer = sender.ask(
+                lambda client: json.loads(
+                    client.call("POST", _UPLOADS, body, timeout=_PATIENCE).body
+                )
+            )
+            is_file = bool(listing.sources) and not listing.sources[0].path
+            return Uploaded(made["path"], made["files"], made["size"], sender.sent, is_file)
+        except MissingData:
+            if tries == _TRIES:
+                raise
+            tries += 1
+            # The manifest last, so that it never refers to missing content.
+            sender.send([_Blob(f.sha256, f.size, s.file) for f, s in _pairs(manifest, listing)])
+            data = sender.sent
+            sender.send([whole])
+            sender.sent = data
+
+
+def _manifest(listing: Listing, digests: Mapping[str, str]) -> Manifest:
+    files = [
+        File(s.path, s.status.st_size, digests[s.path], bool(s.status.st_mode & stat.S_IXUSR))
+        for s in listing.sources
+    ]
+    links = [Link(*link) for link in listing.links]
+    return Manifest(listing.name, files, links, listing.folders)
+
+
+def _pairs(manifest: Manifest, listing: Listing) -> Iterator[tuple[File, Source]]:
+    return zip(manifest.files, listing.sources, strict=True)
+
+
+class _Sending:
+    """Sends blobs over a few connections. ``sent``: the bytes so far."""
+
+    def __init__(self, connect: Callable[[], Client], name: str, progress: OnProgress) -> None:
+        self._connect, self._name, self._progress = connect, name, progress
+        self._lock, self._one_at_a_time = threading.Lock(), threading.Lock()
+        self.sent = 0
+
+    def ask(self, ask: Callable[[Client], UploadAnswer]) -> UploadAnswer:
+        connection = self._connection(threading.Event())
+        try:
+            return connection.ask(ask)
+        finally:
+            connection.close()
+
+    def send(self, blobs: Sequence[_Blob]) -> None:
+        """Send those that the server lacks, each once."""
+        by_digest = {blob.digest: blob for blob in blobs}
+        missing = [by_digest[digest] for digest in self._missing([*by_digest])]
+        total, done = sum(blob.size for blob in missing), 0
+        stop = threading.Event()
+
+        def count(here: int, sent: int) -> None:
+            nonlocal done
+            if stop.is_set():
+                raise Interrupted
+            with self._lock:
+                done += here
+                self.sent += sent
+
+        def report() -> None:
+            self._progress(Progress(f"{self._name}: uploading", done, total, moved=self.sent))
+
+        def sender() -> _Sender:
+            return _Sender(self._connection(stop), count)
+
+        Shared(_units(missing), stop).run(sender, report)
+
+    def _missing(self, digests: Sequence[str]) -> Iterator[str]:
+        connection = self._connection(threading.Event())
+        path = f"{_BLOBS}/missing"
+        try:
+            for at in range(0, len(digests), _ASKED):
+                some = digests[at : at + _ASKED]
+                yield from connection.ask(lambda client: client.json("POST", path, some))  # noqa: B023
+        finally:
+            connection.close()
+
+    def _connection(self, stop: threading.Event) -> Connection:
+        def connected() -> Client:
+            with self._one_at_a_time:  # one of several connections starts a missing server
+                return self._connect()
+
+        return Connection(connected, stop, "what was sent is kept")
+
+
+class _Sender:
+    """Sends blobs over one connection; ``count`` receives the bytes that are there now, and those
+    that were sent."""
+
+    def __init__(self, connection: Connection, count: Callable[[int, int], None]) -> None:
+        self._connection, self._count = connection, count
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def do(self, unit: Sequence[_Blob]) -> None:
+        if unit[0].size > _SMALL:
+            self._large(unit[0])
+        else:
+            self._pack(unit)
+
+    def _pack(self, blobs: Sequence[_Blob]) -> None:
+        contents = []
+        for blob in blobs:
+            with blob.open() as file:
+                content = file.read(blob.size) if blob.size else b""
+            if hashlib.sha256(content).hexdigest() != blob.digest:
+                raise changed(blob.file)
+            contents.append(content)
+        head = json.dumps([[blob.digest, blob.size] for blob in blobs]).encode()
+        body = b"".join([head, b"\n", *contents])
+        self._connection.ask(lambda client: client.call("PUT", f"{_BLOBS}/pack", body, timeout=600))
+        size = sum(blob.size for blob in blobs)
+        self._connection.hear()
+        self._count(size, size)
+
+    def _large(self, blob: _Blob) -> None:
+        with blob.open() as file:
+            for _ in range(2):
+                try:
+                    self._pieces(blob, file)
+                    return
+                except UsageError:
+                    # The server has something else. Damaged on its way, or here?
+                    if not _matches(blob, file):
+                        break
+        raise changed(blob.file)
+
+    def _pieces(self, blob: _Blob, file: BinaryIO) -> None:
+        """Send a blob from where the server is. Raises UsageError if its content differs."""
+        counted, at = 0, self._at(blob)
+        while at is not None:
+            self._count(at - counted, 0)
+            start, end = _extent(file, at, blob.size)
+            try:
+                complete = self._put(blob, file, start, end)
+            except Conflict:  # another upload of the same is ahead
+                counted, at = at, self._at(blob)
+                continue
+            self._connection.hear()
+            self._count(end - at, end - start)
+            if complete:
+                return
+            counted = at = end
+        self._count(blob.size - counted, 0)
+
+    def _at(self, blob: _Blob) -> int | None:
+        """Where to go on; None if the blob is there. Raises ServerError for a full disk."""
+        path = f"{_BLOBS}/{blob.digest}/part"
+        part: PartAnswer = self._connection.ask(lambda client: client.json("GET", path))
+        size = part["size"]
+        if size is None:
+            return None
+        if part["free"] < blob.size - size:
+            raise ServerError(
+                f"the server's disk is full: {size_text(blob.size - size)} are to be uploaded, and "
+                f"it has {size_text(part['free'])}",
+                where=blob.file or None,
+                hint="free space there (allranks gc), then run the same command again",
+            )
+        return size
+
+    def _put(self, blob: _Blob, file: BinaryIO, start: int, end: int) -> bool:
+        """Send a piece once; whether the blob is complete. A piece whose answer is lost may be
+        there: then the server says where to go on."""
+        path = f"{_BLOBS}/{blob.digest}/part?offset={start}&size={blob.size}"
+        piece = _Piece(file, start, end)
+        answer = self._connection.ask(
+            lambda client: client.call("PUT", path, piece, timeout=600.0)  # type: ignore[arg-type]
+        )
+        written: WrittenPart = json.loads(answer.body)
+        return written["complete"]
+
+
+class _Piece:
+    """A part of a file, as the body of a request."""
+
+    def __init__(self, file: BinaryIO, start: int, end: int) -> None:
+        self._file, self._start, self._size, self._at = file, start, end - start, 0
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self._at = offset + (self._size if whence == 2 else 0)
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        left = self._size - self._at
+        self._file.seek(self._start + self._at)
+        data = self._file.read(left if size < 0 else min(size, left))
+        if left and not data:
+            # It became shorter. What is sent in its place is not the content that was named.
+            data = bytes(min(left, 1 << 20))
+        self._at += len(data)
+        return data
+
+
+def _extent(file: BinaryIO, at: int, size: int) -> tuple[int, int]:
+    """The next piece that is not a hole; at the end of the file an empty one."""
+    start = at
+    with contextlib.suppress(OSError, io.UnsupportedOperation):
+        number = file.fileno()
+        status = os.fstat(number)
+        if status.st_blocks * 512 < status.st_size:
+            try:
+                start = min(os.lseek(number, at, os.SEEK_DATA), size)
+            except OSError:  # nothing but a hole
+                start = size
+            hole = os.lseek(number, start, os.SEEK_HOLE) if start < size else size
+            return start, min(start + _PIECE, hole, size)
+    return start, min(start + _PIECE, size)
+
+
+def _matches(blob: _Blob, file: BinaryIO) -> bool:
+    file.seek(0)
+    digest = hashlib.sha256()
+    while piece := file.read(1 << 20):
+        digest.update(piece)
+    return digest.hexdigest() == blob.digest
+
+
+def _units(blobs: Sequence[_Blob]) -> Iterator[Sequence[_Blob]]:
+    """Large ones first, one by one; then small ones in packs."""
+    large = [blob for blob in blobs if blob.size > _SMALL]
+    yield from ([blob] for blob in sorted(large, key=lambda blob: -blob.size))
+    pack, size = list[_Blob](), 0
+    for blob in blobs:
+        if blob.size > _SMALL:
+            continue
+        if pack and (size + blob.size > _PACK or len(pack) == _FILES):
+            yield pack
+            pack, size = [], 0
+        pack.append(blob)
+        size += blob.size
+    if pack:
+        yield pack

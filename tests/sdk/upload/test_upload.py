@@ -1,0 +1,310 @@
+"""Uploads of files and folders to a real server: complete, once, and whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import shutil
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from allranks import http_client
+from allranks.errors import DataTooLarge, NotFound, ServerError, UsageError
+from allranks.http_client import Client
+from allranks.sdk.connection import parallel
+from allranks.sdk.upload import digests, inputs, listing, send
+from allranks.sdk.upload.send import Uploaded, upload
+from allranks.store.files import same_data
+from tests.proxy import Proxy
+from tests.server.serving import Served, served
+
+KB, MB = 1 << 10, 1 << 20
+
+pytestmark = pytest.mark.medium
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    monkeypatch.setenv("ALLRANKS_HOME", str(tmp_path / "client"))
+    with served(tmp_path / "home") as found:
+        yield found
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    folder = tmp_path / "da ta"
+    (folder / "sub" / "deep").mkdir(parents=True)
+    (folder / "empty").mkdir()
+    (folder / "large").write_bytes(random.Random(1).randbytes(3 * MB))
+    (folder / "sub" / "same").write_bytes((folder / "large").read_bytes())
+    for number in range(40):
+        (folder / "sub" / f"{number}").write_bytes(bytes([number]) * number)
+    Path(os.fsdecode(b"%s/sub/deep/\xff\n'" % os.fsencode(folder))).write_bytes(b"odd")
+    (folder / "run.sh").write_bytes(b"true")
+    (folder / "run.sh").chmod(0o755)
+    (folder / "link").symlink_to("sub/7")
+    return folder
+
+
+def connecting(server: Served) -> Callable[[], Client]:
+    return lambda: Client(server.url, server.token())
+
+
+def sent(server: Served, path: Path, **options: object) -> Uploaded:
+    return upload(connecting(server), path, **options)  # type: ignore[arg-type]
+
+
+def place(server: Served, made: Uploaded) -> Path:
+    return server.home.data / made.path.partition("/paths/")[2]
+
+
+def content(root: Path) -> dict[bytes, object]:
+    """All that is below a folder, by name."""
+    found: dict[bytes, object] = {}
+    for folder, folders, files in os.walk(os.fsencode(root)):
+        for name in folders + files:
+            path = os.path.join(folder, name)
+            key = os.path.relpath(path, os.fsencode(root))
+            if os.path.islink(path):
+                found[key] = os.readlink(path)
+            elif os.path.isdir(path):
+                found[key] = "folder"
+            else:
+                digest = hashlib.sha256(Path(os.fsdecode(path)).read_bytes()).hexdigest()
+                found[key] = (digest, os.access(path, os.X_OK) and name == b"run.sh")
+    return found
+
+
+def blobs(server: Served) -> list[Path]:
+    return [path for path in server.home.blobs.rglob("*") if path.is_file()]
+
+
+def test_a_folder_arrives_as_it_is(server: Served, data: Path) -> None:
+    made = sent(server, data)
+    assert content(place(server, made)) == content(data)
+    assert made.path.endswith("/files/da ta")
+    assert made.files == 44
+    # The content that two files have is sent once.
+    assert made.sent < 3 * MB + 10 * KB
+
+
+def test_a_single_file(server: Served, data: Path) -> None:
+    made = sent(server, data / "large")
+    assert made.is_file
+    assert place(server, made).read_bytes() == (data / "large").read_bytes()
+
+
+def test_nothing_is_sent_twice_and_only_what_changed(server: Served, data: Path) -> None:
+    first = sent(server, data)
+    assert sent(server, data) == first._replace(sent=0)
+    (data / "sub" / "9").write_bytes(b"new")
+    changed = sent(server, data)
+    assert changed.path != first.path
+    assert changed.sent < 10 * KB
+    assert content(place(server, changed)) == content(data)
+    assert (place(server, first) / "sub" / "9").read_bytes() == b"\t" * 9
+
+
+def test_a_sparse_file_is_neither_sent_nor_stored_as_zeros(server: Served, data: Path) -> None:
+    sparse = data / "sparse"
+    with sparse.open("wb") as file:
+        file.seek(20 * MB)
+        file.write(b"in the middle")
+        file.truncate(64 * MB)
+    made = sent(server, sparse)
+    assert made.sent < MB
+    there = place(server, made)
+    assert there.read_bytes() == sparse.read_bytes()
+    assert there.stat().st_blocks * 512 < MB
+
+
+def test_what_is_no_file_is_told_and_loops_end(server: Served, data: Path) -> None:
+    os.mkfifo(data / "pipe")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(data / "socket"))
+    outside = data.parent / "outside"
+    outside.mkdir()
+    (outside / "file").write_text("from outside")
+    (outside / "back").symlink_to(data)
+    (data / "out").symlink_to(outside)
+    (data / "self").symlink_to(data / "self")
+    (data / "gone").symlink_to("/no/such/file")
+    notes: list[str] = []
+    made = sent(server, data, note=notes.append)
+    assert (place(server, made) / "out" / "file").read_text() == "from outside"
+    assert not list(place(server, made).glob("out/back*"))
+    told = " ".join(notes)
+    assert all(name in told for name in ("pipe", "socket", "self", "gone", "out/back"))
+
+
+def test_bad_paths(server: Served, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(NotFound):
+        sent(server, data / "absent")
+    with pytest.raises(UsageError):
+        sent(server, Path("/dev/null"))
+    monkeypatch.setattr(send, "MOST_BYTES", MB)
+    with pytest.raises(DataTooLarge) as refused:
+        sent(server, data)
+    assert "--allow-large-data" in (refused.value.hint or "")
+    monkeypatch.setattr(listing, "MOST_FILES", 10)
+    with pytest.raises(DataTooLarge, match="more than 10 files"):
+        sent(server, data)
+    assert not blobs(server)
+    assert sent(server, data, allow_large=True).files == 44
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_without_rights_is_told(server: Served, data: Path) -> None:
+    (data / "large").chmod(0)
+    with pytest.raises(UsageError, match="permission denied"):
+        sent(server, data)
+
+
+def test_a_file_that_changes_while_it_is_sent_is_told(
+    server: Served, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hashes = digests.Digests.of
+
+    def then_change(self: digests.Digests, *args: object) -> dict[str, str]:
+        found = hashes(self, *args)  # type: ignore[arg-type]
+        (data / "large").write_bytes(b"x" * 3 * MB)
+        (data / "sub" / "same").unlink()
+        return found
+
+    monkeypatch.setattr(digests.Digests, "of", then_change)
+    with pytest.raises(UsageError, match="changed while it was uploaded"):
+        sent(server, data)
+    assert not list(server.home.uploads.glob("*"))
+    assert not [path for path in blobs(server) if path.stat().st_size > MB]
+
+
+def test_a_full_disk_is_told(server: Served, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = send.json.loads
+
+    def full(text: bytes) -> object:
+        answer = usage(text)
+        return {**answer, "free": 10} if isinstance(answer, dict) and "free" in answer else answer
+
+    monkeypatch.setattr(http_client.json, "loads", full)
+    with pytest.raises(ServerError, match="disk is full"):
+        sent(server, data)
+
+
+def test_the_server_sees_the_same_data_only_if_it_does(server: Served, data: Path) -> None:
+    with connecting(server)() as client:
+        secret = server.home.root / "token"
+        assert inputs.unproven(client, [str(data), str(data / "large"), str(secret)]) == [
+            str(secret)
+        ]
+        assert inputs.unproven(client, ["/no/such/path"]) == ["/no/such/path"]
+
+
+def test_another_folder_of_the_same_name_is_not_the_same(data: Path) -> None:
+    copy = data.parent / "copy"
+    shutil.copytree(data, copy, symlinks=True)
+    ranges = same_data.pick(str(data))
+
+    def seen(path: Path) -> str:
+        return same_data.fingerprint(str(path), "nonce", ranges)
+
+    assert seen(copy) == seen(data)
+    (copy / "sub" / "9").write_bytes(b"9 bytes..")  # of the same size, at another time
+    assert seen(copy) != seen(data)
+    empty = data.parent / "none"
+    empty.mkdir()
+    assert same_data.fingerprint(str(empty), "", []) != same_data.fingerprint(str(data), "", [])
+
+
+def test_an_answer_without_the_data_proves_nothing(server: Served, data: Path) -> None:
+    with connecting(server)() as client:
+        challenge = client.json("POST", "/api/v1/uploads/challenges", [str(data)])[0]
+        wrong = {"nonce": challenge["nonce"], "sealed": challenge["sealed"], "digest": "0" * 64}
+        assert client.json("POST", "/api/v1/uploads/proofs", [wrong]) == [False]
+
+
+class Cutting(Proxy):
+    """Cuts a connection after each random amount of data that passes, in either direction."""
+
+    def __init__(self, url: str, chance: random.Random, most: int) -> None:
+        self._chance, self._most = chance, most
+        super().__init__(url, at=chance.randrange(1, most), cut=True)
+
+    def _pass_on(self, start: socket.socket, end: socket.socket, counted: bool) -> None:
+        super()._pass_on(start, end, True)
+
+    def _is_here(self, size: int) -> bool:
+        here = super()._is_here(size)
+        if here:
+            self._at = self.sent + self._chance.randrange(1, self._most)
+        return here
+
+
+def test_random_cuts_lose_and_repeat_nothing(
+    server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(send, "_PIECE", 256 * KB)
+    monkeypatch.setattr(parallel, "_PAUSES", (0.0,) * 100)
+    for seed in range(8):
+        cut_at_random(server, tmp_path / str(seed), seed)
+
+
+def cut_at_random(server: Served, folder: Path, seed: int) -> None:
+    """Upload through links that are cut after random amounts; then all is there, once."""
+    chance = random.Random(seed)
+    folder.mkdir()
+    for number in range(chance.randrange(1, 60)):
+        (folder / str(number)).write_bytes(chance.randbytes(chance.randrange(20 * KB)))
+    (folder / "large").write_bytes(chance.randbytes(chance.randrange(MB, 4 * MB)))
+    total = sum(path.stat().st_size for path in folder.iterdir())
+    with Cutting(server.url, chance, 2 * MB) as proxy:
+        made = upload(lambda: Client(proxy.url, server.token()), folder)
+    assert content(place(server, made)) == content(folder), seed
+    assert made.sent <= total + len(os.listdir(folder)) * 200, seed
+    assert not [path for path in blobs(server) if path.name.endswith(".part")], seed
+
+
+def collected(server: Served) -> list[str]:
+    """The kinds of things that `gc` removes, of those that were not used for a day."""
+    day = time.time() - 86400
+    for path in [*server.home.blobs.rglob("*"), *server.home.uploads.glob("*")]:
+        if not path.is_symlink():
+            os.utime(path, (day, day))
+    answer = server.people.post("/api/v1/gc", json={"older_than_seconds": 0}).json()
+    assert not answer["failed"]
+    return sorted({item["kind"] for item in answer["items"]})
+
+
+def test_gc_knows_what_uses_an_upload(server: Served, data: Path) -> None:
+    named, used, other = (sent(server, data / name) for name in ("sub", "large", "run.sh"))
+    asset = {"name": "sub", "path": named.path}
+    assert server.people.post("/api/v1/data", json=asset).status_code == 201
+    inputs_of = {"d": {"path": used.path, "type": "uri_file"}}
+    spec = {"name": "j", "command": "true", "environment": "current", "inputs": inputs_of}
+    body = {"spec": spec, "in_place": "/"}
+    assert server.people.post("/api/v1/jobs", json=body).status_code == 201
+    assert collected(server) == ["code", "uploads"]
+    assert place(server, named).exists()
+    assert place(server, used).exists()
+    assert not place(server, other).exists()
+    assert server.people.delete("/api/v1/data/sub:1").status_code == 200
+    assert collected(server) == ["code", "uploads"]
+    # What was removed is not there for a job any more, and is sent again.
+    again = server.people.post("/api/v1/data", json=asset)
+    assert again.json()["error"] == "missing_data"
+    assert sent(server, data / "sub").path == named.path
+
+
+def test_gc_removes_what_was_left_in_half(server: Served) -> None:
+    half = server.home.uploads / ".coming-0123"
+    half.mkdir(parents=True)
+    day = time.time() - 86400
+    os.utime(half, (day, day))
+    with connecting(server)() as client:
+        client.call("PUT", f"/api/v1/blobs/{'0' * 64}/part?offset=0&size=9", b"half")
+    assert collected(server) == ["code", "unfinished uploads"]
+    assert not blobs(server)
