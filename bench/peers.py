@@ -45,6 +45,7 @@ PEERS = {
     "pages": Peer("python", [["nicegui", "dash"]]),
     "slurm": Peer("srun", hint="a Slurm cluster, and --slurm PARTITION"),
     "make": Peer("make", hint="apt-get install make"),
+    "rsync": Peer("rsync", hint="apt-get install rsync"),
     "tar": Peer("tar", hint="apt-get install tar"),
     "git": Peer("git", hint="apt-get install git"),
     "curl": Peer("curl", hint="apt-get install curl"),

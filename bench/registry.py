@@ -61,6 +61,9 @@ BENCHES = {
     "inputs": About(
         needs=("rsync",), quick={"input_megabytes": 20, "input_nodes": 2, "input_rounds": 1}
     ),
+    "upload": About(
+        needs=("rsync",), quick={"upload_megabytes": 20, "upload_files": 200, "upload_rounds": 1}
+    ),
     "page": About(
         needs=("chromium", "playwright"),
         quick={"page_jobs": 200, "page_points": 2000, "page_log": 2000000, "pages": 10},
