@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import sys
@@ -17,6 +18,7 @@ from starlette.routing import compile_path
 
 import allranks.server.api.endpoint  # noqa: F401  (it registers a converter of paths)
 from allranks.api.events import DATA
+from allranks.core.data.upload_manifest import Manifest
 from allranks.events import Kind
 from allranks.server.api.route_table import PREFIX, ROUTES, Row
 from tests.support import command_line, leave_nothing, until
@@ -212,6 +214,22 @@ def test_every_route_answers_as_described(server: Server) -> None:
     ), asked
 
 
+def uploads(server: Server) -> None:
+    """An upload of an empty folder: its manifest is all that is sent."""
+    manifest = Manifest("empty").dump()
+    digest = hashlib.sha256(manifest).hexdigest()
+    head = json.dumps([[digest, len(manifest)]]).encode()
+    sent = server.client.put("/api/v1/blobs/pack", content=head + b"\n" + manifest)
+    assert sent.status_code == 204, sent.text
+    upload = server("POST", "/uploads", {"manifest": digest})
+    server("POST", "/data", {"name": "uploaded", "path": upload["path"]})
+    server("GET", "/data/uploaded/files")
+    server("GET", "/data/uploaded/links")
+    (challenge,) = server("POST", "/uploads/challenges", [str(server.folder)])
+    proof = {"nonce": challenge["nonce"], "sealed": challenge["sealed"], "digest": ""}
+    assert server("POST", "/uploads/proofs", [proof]) == [False]
+
+
 def made(server: Server) -> None:
     """Assets of every kind, a schedule, a compute and a token."""
     server("POST", "/computes", {"name": "k", "type": "local", "max_instances": 2, "location": "x"})
@@ -225,6 +243,7 @@ def made(server: Server) -> None:
     data = {"name": "d", "path": "/x", "tags": {"a": "b"}, "type": "uri_file"}
     server("POST", "/data", data)
     server("PUT", "/data/map", {"s3://a/": "s3://b/"})
+    uploads(server)
     model = {"name": "m", "job": "done", "path": "outputs/model.txt"}
     assert server("POST", "/models", model)["lineage"]["experiment"] == "e"
     for each in (SCHEDULE, {**SCHEDULE, "name": "daily", "trigger": HOURLY}):
