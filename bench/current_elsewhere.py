@@ -52,11 +52,12 @@ def run(given: argparse.Namespace) -> Result:
         here = {**env, "VIRTUAL_ENV": str(home.work / "here")}
         once = partial(client, env=env)
         gone = partial(shutil.rmtree, home.folder / "environments", ignore_errors=True)
+        unsynced = partial(shutil.rmtree, home.work / "synced", ignore_errors=True)
         contenders = [
             Contender(name=WITHOUT, once=partial(client, env=here)),
             Contender(name=OURS, once=once, before=gone),
             Contender(name=LATER, once=once, before=once),
-            Contender(name=UVS, once=partial(_sync, home, env)),
+            Contender(name=UVS, once=partial(_sync, home, env), before=unsynced),
         ]
         samples, orders = alternate(contenders, given.elsewhere_runs)
     made = [a - b for a, b in zip(samples[OURS], samples[WITHOUT], strict=True)]
@@ -105,14 +106,13 @@ def _client(home: Home, laptop: Path, packages: list[str]) -> Mapping[str, str]:
 
 
 def _sync(home: Home, env: Mapping[str, str]) -> None:
-    """What uv takes for the list that the client has made; its result is removed."""
+    """What uv takes for the list that the client has made."""
     files = (home.work / "client" / "python").glob("*/lock.json")
     file = next(each for each in files if env["VIRTUAL_ENV"] in each.read_text())
     rows = json.loads(file.read_text())["python"]["requirements"]
     requirements, goal, uv = home.work / "list.txt", home.work / "synced", find_uv_bin()
     requirements.write_text("".join(f"{row}\n" for row in rows))
     more = {**for_uv(env).variables, "UV_NO_CONFIG": "1", "CURRENT_PYTHON_WHEELS": str(file.parent)}
-    shutil.rmtree(goal, ignore_errors=True)
     procs.run([uv, "venv", goal], cwd=home.work, env={**env, **more})
     words: list[str | Path] = [uv, "pip", "sync", "--python", goal, requirements]
     procs.run(words, cwd=home.work, env={**env, **more})
