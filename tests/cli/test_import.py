@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from allranks.cli.importing import job_files
 from allranks.cli.importing.finding import prefix_of, uses
+from allranks.cli.importing.judge import Judge
 from allranks.cli.importing.programs import look_at_program, look_at_script
 from tests.support import Allranks, answer
 
@@ -251,3 +253,33 @@ def test_prefixes() -> None:
     jobs = [{"compute": "azureml:a", "path": "s3://b/x"}, {"compute": "${{p}}"}]
     computes, data = uses({"jobs": jobs})
     assert (computes, data) == (("a",), ("s3://b/x",))
+
+
+FOLLOWED = """
+from azure.ai.ml import Input, MLClient, command, load_component
+from azure.ai.ml.dsl import pipeline
+ml_client = MLClient.from_config()
+print(ml_client.compute.get("cpu-cluster").name)
+train = load_component(source="train.yml")
+@pipeline(description="one step", default_compute="cpu-cluster")
+def build(data):
+    step = train(data=data)
+    step.outputs.model.mode = "upload"
+    return {"model": step.outputs["model"]}
+job = ml_client.jobs.create_or_update(
+    build(data=Input(path="d.csv", type="uri_file")), experiment_name="x", skip_validation=True
+)
+ml_client.jobs.stream(job.name)
+single = command(command="echo", environment="azureml:AzureML-sklearn-1.5@latest")
+print(ml_client.jobs.create_or_update(single).studio_url)
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [("", ""), ("job.nosuch_member()\n", ""), ("ml_client.computes\n", "MLClient.computes")],
+)
+def test_what_calls_return_is_followed(tmp_path: Path, line: str, problem: str) -> None:
+    judged = Judge(ast.parse(FOLLOWED + line), tmp_path)
+    assert [each.partition(" is not")[0] for each in judged.problems] == [problem] * bool(problem)
+    assert [*judged.doubts] == (["whether Job.nosuch_member is there"] if "nosuch" in line else [])

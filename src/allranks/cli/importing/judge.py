@@ -11,8 +11,11 @@ import importlib
 import inspect
 import re
 import sys
+import types
 import typing
+from collections.abc import Iterator
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import allranks
@@ -20,6 +23,11 @@ from allranks.agent.inside import azureml_run
 from allranks.cli.importing.finding import prefix_of
 from allranks.compat.azure.absent import Absent
 from allranks.compat.azure.names import NAMES
+from allranks.core.environments import curated
+from allranks.core.environments.recipe import Compute, Resolved, resolve
+from allranks.errors import AllranksError, Problem, SpecError
+from allranks.spec.fields.azureml_references import Asset
+from allranks.spec.job_parts import Environment
 
 _PIN = re.compile(r"[A-Za-z][\w.-]*(?:\[[\w,]+\])?[=~<>!]=\s*\d[\w.*]*")
 _ASSET = re.compile(r"azureml:(?!//jobs/)\S+|AzureML-\S+")
@@ -30,11 +38,13 @@ _PLAIN = (str, int, float, bool, bytes, type(None))
 
 class _Value(NamedTuple):
     """An instance of a class of ours, or with ``is_made`` False the class or function itself.
-    ``type`` None: it comes from ours, and its type is not known. ``owner``: of a method."""
+    ``type`` None: it comes from ours, and its type is not known. ``owner``: of a method.
+    ``inner``: what a generic class, such as Poller, is of."""
 
     type: Any
     is_made: bool = True
     owner: Any = None
+    inner: Any = None
 
 
 _UNKNOWN = _Value(None)
@@ -42,9 +52,10 @@ _UNKNOWN = _Value(None)
 
 class Judge:
     """``problems`` are what is not there, ``doubts`` what was not tried, ``data`` the addresses,
-    each in the order of the text."""
+    each in the order of the text. ``folder``: the program's, whose modules it may import."""
 
-    def __init__(self, tree: ast.AST) -> None:
+    def __init__(self, tree: ast.AST, folder: Path) -> None:
+        self._folder = folder
         self.problems: dict[str, None] = {}
         self.doubts: dict[str, None] = {}
         self.data: dict[str, None] = {}
@@ -86,7 +97,8 @@ class Judge:
 
     def _expect_installed(self, *modules: str) -> None:
         for top in {module.partition(".")[0] for module in modules} - {"azureml", "azure"}:
-            if find_spec(top) is None:
+            own = (self._folder / top, self._folder / f"{top}.py")
+            if find_spec(top) is None and not any(each.exists() for each in own):
                 self._doubt(f"the module {top} is not in this Python")
 
     def _bind(self, target: ast.expr, value: _Value | None) -> None:
@@ -103,11 +115,13 @@ class Judge:
         if isinstance(node, ast.Name):
             return self._values.get(node.id)
         if isinstance(node, ast.Subscript):
-            return self._value(node.value) and _UNKNOWN
+            whole = self._value(node.value)
+            getter = getattr(whole.type, "__getitem__", None) if whole is not None else None
+            return _of_hint(getter, "return") if inspect.isfunction(getter) else whole and _UNKNOWN
         if isinstance(node, ast.Call):
             return self._called(node, self._value(node.func))
         if isinstance(node, ast.Attribute) and (base := self._value(node.value)) is not None:
-            return self._member(base.type, node.attr)
+            return self._member(base.type, node.attr)._replace(inner=base.inner)
         return None
 
     def _member(self, owner: Any, name: str) -> _Value:
@@ -124,43 +138,78 @@ class Judge:
         if owner in _PLAIN:
             return _UNKNOWN
         own = [base for base in owner.__mro__ if base.__module__.startswith("allranks")]
-        source = "\n".join(inspect.getsource(base) for base in own)
-        if made := re.search(rf"\bself\.{name} = (\w+)\(", source):
-            return _Value(getattr(sys.modules[owner.__module__], made[1], None))
+        sources = {base: inspect.getsource(base) for base in own}
+        for base, text in sources.items():
+            if made := re.search(rf"\bself\.{name} = (\w+)\(", text):
+                return _Value(getattr(sys.modules[base.__module__], made[1], None))
+        source = "\n".join(sources.values())
+        if name in getattr(owner, "KEYS", ()):
+            return _UNKNOWN
+        if member is None and not hasattr(owner, "KEYS"):
+            # Names of the user's own, such as those of outputs.
+            getter = inspect.getattr_static(owner, "__getattr__", None)
+            if inspect.isfunction(getter) and (each := _of_hint(getter, "return")).type is not None:
+                return each
         if member is None and not re.search(rf"\bself\.{name}\b|^    {name}: ", source, re.M):
             what = f"{owner.__name__.lstrip('_')}.{name}"
-            if any("__getattr__" in vars(base) for base in own if base is not Absent):
+            open_ones = (base for base in own if base is not Absent and not hasattr(base, "KEYS"))
+            if any("__getattr__" in vars(base) for base in open_ones):
                 self._doubt(f"whether {what} is there")
             else:
                 self.problems[f"{what} is not there"] = None
         return _of_hint(owner, name)
 
     def _called(self, node: ast.Call, function: _Value | None) -> _Value | None:
-        if function is None or function.type is None or function.is_made:
-            return function and _UNKNOWN
+        if function is None or function.type is None:
+            return function
+        if function.is_made:
+            call = inspect.getattr_static(function.type, "__call__", None)
+            if not inspect.isfunction(call):
+                return _UNKNOWN
+            made = _of_hint(call, "return")
+            return function if made.type is None else made  # a job with other inputs is one
         name = ast.unparse(node.func)
         if name.rpartition(".")[2] in _LOOKED_UP:
             self._doubt(f"{name} asks for what the workspace has")
         if not name.endswith(".log_row"):  # its keywords are columns
-            self._check_keywords(function.type, name, [keyword.arg for keyword in node.keywords])
+            self._check_keywords(function, name, [keyword.arg for keyword in node.keywords])
         if inspect.isclass(function.type):
             return _Value(function.type)
         if function.type.__name__ == "get_context":
             return _Value(azureml_run.Run)
-        made = _of_hint(function.type, "return")
+        made = self._overloaded(node, function.type) or _of_hint(function.type, "return")
+        if made.type is None and function.inner is not None:
+            return _Value(function.inner)
         is_own = function.owner is not None and made.type in function.owner.__mro__
         return _Value(function.owner) if is_own else made  # such as from_config
 
-    def _check_keywords(self, function: Any, name: str, keywords: list[str | None]) -> None:
-        behind = function
-        if function.__module__ == "allranks.compat.azure.v2":
+    def _overloaded(self, node: ast.Call, function: Any) -> _Value | None:
+        """What a function returns for the type of its first argument."""
+        argument = self._value(node.args[0]) if node.args else None
+        if argument is None or not inspect.isclass(argument.type):
+            return None
+        for each in typing.get_overloads(function):
+            parameter = next(name for name in inspect.signature(each).parameters if name != "self")
+            wanted = typing.get_type_hints(each).get(parameter)
+            if inspect.isclass(wanted) and issubclass(argument.type, wanted):
+                return _of_hint(each, "return")
+        return None
+
+    def _check_keywords(self, value: _Value, name: str, keywords: list[str | None]) -> None:
+        function = behind = value.type
+        if value.owner is not None:
+            # A method that passes its keywords on to the one that it extends.
+            same = (vars(base).get(function.__name__) for base in value.owner.__mro__)
+            behind = [function, *(each for each in same if inspect.isfunction(each))][-1]
+        elif function.__module__ == "allranks.compat.azure.v2":
             # It passes its keywords on to our own one of that name.
             behind = getattr(allranks, function.__name__, function)
         last = inspect.signature(behind).parameters
         # Models refuse other keys, or note them.
         fields = getattr(behind, "model_fields", {})
         more = any(e.kind is e.VAR_KEYWORD and e.annotation != "Never" for e in last.values())
-        names = {*inspect.signature(function).parameters, *last, *fields, None}
+        names = {*inspect.signature(function).parameters, *last, *fields, *_unpacked(behind), None}
+        names |= set(getattr(_of_hint(function, "return").type, "model_fields", ()))
         for keyword in keywords:
             if keyword not in names and (fields or more):
                 self._doubt(f"the argument {keyword} of {name}")
@@ -173,16 +222,50 @@ class Judge:
             self._doubt(f"whether {prefix_of(text)} can be read")
         for pin in _PIN.findall(text):
             self._doubt(f"whether {pin} installs")
-        if _ASSET.fullmatch(text):
+        if _ASSET.fullmatch(text) and not _is_built_in(text):
             self._doubt(f"whether {text} is there")
+
+
+def _unpacked(function: Any) -> Iterator[str]:
+    """The names of the keywords that `**keywords: Unpack[…]` lists."""
+    try:
+        hints = typing.get_type_hints(function)
+    except (NameError, TypeError, AttributeError):
+        return
+    for hint in hints.values():
+        if typing.get_origin(hint) is typing.Unpack:
+            yield from typing.get_args(hint)[0].__annotations__
+
+
+def _is_built_in(text: str) -> bool:
+    """Whether an environment's name stands for a built-in one, wherever the program runs."""
+
+    def find(asset: Asset) -> Resolved:
+        if asset.name not in curated.ENVIRONMENTS:
+            raise SpecError(Problem(f"environment {asset} not found"))
+        return Resolved(asset.name, Environment())
+
+    try:
+        return resolve(text, Compute(), curated.TABLE, find).environment is not None
+    except AllranksError:
+        return False
 
 
 def _of_hint(thing: Any, name: str) -> _Value:
     """The value of a type hint. Python's own types have nothing of ours to be judged."""
     try:
         hint = typing.get_type_hints(thing).get(name)
-    except (NameError, TypeError):  # another hint is imported for type checkers only
+    # Another hint is imported for type checkers only.
+    except (NameError, TypeError, AttributeError):
         text = getattr(thing, "__annotations__", {}).get(name, "")
         hint = getattr(sys.modules[thing.__module__], text, None) or text
+    # Of several types that of ours, such as Job of `Job | list[Job]`.
+    several = [each for each in typing.get_args(hint) if inspect.isclass(each)]
+    ours = [each for each in several if each.__module__.startswith("allranks")]
+    origin = typing.get_origin(hint)
+    if inspect.isclass(origin) and origin.__module__.startswith("allranks"):
+        return _Value(origin, inner=ours[0] if ours else None)
+    if isinstance(hint, types.UnionType) and len(ours) == 1:
+        return _Value(ours[0])
     is_class = inspect.isclass(hint) and (hint.__module__.startswith("allranks") or hint in _PLAIN)
     return _Value(hint) if is_class else _UNKNOWN

@@ -55,7 +55,7 @@ def look_at_program(file: Path, name: str) -> Finding | None:
         return None
     data: tuple[str, ...] = ()
     try:
-        judged = Judge(ast.parse("\n".join(sources)))
+        judged = Judge(ast.parse("\n".join(sources)), file.parent)
     except (SyntaxError, ValueError, RecursionError) as error:
         doubts = [f"it cannot be parsed: {error}"]
     else:

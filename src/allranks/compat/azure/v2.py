@@ -314,8 +314,10 @@ class _Jobs(Jobs):
     """As Azure's: a failed job raises an exception when it is streamed. What was substituted or
     has no effect is said on stderr."""
 
-    def create_or_update(self, job: Any, **keywords: Any) -> Any:
-        made = super().create_or_update(job, **keywords)
+    def create_or_update(  # type: ignore[override]  # typed for `import`, not by overloads
+        self, job: Any, *, skip_validation: bool = False, **keywords: Any
+    ) -> Job | builtins.list[Job]:
+        made: Job | builtins.list[Job] = super().create_or_update(job, **keywords)
         for each in made if isinstance(made, builtins.list) else [made]:
             submission_notes(each.to_dict(), sys.stderr)
         return made

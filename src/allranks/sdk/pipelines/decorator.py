@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from types import FrameType
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
 
 from allranks.errors import UsageError
 from allranks.sdk.submit.nodes import (
@@ -28,11 +28,27 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+class PipelineKeys(TypedDict, total=False):
+    """The keywords of ``pipeline``."""
+
+    name: str | None
+    version: str | None
+    display_name: str | None
+    description: str | None
+    experiment_name: str | None
+    tags: Mapping[str, str] | None
+    compute: str | None
+    default_compute: str | None
+    default_datastore: str | None
+    continue_on_step_failure: bool | None
+    force_rerun: bool | None
+
+
 @overload
 def pipeline(function: F, /) -> F: ...
 @overload
-def pipeline(**keywords: Any) -> Callable[[F], F]: ...
-def pipeline(function: Any = None, /, **keywords: Any) -> Any:
+def pipeline(**keywords: Unpack[PipelineKeys]) -> Callable[[F], F]: ...
+def pipeline(function: Any = None, /, **keywords: Unpack[PipelineKeys]) -> Any:
     """Make a function build a pipeline. Calling it returns a ``PipelineJob``, and inside of another
     such function a step.
 

@@ -142,7 +142,9 @@ class StepInputs:
 
 
 class Node:
-    """A step. Its keys, such as ``compute``, may be set as attributes."""
+    """A step. Its KEYS, such as ``compute``, may be set as attributes."""
+
+    KEYS = frozenset((*_SETTABLE, *_SECTIONS))
 
     def __init__(
         self, job: Mapping[str, Any], inputs: Mapping[str, Any], outputs: list[str] | None, own: str
