@@ -166,8 +166,8 @@ class Judge:
             call = inspect.getattr_static(function.type, "__call__", None)
             if not inspect.isfunction(call):
                 return _UNKNOWN
-            made = _of_hint(call, "return")
-            return function if made.type is None else made  # a job with other inputs is one
+            result = _of_hint(call, "return")
+            return function if result.type is None else result  # a job with other inputs is one
         name = ast.unparse(node.func)
         if name.rpartition(".")[2] in _LOOKED_UP:
             self._doubt(f"{name} asks for what the workspace has")
@@ -190,8 +190,8 @@ class Judge:
             return None
         for each in typing.get_overloads(function):
             parameter = next(name for name in inspect.signature(each).parameters if name != "self")
-            wanted = typing.get_type_hints(each).get(parameter)
-            if inspect.isclass(wanted) and issubclass(argument.type, wanted):
+            parameter_type = typing.get_type_hints(each).get(parameter)
+            if inspect.isclass(parameter_type) and issubclass(argument.type, parameter_type):
                 return _of_hint(each, "return")
         return None
 

@@ -31,19 +31,19 @@ _MODULES = (
 _READ = 1 << 16
 
 
-def script_notes(client: Client, submission: Mapping[str, Any], made: CreatedJob) -> list[str]:
+def script_notes(client: Client, submission: Mapping[str, Any], job: CreatedJob) -> list[str]:
     """Sentences on the scripts of a job that was submitted, and on those of its trials or steps."""
     parts = list(_parts(submission["spec"]))
-    if made["type"] == "pipeline":
+    if job["type"] == "pipeline":
         environments = [_environment(client, part) for part in parts]
     else:
-        environments = [made["environment"]] * len(parts)
+        environments = [job["environment"]] * len(parts)
     sentences = [
         sentence
         for part, environment in zip(parts, environments, strict=True)
         for sentence in (
             *missing_imports(part, environment),
-            *data_parallel(part, made),
+            *data_parallel(part, job),
             *windows_lines(part),
         )
     ]
