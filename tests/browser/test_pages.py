@@ -15,6 +15,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 _TABS = (
     "",
     "/metrics",
+    "/ranks",
     "/logs",
     "/logs?rank=0",
     "/files",

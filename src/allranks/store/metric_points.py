@@ -167,22 +167,22 @@ class Points:
     def columns(self, several: Sequence[Series], timed: bool = True) -> dict[int, Columns]:
         """All points of series, by series id; those of many ranks need few queries. ``timed``: not
         to unpack times saves a third."""
-        found: dict[int, Columns] = {}
+        columns: dict[int, Columns] = {}
         for start in range(0, len(several), _TOGETHER):
             ids = [one.id for one in several[start : start + _TOGETHER]]
             query = select(_points.c.series_id, _points.c.step, _points.c.at, _points.c.value)
             query = query.where(_points.c.series_id.in_(ids))
             query = query.order_by(_points.c.series_id, _points.c.number)
             with self._reading.connect() as connection:
-                found |= point_blocks.columns(connection, ids, timed)
+                columns |= point_blocks.columns(connection, ids, timed)
                 rows = connection.execute(query).all()
             for series_id, points in groupby(rows, itemgetter(0)):
                 _, steps, times, values = zip(*points, strict=True)
-                so_far = found.setdefault(series_id, Columns(array("q"), array("d"), array("d")))
+                so_far = columns.setdefault(series_id, Columns(array("q"), array("d"), array("d")))
                 so_far.steps.extend(steps)
                 so_far.times.extend(times)
                 so_far.values.extend(math.nan if value is None else value for value in values)
-        return found
+        return columns
 
     def between(self, one: Series, begin: float, end: float) -> tuple[int, int]:
         """The numbers of the points of a time span, in seconds since the epoch: first, and after

@@ -93,17 +93,17 @@ _steps = lru_cache(maxsize=16)(_sums)
 def columns(connection: Connection, ids: Sequence[int], timed: bool) -> dict[int, Columns]:
     """All points of series that are in blocks, by series id; see ``Points.columns``."""
     query = select(_blocks.c.series_id, _blocks.c.data).where(_blocks.c.series_id.in_(ids))
-    found: dict[int, Columns] = {}
+    unpacked: dict[int, Columns] = {}
     rows = connection.execute(query.order_by(_blocks.c.series_id, _blocks.c.first))
     for series_id, data in rows:
         block = unpack_columns(data, timed)
-        if series_id in found:
-            found[series_id].steps.extend(block.steps)
-            found[series_id].times.extend(block.times)
-            found[series_id].values.extend(block.values)
+        if series_id in unpacked:
+            unpacked[series_id].steps.extend(block.steps)
+            unpacked[series_id].times.extend(block.times)
+            unpacked[series_id].values.extend(block.values)
         else:
-            found[series_id] = block
-    return found
+            unpacked[series_id] = block
+    return unpacked
 
 
 def add(connection: Connection, series_id: int, first: int, rows: Sequence[Row]) -> None:

@@ -58,27 +58,27 @@ def band(tracks: Sequence[Track], most: int) -> Band:
     lows = highs = means.cells
     if not means.single:
         lows, highs = grid(tracks, most, min).cells, grid(tracks, most, max).cells
-    found = Band(means.places, [], [], [], [], [])
+    result = Band(means.places, [], [], [], [], [])
     for low, high, column in zip(
         *(zip(*rows, strict=True) for rows in (lows, highs, means.cells)), strict=True
     ):
         numbers = _numbers(column)
         if not numbers:
-            for missing in found[1:]:
+            for missing in result[1:]:
                 missing.append(None)
             continue
         least, greatest = min(_numbers(low)), max(_numbers(high))
-        found.mean.append(mean(numbers))
-        found.least.append(least)
-        found.greatest.append(greatest)
-        found.least_track.append(low.index(least))
-        found.greatest_track.append(high.index(greatest))
-    return found
+        result.mean.append(mean(numbers))
+        result.least.append(least)
+        result.greatest.append(greatest)
+        result.least_track.append(low.index(least))
+        result.greatest_track.append(high.index(greatest))
+    return result
 
 
 def _numbers(column: Sequence[float | None]) -> Sequence[float]:
     # Most columns lack nothing, and there may be thousands.
-    return column if None not in column else [each for each in column if each is not None]  # type: ignore[return-value]
+    return column if None not in column else [value for value in column if value is not None]  # type: ignore[return-value]
 
 
 class Grid(NamedTuple):
@@ -146,10 +146,10 @@ def standings(cells: Sequence[Cells]) -> list[Standing]:
         for row in cells
     ]
     middle = median(means)
-    spread = _ROBUST * median(abs(each - middle) for each in means)
-    size = abs(median([each for each in medians if each is not None] or [0.0]))
+    spread = _ROBUST * median(abs(value - middle) for value in means)
+    size = abs(median([value for value in medians if value is not None] or [0.0]))
     limit = max(_DEVIATIONS * spread, _SHARE * size)
-    found = []
+    result = []
     for row, difference in zip(cells, means, strict=True):
         pairs = [*zip(row, medians, strict=True)]
         late = [a is not None and b is not None and b > 0 and a > LATE * b for a, b in pairs]
@@ -158,10 +158,10 @@ def standings(cells: Sequence[Cells]) -> list[Standing]:
         begin, longest = _longest(late)
         outlier = len(cells) > 2 and abs(difference - middle) > limit
         share = sum(late) / len(late)
-        found.append(
+        result.append(
             Standing(difference, outlier, share, longest, begin, max(0.0, over[worst]), worst)
         )
-    return found
+    return result
 
 
 def _median(column: Sequence[float | None]) -> float | None:

@@ -28,7 +28,9 @@ async def page(request: Request) -> Response:
     ranks = sorted({each["rank"] for each in summary["series"] if each["rank"] is not None})
     # By metric, how many ranks have it: of many, their mean and range is drawn.
     members = {
-        (each["name"], each["rank"]) for each in summary["series"] if each["rank"] is not None
+        (series["name"], series["rank"])
+        for series in summary["series"]
+        if series["rank"] is not None
     }
     counts = Counter(name for name, _ in members)
     return render.page(

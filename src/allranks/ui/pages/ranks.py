@@ -27,6 +27,7 @@ _ROWS = 12
 # Keys of a load that are no series, or never change.
 _NO_USE = {"node", "at", "node_load", "gpus", "ranks", "now", "rank", "gpu"}
 # Metrics of which more is worse: who has more is late.
+_STEP_TIME = re.compile(r"step.*time|time.*step|batch.*time")
 _TIME = re.compile(r"time|second|latency|duration|wait", re.IGNORECASE)
 
 
@@ -42,15 +43,15 @@ async def page(request: Request) -> Response:
     query = request.query_params
     job: ShownJob = await session.get(job_path(request.path_params["name"]))
     choices = await _choices(session, job)
-    wanted = Choice(query.get("kind", "metric"), query.get("metric", ""))
-    chosen = wanted if wanted in choices else _usual(choices)
+    choice = Choice(query.get("kind", "metric"), query.get("metric", ""))
+    chosen = choice if choice in choices else _usual(choices)
     shown: RanksOfAttempt | None = None
     attempts: list[int] = []
     if chosen is not None:
         try:
             path = job_path(job["name"], "metrics/ranks")
             answer: RanksAnswer = await session.get(path, metric=chosen.name, kind=chosen.kind)
-            attempts = [each["attempt"] for each in answer["attempts"]]
+            attempts = [shown["attempt"] for shown in answer["attempts"]]
             shown = _of_attempt(answer, query.get("attempt"))
         except NotFound:
             shown = None
@@ -71,7 +72,7 @@ async def page(request: Request) -> Response:
 def _of_attempt(answer: RanksAnswer, attempt: str | None) -> RanksOfAttempt | None:
     several = answer["attempts"]
     return next(
-        (each for each in several if str(each["attempt"]) == attempt),
+        (one for one in several if str(one["attempt"]) == attempt),
         several[-1] if several else None,
     )
 
@@ -81,15 +82,15 @@ async def _choices(session: Session, job: ShownJob) -> list[Choice]:
     summary: MetricsSummary = await session.get(
         job_path(job["name"], "metrics/summary"), shape="false"
     )
-    counts = Counter((each["name"], each["attempt"]) for each in summary["series"])
-    found = {Choice("metric", name): None for (name, _), count in counts.items() if count > 1}
+    counts = Counter((series["name"], series["attempt"]) for series in summary["series"])
+    metrics = {Choice("metric", name): None for (name, _), count in counts.items() if count > 1}
     members: Counter[str] = Counter()
     for node in job.get("load", ()):
         for part in (*node["gpus"], *node["ranks"]):
             members.update(part.keys())
         members.update(node.keys())
     names = (name for name, count in members.items() if count > 1 and _is_use(name))
-    return [*found, *(Choice("resource", name) for name in names)]
+    return [*metrics, *(Choice("resource", name) for name in names)]
 
 
 def _is_use(name: str) -> bool:
@@ -98,7 +99,7 @@ def _is_use(name: str) -> bool:
 
 def _usual(choices: list[Choice]) -> Choice | None:
     """The time of a step, if there is one."""
-    times = [each for each in choices if re.search(r"step.*time|time.*step|batch.*time", each.name)]
+    times = [choice for choice in choices if _STEP_TIME.search(choice.name)]
     return next(iter(times + choices), None)
 
 
@@ -106,8 +107,10 @@ def _late(shown: RanksOfAttempt, chosen: Choice) -> list[RankStanding]:
     """Those that are late most; of what is no time, those that differ most."""
     late = bool(_TIME.search(chosen.name))
 
-    def size(each: RankStanding) -> float:
-        return each["late"] * max(each["difference"], 0.0) if late else abs(each["difference"])
+    def size(track: RankStanding) -> float:
+        return track["late"] * max(track["difference"], 0.0) if late else abs(track["difference"])
 
-    standing = [each for each in shown["tracks"] if each["outlier"] or (late and each["longest"])]
+    standing = [
+        track for track in shown["tracks"] if track["outlier"] or (late and track["longest"])
+    ]
     return sorted(standing, key=size, reverse=True)[:_ROWS]

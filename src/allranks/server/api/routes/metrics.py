@@ -67,14 +67,14 @@ def metrics(
     row = services.records.answering(name)
     several = services.points.series(row.id, METRIC)
     selected = [
-        (each, shown)
-        for each, shown in zip(several, _named(several, row), strict=True)
-        if metric in (None, each.name, shown["key"]) and attempt in (None, each.attempt)
+        (one, shown)
+        for one, shown in zip(several, _named(several, row), strict=True)
+        if metric in (None, one.name, shown["key"]) and attempt in (None, one.attempt)
     ]
     return _streamed(
-        (cast(api.Series, {**shown, "thinned": found.thinned}), map(_point, found.points))
-        for each, shown in selected
-        for found in [_read(services.points, each, most, begin, end)]
+        (cast(api.Series, {**shown, "thinned": part.thinned}), map(_point, part.points))
+        for one, shown in selected
+        for part in [_read(services.points, one, most, begin, end)]
     )
 
 
@@ -146,11 +146,11 @@ def resources(
     services.live_views.look(row.name)
     return _streamed(
         (
-            cast(api.Series, {**_series(each), "thinned": found.thinned}),
-            ((point.at, point.number) for point in found.points),
+            cast(api.Series, {**_series(one), "thinned": part.thinned}),
+            ((point.at, point.number) for point in part.points),
         )
-        for each in services.points.series(row.id, RESOURCE, attempt)
-        for found in [_read(services.points, each, most, begin, end)]
+        for one in services.points.series(row.id, RESOURCE, attempt)
+        for part in [_read(services.points, one, most, begin, end)]
     )
 
 

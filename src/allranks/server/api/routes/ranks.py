@@ -42,20 +42,20 @@ def ranks(
     of each rank, for a heat map, and not only of those that differ."""
     row = services.records.answering(name)
     several = services.points.series(row.id, RESOURCE if kind == "resource" else METRIC, attempt)
-    several = [each for each in several if each.name == metric]
+    several = [series for series in several if series.name == metric]
     if not several:
         raise NotFound(f"{name} has no {kind} {metric[:80]!r}", hint=f"see `job show {name}`")
     if kind == "resource":  # a node's own use is not one of its ranks'
-        parts = [each for each in several if each.rank is not None or each.gpu is not None]
+        parts = [series for series in several if series.rank is not None or series.gpu is not None]
         several = parts or several
     timed = kind == "resource" or begin > 0 or end < math.inf
     columns = services.points.columns(several, timed)
     attempts: list[api.RanksOfAttempt] = []
-    for number, series in groupby(sorted(several, key=_place), lambda each: each.attempt):
+    for number, group in groupby(sorted(several, key=_place), lambda series: series.attempt):
         members, tracks = [], []
-        for each in series:
-            if each.id in columns:
-                steps, times, values = columns[each.id]
+        for series in group:
+            if series.id in columns:
+                steps, times, values = columns[series.id]
                 places = times if kind == "resource" else steps
                 track = (
                     _between(times, Track(places, values), begin, end)
@@ -63,7 +63,7 @@ def ranks(
                     else Track(places, values)
                 )
                 if track.places:
-                    members.append(each)
+                    members.append(series)
                     tracks.append(track)
         if tracks:
             band = across_ranks.band(tracks, most)
@@ -75,10 +75,10 @@ def ranks(
     return Response(json.dumps(answer), media_type="application/json")
 
 
-def _place(each: Series) -> tuple[int, ...]:
+def _place(series: Series) -> tuple[int, ...]:
     none = -1
-    rank = none if each.rank is None else each.rank
-    return each.attempt, each.node, rank, none if each.gpu is None else each.gpu
+    rank = none if series.rank is None else series.rank
+    return series.attempt, series.node, rank, none if series.gpu is None else series.gpu
 
 
 def _between(times: Sequence[float], track: Track, begin: float, end: float) -> Track:
@@ -88,7 +88,7 @@ def _between(times: Sequence[float], track: Track, begin: float, end: float) -> 
 
 def _times(services: Services, members: Sequence[Series], places: Sequence[float]) -> list[float]:
     """When the rank with the most points was at each step."""
-    longest = max(members, key=lambda each: each.length)
+    longest = max(members, key=lambda series: series.length)
     columns = services.points.columns([longest])[longest.id]
     at = dict(zip(columns.steps, columns.times, strict=True))
     times, last = [], columns.times[0]
@@ -110,22 +110,22 @@ def _attempt(
     # The last step ends where the next would begin; times have no length.
     ends = [*columns[1:], band.places[-1] + (times is not band.places)]
     shown: list[api.RankStanding] = []
-    for each, found, row in zip(members, across_ranks.standings(rows), rows, strict=True):
-        last = max(found.begin, found.begin + found.longest - 1)
-        standing: api.RankStanding = {
-            "node": each.node,
-            "rank": each.rank,
-            "gpu": each.gpu,
-            "difference": _short(found.difference),
-            "outlier": found.outlier,
-            "late": _short(found.late),
-            "longest": ends[last] - columns[found.begin] if found.longest else 0.0,
-            "begin": columns[found.begin],
-            "worst": _short(found.worst),
-            "at": columns[found.at],
-            "cells": _shorts(row) if cells or found.outlier else [],
+    for series, standing, row in zip(members, across_ranks.standings(rows), rows, strict=True):
+        last = max(standing.begin, standing.begin + standing.longest - 1)
+        answer: api.RankStanding = {
+            "node": series.node,
+            "rank": series.rank,
+            "gpu": series.gpu,
+            "difference": _short(standing.difference),
+            "outlier": standing.outlier,
+            "late": _short(standing.late),
+            "longest": ends[last] - columns[standing.begin] if standing.longest else 0.0,
+            "begin": columns[standing.begin],
+            "worst": _short(standing.worst),
+            "at": columns[standing.at],
+            "cells": _shorts(row) if cells or standing.outlier else [],
         }
-        shown.append(standing)
+        shown.append(answer)
     return {
         "attempt": number,
         "places": band.places,
@@ -142,14 +142,14 @@ def _attempt(
 
 
 def _odd(tracks: Sequence[Track]) -> list[tuple[float, int, Number]]:
-    found: list[tuple[float, int, Number]] = []
+    points: list[tuple[float, int, Number]] = []
     for number, (places, values) in enumerate(tracks):
         if not math.isfinite(sum(values)):
             odd = (pair for pair in zip(places, values, strict=True) if not math.isfinite(pair[1]))
-            found += [(place, number, Point(0, 0.0, value).number) for place, value in odd]
-        if len(found) >= _ODD:
+            points += [(place, number, Point(0, 0.0, value).number) for place, value in odd]
+        if len(points) >= _ODD:
             break
-    return found[:_ODD]
+    return points[:_ODD]
 
 
 def _short(value: float) -> float:
