@@ -49,7 +49,6 @@ PEERS = {
     "tar": Peer("tar", hint="apt-get install tar"),
     "git": Peer("git", hint="apt-get install git"),
     "curl": Peer("curl", hint="apt-get install curl"),
-    "rsync": Peer("rsync", hint="apt-get install rsync"),
     "chromium": Peer("chromium chromium-browser", hint="apt-get install chromium"),
     # Packages of this Python, as an extra.
     "playwright": Peer("", hint="pip install -e '.[bench]'"),

@@ -37,7 +37,7 @@ def run(given: argparse.Namespace) -> Result:
         large, small = home.work / "large", home.work / "small"
         _write(large, 1, given.upload_megabytes * 1_000_000)
         _write(small, given.upload_files, _SMALL)
-        samples = {}
+        samples: dict[str, list[float]] = {}
         for folder, name in ((large, "one file"), (small, "many files")):
             timed, _ = alternate(_contenders(home, module, folder), given.upload_rounds)
             samples |= {f"{name}, {who}": values for who, values in timed.items()}

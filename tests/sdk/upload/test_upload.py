@@ -14,15 +14,14 @@ from pathlib import Path
 import pytest
 
 from allranks import http_client
-from allranks.errors import DataTooLarge, NotFound, ServerError, SpecError, UsageError
+from allranks.errors import DataTooLarge, NotFound, ServerError, UsageError
 from allranks.http_client import Client
 from allranks.sdk.connection import parallel
-from allranks.sdk.submit import send as submitting
 from allranks.sdk.upload import digests, inputs, listing, send
 from allranks.sdk.upload.send import Uploaded, upload
 from allranks.store.files import same_data
 from tests.proxy import Proxy
-from tests.server.serving import FAKE, Served, served
+from tests.server.serving import Served, served
 
 KB, MB = 1 << 10, 1 << 20
 
@@ -309,29 +308,3 @@ def test_gc_removes_what_was_left_in_half(server: Served) -> None:
         client.call("PUT", f"/api/v1/blobs/{'0' * 64}/part?offset=0&size=9", b"half")
     assert collected(server) == ["code", "unfinished uploads"]
     assert not blobs(server)
-
-
-OWN = FAKE._replace(own_disks=lambda options: True)
-
-
-def test_what_only_the_nodes_do_not_see_is_uploaded_when_the_job_is_refused(
-    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ALLRANKS_HOME", str(tmp_path / "client"))
-    with served(tmp_path / "home", OWN) as server:
-        monkeypatch.setenv("ALLRANKS_SERVER", server.url)
-        monkeypatch.setenv("ALLRANKS_TOKEN", server.token())
-        given = {"d": {"path": str(data), "type": "uri_folder"}}
-        spec = {"name": "j", "command": "true", "environment": "current", "inputs": given}
-        notes: list[str] = []
-        with connecting(server)() as client:
-            made = submitting.send(client, {"spec": spec, "in_place": "/"}, note=notes.append)
-        path = made["spec"]["inputs"]["d"]["path"]
-        assert content(server.home.data / path.partition("/paths/")[2]) == content(data)
-        assert any("is uploaded: 44 files" in note for note in notes)
-        # With another problem nothing is uploaded.
-        (data / "more").write_bytes(b"new")
-        wrong = {**spec, "name": "k", "compute": "absent"}
-        with connecting(server)() as client, pytest.raises(SpecError, match="absent"):
-            submitting.send(client, {"spec": wrong, "in_place": "/"})
-        assert len([*server.home.uploads.iterdir()]) == 1

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from allranks.core.progress import OnProgress, Progress, unheard
-from allranks.errors import AllranksError, MissingCode, SpecError, Unreachable
+from allranks.errors import AllranksError, MissingCode, Unreachable
 from allranks.http_client import Client
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.counted_file import counted
@@ -60,7 +60,6 @@ def post(
 ) -> Any:
     """Like ``send``, for a list as well; returns the server's reply."""
     sent: list[str] = []
-    is_refused = False
     if find_server.of_another_home():
         from allranks.sdk.upload.inputs import How, bring  # lazy: one's own server sees the inputs
 
@@ -80,13 +79,6 @@ def post(
                     raise
                 for snapshot in snapshots:
                     send_code(client, snapshot, progress, sent)
-            except SpecError as error:
-                if is_refused:
-                    raise
-                from allranks.sdk.upload.inputs import How, bring_refused  # lazy: as above
-
-                how = How(allow_large_data, note, progress)
-                submission, is_refused = bring_refused(submission, error, how), True
     except BaseException as error:
         if isinstance(error, Unreachable) and error.sent and submission and where.startswith(JOBS):
             first = submission if isinstance(submission, Mapping) else submission[0]

@@ -13,9 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from allranks.core.amounts import counted, size_text
-from allranks.core.data.unseen import unseen
 from allranks.core.progress import OnProgress, unheard
-from allranks.errors import SpecError
 from allranks.http_client import Client
 from allranks.sdk.connection import find_server
 from allranks.sdk.upload.listing import Note
@@ -59,17 +57,6 @@ def bring(client: Client, submission: Any, how: How) -> Any:
     are uploaded. Raises as ``upload``."""
     local = {path for holder, key in _local(submission) for path in [holder[key]]}
     return replaced(submission, unproven(client, sorted(local)), how) if local else submission
-
-
-def bring_refused(submission: Any, error: SpecError, how: How) -> Any:
-    """The submission after a refusal because nodes do not see inputs that are here. Raises the
-    ``error`` if there are other problems, or if these paths are not here."""
-    paths = {holder[key] for holder, key in _local(submission)}
-    refused = {path for path in paths if any(unseen(path) == e.message for e in error.problems)}
-    messages = {unseen(path) for path in refused}
-    if not all(item.message in messages for item in error.problems):
-        raise error
-    return replaced(submission, sorted(refused), how)
 
 
 def replaced(submission: Any, paths: Iterable[str], how: How) -> Any:
