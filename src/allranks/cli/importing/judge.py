@@ -148,8 +148,11 @@ class Judge:
         if member is None and not hasattr(owner, "KEYS"):
             # Names of the user's own, such as those of outputs.
             getter = inspect.getattr_static(owner, "__getattr__", None)
-            if inspect.isfunction(getter) and (each := _of_hint(getter, "return")).type is not None:
-                return each
+            if (
+                inspect.isfunction(getter)
+                and (value := _of_hint(getter, "return")).type is not None
+            ):
+                return value
         if member is None and not re.search(rf"\bself\.{name}\b|^    {name}: ", source, re.M):
             what = f"{owner.__name__.lstrip('_')}.{name}"
             open_ones = (base for base in own if base is not Absent and not hasattr(base, "KEYS"))
@@ -188,11 +191,13 @@ class Judge:
         argument = self._value(node.args[0]) if node.args else None
         if argument is None or not inspect.isclass(argument.type):
             return None
-        for each in typing.get_overloads(function):
-            parameter = next(name for name in inspect.signature(each).parameters if name != "self")
-            parameter_type = typing.get_type_hints(each).get(parameter)
+        for overload in typing.get_overloads(function):
+            parameter = next(
+                name for name in inspect.signature(overload).parameters if name != "self"
+            )
+            parameter_type = typing.get_type_hints(overload).get(parameter)
             if inspect.isclass(parameter_type) and issubclass(argument.type, parameter_type):
-                return _of_hint(each, "return")
+                return _of_hint(overload, "return")
         return None
 
     def _check_keywords(self, value: _Value, name: str, keywords: list[str | None]) -> None:

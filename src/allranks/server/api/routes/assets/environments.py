@@ -80,8 +80,8 @@ def show_recipe(data: JsonBody, services: ServicesDep) -> RecipeAnswer:
         hint = "it needs no virtual environment"
         raise SpecError(Problem("this means the current Python", "environment", hint=hint))
     folder = str(services.home.environments)
-    made = pack(recipe(resolved, table))
-    return {"name": resolved.name, "recipe": made, "uv": uv(), "environments": folder}
+    packed = pack(recipe(resolved, table))
+    return {"name": resolved.name, "recipe": packed, "uv": uv(), "environments": folder}
 
 
 def show(reference: str, services: ServicesDep) -> EnvironmentAnswer:
