@@ -16,22 +16,22 @@ _ENTRIES, _FILES, _BYTES = 400, 16, 4096
 def digest_of(path: Path) -> str:
     """A hash of names and sizes, and of samples of the content; empty if there is nothing at
     ``path`` that can be read. Times do not count: a copy is the same data."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     files = list[tuple[str, int]]()
     try:
         for name, place, status in _entries(str(path)):
             is_file = stat.S_ISREG(status.st_mode)
             size = status.st_size if is_file else -1
-            found.update(f"{name}\0{size}\0".encode(errors="surrogateescape"))
+            digest.update(f"{name}\0{size}\0".encode(errors="surrogateescape"))
             if is_file and size:
                 files.append((place, size))
         for place, size in files[:: max(1, len(files) // _FILES)]:
             with open(place, "rb") as file:
                 for offset in (0, size // 2, max(0, size - _BYTES)):
-                    found.update(os.pread(file.fileno(), _BYTES, offset))
+                    digest.update(os.pread(file.fileno(), _BYTES, offset))
     except OSError:
         return ""
-    return found.hexdigest()
+    return digest.hexdigest()
 
 
 def _entries(root: str) -> Iterator[tuple[str, str, os.stat_result]]:

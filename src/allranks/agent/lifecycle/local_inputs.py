@@ -101,10 +101,9 @@ class LocalInputs:
     def _fetch(
         self, items: list[InputTask], stopped: threading.Event, doing: Callable[[str], None]
     ) -> None:
-        # lazy: few jobs need them
-        from allranks.agent.data.from_server import InputServer, ServerInput
-        from allranks.agent.data.inputs import InputCache
-        from allranks.agent.data.mover_process import Progress
+        from allranks.agent.data.from_server import InputServer, ServerInput  # lazy: few need it
+        from allranks.agent.data.inputs import InputCache  # lazy: as above
+        from allranks.agent.data.mover_process import Progress  # lazy: as above
 
         server = InputServer(
             self._server,
@@ -142,9 +141,8 @@ class LocalInputs:
             return here == server.digest(client, item.name)
 
     def _fetched(self, item: InputTask, cache: InputCache) -> InputTask:
-        # lazy: as above
-        from allranks.agent.data.input_request import InputRequest
-        from allranks.agent.data.mover_process import provided_text
+        from allranks.agent.data.input_request import InputRequest  # lazy: as above
+        from allranks.agent.data.mover_process import provided_text  # lazy: as above
 
         began = time.monotonic()
         copy = str(self._where.folder / "inputs" / item.name) if item.mode == "download" else ""
@@ -152,8 +150,8 @@ class LocalInputs:
         request = InputRequest(
             item.name, source=item.source or "", share=share, unpack=item.unpack, copy=copy
         )
-        found = cache.provide(request)
-        message = {"provided": item.name, **found._asdict()}
+        entry = cache.provide(request)
+        message = {"provided": item.name, **entry._asdict()}
         self._calls.note(provided_text(message, time.monotonic() - began), {"data": message})
         mode = item.mode if item.streamed else "ro_mount"
-        return item._replace(source=found.path, mode=mode, unpack=False, sharded=False)
+        return item._replace(source=entry.path, mode=mode, unpack=False, sharded=False)

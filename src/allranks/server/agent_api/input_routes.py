@@ -63,7 +63,7 @@ class Reach(NamedTuple):
 def _is_ours(path: Path, home: Path) -> bool:
     """Whether a path is part of the home or of the system, or contains the home."""
     parts = (home, *map(Path, _SYSTEM))
-    return any(path.is_relative_to(each) for each in parts) or home.is_relative_to(path)
+    return any(path.is_relative_to(part) for part in parts) or home.is_relative_to(path)
 
 
 async def listing(request: Request) -> Response:
@@ -133,13 +133,13 @@ async def output_seen(request: Request) -> Response:
     """Whether a node's file of a random name is in the folder of an output here, too."""
     services, agent = who(request)
     row, name = await row_of(services, agent), request.path_params["name"]
-    output = next((each for each in row.plan.task.outputs if each.name == name), None)
+    output = next((output for output in row.plan.task.outputs if output.name == name), None)
     mark = request.path_params["mark"]
     if output is None or not _MARK.fullmatch(mark):
         raise NotFound(f"the job has no output {name!r}", hint="leave it out")
     folder = os.path.dirname(output.path) if output.is_file else output.path
-    seen = await run_in_threadpool(os.path.exists, f"{folder}/.allranks-{mark}")
-    answer: OutputSeen = {"seen": seen}
+    exists = await run_in_threadpool(os.path.exists, f"{folder}/.allranks-{mark}")
+    answer: OutputSeen = {"seen": exists}
     return JSONResponse(answer)
 
 
@@ -160,7 +160,7 @@ async def _reach(request: Request) -> Reach:
     if row.record.status in TERMINAL or agent.launch != row.record.launch:
         raise Unauthorized("this launch is over", hint="leave")
     task = row.plan.task
-    item = next((each for each in task.inputs if each.name == name), None)
+    item = next((item for item in task.inputs if item.name == name), None)
     if item is not None and item.source and (task.is_received or item.digest):
         real, home = Path(os.path.realpath(item.source)), services.home.root.resolve()
         if real.exists() and any(real.is_relative_to(root) for root in _roots(services)):

@@ -182,7 +182,7 @@ def _with_digest(place: Located, home: Home, mounts: Sequence[str]) -> Located:
     """With what the server sees at a path of its own disks. In the home nodes know it by its mark,
     and in their volumes the path is theirs."""
     path = Path(os.path.normpath(place.path)) if place.path else home.root
-    if path.is_relative_to(home.root) or any(path.is_relative_to(each) for each in mounts):
+    if path.is_relative_to(home.root) or any(path.is_relative_to(mount) for mount in mounts):
         return place
     return place._replace(digest=digest_of(path))
 
