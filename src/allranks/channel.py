@@ -181,8 +181,8 @@ def relay(
         while reading or open_:
             poll = select.poll()
             poll.register(connection, connection.events(read=len(waiting) < _FULL))
-            wanted = select.POLLIN * (reading and not connection.is_full)
-            poll.register(other, wanted | select.POLLOUT * bool(waiting))
+            events = select.POLLIN * (reading and not connection.is_full)
+            poll.register(other, events | select.POLLOUT * bool(waiting))
             ready = dict(poll.poll())
             connection.flush()
             if ready.get(connection.fileno(), 0) & ~select.POLLOUT:

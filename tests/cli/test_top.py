@@ -57,12 +57,12 @@ def test_many_nodes_are_one_row_with_a_bar_for_each_rank():
 def test_many_nodes_are_summed_up_and_the_one_with_the_most_is_named():
     rows = dict(load.summary([node(n, 100.0 if n == 700 else 50.0) for n in range(1000)]))
     assert rows["nodes"] == "1000; each bar is a node, from 0 to 999"
-    bars, _, text = rows["  cpu"].partition("  ")
+    bars, _, text = rows[" cpu"].partition("  ")
     assert len(bars) <= 48
     assert bars.count("█") == 1
     assert text == "50 % to 100 %, the most on node 700"
-    assert "the most" not in rows["  all cpu"]
-    assert "  gpu" not in rows
+    assert "the most" not in rows[" all cpu"]
+    assert " gpu" not in rows
 
 
 @pytest.mark.parametrize(

@@ -143,5 +143,5 @@ def test_every_link_leads_somewhere() -> None:
 
 def test_every_command_that_is_named_exists() -> None:
     for page in PAGES:
-        for group, name in re.findall(r"allranks (job|server) ([a-z]+)", page.read_text()):
+        for group, name in re.findall(r"allranks (job|server) ([a-z-]+)", page.read_text()):
             assert f"{group} {name}" in COMMANDS, f"{page.name}: allranks {group} {name}"

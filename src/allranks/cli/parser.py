@@ -34,6 +34,10 @@ class Parser(argparse.ArgumentParser):
                 words[index - 1 : index + 1] = [f"{option}={words[index]}"]
         return super().parse_args(words, namespace)
 
+    def _parse_optional(self, arg_string: str) -> Any:
+        # `-:PATH`, a path in the newest job, is not an option.
+        return None if arg_string.startswith("-:") else super()._parse_optional(arg_string)
+
     def format_help(self) -> str:
         from allranks.cli.examples import EXAMPLES  # lazy: only for `--help`
 

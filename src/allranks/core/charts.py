@@ -52,16 +52,16 @@ def from_zero(most: float) -> Axis:
 def spanning(values: Sequence[Any]) -> Axis:
     """From the least value to the largest; of texts, all. Numbers that are positive and span two
     orders of magnitude are logarithmic."""
-    if not all(isinstance(each, int | float) for each in values):
+    if not all(isinstance(value, int | float) for value in values):
         texts = tuple(dict.fromkeys(map(text_of, values)))
-        return Axis(0.0, 1.0, tuple((each, each) for each in texts), texts=texts)
+        return Axis(0.0, 1.0, tuple((text, text) for text in texts), texts=texts)
     low = float(min(values))
     high = float(max(values))
     log = low > 0 and high / low >= 100
     marked = sorted({*values})
     if len(marked) > _FEW:
         marked = [low, math.sqrt(low * high) if log else low + (high - low) / 2, high]
-    return Axis(low, high, tuple((each, f"{each:.4g}") for each in marked), log)
+    return Axis(low, high, tuple((value, f"{value:.4g}") for value in marked), log)
 
 
 class Plane(NamedTuple):

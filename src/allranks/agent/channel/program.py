@@ -84,10 +84,10 @@ class _Program:
         poll = select.poll()
         poll.register(connection, connection.events(read=len(self._waiting) < _FULL))
         for fd in {self._stdin, *self._outputs}:
-            wanted = select.POLLIN * (fd in self._outputs and not connection.is_full)
-            wanted |= select.POLLOUT * (fd == self._stdin and bool(self._waiting))
-            if wanted:
-                poll.register(fd, wanted)
+            events = select.POLLIN * (fd in self._outputs and not connection.is_full)
+            events |= select.POLLOUT * (fd == self._stdin and bool(self._waiting))
+            if events:
+                poll.register(fd, events)
         if patience is None:
             poll.register(self._ended, select.POLLIN)
         ready = dict(poll.poll(None if connection.is_full else patience))

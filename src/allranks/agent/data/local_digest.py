@@ -52,4 +52,4 @@ def _entries(root: str) -> Iterator[tuple[str, str, os.stat_result]]:
             continue
         names = sorted(os.listdir(path))
         yield f"{name}/{len(names)}", path, status
-        pending += [(f"{name}/{each}", f"{path}/{each}") for each in names[:left]]
+        pending += [(f"{name}/{child}", f"{path}/{child}") for child in names[:left]]

@@ -84,7 +84,7 @@ class TrackioFile:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items()}
+        return {key: _plain(item) for key, item in value.items()}
     return _WORDS.get(value, value) if isinstance(value, str) else value
 
 

@@ -98,7 +98,7 @@ class Judge:
     def _expect_installed(self, *modules: str) -> None:
         for top in {module.partition(".")[0] for module in modules} - {"azureml", "azure"}:
             own = (self._folder / top, self._folder / f"{top}.py")
-            if find_spec(top) is None and not any(each.exists() for each in own):
+            if find_spec(top) is None and not any(path.exists() for path in own):
                 self._doubt(f"the module {top} is not in this Python")
 
     def _bind(self, target: ast.expr, value: _Value | None) -> None:
@@ -265,8 +265,8 @@ def _of_hint(thing: Any, name: str) -> _Value:
         text = getattr(thing, "__annotations__", {}).get(name, "")
         hint = getattr(sys.modules[thing.__module__], text, None) or text
     # Of several types that of ours, such as Job of `Job | list[Job]`.
-    several = [each for each in typing.get_args(hint) if inspect.isclass(each)]
-    ours = [each for each in several if each.__module__.startswith("allranks")]
+    classes = [member for member in typing.get_args(hint) if inspect.isclass(member)]
+    ours = [member for member in classes if member.__module__.startswith("allranks")]
     origin = typing.get_origin(hint)
     if inspect.isclass(origin) and origin.__module__.startswith("allranks"):
         return _Value(origin, inner=ours[0] if ours else None)

@@ -61,14 +61,14 @@ def node(load: Load) -> str:
 def summed(several: Sequence[Load], *names: str) -> Load:
     """The sum of each amount, of those that have it."""
     return {
-        name: sum(float(each[name]) for each in several if name in each)
+        name: sum(float(load[name]) for load in several if name in load)
         for name in names
-        if any(name in each for each in several)
+        if any(name in load for load in several)
     }
 
 
 def mean(several: Sequence[Load], name: str) -> float | None:
-    values = [each[name] for each in several if name in each]
+    values = [load[name] for load in several if name in load]
     return sum(values) / len(values) if values else None
 
 
@@ -77,11 +77,11 @@ def summary(nodes: Sequence[NodeLoad]) -> list[tuple[str, str]]:
     first, last = nodes[0]["node"], nodes[-1]["node"]
     rows = [("nodes", f"{len(nodes)}; each bar is a node, from {first} to {last}")]
     amounts: list[tuple[str, Callable[[NodeLoad], Number | None], Callable[[float], str]]] = [
-        ("  cpu", lambda node: node.get("cpu"), percent),
-        ("  memory", lambda node: node.get("memory"), size_text),
-        ("  gpu", lambda node: mean(node["gpus"], "gpu_load"), percent),
-        ("  all cpu", lambda node: node["node_load"].get("cpu"), percent),
-        ("  all memory", lambda node: node["node_load"].get("memory"), size_text),
+        (" cpu", lambda node: node.get("cpu"), percent),
+        (" memory", lambda node: node.get("memory"), size_text),
+        (" gpu", lambda node: mean(node["gpus"], "gpu_load"), percent),
+        (" all cpu", lambda node: node["node_load"].get("cpu"), percent),
+        (" all memory", lambda node: node["node_load"].get("memory"), size_text),
     ]
     for name, value_of, text in amounts:
         values = {
@@ -93,21 +93,21 @@ def summary(nodes: Sequence[NodeLoad]) -> list[tuple[str, str]]:
             amount = low if low == high else f"{low} to {high}, the most on node {most}"
             rows.append((name, f"{heat([value_of(node) for node in nodes])}  {amount}"))
     if bars := of_ranks(nodes, _BARS):
-        rows.append(("  ranks' cpu", bars))
+        rows.append((" ranks' cpu", bars))
     return rows
 
 
 def of_ranks(nodes: Sequence[NodeLoad], bars: int) -> str:
     """The CPU use of several ranks as bars; empty if there is one."""
     ranks = sorted(
-        (each for node in nodes for each in node["ranks"]), key=lambda each: each["rank"]
+        (rank for node in nodes for rank in node["ranks"]), key=lambda rank: rank["rank"]
     )
-    return heat([each.get("cpu") for each in ranks], bars) if len(ranks) > 1 else ""
+    return heat([rank.get("cpu") for rank in ranks], bars) if len(ranks) > 1 else ""
 
 
 def heat(values: Sequence[Number | None], bars: int = _BARS) -> str:
     """A bar for each value, or for the highest of several, from 0 to the highest."""
     size = -(-len(values) // bars)
     parts = [values[at : at + size] for at in range(0, len(values), size)]
-    highest = [max((each for each in part if each is not None), default=None) for part in parts]
+    highest = [max((value for value in part if value is not None), default=None) for part in parts]
     return show.sparkline(highest, least=0.0)

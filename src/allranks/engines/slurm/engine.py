@@ -77,14 +77,14 @@ _PAUSED = ("SUSPENDED", "STOPPED")
 
 
 class _Job(NamedTuple):
-    """A line of squeue. ``said``: why the script has failed, if it could write no log."""
+    """A line of squeue. ``failure``: why the script has failed, if it could write no log."""
 
     ref: str
     state: str
     reason: str
     nodes: str
     mark: str
-    said: str = ""
+    failure: str = ""
 
 
 class SlurmEngine:
@@ -149,8 +149,10 @@ class SlurmEngine:
                 missing.append(handle)
             else:
                 status = self._status(handle.key, job.state, job.reason, job.nodes)
-                if job.said and status.state is GangState.GONE:
-                    status = status._replace(why=f"Slurm: {job.said}", reason=Reason.SETUP_FAILED)
+                if job.failure and status.state is GangState.GONE:
+                    status = status._replace(
+                        why=f"Slurm: {job.failure}", reason=Reason.SETUP_FAILED
+                    )
                 statuses[handle.key] = status
         return {**statuses, **(self._from_accounting(missing) if missing else {})}
 
@@ -216,8 +218,8 @@ class SlurmEngine:
         jobs = []
         for row in rows:
             if len(row) == 6 and row[4].startswith(prefix):
-                mark, _, said = row[4].partition(": ")
-                jobs.append(_Job(row[0], row[1], row[2], row[3], mark, said))
+                mark, _, failure = row[4].partition(": ")
+                jobs.append(_Job(row[0], row[1], row[2], row[3], mark, failure))
         return sorted(jobs, key=lambda job: (not _ended(job.state), number(job.ref)))
 
     def _living(self, key: str) -> list[_Job]:

@@ -170,8 +170,8 @@ class _Reader:
         """Name files that change where Python imports from, and that no package has brought."""
         for site in self._sites:
             for name in sorted(os.listdir(site)):
-                known = name in self._owned or name in _KNOWN_PTH
-                if name.endswith(".pth") and not known:
+                harmless = name in self._owned or name in _KNOWN_PTH
+                if name.endswith(".pth") and not harmless:
                     self._leave("changes where Python imports from, but no package has it", name)
 
     def _look_at_conda(self) -> None:
@@ -280,9 +280,9 @@ def _uv_toml(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _of_toml(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    indexes = [each for each in data.get("index") or () if isinstance(each, Mapping)]
-    default = [str(each.get("url")) for each in indexes if each.get("default")]
-    extra = [str(each.get("url")) for each in indexes if not each.get("default")]
+    indexes = [index for index in data.get("index") or () if isinstance(index, Mapping)]
+    default = [str(index.get("url")) for index in indexes if index.get("default")]
+    extra = [str(index.get("url")) for index in indexes if not index.get("default")]
     extra += map(str, data.get("extra-index-url") or ())
     yield "UV_DEFAULT_INDEX", (default or [str(data.get("index-url") or "")])[0]
     yield "UV_EXTRA_INDEX_URL", " ".join(extra)

@@ -77,7 +77,7 @@ def _generated(info: Path) -> set[str]:
     parser.optionxform = str  # type: ignore[assignment,method-assign]  # names keep their case
     parser.read(info / "entry_points.txt", encoding="utf-8")
     sections = ("console_scripts", "gui_scripts")
-    return {name for each in sections if parser.has_section(each) for name in parser.options(each)}
+    return {name for kind in sections if parser.has_section(kind) for name in parser.options(kind)}
 
 
 def _own_paths(content: bytes) -> bytes:

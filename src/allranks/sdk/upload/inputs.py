@@ -79,8 +79,8 @@ def unproven(client: Client, paths: Sequence[str]) -> list[str]:
     if not proofs:
         return [*paths]
     same: list[bool] = client.json("POST", _PROOFS, [*proofs.values()])
-    seen = {path for path, is_same in zip(proofs, same, strict=True) if is_same}
-    return [path for path in paths if path not in seen]
+    proven = {path for path, is_same in zip(proofs, same, strict=True) if is_same}
+    return [path for path in paths if path not in proven]
 
 
 def _proof(path: str, challenge: Challenge) -> Proof | None:

@@ -119,8 +119,8 @@ def _is_in_store(path: Path, services: Services) -> bool:
     """Whether it is in a datastore that is a folder here, or of a job or a model."""
     stores = services.datastores.all().values()
     folders = [services.home.jobs, services.home.models]
-    folders += [Path(each.path) for each in stores if each.type == "file" and each.path]
-    roots = (Path(os.path.realpath(each)) for each in folders)
+    folders += [Path(store.path) for store in stores if store.type == "file" and store.path]
+    roots = (Path(os.path.realpath(folder)) for folder in folders)
     return any(path.is_relative_to(root) for root in roots if root != Path("/"))
 
 
