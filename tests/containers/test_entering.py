@@ -28,7 +28,7 @@ def here(podman: Podman, allranks: Allranks, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_what_enters_is_inside(here: Allranks, code: Path, home: Path):
     words = ("--image", IMAGE, "--detach", "--name", "in", "--env", "A=it's $x", "--")
-    assert here("run", *words, "echo up; exec sleep 600").returncode == 0
+    assert here("run", *words, "bash", "-c", "echo up; exec sleep 600").returncode == 0
     until(lambda: "up" in here("job", "logs", "in").stdout)
     shown = 'echo "$FROM_IMAGE $A"; echo $$; cat; exit 5'
     done = here("job", "exec", "in", "--", "bash", "-c", shown, input="given")

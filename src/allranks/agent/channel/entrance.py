@@ -29,7 +29,7 @@ _OURS = str(Path(__file__).absolute().parents[3])
 # As for other helpers: the words say that it is one of ours. `-S`: it needs no installed package.
 _ARGV = (sys.executable, "-P", "-S", "-m", "allranks.agent.channel.visit")
 _NEEDED = ("PATH", "HOME", "ALLRANKS_GANG")
-_PROMPT = r"\[\e[1m\]{who}\[\e[0m\]:\w\$ "
+_PROMPT = r"\[\e[1m\]{who}\[\e[0m\]:\W\$ "
 
 
 class Request(TypedDict):
