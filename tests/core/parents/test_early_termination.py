@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allranks.core.parents.early_termination import Curve, judge
+from allranks.core.parents.early_termination import Curve, first_interval, judge
 from allranks.spec.sweep.early_termination import Bandit, MedianStopping, TruncationSelection
 from allranks.spec.sweep.job import AshaSampling
 
@@ -166,3 +166,23 @@ def test_a_reason_names_the_value_and_the_limit():
     policy, curves = Bandit(slack_factor=0.25), {0: Curve((0.5,)), 1: Curve((0.8,))}
     why = judge(policy, MAX, curves)[0].why
     assert why == "its best value is 0.5 at interval 1; the bandit policy allows 0.64"
+
+
+@pytest.mark.parametrize(
+    ("policy", "first"),
+    [
+        (Bandit(slack_factor=0.1), 1),
+        (Bandit(slack_factor=0.1, evaluation_interval=3), 3),
+        (Bandit(slack_factor=0.1, delay_evaluation=5), 5),
+        (MedianStopping(delay_evaluation=5, evaluation_interval=3), 6),
+        (MedianStopping(delay_evaluation=6, evaluation_interval=3), 6),
+        (AshaSampling(min_resource=4), 4),
+    ],
+)
+def test_the_first_interval_at_which_a_trial_is_judged(policy, first):
+    assert first_interval(policy) == first
+    curves = {n: Curve(tuple(map(float, range(20)))) for n in (0, 1)}
+    judged = judge(policy, "minimize", curves)
+    early = {n: Curve(curve.values[: first - 1]) for n, curve in curves.items()}
+    assert judged
+    assert not judge(policy, "minimize", early)

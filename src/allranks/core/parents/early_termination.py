@@ -75,6 +75,14 @@ def _due(policy: Policy, curve: Curve) -> Iterator[int]:
             yield interval
 
 
+def first_interval(policy: Policy) -> int:
+    """The first interval at which it judges a trial."""
+    if isinstance(policy, AshaSampling):
+        return policy.min_resource
+    every = policy.evaluation_interval
+    return max(1, -(-policy.delay_evaluation // every)) * every
+
+
 def _rungs(policy: AshaSampling, most: int) -> Iterator[int]:
     rung = policy.min_resource
     while rung <= most:

@@ -116,6 +116,12 @@ class SweepJob(JobKeys):
         """The primary metric; empty without an objective."""
         return self.objective.primary_metric if self.objective is not None else ""
 
+    @property
+    def policy(self) -> EarlyTermination | AshaSampling | None:
+        """What stops trials early."""
+        algorithm = self.sampling_algorithm
+        return algorithm if isinstance(algorithm, AshaSampling) else self.early_termination
+
     def set_limits(
         self,
         *,

@@ -19,7 +19,7 @@ from allranks.server.parents.sweep.reports import reported_metrics, reports
 from allranks.server.parents.sweep.sampler import Draw, Past, draw
 from allranks.server.parents.sweep.view import metric_hint
 from allranks.server.submission.submit import Submission, submit
-from allranks.spec.sweep.job import AshaSampling, SweepJob
+from allranks.spec.sweep.job import SweepJob
 from allranks.statuses import TERMINAL, Blame, JobStatus, Reason
 from allranks.store.jobs.children import ChildState
 from allranks.store.jobs.job_rows import Child, JobRow
@@ -36,15 +36,14 @@ class Sweep(Controller):
     def __init__(self, row: JobRow, services: Services) -> None:
         super().__init__(row, services)
         self.spec = SweepJob.parse(row.spec)
-        algorithm, limits = self.spec.sampling_algorithm, self.spec.limits
+        limits = self.spec.limits
         total = total_trials(self.spec)
-        policy = algorithm if isinstance(algorithm, AshaSampling) else self.spec.early_termination
         self._rules = Rules(
             total,
             min(total, limits.max_concurrent_trials or total),
             None if self.spec.objective is None else self.spec.goal,
             limits.timeout,
-            policy,
+            self.spec.policy,
         )
         self._reports: dict[int, tuple[float, ...]] = {}
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from allranks.core.parents import early_termination
 from allranks.core.parents import sweep as decisions
 from allranks.core.parents.best_region import best_regions
 from allranks.core.parents.sweep import Trial
@@ -14,7 +15,7 @@ from allranks.server.mlflow.child import python
 from allranks.server.parents.sweep.create import total_trials
 from allranks.server.parents.sweep.importances import importances
 from allranks.server.parents.sweep.reports import reports
-from allranks.spec.sweep.job import SweepJob
+from allranks.spec.sweep.job import AshaSampling, SweepJob
 from allranks.statuses import TERMINAL, JobStatus
 from allranks.store.jobs.children import ChildState
 from allranks.store.jobs.job_rows import JobRow
@@ -42,6 +43,7 @@ class Trials:
         spec = SweepJob.parse(row.spec)
         self._goal, self._metric = spec.goal, spec.metric
         self._space = spec.search_space
+        self._policy = spec.policy
         self._total = total_trials(spec)
         self._values: dict[int, float | None] = {}
         self.states: dict[int, ChildState] = {}
@@ -129,15 +131,35 @@ class Trials:
         ]
 
     def _note(self) -> str | None:
-        """Said as soon as a trial that ran has ended without a value."""
+        """Said as soon as a trial that ran has ended without a value, or with too few reports for
+        the policy that would stop it."""
         states = self.states.values()
         closed = [each for each in states if "value" in each.notes and each.started_at is not None]
         done = [e for e in closed if e.status in TERMINAL and e.status is not JobStatus.FAILED]
-        if not self._metric or not done or any(each.notes["reports"] for each in closed):
+        if not self._metric or not done:
             return None
+        if any(each.notes["reports"] for each in closed):
+            return self._never_judged(done)
         return (
             f"no trial has reported {self._metric!r} yet; {metric_hint(self._metric, self.states)}"
         )
+
+    def _never_judged(self, done: Sequence[ChildState]) -> str | None:
+        completed = [each for each in done if each.status is JobStatus.COMPLETED]
+        if self._policy is None or not completed:
+            return None
+        first = early_termination.first_interval(self._policy)
+        most = max(int(each.notes["reports"]) for each in completed)
+        if most >= first:
+            return None
+        return (
+            f"early stopping cannot stop a trial: it first looks at report {first} of "
+            f"{self._metric!r}, and a trial reports {most}; lower "
+            + ("min_resource" if isinstance(self._policy, AshaSampling) else _INTERVALS)
+        )
+
+
+_INTERVALS = "delay_evaluation or evaluation_interval"
 
 
 def metric_hint(metric: str, states: Mapping[int, ChildState]) -> str:
