@@ -35,11 +35,16 @@ def test_what_enters_is_inside(here: Allranks, code: Path, home: Path):
     assert done.returncode == 5, done.stderr
     assert done.stdout.startswith("yes it's $x\n")
     assert done.stdout.endswith("\ngiven")
+    # What it leaves running ends with it, also what has left its session.
+    left = "setsid sleep 987651 & sleep 987651 & echo left"
+    assert here("job", "exec", "in", "--", "bash", "-c", left).stdout == "left\n"
+    until(lambda: not processes("sleep 987651"))
     terminal = Terminal(home, "job", "shell", "in")
     terminal.expect(b"in rank 0")
-    terminal.press(b"[ -t 0 ] && echo ter'minal' $FROM_IMAGE; sleep 987651\r")
+    terminal.press(b"[ -t 0 ] && echo ter'minal' $FROM_IMAGE\r")
     terminal.expect(b"terminal yes")
-    until(lambda: processes("sleep 987651"))
+    terminal.press(b"setsid sleep 987651 & sleep 987651 & sleep 987651\r")
+    until(lambda: len(processes("sleep 987651")) == 3)
     os.kill(terminal.pid, signal.SIGKILL)
     assert terminal.ended() == -signal.SIGKILL
     until(lambda: not processes("sleep 987651"))

@@ -33,8 +33,8 @@ _PROMPT = r"\[\e[1m\]{who}\[\e[0m\]:\W\$ "
 
 
 class Request(TypedDict):
-    """What a helper gets on its standard input. ``end`` ends what a killed client of a container
-    program leaves inside; ``hosts`` are where a port may listen."""
+    """What a helper gets on its standard input. ``end`` ends what a program leaves in a
+    container, ``script`` is that program; ``hosts`` are where a port may listen."""
 
     url: str
     token: str
@@ -47,6 +47,7 @@ class Request(TypedDict):
     env: dict[str, str]
     terminal: bool
     end: list[str]
+    script: str
     port: int | None
     hosts: list[str]
 
@@ -113,6 +114,7 @@ class Entrance:
             "env": env,
             "terminal": terminal,
             "end": [],
+            "script": "",
             "port": order["port"],
             "hosts": list(dict.fromkeys(("127.0.0.1", self._address, "::1"))),
         }
@@ -123,7 +125,7 @@ class Entrance:
                 return {**request, "refusal": str(error)}
             # The program outside that leads inside has the agent's own environment.
             outside = dict(os.environ)
-            request |= {"argv": entering.argv, "end": entering.end, "env": outside, "cwd": "/"}
+            request |= {**entering._asdict(), "env": outside, "cwd": "/"}  # type: ignore[typeddict-item]
         return request
 
     def _unstarted(self, rank: int | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -31,19 +32,20 @@ def main() -> int:
     except AllranksError:
         return 1  # the client has gone, or the server
     try:
-        _serve(connection, request)
-    except (Lost, SystemExit):
-        _end_in_container(request["end"])
+        with contextlib.suppress(Lost):
+            _serve(connection, request)
     finally:
         end_descendants(_END)
         connection.finish()
+    if request["end"]:  # after a signal the container ends, too
+        _end_in_container(request)
     return 0
 
 
-def _end_in_container(argv: list[str]) -> None:
-    if argv:
-        with contextlib.suppress(OSError, subprocess.SubprocessError):
-            subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_END)
+def _end_in_container(request: Request) -> None:
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        os.unlink(request["script"])
+        subprocess.run(request["end"], stdin=subprocess.DEVNULL, capture_output=True, timeout=_END)
 
 
 def _serve(connection: Connection, request: Request) -> None:

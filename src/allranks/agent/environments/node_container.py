@@ -44,6 +44,19 @@ _BASH_VARIABLES = set(
     UID""".split()  # noqa: SIM905  # twenty-one lines say no more
 )
 
+# Kills what has an entry in its environment until nothing has. An image may have no programs for
+# it but bash.
+_END_MARKED = """\
+while [ "$some" != 0 ]; do
+    some=0
+    for process in /proc/[0-9]*; do
+        while IFS= read -r -d '' entry; do
+            [ "$entry" = "$1" ] && kill -s KILL "${process#/proc/}" && some=1
+        done <"$process/environ"
+    done
+done 2>/dev/null
+"""
+
 
 class NodeContainer:
     """A running container. Not thread-safe."""
@@ -109,17 +122,18 @@ class NodeContainer:
     ) -> Entering:
         """How to run a program inside, beside the ranks. Thread-safe. Raises Unsupported, OSError.
 
-        It is the engine's process: killing its client does not end it, so it leaves its number."""
+        It is the engine's process: killing its client does not end it, so it carries a variable."""
         if self.engine in TRACELESS:
             hint = "use the node's files, or a compute with podman or docker"
             raise Unsupported(f"{self.engine} runs no second program in a container", hint=hint)
         path = self._folder / f"channel-{number}.sh"
-        pid = shlex.quote(str(path.with_suffix(".pid")))
-        _write_private(path, _script(f"echo $$ >{pid}", argv, cwd, env))
-        into = [self.engine, "exec", "--interactive", *["--tty"] * terminal, self.name]
-        kill = f"read -r pid <{pid} && kill -s KILL -- -$pid $pid; rm -f {pid}"
-        end = [self.engine, "exec", self.name, "/bin/bash", "-c", kill]
-        return Entering([*into, "/bin/bash", str(path)], end)
+        _write_private(path, _script("", argv, cwd, env))
+        mark = f"ALLRANKS_CHANNEL={number}"
+        into = ["exec", "--interactive", *["--tty"] * terminal, f"--env={mark}", self.name]
+        end = ["exec", self.name, "/bin/bash", "-c", _END_MARKED, "bash", mark]
+        return Entering(
+            [self.engine, *into, "/bin/bash", str(path)], [self.engine, *end], str(path)
+        )
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal to every process; SIGKILL ends the container."""
@@ -358,10 +372,11 @@ def _user_variables(folder: Path) -> dict[str, str]:
 
 
 class Entering(NamedTuple):
-    """``argv`` starts a program inside; ``end`` kills it, if its client was killed."""
+    """``argv`` starts a program inside, which is in ``script``; ``end`` kills what it has left."""
 
     argv: list[str]
     end: list[str]
+    script: str
 
 
 def _script(redirect: str, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> str:
