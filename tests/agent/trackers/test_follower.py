@@ -11,6 +11,7 @@ from allranks.agent.processes.rank_processes import Members
 from allranks.agent.trackers.follower import IMAGES, TrackerFiles
 from allranks.agent.trackers.names import Prefixes, image_path
 from allranks.core.plan import MetricTask, Task
+from allranks.spec.fields.patterns import BUILTIN
 
 FILES = Path(__file__).parent / "files"
 TORCH = FILES / "events.out.tfevents.torch"
@@ -42,9 +43,9 @@ def test_points_parameters_and_images(tmp_path: Path) -> None:
     write(tmp_path / "work/runs/a")
     files.finish()
     assert [point[:3] for point in points(tmp_path)][:3] == [
-        ["loss", None, 0],
-        ["n/new", None, 0],
-        ["d", None, 0],
+        ["loss", 0, 0],
+        ["n/new", 0, 0],
+        ["d", 0, 0],
     ]
     assert '{"parameters": {"x": "1"}}' in (tmp_path / "points").read_text()
     assert (tmp_path / "record" / IMAGES / "img/step_1.png").read_bytes().startswith(b"\x89PNG")
@@ -77,6 +78,16 @@ def test_a_printed_metric_keeps_its_series(tmp_path: Path) -> None:
     files = follow(tmp_path, task(tmp_path, procs=2, metrics=printed))
     files.see(Members({0: [101], 1: [102]}, []))
     write(tmp_path / "work/runs/a", pid=101)
+    files.finish()
+    assert {(name, rank) for name, rank, *_ in points(tmp_path) if "loss" in str(name)} == {
+        ("loss/tensorboard", 0)
+    }
+
+
+def test_what_a_known_format_prints_keeps_its_series(tmp_path: Path) -> None:
+    """It may have any name."""
+    files = follow(tmp_path, task(tmp_path, metrics=(MetricTask("keras", BUILTIN),)))
+    write(tmp_path / "work/runs/a")
     files.finish()
     assert {rank for _, rank, *_ in points(tmp_path)} == {None}
 

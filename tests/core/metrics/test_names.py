@@ -36,3 +36,10 @@ def test_what_a_known_format_finds_is_of_the_ranks_that_are_read():
 def test_what_ranks_log_by_themselves_is_of_the_first_one_without_a_number():
     task = Task("j", "e", "c", nodes=2)
     assert [key(task, "loss", rank, ()) for rank in (None, 0, 1)] == ["loss", "loss", "loss/rank_1"]
+
+
+@pytest.mark.parametrize("printing", [None, 0, 1])
+def test_what_ranks_log_by_themselves_is_named_alike_whoever_prints(printing: int | None) -> None:
+    """A pattern for one metric says nothing of others."""
+    task = Task("j", "e", "c", nodes=2, metrics=(MetricTask("acc", "(x)", printing),))
+    assert [key(task, "loss", rank, ()) for rank in (0, 1)] == ["loss", "loss/rank_1"]

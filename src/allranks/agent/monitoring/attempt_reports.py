@@ -85,7 +85,7 @@ class AttemptReports:
         monitor = partial(Monitor, visible, into, also=self._sampled)
         stores = None if met is None else StoreWatch(met)
 
-        self._trackers.start()
+        self._trackers.start(visible)
 
         def held(members: Members, ranks: Mapping[int, process_usage.Rank], size: int) -> None:
             self._trackers.see(members)

@@ -13,7 +13,7 @@ import shutil
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,8 +21,9 @@ from allranks.agent.processes.rank_processes import Members
 from allranks.agent.trackers.found import Found, Image, Reader
 from allranks.agent.trackers.names import Prefixes, image_path
 from allranks.agent.trackers.tree import Tree
-from allranks.core.distributions.topology import ranks_of, world
+from allranks.agent.trackers.writers import Writers
 from allranks.core.plan import Task
+from allranks.spec.fields.patterns import BUILTIN
 
 # Seconds between two looks, and the share of a CPU that looking for files may take.
 _LOOK, _SHARE = 0.5, 0.005
@@ -43,34 +44,37 @@ class _File(NamedTuple):
 
 
 class TrackerFiles:
-    """Files below ``roots`` from now on. ``start`` when ranks run, ``finish`` when they have
-    ended."""
+    """Files below ``folders`` from now on, of which the working folder is the first. ``start`` when
+    ranks run, ``finish`` when they have ended."""
 
-    def __init__(self, task: Task, node: int, roots: Sequence[Path], into: Path) -> None:
-        self._task, self._node, self._into = task, node, into
-        self._ranks = [member.rank for member in ranks_of(task, node)]
+    def __init__(self, task: Task, node: int, folders: Sequence[Path], into: Path) -> None:
+        self._task, self._into = task, into
+        self._writers = Writers(task, node, folders[0])
+        self._roots: Callable[[], Mapping[int, int]] = dict
         # Clocks of files are a little behind.
         self._began = time.time() - 0.05
-        self._tree = Tree(roots, self._began)
+        self._tree = Tree(folders, self._began)
         self._due = 0.0
         self._files: list[_File] = []
-        self._prefixes = Prefixes()
+        self._prefixes = Prefixes(metric.name for metric in task.metrics)
         self._parameters: dict[str, str] = {}
         self._images = Counter[str]()
         self._image_bytes = 0
         self._left_out = Counter[str]()
-        # The rank of each process that was seen.
-        self._pids: dict[int, int] = {}
+        # Files of which it is not known yet who writes them.
+        self._waiting: list[Path] = []
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="trackers", daemon=True)
 
-    def start(self) -> None:
+    def start(self, roots: Callable[[], Mapping[int, int]]) -> None:
+        """``roots`` returns the first process of each rank."""
+        self._roots = roots
+        self._writers.see({rank: [root] for rank, root in roots().items()})
         self._thread.start()
 
     def see(self, members: Members) -> None:
         """Called with the processes of the ranks from time to time."""
-        for rank, pids in members.ranks.items():
-            self._pids.update(dict.fromkeys(pids, rank))
+        self._writers.see(members.ranks)
 
     def finish(self) -> None:
         """Read the rest."""
@@ -78,7 +82,7 @@ class TrackerFiles:
         if self._thread.ident is not None:
             self._thread.join()
         until = time.monotonic() + _REST
-        self._find(again=True)
+        self._find(is_last=True)
         for file in self._files:
             self._read(file, until)
 
@@ -104,39 +108,28 @@ class TrackerFiles:
 
     # ------------------------------------------------------------ files
 
-    def _find(self, again: bool = False) -> None:
-        for path in self._tree.new_files(again):
-            rank = self._writer(path)
-            if rank is None:
-                continue
-            if path.name.endswith(".wandb"):
-                from allranks.agent.trackers.wandb_files import WandbFile  # lazy: few jobs use it
+    def _find(self, is_last: bool = False) -> None:
+        self._waiting += self._tree.new_files(is_last)
+        if self._waiting:
+            self._writers.look(self._roots())
+        for path in [*self._waiting]:
+            rank = self._writers.of(path, is_last)
+            if rank is not None:
+                self._waiting.remove(path)
+                self._files.append(self._file(path, rank))
 
-                self._files.append(_File(path, "wandb", rank, WandbFile(path)))
-            elif path.name.endswith(".db"):
-                from allranks.agent.trackers.trackio_files import TrackioFile  # lazy: as above
+    def _file(self, path: Path, rank: int) -> _File:
+        if path.suffix == ".wandb":
+            from allranks.agent.trackers.wandb_files import WandbFile  # lazy: few jobs use it
 
-                reader = TrackioFile(path, self._began)
-                self._files.append(_File(path, "trackio", rank, reader))
-            else:
-                from allranks.agent.trackers.tensorboard_files import EventFile  # lazy: as above
+            return _File(path, "wandb", rank, WandbFile(path))
+        if path.suffix == ".db":
+            from allranks.agent.trackers.trackio_files import TrackioFile  # lazy: as above
 
-                self._files.append(_File(path, "tensorboard", rank, EventFile(path)))
+            return _File(path, "trackio", rank, TrackioFile(path, self._began))
+        from allranks.agent.trackers.tensorboard_files import EventFile  # lazy: as above
 
-    def _writer(self, path: Path) -> int | None:
-        """The rank that writes the file: that has it open, or whose process is in its name; else
-        the node's first. None if it is another program's in a folder that the job shares."""
-        if len(self._ranks) > 1 or self._task.in_place:
-            for pid, rank in list(self._pids.items()):
-                if path.name in _open_files(pid):
-                    return rank
-            pids = [int(part) for part in path.name.split(".") if part.isdecimal()]
-            for pid in pids:
-                if pid in self._pids:
-                    return self._pids[pid]
-            if self._task.in_place and any(path.name in _open_files(pid) for pid in pids):
-                return None
-        return self._ranks[0]
+        return _File(path, "tensorboard", rank, EventFile(path))
 
     def _read(self, file: _File, until: float | None = None) -> None:
         with contextlib.suppress(OSError):  # it was removed, or the disk is full
@@ -168,11 +161,8 @@ class TrackerFiles:
         else:
             run = str(file.path) if kind == "wandb" else part.run
             prefix = self._prefixes.of_run(kind, rank, run, part.run)
-        number = rank if world(self._task) > 1 else None
-        if number == 0 and self._task.metrics:
-            number = None  # what is printed under the same name has a series of its own
         rows = [
-            [self._prefixes.metric(kind, rank, prefix + name), number, step, at, value]
+            [self._prefixes.metric(kind, rank, prefix + name), self._series(rank), step, at, value]
             for name, step, at, value in part.points
         ]
         lines: list[dict[str, Any]] = [
@@ -184,7 +174,13 @@ class TrackerFiles:
             for line in lines:
                 target.write(json.dumps(line).encode() + b"\n")
         for image in part.images:
-            self._keep(image._replace(name=prefix + image.name), number)
+            self._keep(image._replace(name=prefix + image.name), rank or None)
+
+    def _series(self, rank: int) -> int | None:
+        """The rank of a series. What a known format prints may have any name: the first rank's
+        have a series of their own."""
+        has_any = any(metric.pattern == BUILTIN for metric in self._task.metrics)
+        return None if rank == 0 and has_any else rank
 
     def _new_parameters(self, prefix: str, values: Mapping[str, str]) -> dict[str, str]:
         named = {prefix + name: text for name, text in values.items()}
@@ -216,13 +212,3 @@ class TrackerFiles:
         else:
             shutil.copyfile(source, part)
         part.replace(target)
-
-
-def _open_files(pid: int) -> set[str]:
-    """The names of the files that a process has open."""
-    names = set[str]()
-    with contextlib.suppress(OSError):
-        for entry in os.listdir(f"/proc/{pid}/fd"):
-            with contextlib.suppress(OSError):
-                names.add(os.path.basename(os.readlink(f"/proc/{pid}/fd/{entry}")))
-    return names

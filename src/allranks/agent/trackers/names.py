@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 # A process writes these as parts of one run.
@@ -17,9 +18,10 @@ _LONGEST = 100
 
 class Prefixes:
     """What stands before the names of a run's metrics: nothing for a rank's first run, so that the
-    usual script finds its own names."""
+    usual script finds its own names. ``printed``: the metrics that the job has a pattern for."""
 
-    def __init__(self) -> None:
+    def __init__(self, printed: Iterable[str] = ()) -> None:
+        self._printed = frozenset(printed)
         self._first: dict[tuple[str, int], str] = {}
         # The tracker that told a metric first, by its rank and name.
         self._owners: dict[tuple[int, str], str] = {}
@@ -40,7 +42,10 @@ class Prefixes:
         return f"{os.path.relpath(folder, common)}/"
 
     def metric(self, kind: str, rank: int, name: str) -> str:
-        """With the tracker's name, if another one has told the metric before."""
+        """With the tracker's name, if the job prints the metric or another tracker has told it
+        before."""
+        if name in self._printed:
+            return f"{name}/{kind}"
         owner = self._owners.setdefault((rank, name), kind)
         return name if owner == kind else f"{name}/{kind}"
 

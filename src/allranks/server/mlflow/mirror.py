@@ -134,11 +134,16 @@ class Mirror:
             yield batch, after
 
     def _series(self, row: JobRow) -> Iterator[tuple[Series, str]]:
-        for kind in (METRIC, RESOURCE):
-            for one in self._points.series(row.id, kind):
-                # Metrics that a script logged to MLflow itself are there already.
-                if kind == RESOURCE or one.rank is not None:
-                    yield one, kind
+        metrics = self._points.series(row.id, METRIC)
+        declared = {metric.name for metric in row.plan.task.metrics}
+        # Metrics that a script logged to MLflow itself are there already, and stay alone there if
+        # it logged them to another tracker, too.
+        logged = {one.name for one in metrics if one.rank is None} - declared
+        for one in metrics:
+            if one.rank is not None and one.name not in logged:
+                yield one, METRIC
+        for one in self._points.series(row.id, RESOURCE):
+            yield one, RESOURCE
 
     def _entries(self, one: Series, kind: str, task: Task, since: int) -> Iterator[dict[str, Any]]:
         divisor = 1.0

@@ -221,10 +221,15 @@ class _Gathered:
 
 def _named(several: Sequence[Series], row: JobRow) -> list[api.MetricSeries]:
     """The series as dicts, with a ``key`` that is unique by itself."""
-    printed = {each.name for each in several if each.rank is not None}
+    task = row.plan.task
+    plain = {
+        series.name
+        for series in several
+        if series.rank is not None and not names.names_rank(task, series.name, series.rank)
+    }
     return [
-        {**_series(each), "key": names.key(row.plan.task, each.name, each.rank, printed)}
-        for each in several
+        {**_series(series), "key": names.key(task, series.name, series.rank, plain)}
+        for series in several
     ]
 
 
