@@ -112,14 +112,18 @@ def sweep_spec(spec: Mapping[str, Any], options: argparse.Namespace) -> Document
     limits["max_concurrent_trials"] = options.concurrent or limits.get(
         "max_concurrent_trials", min(_CONCURRENT, limits["max_total_trials"])
     )
-    if timeout := (spec.get("limits") or {}).get("timeout"):
+    own_limits = dict(spec.get("limits") or {})
+    if timeout := own_limits.pop("timeout", None):
         limits["trial_timeout"] = timeout
+    limits |= own_limits
     from allranks.spec.descriptions.job import JOB  # lazy: texts for the reference
 
     # Keys of a command job that its trials have; the others are the sweep's.
     of_trial = (*JOB["CommandKeys"], *JOB["RankKeys"])
     sweep["trial"] = {key: spec[key] for key in of_trial if key in spec}
     shared = {key: spec[key] for key in spec if key not in (*of_trial, "limits")}
+    for key in sweep.keys() & shared.keys():  # of `--set`
+        sweep[key] = {**sweep[key], **shared[key]} if isinstance(shared[key], dict) else shared[key]
     return {**shared, **sweep}
 
 
