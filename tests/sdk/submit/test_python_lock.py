@@ -86,6 +86,15 @@ def test_addresses_are_kept_without_passwords(venv):
     )
 
 
+def test_a_package_of_a_signed_address_goes_along_itself(venv):
+    origin = {"url": "https://host/a-1.0-py3-none-any.whl?sig=secret", "archive_info": {}}
+    wheel_file = "Wheel-Version: 1.0\nTag: py3-none-any\n"
+    put(venv, "a", **{"direct_url.json": json.dumps(origin), "WHEEL": wheel_file})
+    made = now()
+    assert len(made.wheels) == 1
+    assert "secret" not in repr(made.python)
+
+
 def test_the_node_decides_which_pytorch_it_gets(venv):
     for name, version in (("torch", "2.9.0+cu128"), ("nvidia_cublas_cu12", "12"), ("triton", "3")):
         put(venv, name, version)
@@ -139,7 +148,7 @@ def test_what_cannot_go_along_is_named_with_the_way_out(venv, tmp_path):
 
 def test_indexes_come_along_without_their_passwords(venv, monkeypatch, tmp_path):
     monkeypatch.setenv("PIP_INDEX_URL", "https://me:pw@one/simple")
-    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "https://two/simple file:///srv/three")
+    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "https://two/simple?token=x file:///srv/three")
     monkeypatch.setenv("PIP_FIND_LINKS", "/srv/wheels")
     file = tmp_path / "user" / ".config" / "uv" / "uv.toml"
     file.parent.mkdir(parents=True)
@@ -152,5 +161,5 @@ def test_indexes_come_along_without_their_passwords(venv, monkeypatch, tmp_path)
         "--extra-index-url https://two/simple",
         "six==1.0",
     )
-    (note,) = made.notes
-    assert "password of https://one/simple stays" in note
+    for note, name in zip(made.notes, ("one", "two"), strict=True):
+        assert f"password of https://{name}/simple stays" in note

@@ -7,6 +7,7 @@ upload. Names are texts with surrogates for bytes that are not UTF-8.
 from __future__ import annotations
 
 import json
+import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
@@ -67,7 +68,7 @@ class Manifest(NamedTuple):
             # Nothing is placed through a link.
             well = well and {*leaves}.isdisjoint(above for item in names for above in _above(item))
             well = well and all(_is_file(file) for file in files)
-            well = well and all(isinstance(item.target, str) and item.target for item in links)
+            well = well and all(_is_inside(item) for item in links)
         except (ValueError, KeyError, TypeError):
             well = False
         if not well:
@@ -100,6 +101,13 @@ def _is_file(file: File) -> bool:
         and type(file.executable) is bool
         and is_digest(file.sha256)
     )
+
+
+def _is_inside(link: Link) -> bool:
+    if not isinstance(link.target, str) or not link.target or "\0" in link.target:
+        return False
+    lands = posixpath.normpath(posixpath.join(posixpath.dirname(link.path), link.target))
+    return not link.target.startswith("/") and lands.split("/")[0] != ".."
 
 
 def _above(path: str) -> Iterator[str]:

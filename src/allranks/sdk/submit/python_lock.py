@@ -24,6 +24,7 @@ from allranks.agent.environments.current_python import WHEELS, fingerprint
 from allranks.core.environments import conda
 from allranks.core.plan import CurrentPython, pack
 from allranks.errors import UsageError
+from allranks.masking import without_credentials
 from allranks.sdk.submit.current_environment import python_behind_shim
 from allranks.sdk.submit.editable_packages import python_in, sites_of
 from allranks.sdk.submit.repack import is_pure, repack
@@ -147,7 +148,7 @@ class _Reader:
             self._leave("installed without a list of their files", name)
         elif not origin or installer == "conda":
             self._requirements[key] = f"{name}=={_BUILD.sub('', version)}"
-        elif origin["url"].startswith("file:"):
+        elif origin["url"].startswith("file:") or _is_signed(origin["url"]):
             if key != "allranks" or not (origin.get("dir_info") or {}).get("editable"):
                 self._pack(key, name, info)
         else:
@@ -231,6 +232,12 @@ def _without_user(url: str) -> str:
     return url if keeps or host == parts.netloc else urlunsplit(parts._replace(netloc=host))
 
 
+def _is_signed(url: str) -> bool:
+    """Whether a part of the address grants access to it: that stays on this machine, too."""
+    query = f"?{urlsplit(url).query}"
+    return without_credentials(query) != query
+
+
 def _indexes(environ: Mapping[str, str]) -> tuple[list[str], list[str]]:
     """Lines with the indexes that pip and uv use here, and sentences about those that are of no
     use elsewhere."""
@@ -246,6 +253,7 @@ def _indexes(environ: Mapping[str, str]) -> tuple[list[str], list[str]]:
             if urlsplit(url).scheme not in ("http", "https"):
                 continue
             plain = _without_user(url)
+            plain = plain.partition("?")[0] if _is_signed(plain) else plain
             rows.append(f"{option} {plain}")
             if plain != url:
                 notes.append(
