@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import random
 import shutil
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from allranks import http_client
+from allranks.core.data.upload_manifest import Link, Manifest
 from allranks.errors import DataTooLarge, NotFound, ServerError, UsageError
 from allranks.http_client import Client
 from allranks.sdk.connection import parallel
@@ -225,6 +227,27 @@ def test_an_answer_without_the_data_proves_nothing(server: Served, data: Path) -
         challenge = client.json("POST", "/api/v1/uploads/challenges", [str(data)])[0]
         wrong = {"nonce": challenge["nonce"], "sealed": challenge["sealed"], "digest": "0" * 64}
         assert client.json("POST", "/api/v1/uploads/proofs", [wrong]) == [False]
+
+
+def test_an_upload_that_is_there_is_not_sent_again_without_its_blobs(
+    server: Served, data: Path
+) -> None:
+    """As after a restore, or where the datastore is on another disk than the blobs."""
+    first = sent(server, data)
+    shutil.rmtree(server.home.blobs)
+    assert sent(server, data) == first._replace(sent=0)
+
+
+@pytest.mark.parametrize("target", ["/etc/passwd", "../../secrets", "sub/../../x"])
+def test_a_link_that_leads_out_is_refused(server: Served, target: str) -> None:
+    text = Manifest("evil", links=[Link("link", target)]).dump()
+    digest = hashlib.sha256(text).hexdigest()
+    with connecting(server)() as client:
+        head = json.dumps([[digest, len(text)]]).encode()
+        client.call("PUT", "/api/v1/blobs/pack", head + b"\n" + text)
+        with pytest.raises(UsageError, match="malformed manifest"):
+            client.json("POST", "/api/v1/uploads", {"manifest": digest})
+    assert not server.home.uploads.exists()
 
 
 class Cutting(Proxy):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from allranks import folder_trees
-from allranks.core.data.upload_manifest import File, Manifest, digests_in
+from allranks.core.data.upload_manifest import File, Manifest, digests_in, is_digest
 from allranks.errors import MissingData
 from allranks.store.files.blobs import Blobs
 from allranks.store.files.trees import TEMPORARY_PREFIX, copy_contents
@@ -37,11 +37,13 @@ class Uploads:
     def make(self, digest: str) -> Manifest:
         """Make the upload whose manifest is the blob ``digest``, unless it is here. Raises
         MissingData if blobs are missing, UsageError for a malformed manifest, OSError."""
+        there = self.folder / digest / _MANIFEST
+        # After a restore, or on another disk, it is not among the blobs.
+        if is_digest(digest) and self.touch(digest) and there.exists():
+            return Manifest.load(there.read_bytes())
         if not self._blobs.has(digest):
             raise _missing("the manifest")
         manifest = Manifest.load(self._blobs.path(digest).read_bytes())
-        if self.touch(digest):
-            return manifest
         self.folder.mkdir(exist_ok=True, parents=True, mode=0o700)
         folder = self.folder / f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}"
         try:
