@@ -69,7 +69,7 @@ class Client:
         """One request and its complete reply. A ``body`` that is a file is sent from its start."""
         reply, file = self._open(method, path, body, timeout)
         try:
-            content = b"".join(_body(reply, file))
+            content = _whole(reply, file)
         except (OSError, ValueError) as error:
             self.close()
             broken = Unreachable(f"the server at {self.url} closed the connection: {error}")
@@ -341,6 +341,13 @@ def _body(reply: Reply, file: BufferedReader) -> Iterator[bytes]:
             raise ConnectionResetError("the server closed the connection")
         left -= len(piece)
         yield piece
+
+
+def _whole(reply: Reply, file: BufferedReader) -> bytes:
+    """The body at once: of one whose size is known nothing is copied."""
+    if reply.headers.get("transfer-encoding", "").lower() == "chunked":
+        return b"".join(_body(reply, file))
+    return _exactly(file, int(reply.headers.get("content-length", "0")))
 
 
 def _exactly(file: BufferedReader, size: int) -> bytes:

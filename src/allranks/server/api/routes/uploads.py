@@ -25,7 +25,7 @@ from allranks.server.http.request_limits import Count
 from allranks.store.files import same_data
 
 # The most bytes of a pack, which is held in memory, and of a piece that is written at a time.
-_PACK, _PIECE = 16 << 20, 1 << 20
+_PACK, _PIECE = 16 << 20, 4 << 20
 # Seals the answers that are expected, so that nothing need be kept until they come.
 _KEY = secrets.token_bytes(32)
 
@@ -52,9 +52,8 @@ async def write_part(
     at = offset
 
     async def write() -> None:
-        nonlocal at, complete
-        data = bytes(held)
-        held.clear()
+        nonlocal at, complete, held
+        data, held = held, bytearray()
         complete = await run_in_threadpool(services.incoming.write, digest, at, data, size)
         at += len(data)
 
