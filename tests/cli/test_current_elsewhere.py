@@ -87,7 +87,7 @@ def submit(
         return allranks(*words, env=env)
 
     yield run
-    allranks("server", "stop", "--force")
+    assert allranks("server", "stop").returncode == 0
 
 
 def shown(submit: Submit, done: "subprocess.CompletedProcess[str]") -> Any:

@@ -3,18 +3,21 @@
 import json
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from uv import find_uv_bin
 
 from tests.cluster import ray_bed
 from tests.cluster.conftest import Cluster, number_of
 from tests.cluster.ray_bed import RayBed
 from tests.cluster.test_slurm import ended, slurm  # noqa: F401 (a fixture)
-from tests.support import Allranks
+from tests.support import CLI, Allranks, environment
+from tests.wheels import wheel
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(800)]
 
@@ -110,6 +113,50 @@ def test_hosts_without_the_home_get_all_from_the_server_and_send_all(
     assert never == some
     left = cluster("exec", "n2", "find", "/var/tmp/allranks-0/nodes", "-path", "*never*")
     assert left == "", "nothing of a job stays on a host"
+
+
+FAR = """
+import os, pathlib, sys, apple
+data, out = map(pathlib.Path, sys.argv[1:])
+said = "".join(sorted(file.read_text() for file in data.rglob("*") if file.is_file()))
+(out / os.environ["RANK"]).write_text(f"{apple.version} {sys.prefix} {said}")
+"""
+
+
+def test_a_client_elsewhere_brings_its_data_and_its_python(
+    blind: Allranks, cluster: Cluster, home: Path, tmp_path: Path
+):
+    """Neither the server nor a host sees its disk, and one host does not see the home."""
+    far = tmp_path / "far"
+    far.mkdir()
+    file = wheel(tmp_path, "apple")
+    env = environment(home) | {
+        "ALLRANKS_SERVER": json.loads((home / "server.json").read_text())["url"],
+        "ALLRANKS_TOKEN": (home / "token").read_text().strip(),
+        "ALLRANKS_HOME": str(tmp_path / "home of the client"),
+        "VIRTUAL_ENV": str(far / "venv"),
+    }
+    install = f"'{find_uv_bin()}' pip install --no-index --python venv/bin/python '{file}'"
+    command = "python far.py '${{inputs.d}}' '${{outputs.o}}'"
+    run = f"run -n 3 -d pytorch -i d=data -o o=results --name far -C code -- {command}"
+    script = f"""
+        mount -t tmpfs none '{far}' && cd '{far}' && mkdir -p data/sub code
+        '{sys.executable}' -m venv --without-pip venv; {install}
+        echo one > data/1; echo two > data/sub/2; ln -s 1 data/link
+        cat > code/far.py; '{sys.executable}' -c '{CLI}' {run} >&2
+        cat results/*; '{sys.executable}' -c '{CLI}' job restart far --stream >&2
+    """
+    argv = ["unshare", "--mount", "bash", "-ec", script]
+    done = subprocess.run(
+        argv, env=env, input=FAR, capture_output=True, text=True, timeout=400, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("1.0") == 3, done.stdout
+    assert done.stdout.count("one\none\ntwo") == 3, "the link, too"
+    assert "/var/tmp/allranks-0" in done.stdout, "on the host without the home"
+    for name in ("far", "far-r2"):
+        record = home / "jobs" / name / "named-outputs" / "o"
+        assert sorted(each.name for each in record.iterdir()) == ["0", "1", "2"]
 
 
 def test_the_first_host_may_be_the_one_without_it(
