@@ -8,7 +8,6 @@ from starlette.routing import Route
 
 from allranks.errors import Unauthorized
 from allranks.server.agent_api.routes import PREFIX, who
-from allranks.server.http.upgrade import Upgraded
 
 
 async def connect(request: Request) -> Response:
@@ -18,8 +17,7 @@ async def connect(request: Request) -> Response:
     if (channel.launch, channel.node) != (agent.launch, agent.node):
         raise Unauthorized("the channel leads to another node", hint="leave")
     index = request.path_params["index"]
-    meeting = await services.channels.meet(channel, index, "agent")
-    return Upgraded(lambda pipe: services.channels.joined(channel, index, meeting, pipe))
+    return await services.channels.connect(request, channel, index, "agent")
 
 
 def routes() -> list[Route]:

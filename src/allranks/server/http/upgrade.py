@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from allranks.channel import PROTOCOL, keep_alive
+from allranks.errors import UsageError
 from allranks.server.http.header_limits import CONNECTION
 
 # Bytes that wait for a slow reader before its peer is read no more.
@@ -18,6 +20,13 @@ _SWITCHING = (
     b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: %b\r\n\r\n"
     % PROTOCOL.encode()
 )
+
+
+def require_upgrade(request: Request) -> None:
+    """Raise UsageError if the request does not ask for an upgrade to a channel."""
+    if request.headers.get("upgrade") != PROTOCOL:
+        hint = "let what is between pass the headers `connection` and `upgrade`, as for WebSockets"
+        raise UsageError(f"the request asks for no upgrade to {PROTOCOL}", hint=hint)
 
 
 class Upgraded(Response):

@@ -12,11 +12,13 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from starlette.requests import Request
+
 from allranks.core.distributions.topology import Rank, ranks, ranks_of, world
 from allranks.errors import Conflict, Forbidden, NotFound
 from allranks.events import Event, Kind
 from allranks.server.auth.roles import Person
-from allranks.server.http.upgrade import Pipe
+from allranks.server.http.upgrade import Pipe, Upgraded, require_upgrade
 from allranks.server.loop.mailbox import ADDRESS
 from allranks.server.loop.wakeups import Wakeups
 from allranks.statuses import TERMINAL, NodeState
@@ -115,7 +117,7 @@ class Meeting:
 
 
 class Channels:
-    """The open channels of live jobs. Thread-safe but for `meet`."""
+    """The open channels of live jobs. Thread-safe but for `connect`."""
 
     def __init__(self, wakeups: Wakeups) -> None:
         self._wakeups = wakeups
@@ -166,7 +168,13 @@ class Channels:
             raise Forbidden(f"channel {number} is {channel.who}'s", hint="open one of your own")
         return channel
 
-    async def meet(self, channel: Channel, index: int, side: Side) -> Meeting:
+    async def connect(self, request: Request, channel: Channel, index: int, side: Side) -> Upgraded:
+        """Join the request's connection to that of the other end. Raises UsageError, Conflict."""
+        require_upgrade(request)
+        meeting = await self._meet(channel, index, side)
+        return Upgraded(lambda pipe: self._joined(channel, index, meeting, pipe))
+
+    async def _meet(self, channel: Channel, index: int, side: Side) -> Meeting:
         """Wait for the other end. Raises Conflict if it does not come, or this one came before."""
         if len(channel.meetings) >= MOST_CONNECTIONS and index not in channel.meetings:
             hint = "close some, or forward the port once more"
@@ -186,10 +194,11 @@ class Channels:
             raise Conflict(f"{missing} did not answer in {PATIENCE:g} s", hint=hint) from None
         return meeting
 
-    def joined(self, channel: Channel, index: int, meeting: Meeting, pipe: Pipe) -> None:
-        """Join the connection to that of the other end, once that is there, too."""
+    def _joined(self, channel: Channel, index: int, meeting: Meeting, pipe: Pipe) -> None:
         pipe.ended = lambda: self._ended(channel, index)
         meeting.join(pipe)
+        if pipe.transport.is_closing():  # it may have been closed before anything could be called
+            pipe.ended()
 
     def _ended(self, channel: Channel, index: int) -> None:
         channel.meetings.pop(index, None)

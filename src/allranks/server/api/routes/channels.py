@@ -6,6 +6,7 @@ import shlex
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.requests import Request
 from starlette.responses import Response
 
 from allranks.api.jobs import ChannelAnswer
@@ -13,7 +14,6 @@ from allranks.errors import Conflict, UsageError
 from allranks.server.auth.roles import Who, require_own
 from allranks.server.dependencies import ServicesDep
 from allranks.server.http.request_limits import Count
-from allranks.server.http.upgrade import Upgraded
 from allranks.server.jobs.view import submitter
 from allranks.server.loop.channels import entered, place
 
@@ -56,12 +56,11 @@ def create(name: str, request: ChannelRequest, services: ServicesDep, who: Who) 
 
 
 async def connect(
-    name: str, number: Count, index: Count, services: ServicesDep, who: Who
+    request: Request, name: str, number: Count, index: Count, services: ServicesDep, who: Who
 ) -> Response:
     """Connect the client's end: the answer is 101, and then bytes of the protocol
     `allranks-channel`. ``index`` is 0, or a connection to the port."""
     channel = services.channels.find_own(name, number, who)
     if index and channel.order["port"] is None:
         raise Conflict("only a port has several connections", hint="open another channel")
-    meeting = await services.channels.meet(channel, index, "client")
-    return Upgraded(lambda pipe: services.channels.joined(channel, index, meeting, pipe))
+    return await services.channels.connect(request, channel, index, "client")
