@@ -273,6 +273,7 @@ def test_files_go_in_and_out(allranks: Allranks, code: Path, tmp_path: Path):
     (folder / "in ner").mkdir(parents=True)
     (folder / "in ner" / "file\nname").write_bytes(os.urandom(3_000_000))
     (folder / "link").symlink_to("in ner")
+    (folder / "same").hardlink_to(folder / "in ner" / "file\nname")
     assert allranks("job", "cp", folder, "one:into/copy").returncode == 0
     assert allranks("job", "cp", "one:into/copy", tmp_path / "back").returncode == 0
     same = subprocess.run(["diff", "-r", folder, tmp_path / "back"], capture_output=True)

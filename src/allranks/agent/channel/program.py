@@ -124,8 +124,8 @@ class _Program:
         except OSError:  # it has closed its input
             self._waiting.clear()
             self._input_ended = True
-        if self._input_ended and self._stdin >= 0 and self._stdin != self._master:
-            os.close(self._stdin)
+        if self._input_ended and self._process.stdin is not None:  # not of a terminal
+            self._process.stdin.close()
             self._stdin = -1
 
     def _read(self, fd: int, connection: Connection) -> None:
@@ -142,45 +142,33 @@ class _Program:
 
 
 def _with_pipes(request: Request) -> _Program:
-    pipe = subprocess.PIPE
-    process = _start(request, stdin=pipe, stdout=pipe, stderr=pipe)
-    fds = [
-        os.dup(stream.fileno())
-        for stream in (process.stdin, process.stdout, process.stderr)
-        if stream
-    ]
-    for stream in (process.stdin, process.stdout, process.stderr):
-        assert stream is not None
-        stream.close()
-    return _Program(process, fds[0], {fds[1]: Frame.OUT, fds[2]: Frame.ERR}, -1)
+    process = _start(request, subprocess.PIPE, None)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    outputs = {process.stdout.fileno(): Frame.OUT, process.stderr.fileno(): Frame.ERR}
+    return _Program(process, process.stdin.fileno(), outputs, -1)
 
 
 def _in_terminal(request: Request) -> _Program:
     master, slave = os.openpty()
     try:
-        process = _start(
-            request, stdin=slave, stdout=slave, stderr=slave, preexec_fn=_controlling_terminal
-        )
+        process = _start(request, slave, _controlling_terminal)
     finally:
         os.close(slave)
     return _Program(process, master, {master: Frame.OUT}, master)
 
 
 def _start(
-    request: Request,
-    *,
-    stdin: int,
-    stdout: int,
-    stderr: int,
-    preexec_fn: Callable[[], None] | None = None,
+    request: Request, streams: int, preexec_fn: Callable[[], None] | None
 ) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         request["argv"],
         cwd=request["cwd"],
         env=request["env"],
-        stdin=stdin,
-        stdout=stdout,
-        stderr=stderr,
+        stdin=streams,
+        stdout=streams,
+        stderr=streams,
         start_new_session=True,
         preexec_fn=preexec_fn,
     )

@@ -64,28 +64,37 @@ def _fetch(options: argparse.Namespace, name: str, path: str, target: Path) -> i
     read, write = os.pipe()
     with open(read, "rb") as packed:
         unpacking = _Unpacking(packed, into, base or ".", named if base else "")
-        try:
-            with open(write, "wb") as out:
-                code, errors = _run(options, name, words, out, None)
-        finally:
-            unpacking.thread.join()
-    if unpacking.error is not None:
-        raise unpacking.error
+        with unpacking, open(write, "wb") as out:
+            code, errors = _run(options, name, words, out, None)
     if code not in (0, _CHANGED) or not unpacking.count:
         raise NotFound(f"{name} has no {path!r}: {errors or 'it is empty'}", hint=_hint(name))
     return unpacking.count
 
 
-class _Unpacking:
-    """Unpacks a stream in a thread. ``base`` becomes ``named`` in the folder."""
+class _Tar(threading.Thread):
+    """Packs or unpacks in a thread, up to the end of a `with`, which raises ``error``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count, self.error = 0, None  # type: int, AllranksError | None
+
+    def __enter__(self) -> None:
+        self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.join()
+        if kind is None and self.error is not None:
+            raise self.error
+
+
+class _Unpacking(_Tar):
+    """Unpacks a stream. ``base`` becomes ``named`` in the folder."""
 
     def __init__(self, packed: IO[bytes], into: Path, base: str, named: str) -> None:
+        super().__init__()
         self._packed, self._into, self._base, self._named = packed, into, base, named
-        self.count, self.error = 0, None  # type: int, AllranksError | None
-        self.thread = threading.Thread(target=self._run)
-        self.thread.start()
 
-    def _run(self) -> None:
+    def run(self) -> None:
         try:
             with tarfile.open(fileobj=self._packed, mode="r|") as tar:
                 for member in tar:
@@ -99,9 +108,10 @@ class _Unpacking:
             pass
 
     def _unpack(self, tar: tarfile.TarFile, member: tarfile.TarInfo) -> None:
-        rest = member.name[len(self._base) :]
         if self._named:
-            member.name = self._named + rest
+            member.name = self._named + member.name[len(self._base) :]
+        if self._named and member.islnk():
+            member.linkname = self._named + member.linkname[len(self._base) :]
         try:
             tar.extract(member, self._into, filter="data")
         except tarfile.FilterError as error:
@@ -118,13 +128,8 @@ def _send(options: argparse.Namespace, source: Path, name: str, path: str) -> in
     words = ["sh", "-c", _UNPACK, "sh", folder or "."]
     read, write = os.pipe()
     packing = _Packing(open(write, "wb"), source, base)  # noqa: SIM115  # closed by the thread
-    try:
+    with packing, open(read, "rb"):
         code, errors = _run(options, name, words, sys.stdout.buffer, read)
-    finally:
-        os.close(read)
-        packing.thread.join()
-    if packing.error is not None:
-        raise packing.error
     if code:
         raise AllranksError(f"cannot write {path!r} in {name}: {errors}", hint=_hint(name))
     return packing.count
@@ -135,16 +140,14 @@ def _is_folder(options: argparse.Namespace, name: str, path: str) -> bool:
     return execute(name, words, rank=options.rank, node=options.node).exit_code == 0
 
 
-class _Packing:
-    """Packs a file or folder into a stream in a thread."""
+class _Packing(_Tar):
+    """Packs a file or folder into a stream."""
 
     def __init__(self, out: IO[bytes], source: Path, base: str) -> None:
+        super().__init__()
         self._out, self._source, self._base = out, source, base
-        self.count, self.error = 0, None  # type: int, AllranksError | None
-        self.thread = threading.Thread(target=self._run)
-        self.thread.start()
 
-    def _run(self) -> None:
+    def run(self) -> None:
         try:
             with self._out, tarfile.open(fileobj=self._out, mode="w|") as tar:
                 tar.add(self._source, self._base, filter=self._counted)
