@@ -19,7 +19,7 @@ from allranks.cli.admin.login import whole_url
 from allranks.errors import NotFound, UsageError
 from allranks.sdk.connection import contexts
 from allranks.sdk.connection.contexts import Contexts, Server
-from tests.support import CLI, Allranks, answer, environment, free_port, leave_nothing
+from tests.support import CLI, Allranks, answer, environment, free_port, leave_nothing, until
 
 AT_GPU1 = Server("https://gpu1:7443", "secret", "ab12", "gpu1")
 
@@ -135,6 +135,20 @@ def elsewhere(allranks: Allranks, tmp_path: Path) -> Iterator[Elsewhere]:
 
     yield Elsewhere(run, f"https://127.0.0.2:{port}", fingerprint, token, env)
     leave_nothing(user / ".allranks")
+
+
+@pytest.mark.slow
+def test_a_running_job_is_entered_over_tls(elsewhere: Elsewhere) -> None:
+    words = ("login", elsewhere.url, "--token-stdin", "--fingerprint", elsewhere.fingerprint)
+    assert elsewhere.run(*words, input=elsewhere.token).returncode == 0
+    started = elsewhere.run("run", "--name", "far", "--detach", "--", "sleep", "600")
+    assert started.returncode == 0, started.stderr
+    enter = ("job", "exec", "far", "--")
+    until(lambda: elsewhere.run(*enter, "true").returncode == 0)
+    # More than a record of TLS, and than what waits for a slow reader.
+    assert elsewhere.run(*enter, "wc", "-c", input="x" * 3_000_000).stdout.strip() == "3000000"
+    assert len(elsewhere.run(*enter, "sh", "-c", "yes | head -c 3000000").stdout) == 3_000_000
+    assert elsewhere.run("job", "shell", "far", input="exit 4\n").returncode == 4
 
 
 @pytest.mark.medium
