@@ -142,7 +142,8 @@ class CreatedData(DataAnswer, Created):
 
 
 class DatastoreAnswer(TypedDict):
-    """A datastore. ``uri`` is its root, ``credentials`` are their names."""
+    """A datastore. ``uri`` is its root, ``credentials`` are their names; ``default``: uploads go
+    there."""
 
     name: str
     type: str
@@ -160,6 +161,7 @@ class DatastoreAnswer(TypedDict):
     protocol: NotRequired[str]
     uri: str
     credentials: list[str]
+    default: bool
 
 
 # ---------------------------------------------------------------- models
@@ -282,11 +284,13 @@ class WrittenPart(TypedDict):
 
 
 class UploadAnswer(TypedDict):
-    """Uploaded data: its address as an input, and how much it is."""
+    """Uploaded data: its address as an input, and how much it is. ``left``: bytes that are still to
+    be put into the datastore; ask again."""
 
     path: str
     files: int
     size: int
+    left: int
 
 
 class Challenge(TypedDict):

@@ -145,6 +145,9 @@ COMMANDS: dict[str, Command] = {
     "datastore show": Command(
         "assets.datastore:show_datastore", "show the location and credential kind"
     ),
+    "datastore set-default": Command(
+        "assets.datastore:set_default", "choose the datastore that uploads go to"
+    ),
     "datastore delete": Command("assets.datastore:delete", "delete a datastore"),
     "schedule create": Command("submit.schedule:create", "submit a job again and again"),
     "schedule list": Command("submit.schedule:list_schedules", "list schedules"),

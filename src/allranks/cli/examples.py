@@ -129,6 +129,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     ),
     "datastore list": ("", "--json"),
     "datastore show": ("birds", "birds --json"),
+    "datastore set-default": ("birds", "default"),
     "datastore delete": ("birds", "birds --json"),
     "component create": ("-f train.yml", "-f train.yml --version 2 --label prod"),
     "component list": ("", "train"),

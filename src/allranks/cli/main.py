@@ -129,7 +129,7 @@ def _group_help(group: str) -> str:
 
 
 def _lines(commands: list[tuple[str, Command]]) -> list[str]:
-    return [f"  {name:<21}{command.help}" for name, command in commands]
+    return [f"  {f'{name} ':<21}{command.help}" for name, command in commands]
 
 
 if __name__ == "__main__":

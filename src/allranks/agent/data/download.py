@@ -104,7 +104,7 @@ class _Download:
                 (small if item.size <= PART else large).append(item)
         for item in large:
             crcs[item.name] = await self._download_large(item)
-        small_crcs = await _run_concurrently(small, self._download_small, _CONCURRENT_FILES)
+        small_crcs = await run_concurrently(small, self._download_small, _CONCURRENT_FILES)
         crcs |= zip((item.name for item in small), small_crcs, strict=True)
         return crcs
 
@@ -174,7 +174,7 @@ class _Download:
 
             ranges = _ranges(missing, item.size)
             try:
-                await _run_concurrently(ranges, download, _CONCURRENT_RANGES)
+                await run_concurrently(ranges, download, _CONCURRENT_RANGES)
             except object_stores.NO_RANGES:
                 return await self._download_whole(item, path)
         finally:
@@ -278,7 +278,7 @@ def _ranges(missing: Sequence[int], size: int) -> list[tuple[int, int]]:
     return ranges
 
 
-async def _run_concurrently(
+async def run_concurrently(
     items: Sequence[_Item], work: Callable[[_Item], Awaitable[int]], limit: int
 ) -> list[int]:
     """Results of ``work`` in order, ``limit`` at a time; the first failure cancels the others."""

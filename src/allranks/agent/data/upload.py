@@ -214,7 +214,7 @@ class Uploader:
                 tag = put["e_tag"] or ""
                 return Uploaded(before, zlib.crc32(data), tag, time.time())
             crc = 0
-            async with _Writer(self._opened, key, before.size) as writer:
+            async with Writer(self._opened, key, before.size) as writer:
                 while piece := await asyncio.to_thread(file.read, _PART):
                     crc = zlib.crc32(piece, crc)
                     await writer.write(piece)
@@ -245,7 +245,7 @@ class Uploader:
         temporary.replace(self._manifest)
 
 
-class _Writer:
+class Writer:
     """A multipart upload that is completed only if the block raises nothing."""
 
     def __init__(self, opened: object_stores.Opened, key: str, size: int) -> None:

@@ -54,6 +54,7 @@ def upload_options(parser: argparse.ArgumentParser) -> None:
     add("--version", metavar="V", help="its version (the next number)")
     add("--description", metavar="TEXT", help="a description to show with it")
     add("--label", action="append", default=[], metavar="LABEL", help="a label for it; repeat")
+    add("--datastore", metavar="NAME", help="an object store for the data (the default datastore)")
     large_data_option(add)
 
 
@@ -74,7 +75,7 @@ def _created(options: argparse.Namespace, data: Document, base: Path, when: When
     with sending(options) as (line, note):
 
         def made(allow: bool) -> CreatedData:
-            how = How(allow, note, line.report)
+            how = How(allow, note, line.report, getattr(options, "datastore", None) or "")
             return create_data(data, base, options.label, how, when)
 
         try:

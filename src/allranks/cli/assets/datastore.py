@@ -87,15 +87,19 @@ def list_datastores_options(parser: argparse.ArgumentParser) -> None:
 
 def list_datastores(options: argparse.Namespace) -> int:
     stores: list[DatastoreAnswer] = find_server.ask("GET", _DATASTORES)
-    rows = [(e["name"], e["type"], e["uri"], _credentials(e)) for e in stores]
-    return show.listing(options, stores, ("NAME", "TYPE", "URI", "CREDENTIALS"), rows)
+    rows = [
+        (e["name"], "yes" if e["default"] else "", e["type"], e["uri"], _credentials(e))
+        for e in stores
+    ]
+    head = ("NAME", "DEFAULT", "TYPE", "URI", "CREDENTIALS")
+    return show.listing(options, stores, head, rows)
 
 
 def _name_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="name of the datastore")
 
 
-show_datastore_options = delete_options = _name_option
+show_datastore_options = set_default_options = delete_options = _name_option
 
 
 def show_datastore(options: argparse.Namespace) -> int:
@@ -105,6 +109,14 @@ def show_datastore(options: argparse.Namespace) -> int:
     else:
         versions.print_asset({**store, "credentials": _credentials(store)})
     return 0
+
+
+def set_default(options: argparse.Namespace) -> int:
+    """Choose the default datastore: where uploads go, and what `${{default_datastore}}` and
+    `workspaceblobstore` mean. `default` is the server's own store."""
+    path = f"{asset_path('datastores', options.name)}/default"
+    store: DatastoreAnswer = find_server.ask("PUT", path)
+    return show.result(options, store, f"{store['name']} is the default datastore: {store['uri']}")
 
 
 def delete(options: argparse.Namespace) -> int:

@@ -15,8 +15,10 @@ from typing import Any, NamedTuple
 
 from allranks.errors import UsageError
 
-# The folder of uploads in the default datastore.
-FOLDER = "uploads"
+# The most links that lead to one another; as the kernel's.
+_MOST_LINKS = 40
+# The folder of uploads in the server's own store, and in object stores.
+FOLDER, STORED = "uploads", "allranks-uploads"
 _OF = re.compile(rf"(?:^|/){FOLDER}/(?P<digest>[0-9a-f]{{64}})/files/")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
@@ -47,6 +49,23 @@ class Manifest(NamedTuple):
     @property
     def size(self) -> int:
         return sum(file.size for file in self.files)
+
+    def stored(self) -> tuple[list[File], list[str]]:
+        """The files that an object store gets, where links to files become copies, and the paths
+        of other links, which it cannot keep."""
+        files, targets = {file.path: file for file in self.files}, dict(self.links)
+        copies, lost = [], []
+        for link in self.links:
+            path = link.path
+            for _ in range(_MOST_LINKS):
+                if path not in targets:
+                    break
+                path = posixpath.normpath(posixpath.join(posixpath.dirname(path), targets[path]))
+            if path in files:
+                copies.append(files[path]._replace(path=link.path))
+            else:
+                lost.append(link.path)
+        return [*self.files, *copies], lost
 
     def dump(self) -> bytes:
         lists = {key: sorted(getattr(self, key)) for key in ("files", "links", "folders")}

@@ -16,11 +16,11 @@ from allranks.spec.data import Data
 from allranks.spec.datastore import Datastore
 
 if TYPE_CHECKING:
-    from allranks.api.assets import DataAnswer
+    from allranks.api.assets import DataAnswer, DatastoreAnswer
 
 _DATASTORES = "/api/v1/datastores"
 # Keys that the server adds.
-_SERVER_KEYS = ("labels", "created_at", "uri", "credentials", "created")
+_SERVER_KEYS = ("labels", "created_at", "uri", "credentials", "created", "default")
 
 
 class DataAssets:
@@ -84,6 +84,16 @@ class Datastores:
     def list(self) -> builtins.list[Datastore]:
         return [_datastore(each) for each in find_server.ask("GET", _DATASTORES)]
 
+    def get_default(self) -> Datastore:
+        """The one to which uploads go."""
+        answers: builtins.list[DatastoreAnswer] = find_server.ask("GET", _DATASTORES)
+        return next(_datastore(store) for store in answers if store["default"])
+
+    def set_default(self, name: str) -> Datastore:
+        """Choose the default one; `default` is the server's own store."""
+        path = f"{asset_path('datastores', name)}/default"
+        return _datastore(find_server.ask("PUT", path))
+
     def delete(self, name: str) -> None:
         """Remove it and its credentials. The data is kept."""
         find_server.ask("DELETE", asset_path("datastores", name))
@@ -93,5 +103,5 @@ def _data(answer: DataAnswer) -> Data:
     return Data.model_validate({k: v for k, v in answer.items() if k not in _SERVER_KEYS})
 
 
-def _datastore(answer: DataAnswer) -> Datastore:
+def _datastore(answer: DatastoreAnswer) -> Datastore:
     return Datastore.model_validate({k: v for k, v in answer.items() if k not in _SERVER_KEYS})

@@ -33,12 +33,14 @@ class How(NamedTuple):
     allow_large: bool = False
     note: Note = lambda sentence: None
     progress: OnProgress = unheard
+    datastore: str = ""
 
     def upload(self, path: str, connect: Callable[[], Client] = find_server.connect) -> Uploaded:
         """Upload it and tell how much that was."""
         made = upload(
             connect,
             Path(path),
+            datastore=self.datastore,
             allow_large=self.allow_large,
             note=self.note,
             progress=self.progress,

@@ -23,6 +23,7 @@ from allranks.core.progress import OnProgress, Progress, unheard
 from allranks.errors import Conflict, MissingData, ServerError, UsageError
 from allranks.http_client import Client
 from allranks.sdk.connection.parallel import Connection, Interrupted, Shared
+from allranks.sdk.upload import stores
 from allranks.sdk.upload.digests import Digests, changed, open_data
 from allranks.sdk.upload.listing import Listing, Note, Source, list_data, too_large, unreadable
 
@@ -78,15 +79,19 @@ def upload(
     connect: Callable[[], Client],
     path: Path,
     *,
+    datastore: str = "",
     allow_large: bool = False,
     note: Note = lambda sentence: None,
     progress: OnProgress = unheard,
 ) -> Uploaded:
-    """Upload a file or a folder. ``note`` receives what is left out.
+    """Upload a file or a folder to the object store ``datastore`` (the default datastore, if it is
+    one), else to the server's own store. ``note`` receives what is left out.
 
     Raises DataTooLarge unless ``allow_large``, NotFound, UsageError for data that cannot be read or
     changes meanwhile, ServerError for a full disk, Unreachable when the server stays away.
     """
+    with connect() as client:
+        store = stores.target(client, datastore)
     listing = list_data(path, note, progress, allow_large)
     digests = Digests(path)
     unread = sum(source.status.st_size for source in digests.unknown(listing))
@@ -97,8 +102,16 @@ def upload(
     text = manifest.dump()
     whole = _Blob(hashlib.sha256(text).hexdigest(), len(text), data=text)
     sender = _Sending(connect, listing.name, progress)
-    body = json.dumps({"manifest": whole.digest}).encode()
-    tries = 0
+    is_file = bool(listing.sources) and not listing.sources[0].path
+    if store is not None:
+        files = {s.path: s.file for s in listing.sources}
+        sent = stores.straight(store, whole.digest, manifest, files, note, progress)
+        if sent is not None:
+            place = stores.path(store, whole.digest, manifest)
+            return Uploaded(place, len(manifest.files), manifest.size, sent, is_file)
+    request = {"manifest": whole.digest, "datastore": store and store["name"]}
+    body = json.dumps(request).encode()
+    tries = total = 0
     while True:
         try:
             made: UploadAnswer = sender.ask(
@@ -106,7 +119,11 @@ def upload(
                     client.call("POST", _UPLOADS, body, timeout=_PATIENCE).body
                 )
             )
-            is_file = bool(listing.sources) and not listing.sources[0].path
+            if made["left"]:
+                total = max(total, made["left"])
+                what = f"{listing.name}: the server is sending it on"
+                progress(Progress(what, total - made["left"], total))
+                continue
             return Uploaded(made["path"], made["files"], made["size"], sender.sent, is_file)
         except MissingData:
             if tries == _TRIES:

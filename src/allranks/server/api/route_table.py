@@ -124,6 +124,7 @@ ROUTES = (
     Row("POST /datastores", _A, "assets.data:create_datastore", 201),
     Row("GET /datastores/{name}", _R, "assets.data:show_datastore"),
     Row("DELETE /datastores/{name}", _A, "assets.data:delete_datastore"),
+    Row("PUT /datastores/{name}/default", _A, "assets.data:set_default_datastore"),
     Row("GET /data", _R, "assets.data:list_data"),
     Row("POST /data", _M, "assets.data:create_data", 201),
     Row("GET /data/map", _R, "assets.data:show_map"),

@@ -18,7 +18,7 @@ from allranks.core.data.addresses import Located
 from allranks.core.plan import OutputTask
 from allranks.errors import NotFound, Problem, SpecError, UsageError
 from allranks.server.assets import job_files
-from allranks.server.assets.datastores import DEFAULT, Datastores
+from allranks.server.assets.datastores import Datastores
 from allranks.settings import Home
 from allranks.spec.fields.azureml_references import ARTIFACTS, OutputOf, left_by
 from allranks.spec.job import CommandJob
@@ -58,7 +58,7 @@ def places(
     Raises SpecError with every location that is missing or not ready.
     """
     located, problems = {}, []
-    for key, path, model in _with_paths(spec):
+    for key, path, model in _with_paths(spec, datastores.default()):
         where = f"{key}.path"
         try:
             of = left_by(path, where) if key.startswith("inputs.") else None
@@ -187,14 +187,14 @@ def _with_digest(place: Located, home: Home, mounts: Sequence[str]) -> Located:
     return place._replace(digest=digest_of(path))
 
 
-def _with_paths(spec: CommandJob) -> Iterator[tuple[str, str, bool]]:
+def _with_paths(spec: CommandJob, default: str) -> Iterator[tuple[str, str, bool]]:
     """The key and path of each, and whether it is a model."""
     for name, value in spec.inputs.items():
         if isinstance(value, Input):
             yield f"inputs.{name}", value.path, value.type in TYPES
     for name, output in spec.outputs.items():
         if output is not None and output.path:
-            values = {"name": spec.name or "", "default_datastore": DEFAULT}
+            values = {"name": spec.name or "", "default_datastore": default}
             yield f"outputs.{name}", fill(output.path, values), False
 
 

@@ -21,8 +21,8 @@ from allranks.store.key_values import Settings
 from allranks.store.secrets import Secrets
 
 KIND = "data"
-_DATASTORES, _MAP = "datastores", "data.map"
-# The built-in datastore, and Azure ML's names for its own, which mean the same.
+_DATASTORES, _MAP, _CHOSEN = "datastores", "data.map", "datastores.default"
+# The built-in datastore, and Azure ML's names for its own, which mean the default one.
 DEFAULT = "default"
 _AZURES_OWN = ("workspaceblobstore", "workspacefilestore", "workspaceartifactstore")
 _OF_DATASTORE = re.compile(
@@ -33,8 +33,8 @@ _MOST_STEPS = 8
 
 
 class Datastores:
-    """The datastores and data assets of a home, and its models as inputs. ``folder`` is the default
-    datastore. The other arguments are None if the home has no database yet."""
+    """The datastores and data assets of a home, and its models as inputs. ``folder`` is the
+    built-in datastore. The other arguments are None if the home has no database yet."""
 
     def __init__(
         self,
@@ -62,13 +62,21 @@ class Datastores:
         """The datastore of that name. Raises NotFound."""
         datastores = self.all()
         if name in _AZURES_OWN and name not in datastores:
-            return datastores[DEFAULT]
+            return datastores[self.default()]
         if name not in datastores:
             has = f"available: {', '.join(datastores)}"
             create = f"{has}; create it: allranks datastore create {name} --type …"
             hint = nearest(name, datastores) or create
             raise NotFound(f"no datastore named {name!r}", hint=hint)
         return datastores[name]
+
+    def default(self) -> str:
+        """The name of the default datastore: the built-in one until another is chosen."""
+        return (None if self._settings is None else self._settings.get(_CHOSEN)) or DEFAULT
+
+    def set_default(self, name: str) -> None:
+        assert self._settings is not None
+        self._settings.set(_CHOSEN, name)
 
     def put(self, made: Datastore, credentials: Mapping[str, str] | None) -> None:
         """Store it, replacing the one of that name. None keeps the current credentials."""

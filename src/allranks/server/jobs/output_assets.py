@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from allranks.core.plan import OutputTask
 from allranks.errors import Conflict, Problem, SpecError
-from allranks.server.assets.datastores import DEFAULT
 from allranks.spec.job import CommandJob
 from allranks.spec.shell.expressions import fill
 from allranks.store.assets import AssetRow, Assets
@@ -59,7 +58,7 @@ def _spec(row: JobRow, task: OutputTask, output: Mapping[str, Any]) -> dict[str,
     path = task.uri or task.path
     if task.datastore and str(output.get("path", "")).startswith("azureml://"):
         # The datastore's path keeps its credentials, unlike a URI of the bucket.
-        path = fill(str(output["path"]), {"name": row.name, "default_datastore": DEFAULT})
+        path = fill(str(output["path"]), {"name": row.name, "default_datastore": task.datastore})
     spec = {"path": path, "job": row.name, "output": task.name}
     kind = str(output.get("type") or "uri_folder")
     return spec if kind == "uri_folder" else {"type": kind, **spec}

@@ -42,7 +42,7 @@ class Uploads:
         if is_digest(digest) and self.touch(digest) and there.exists():
             return Manifest.load(there.read_bytes())
         if not self._blobs.has(digest):
-            raise _missing("the manifest")
+            raise missing("the manifest")
         manifest = Manifest.load(self._blobs.path(digest).read_bytes())
         self.folder.mkdir(exist_ok=True, parents=True, mode=0o700)
         folder = self.folder / f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}"
@@ -71,7 +71,7 @@ class Uploads:
         MissingData for one that was removed."""
         for digest in {*digests_in(document)}:
             if not self.touch(digest):
-                raise _missing(str(self.folder / digest))
+                raise missing(str(self.folder / digest))
 
     def _fill(self, folder: Path, manifest: Manifest) -> None:
         top = folder / _FILES / manifest.name
@@ -101,7 +101,7 @@ class Uploads:
                 os.chmod(blob, 0o555)  # in all uploads that have this content
             os.link(blob, path)
         except FileNotFoundError:
-            raise _missing(file.path) from None
+            raise missing(file.path) from None
         except OSError as error:
             if error.errno not in _NO_LINK:
                 raise
@@ -116,7 +116,7 @@ def _copy(blob: Path, path: str | Path) -> None:
         os.fchmod(copy.fileno(), stat.S_IMODE(status.st_mode))
 
 
-def _missing(what: str) -> MissingData:
+def missing(what: str) -> MissingData:
     where = os.fsencode(what).decode(errors="replace")
     hint = "upload it: allranks data upload PATH"
     return MissingData("this data is not on the server", where=where, hint=hint)

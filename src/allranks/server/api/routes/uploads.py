@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from allranks.api.assets import Challenge, PartAnswer, Proof, UploadAnswer, WrittenPart
-from allranks.core.data.upload_manifest import FOLDER
+from allranks.core.data.upload_manifest import FOLDER, STORED
 from allranks.errors import TooLarge, UsageError
 from allranks.server.arguments import BODY
 from allranks.server.assets.datastores import DEFAULT
@@ -75,13 +75,23 @@ async def write_part(
 
 def make(data: Annotated[dict[str, Any], BODY], services: ServicesDep) -> UploadAnswer:
     """Make an upload of blobs that are here, by the digest of its `manifest`; 404 missing_data if
-    one is not. Twice is once."""
+    one is not. Twice is once. With the name of a `datastore`, an object store, it is put there: for
+    a few seconds, then `left` says how much is not there yet."""
     digest = data.get("manifest")
     if not isinstance(digest, str):
         raise UsageError("`manifest` is the digest of a blob", where="manifest")
-    made = services.uploads.make(digest)
-    path = f"azureml://datastores/{DEFAULT}/paths/{FOLDER}/{digest}/files/{made.name}"
-    return {"path": path, "files": len(made.files), "size": made.size}
+    left, datastore = 0, data.get("datastore")
+    if datastore:
+        from allranks.server.assets.stored_uploads import put  # lazy: obstore
+
+        datastore = str(datastore)
+        made, left = put(services.datastores, services.blobs, datastore, digest)
+        path = f"{STORED}/{digest}/{made.name}"
+    else:
+        made = services.uploads.make(digest)
+        path = f"{FOLDER}/{digest}/files/{made.name}"
+    path = f"azureml://datastores/{datastore or DEFAULT}/paths/{path}"
+    return {"path": path, "files": len(made.files), "size": made.size, "left": left}
 
 
 def challenges(

@@ -131,8 +131,7 @@ class Datastore:
     @property
     def folder(self) -> Path:
         """The folder of this machine that it is. Raises NotThere for a remote store."""
-        name = "default" if self.name in _DEFAULT else self.name
-        store = Client().datastores.get(name)
+        store = Client().datastores.get(self.name)
         if store.path is None:
             hint = "put the files there with the store's own tool"
             not_there(f"copying to and from a datastore of type {store.type}", hint)

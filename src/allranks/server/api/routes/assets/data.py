@@ -70,9 +70,22 @@ def delete_datastore(name: str, services: ServicesDep) -> DatastoreAnswer:
     datastore = services.datastores.get(name)
     if datastore.name != name:
         raise Conflict(f"{name!r} means the built-in datastore {datastore.name!r}")
+    if name == services.datastores.default():
+        hint = f"choose another one first: allranks datastore set-default {DEFAULT}"
+        raise Conflict(f"{name!r} is the default datastore", hint=hint)
     shown = _datastore(datastore, services)
     services.datastores.delete(name)
     return shown
+
+
+def set_default_datastore(name: str, services: ServicesDep) -> DatastoreAnswer:
+    """Choose the default datastore: where uploads go, and what Azure ML's default names mean."""
+    datastore = services.datastores.get(name)
+    if datastore.type == "https":
+        hint = "choose one of another type"
+        raise UsageError(f"nothing can be written to the datastore {name!r}", hint=hint)
+    services.datastores.set_default(datastore.name)
+    return _datastore(datastore, services)
 
 
 def _credential_scope(made: Datastore) -> Store | None:
@@ -89,6 +102,7 @@ def _datastore(made: Datastore, services: Services) -> DatastoreAnswer:
         **made.model_dump(mode="json", exclude_defaults=True),
         "uri": uri,
         "credentials": services.datastores.opened_by(made.name),
+        "default": made.name == services.datastores.default(),
     }
     return cast("DatastoreAnswer", shown)
 
