@@ -16,12 +16,14 @@ import pytest
 
 from allranks import http_client
 from allranks.core.data.upload_manifest import Link, Manifest
-from allranks.errors import DataTooLarge, NotFound, ServerError, UsageError
+from allranks.errors import DataTooLarge, MissingData, NotFound, ServerError, UsageError
 from allranks.http_client import Client
 from allranks.sdk.connection import parallel
 from allranks.sdk.upload import digests, inputs, listing, send
 from allranks.sdk.upload.send import Uploaded, upload
 from allranks.store.files import same_data
+from allranks.store.files.blobs import Blobs
+from allranks.store.files.uploads import Uploads
 from tests.proxy import Proxy
 from tests.server.serving import Served, served
 
@@ -110,6 +112,47 @@ def test_nothing_is_sent_twice_and_only_what_changed(server: Served, data: Path)
     assert changed.sent < 10 * KB
     assert content(place(server, changed)) == content(data)
     assert (place(server, first) / "sub" / "9").read_bytes() == b"\t" * 9
+
+
+@pytest.mark.parametrize("change", ["content", "new", "gone", "link", "kind"])
+def test_an_upload_that_a_job_has_changed_is_noticed_and_made_again(
+    server: Served, data: Path, change: str
+) -> None:
+    first = sent(server, data)
+    top = place(server, first)
+    other = sent(server, data / "sub")  # shares contents with it
+    for folder in (top, top / "sub", top / "empty"):
+        assert folder.stat().st_mode & 0o222 == 0
+        folder.chmod(0o755)
+    if change == "content":
+        (top / "sub" / "9").chmod(0o644)
+        (top / "sub" / "9").write_bytes(b"evil bits")
+    elif change == "new":
+        (top / "empty" / "new").touch()
+    elif change == "gone":
+        (top / "sub" / "9").unlink()
+    elif change == "link":
+        (top / "link").unlink()
+        (top / "link").symlink_to("sub/8")
+    else:
+        (top / "sub" / "9").unlink()
+        (top / "sub" / "9").mkdir()
+    uploads = Uploads(server.home.uploads, Blobs(server.home.blobs))
+    with pytest.raises(MissingData, match="was changed after its upload"):
+        uploads.require({"path": first.path})
+    again = sent(server, data)
+    assert again.path == first.path
+    assert again.sent < 10 * KB
+    assert content(place(server, again)) == content(data)
+    uploads.require({"path": again.path})
+    sent(server, data / "sub")
+    assert content(place(server, other)) == content(data / "sub")
+
+
+def test_an_upload_whose_times_alone_differ_is_unchanged(server: Served, data: Path) -> None:
+    made = sent(server, data)
+    os.utime(place(server, made) / "large", ns=(1, 1))
+    assert sent(server, data) == made._replace(sent=0)
 
 
 def test_a_sparse_file_is_neither_sent_nor_stored_as_zeros(server: Served, data: Path) -> None:

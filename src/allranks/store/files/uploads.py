@@ -3,11 +3,16 @@
 ``FOLDER/DIGEST/files/NAME`` is the data, ``FOLDER/DIGEST/manifest.json`` says what it is. Its files
 are links of blobs, so content that several uploads have is stored once. A new upload is made in a
 temporary folder and renamed when complete.
+
+Jobs read it in place. Its files and folders are read-only, which does not stop a job of root:
+``times.json`` has the times of the files, so that a change is noticed at the next use.
 """
 
 from __future__ import annotations
 
 import errno
+import hashlib
+import json
 import os
 import secrets
 import stat
@@ -20,7 +25,7 @@ from allranks.errors import MissingData
 from allranks.store.files.blobs import Blobs
 from allranks.store.files.trees import TEMPORARY_PREFIX, copy_contents
 
-_MANIFEST, _FILES = "manifest.json", "files"
+_MANIFEST, _FILES, _TIMES = "manifest.json", "files", "times.json"
 # A file has as many links as it can have, the blobs are on another disk, or it has no links.
 _NO_LINK = (errno.EMLINK, errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP)
 
@@ -35,12 +40,20 @@ class Uploads:
         return (self.folder / digest).is_dir()
 
     def make(self, digest: str) -> Manifest:
-        """Make the upload whose manifest is the blob ``digest``, unless it is here. Raises
-        MissingData if blobs are missing, UsageError for a malformed manifest, OSError."""
+        """Make the upload whose manifest is the blob ``digest``, unless it is here and nobody has
+        changed it. Raises MissingData if blobs are missing, UsageError for a malformed manifest,
+        OSError."""
         there = self.folder / digest / _MANIFEST
         # After a restore, or on another disk, it is not among the blobs.
         if is_digest(digest) and self.touch(digest) and there.exists():
-            return Manifest.load(there.read_bytes())
+            content = there.read_bytes()
+            if hashlib.sha256(content).hexdigest() == digest:
+                manifest = Manifest.load(content)
+                if self._is_unchanged(digest, manifest):
+                    return manifest
+                self._discard(digest, manifest)
+            else:
+                self._discard(digest, Manifest("", [File(_MANIFEST, 0, digest)]))
         if not self._blobs.has(digest):
             raise missing("the manifest")
         manifest = Manifest.load(self._blobs.path(digest).read_bytes())
@@ -49,6 +62,9 @@ class Uploads:
         try:
             self._fill(folder, manifest)
             self._link(File(_MANIFEST, 0, digest), folder / _MANIFEST)
+            top = folder / _FILES / manifest.name
+            times = [os.stat(_path(top, file.path)).st_mtime_ns for file in manifest.files]
+            (folder / _TIMES).write_text(json.dumps(times))
             try:
                 folder.rename(self.folder / digest)
             except OSError:
@@ -68,10 +84,46 @@ class Uploads:
 
     def require(self, document: Any) -> None:
         """Note the use of the uploads whose paths or addresses are in a document. Raises
-        MissingData for one that was removed."""
+        MissingData for one that was removed or changed."""
         for digest in {*digests_in(document)}:
+            folder = self.folder / digest
             if not self.touch(digest):
-                raise missing(str(self.folder / digest))
+                raise missing(str(folder))
+            manifest = Manifest.load((folder / _MANIFEST).read_bytes())
+            if not self._is_unchanged(digest, manifest):
+                message = "this data was changed after its upload, by a job that wrote to it"
+                hint = "upload it again, from where it came: allranks data upload PATH"
+                raise MissingData(message, where=str(folder / _FILES / manifest.name), hint=hint)
+
+    def _is_unchanged(self, digest: str, manifest: Manifest) -> bool:
+        """Whether an upload has what its manifest says; contents are read where times differ, as
+        after a restore."""
+        top = self.folder / digest / _FILES / manifest.name
+        try:
+            times = json.loads((self.folder / digest / _TIMES).read_text())
+            for file, time in zip(manifest.files, times, strict=True):
+                path = _path(top, file.path)
+                status = os.lstat(path)
+                if not stat.S_ISREG(status.st_mode) or status.st_size != file.size:
+                    return False
+                if status.st_mtime_ns != time and _hash(path) != file.sha256:
+                    return False
+            if any(os.readlink(top / link.path) != link.target for link in manifest.links):
+                return False
+        except (OSError, ValueError):
+            return False
+        leaves = {file.path for file in manifest.files} | {link.path for link in manifest.links}
+        return _names(top) == leaves | _folders(manifest)
+
+    def _discard(self, digest: str, manifest: Manifest) -> None:
+        """Remove a changed upload, and blobs that are no longer what their names say."""
+        folder = self.folder / f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}"
+        (self.folder / digest).rename(folder)
+        folder_trees.remove(folder, ignore_errors=True)
+        for content in {file.sha256 for file in manifest.files}:
+            blob = self._blobs.path(content)
+            if blob.exists() and _hash(blob) != content:
+                blob.unlink()
 
     def _fill(self, folder: Path, manifest: Manifest) -> None:
         top = folder / _FILES / manifest.name
@@ -93,6 +145,9 @@ class Uploads:
             folder_trees.make(place(path))
         if not (manifest.files or manifest.links):
             folder_trees.make(top)
+        if os.path.isdir(top):
+            for path in ("", *_folders(manifest)):
+                os.chmod(_path(top, path), 0o555)
 
     def _link(self, file: File, path: str | Path) -> None:
         blob = self._blobs.path(file.sha256)
@@ -106,6 +161,40 @@ class Uploads:
             if error.errno not in _NO_LINK:
                 raise
             _copy(blob, path)
+
+
+def _path(top: Path, path: str) -> str:
+    """A path in an upload; that of a single file is empty."""
+    return f"{top}/{path}" if path else str(top)
+
+
+def _folders(manifest: Manifest) -> set[str]:
+    """The folders below an upload's own."""
+    leaves = [*(file.path for file in manifest.files), *(link.path for link in manifest.links)]
+    folders = {path for path in manifest.folders if path}
+    for path in (*leaves, *folders):
+        parent = path.rpartition("/")[0]
+        while parent and parent not in folders:
+            folders.add(parent)
+            parent = parent.rpartition("/")[0]
+    return folders
+
+
+def _names(top: Path) -> set[str]:
+    """All that lies below an upload's own folder; of a single file its empty path."""
+    if not top.is_dir():
+        return {""}
+    names = set[str]()
+    for above, folders, files in os.walk(top):
+        within = os.path.relpath(above, top)
+        start = "" if within == "." else f"{within}/"
+        names.update(f"{start}{name}" for name in (*folders, *files))
+    return names
+
+
+def _hash(path: str | Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _copy(blob: Path, path: str | Path) -> None:
