@@ -116,6 +116,15 @@ def test_it_is_made_again_on_the_node_and_job_show_says_so(submit, laptop):
     assert "builds the environment" not in done.stderr
 
 
+def test_a_restart_with_other_code_brings_the_packages_of_now(submit, laptop, code):
+    name = json.loads(submit("run", "--json", "--", "python", "show.py").stdout)["name"]
+    install(laptop / "venv", wheel(laptop, "cherry"))
+    (code / "show.py").write_text("import apple, cherry; print('now', cherry.version)\n")
+    done = submit("job", "restart", name, "-C", code, "--stream")
+    assert done.returncode == 0, done.stderr
+    assert "now 1.0" in done.stdout
+
+
 def test_what_no_index_has_is_named_with_the_way_out(submit, laptop):
     (site,) = (laptop / "venv").glob("lib/python3*/site-packages")
     for name in ("no-such-fig-8", "no-such-nut-8"):

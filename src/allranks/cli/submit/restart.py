@@ -6,7 +6,13 @@ import argparse
 from typing import TYPE_CHECKING
 
 from allranks.cli.job_names import job_argument
-from allranks.cli.output.sending import confirm_large_code, large_code_option, sending
+from allranks.cli.output.sending import (
+    confirm_large_code,
+    confirm_large_data,
+    large_code_option,
+    large_data_option,
+    sending,
+)
 from allranks.cli.submit.send import after_submit
 from allranks.sdk.submit import restart as restarting
 
@@ -26,6 +32,7 @@ def restart_options(parser: argparse.ArgumentParser) -> None:
     code = "run this folder, file or repository instead of the job's code"
     parser.add_argument("-C", "--code", metavar="DIR", help=code)
     large_code_option(parser.add_argument)
+    large_data_option(parser.add_argument)
     change = "change a key of the job, such as inputs.lr=0.1 (repeatable; paths are absolute)"
     parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help=change)
     trials = "of a sweep: continue to this number of trials"
@@ -43,7 +50,7 @@ def restart(options: argparse.Namespace) -> int:
     overrides = [*options.set, *(["retry.fresh_work=true"] if options.fresh_work else [])]
     with sending(options) as (line, note):
 
-        def restarted(allow: bool) -> RestartedJob:
+        def restarted(allow: bool, allow_data: bool) -> RestartedJob:
             return restarting.restart(
                 options.name,
                 resume=options.resume,
@@ -53,8 +60,12 @@ def restart(options: argparse.Namespace) -> int:
                 overrides=overrides,
                 note=note,
                 allow_large=allow,
+                allow_large_data=allow_data,
                 progress=line.report,
             )
 
-        job = confirm_large_code(options, restarted)
+        job = confirm_large_data(
+            options,
+            lambda data: confirm_large_code(options, lambda code: restarted(code, data)),
+        )
     return after_submit(options, job, detach=not options.stream)

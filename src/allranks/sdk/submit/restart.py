@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from allranks.api.metrics import ShownJob
 
 
+# The current Python, in a submission.
+OF_PYTHON = ("python", "base", "tools")
+
+
 def restart(
     name: str,
     *,
@@ -31,6 +35,7 @@ def restart(
     overrides: Sequence[str] = (),
     note: Callable[[str], None] = lambda sentence: None,
     allow_large: bool = False,
+    allow_large_data: bool = False,
     progress: OnProgress = unheard,
 ) -> RestartedJob:
     """Restart the job; returns the new one, in whose ``restarted`` the server says whether it goes
@@ -49,7 +54,12 @@ def restart(
         # Only packages of an environment that is the submitter's own go along with the code.
         environment = None if is_current(environment) else str(environment)
         read, snapshots = prepare(
-            {"name": name, "code": code, "environment": environment},
+            {
+                "name": name,
+                "code": code,
+                "environment": environment,
+                "compute": job["spec"].get("compute"),
+            },
             Path.cwd(),
             note=note,
             allow_large=allow_large,
@@ -61,8 +71,14 @@ def restart(
         spec = read["spec"]
         data = {"code": read["code"], "path": spec["code"], "diff": read["diff"]}
         data["properties"] = spec.get("properties") or {}
-    if overrides:
-        data = {**(data or {}), "set": [*overrides]}
+        # The packages that go along with the code are those of now.
+        data |= {key: read[key] for key in OF_PYTHON if "python" in read}
     with find_server.connect() as client:
+        if overrides and find_server.of_another_home():
+            from allranks.sdk.upload.inputs import How, bring_set  # lazy: as in `send`
+
+            overrides = bring_set(client, overrides, How(allow_large_data, note, progress))
+        if overrides:
+            data = {**(data or {}), "set": [*overrides]}
         made: RestartedJob = send(client, data, snapshots, progress, where=where, timeout=COPYING)
         return made

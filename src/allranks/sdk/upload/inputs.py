@@ -7,6 +7,7 @@ it sees the same data.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from copy import deepcopy
 from pathlib import Path
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from allranks.api.assets import Challenge, Proof
 
 _CHALLENGES, _PROOFS = "/api/v1/uploads/challenges", "/api/v1/uploads/proofs"
+
+
+# The key of an input's path.
+_PATH = re.compile(r"(?:jobs\.[^.]+\.|trial\.)?inputs\.[^.]+\.path")
 
 
 class How(NamedTuple):
@@ -59,6 +64,19 @@ def bring(client: Client, submission: Any, how: How) -> Any:
     are uploaded. Raises as ``upload``."""
     local = {path for holder, key in _local(submission) for path in [holder[key]]}
     return replaced(submission, unproven(client, sorted(local)), how) if local else submission
+
+
+def bring_set(client: Client, overrides: Sequence[str], how: How) -> list[str]:
+    """The same for the overrides of a job's keys, each ``a.b=c``."""
+    pairs = [(key, value) for key, _, value in (text.partition("=") for text in overrides)]
+    local = {value for key, value in pairs if _PATH.fullmatch(key) and value.startswith("/")}
+    unseen = unproven(client, sorted(local)) if local else []
+    addresses = {path: how.upload(path).path for path in unseen}
+    made = []
+    for text, (key, value) in zip(overrides, pairs, strict=True):
+        is_unseen = value in addresses and _PATH.fullmatch(key)
+        made.append(f"{key}={addresses[value]}" if is_unseen else text)
+    return made
 
 
 def replaced(submission: Any, paths: Iterable[str], how: How) -> Any:

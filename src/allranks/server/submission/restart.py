@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from allranks.core.job.code_packages import NOT_RECORDED
 from allranks.core.job.continuation import Carried
+from allranks.core.plan import CurrentPython
 from allranks.engines.registry import KINDS
 from allranks.errors import Conflict, SpecError, UsageError
 from allranks.server.dependencies import Services
@@ -28,15 +29,21 @@ T = TypeVar("T")
 # The properties that tell of the code: of Azure ML, with git's information, and ours.
 _OF_CODE = ("azureml.git.", NOT_RECORDED)
 
+_PYTHON = ("python", "base", "tools")
+
 
 class Code(NamedTuple):
     """Other code for a restarted job: the digest of its snapshot, the ``path`` of its folder, git
-    properties, and the ``diff`` of uncommitted changes."""
+    properties, and the ``diff`` of uncommitted changes. ``python``: the submitter's of now, with
+    the variables that belong to it, if its packages go along with the code."""
 
     code: str
     path: str
     properties: Mapping[str, str] = {}
     diff: str = ""
+    python: CurrentPython | None = None
+    base: Mapping[str, str] = {}
+    tools: Mapping[str, str] = {}
 
     @staticmethod
     def load(data: Any) -> Code | None:
@@ -49,7 +56,8 @@ class Code(NamedTuple):
         properties = (*made.properties, *made.properties.values())
         if not all(isinstance(e, str) for e in (made.code, made.path, made.diff, *properties)):
             raise SpecError(NO_SUBMISSION)
-        return made
+        sent = Submission.load({"spec": {}, **{key: data[key] for key in _PYTHON if key in data}})
+        return made._replace(python=sent.python)
 
 
 class Restarted(NamedTuple):
@@ -113,6 +121,8 @@ def restart(
         environment_asked=task.environment_asked,
         python=task.current,
     )
+    if code is not None and code.python is not None:
+        submission = submission._replace(python=code.python, base=code.base, tools=code.tools)
 
     def submit_as(name: str) -> tuple[JobRow, Carried | None]:
         named = submission._replace(spec={**spec, "name": name})
