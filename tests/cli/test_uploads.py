@@ -68,6 +68,33 @@ def test_an_input_is_uploaded_and_an_output_downloaded(far: Far) -> None:
     assert "is uploaded: 2 files" in done.stderr
 
 
+def test_a_restart_with_another_input_uploads_it(far: Far) -> None:
+    cat = "bash -c 'cat \"$AZURE_ML_INPUT_d\"/*'"
+    script = f"allranks run --name j -i d=./data -- {cat} >&2; mkdir other; echo 3 > other/c; "
+    again = "allranks job restart j --set inputs.d.path=$PWD/other --stream"
+    done = far(MAKE + script + again)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "3\n"
+
+
+def test_outputs_of_a_job_file_come_back_or_a_note_says_where_they_are(far: Far) -> None:
+    file = "printf 'command: echo 1 > ${{outputs.o}}/x\\noutputs: {o: {path: ./out}}\\n' > j.yml; "
+    done = far(file + "allranks job create -f j.yml --stream >&2; cat out/x")
+    assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
+    done = far(file + "allranks job create -f j.yml; ls")
+    assert done.returncode == 0, done.stderr
+    assert "out" not in done.stdout.split()
+    assert "the server does not see" in done.stderr
+    assert "--output-name o -p DIR" in done.stderr
+    program = "from allranks import Client, load_job; jobs = Client().jobs; "
+    program += "made = jobs.create_or_update(load_job('j.yml')); jobs.stream(made.name); "
+    program += "jobs.download(made.name, 'got', output_name='o')"
+    done = far(file + f"'{sys.executable}' -c \"{program}\"; ls; find got -name x -exec cat {{}} +")
+    assert done.returncode == 0, done.stderr
+    assert "out" not in done.stdout.split()
+    assert done.stdout.endswith("1\n")
+
+
 def test_data_assets_models_and_the_way_back(far: Far) -> None:
     made = answer(far(MAKE + "allranks data create cats --path ./data --json"))
     assert made["path"].startswith("azureml://datastores/default/paths/uploads/")

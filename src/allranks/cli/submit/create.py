@@ -11,7 +11,13 @@ from allranks.cli.output.errors import print_error
 from allranks.cli.output.sending import large_code_option, large_data_option
 from allranks.cli.submit.overrides import engines, note_unread
 from allranks.cli.submit.run import download_option, rehearsal_options
-from allranks.cli.submit.send import after_submit, submit, with_shell_variables
+from allranks.cli.submit.send import (
+    after_submit,
+    note_outputs,
+    outputs_here,
+    submit,
+    with_shell_variables,
+)
 from allranks.errors import AllranksError, Problem, SpecError, UsageError
 from allranks.sdk.connection import find_server
 from allranks.sdk.submit.prepare import prepare
@@ -62,9 +68,14 @@ def create(options: argparse.Namespace) -> int:
             from allranks.cli.job.download import require_free  # lazy: as above
 
             require_free(options.download, "" if options.stream else "add --stream")
+        spec, outputs = outputs_here(spec, base)
+        made = submit(options, spec, base)
+        if not options.stream:
+            note_outputs(made, outputs)
         return after_submit(
             options,
-            submit(options, spec, base),
+            made,
+            outputs=outputs,
             detach=not options.stream,
             cancel=options.cancel_on_interrupt,
         )

@@ -15,11 +15,16 @@ from allranks.cli.job_names import JobReference
 from allranks.cli.output import show
 from allranks.cli.output.sending import large_code_option, large_data_option
 from allranks.cli.submit.overrides import override
-from allranks.cli.submit.send import after_submit, submit, with_shell_variables
+from allranks.cli.submit.send import (
+    after_submit,
+    note_outputs,
+    outputs_here,
+    submit,
+    with_shell_variables,
+)
 from allranks.cli.submit.sweep import is_sweep, sweep_options, sweep_spec
 from allranks.errors import UsageError
 from allranks.masking import PASSED_ON
-from allranks.sdk.connection import find_server
 from allranks.sdk.submit.current_environment import asked_for
 from allranks.spec.fields.python_forms import environment_reference
 
@@ -150,16 +155,10 @@ def run(options: argparse.Namespace) -> int:
 
         large = options.allow_large_code
         return dry_run(spec, base, in_place=options.in_place, json=options.json, allow_large=large)
-    outputs: dict[str, str] = {}
-    if spec.get("outputs") and find_server.of_another_home():
-        from allranks.sdk.upload.outputs import apart  # lazy: most servers see these folders
-
-        spec, outputs = apart(spec, base)
+    spec, outputs = outputs_here(spec, base)
     made = submit(options, spec, base, options.start_from)
-    if options.detach and outputs and not options.quiet:
-        for name, folder in outputs.items():
-            get = f"allranks job download {made['name']} --output-name {name} -p DIR"
-            show.talk(f"note: the server does not see {folder}; to get the output: {get}")
+    if options.detach:
+        note_outputs(made, outputs)
     return after_submit(
         options,
         made,

@@ -98,6 +98,23 @@ def with_shell_variables(spec: Document) -> Document:
     }
 
 
+def outputs_here(spec: Document, base: Path) -> tuple[Document, dict[str, str]]:
+    """See ``apart``."""
+    if not spec.get("outputs"):
+        return spec, {}
+    from allranks.sdk.upload.outputs import apart  # lazy: few jobs have any
+
+    return apart(spec, base)
+
+
+def note_outputs(job: CreatedJob, folders: Mapping[str, str]) -> None:
+    """Note for the user how to get outputs that a detached job leaves on the server."""
+    if folders:
+        from allranks.sdk.upload.outputs import notes  # lazy: as above
+
+        job["notes"] += notes(job["name"], folders)
+
+
 def _dropped_variables(submission: Mapping[str, Any]) -> list[str]:
     spec = submission["spec"].get("trial") or submission["spec"]
     if spec.get("type") == "pipeline":

@@ -41,10 +41,10 @@ def create(
 ) -> CreatedJob:
     """Submit a job, with keys replaced by ``words`` that are not None; ``data``: also large data is
     uploaded. Returns the server's job. Raises AllranksError."""
-    submission, snapshots = _prepared(job, base, words, allow_large)
+    submission, snapshots, folders = _prepared(job, base, words, allow_large)
     with find_server.connect() as client:
         made: CreatedJob = send(client, submission, snapshots, allow_large_data=data)
-        made["notes"] += script_notes(client, submission, made)
+        made["notes"] += [*script_notes(client, submission, made), *_left(made, folders)]
         return made
 
 
@@ -63,8 +63,8 @@ def create_all(
             where = f"jobs.{number}"
             raise UsageError(f"a list has command jobs; this is {what}", where=where, hint=hint)
     prepared = [_prepared(each, base, words, allow_large) for each in jobs]
-    snapshots = {each.digest: each for _, several in prepared for each in several}
-    submissions = [submission for submission, _ in prepared]
+    snapshots = {each.digest: each for _, several, _ in prepared for each in several}
+    submissions = [submission for submission, _, _ in prepared]
     with find_server.connect() as client:
         made: list[CreatedJob] = post(
             client,
@@ -74,17 +74,31 @@ def create_all(
             timeout=_PATIENCE,
             allow_large_data=data,
         )
-        for submission, job in zip(submissions, made, strict=True):
-            job["notes"] += script_notes(client, submission, job)
+        for (submission, _, folders), job in zip(prepared, made, strict=True):
+            job["notes"] += [*script_notes(client, submission, job), *_left(job, folders)]
         return made
 
 
 def _prepared(
     job: object, base: str | Path | None, words: Mapping[str, Any], allow_large: bool
-) -> tuple[Document, Snapshots]:
+) -> tuple[Document, Snapshots, dict[str, str]]:
+    """With the folders of outputs that the server does not see."""
     if not isinstance(job, AnyJob):
         raise no_job(job)
     changes = {name: value for name, value in words.items() if value is not None}
     # Checked again as a whole, because values in its mappings may have changed.
     spec = type(job).parse({**dict(job), **changes}).to_dict()
-    return prepare(spec, Path(base or job.base or ".").absolute(), allow_large=allow_large)
+    start, folders = Path(base or job.base or ".").absolute(), dict[str, str]()
+    if spec.get("outputs"):
+        from allranks.sdk.upload.outputs import apart  # lazy: few jobs have any
+
+        spec, folders = apart(spec, start)
+    return *prepare(spec, start, allow_large=allow_large), folders
+
+
+def _left(job: CreatedJob, folders: Mapping[str, str]) -> list[str]:
+    if not folders:
+        return []
+    from allranks.sdk.upload.outputs import notes  # lazy: as above
+
+    return notes(job["name"], folders)

@@ -12,10 +12,12 @@ from allranks.sdk.upload.inputs import unproven
 
 
 def apart(spec: Mapping[str, Any], base: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """The job without the relative paths of outputs at which the server sees nothing of this
-    machine: these go to the record. And these folders by the outputs' names. An absolute path is
-    one of the nodes."""
+    """The job without the relative paths of outputs at which a server elsewhere sees nothing of
+    this machine: these go to the record. And these folders by the outputs' names. An absolute path
+    is one of the nodes."""
     folders: dict[str, str] = {}
+    if not (spec.get("outputs") and find_server.of_another_home()):
+        return dict(spec), folders
     for name, value in spec["outputs"].items():
         path = value.get("path") if isinstance(value, Mapping) else None
         if isinstance(path, str) and not os.path.isabs(path) and ":" not in path.split("/")[0]:
@@ -33,6 +35,15 @@ def apart(spec: Mapping[str, Any], base: Path) -> tuple[dict[str, Any], dict[str
         for name, value in spec["outputs"].items()
     }
     return {**spec, "outputs": outputs}, folders
+
+
+def notes(job: str, folders: Mapping[str, str]) -> list[str]:
+    """How to get outputs that are not in these folders."""
+    return [
+        f"the server does not see {folder}; to get the output: "
+        f"allranks job download {job} --output-name {name} -p DIR"
+        for name, folder in folders.items()
+    ]
 
 
 def _existing(folder: str) -> str:
