@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
-from operator import itemgetter
 from typing import Any, NamedTuple
 
 from sqlalchemy import Engine, and_, bindparam, delete, func, literal_column, select, update
@@ -170,18 +168,20 @@ class Points:
         columns: dict[int, Columns] = {}
         for start in range(0, len(several), _TOGETHER):
             ids = [one.id for one in several[start : start + _TOGETHER]]
-            query = select(_points.c.series_id, _points.c.step, _points.c.at, _points.c.value)
-            query = query.where(_points.c.series_id.in_(ids))
-            query = query.order_by(_points.c.series_id, _points.c.number)
             with self._reading.connect() as connection:
                 columns |= point_blocks.columns(connection, ids, timed)
-                rows = connection.execute(query).all()
-            for series_id, points in groupby(rows, itemgetter(0)):
-                _, steps, times, values = zip(*points, strict=True)
-                so_far = columns.setdefault(series_id, Columns(array("q"), array("d"), array("d")))
-                so_far.steps.extend(steps)
-                so_far.times.extend(times)
-                so_far.values.extend(math.nan if value is None else value for value in values)
+                for series_id in ids:
+                    # The driver's own tuples: SQLAlchemy's rows take twice as long.
+                    rows = connection.execute(_COLUMNS_OF, {"of": series_id}).cursor.fetchall()
+                    if rows:
+                        steps, times, values = zip(*rows, strict=True)
+                        empty = Columns(array("q"), array("d"), array("d"))
+                        so_far = columns.setdefault(series_id, empty)
+                        so_far.steps.extend(steps)
+                        so_far.times.extend(times if timed else ())
+                        so_far.values.extend(
+                            math.nan if value is None else value for value in values
+                        )
         return columns
 
     def between(self, one: Series, begin: float, end: float) -> tuple[int, int]:
@@ -230,6 +230,13 @@ _COLUMNS = [_series.c[name] for name in Series._fields]
 # A metric has a series for each attempt and rank that told it. The one of the newest attempt and,
 # in it, of the lowest rank leads: its last point is the metric's value. Literal, for the index.
 LEADS = _series.c.leads == literal_column("1")
+
+
+_COLUMNS_OF = (
+    select(_points.c.step, _points.c.at, _points.c.value)
+    .where(_points.c.series_id == bindparam("of"))
+    .order_by(_points.c.number)
+)
 
 
 def _rows(connection: Connection, series_id: int, selection: Range) -> list[point_blocks.Row]:
