@@ -153,8 +153,16 @@ def test_many_ranks(site: Site, slow: str, signed_in: Watched) -> None:
     signed_in.go(f"{site.url}/ui/jobs/{slow}/metrics")
     page.wait_for_selector("#charts .legend button")
     names = f"{_BOX}.data.map((each) => each.name)"
-    assert page.evaluate(names) == ["least", "greatest", "mean of 10 ranks", "rank 4", "NaN"]
+    assert page.evaluate(names) == [
+        "least",
+        "greatest",
+        "mean of 10 ranks, and range",
+        "rank 4",
+        "NaN",
+    ]
     assert page.evaluate(f"{_BOX}.data[4].text") == ["NaN at step 20, rank 7"]
+    legend = page.locator("#charts .legend").first
+    assert legend.inner_text().split("\n")[0] == "mean of 10 ranks, and range"
     least, greatest = page.evaluate(f"[{_BOX}.data[0].y[30], {_BOX}.data[1].y[30]]")
     assert (least, greatest) == (0.5, 1.504)
     page.select_option("select[name=rank]", "each")
@@ -170,4 +178,12 @@ def test_many_ranks(site: Site, slow: str, signed_in: Watched) -> None:
     until(lambda: "rank 4, node 0, step" in page.locator("#heat-note").inner_text())
     row.get_by_role("link", name="log").click()
     page.wait_for_url(re.compile(r"logs\?rank=4&attempt=1"))
+    signed_in.ok()
+
+
+def test_ranks_whose_metrics_are_of_the_first_one_only(site: Site, signed_in: Watched) -> None:
+    """The page says so, and how to get all."""
+    page = signed_in.page
+    signed_in.go(f"{site.url}/ui/jobs/good/ranks")
+    assert "--metric-rank all" in page.locator("main").inner_text()
     signed_in.ok()

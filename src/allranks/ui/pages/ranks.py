@@ -42,7 +42,9 @@ async def page(request: Request) -> Response:
     session: Session = request.state.session
     query = request.query_params
     job: ShownJob = await session.get(job_path(request.path_params["name"]))
-    choices = await _choices(session, job)
+    path = job_path(job["name"], "metrics/summary")
+    summary: MetricsSummary = await session.get(path, shape="false")
+    choices = _choices(summary, job)
     choice = Choice(query.get("kind", "metric"), query.get("metric", ""))
     chosen = choice if choice in choices else _usual(choices)
     shown: RanksOfAttempt | None = None
@@ -61,6 +63,7 @@ async def page(request: Request) -> Response:
         tab="ranks",
         job=job,
         choices=choices,
+        of_one=bool(summary["series"]) and not any(choice.kind == "metric" for choice in choices),
         chosen=chosen,
         is_time=chosen is not None and bool(_TIME.search(chosen.name)),
         attempts=attempts,
@@ -77,11 +80,8 @@ def _of_attempt(answer: RanksAnswer, attempt: str | None) -> RanksOfAttempt | No
     )
 
 
-async def _choices(session: Session, job: ShownJob) -> list[Choice]:
+def _choices(summary: MetricsSummary, job: ShownJob) -> list[Choice]:
     """What several ranks, GPUs or nodes have; metrics first."""
-    summary: MetricsSummary = await session.get(
-        job_path(job["name"], "metrics/summary"), shape="false"
-    )
     counts = Counter((series["name"], series["attempt"]) for series in summary["series"])
     metrics = {Choice("metric", name): None for (name, _), count in counts.items() if count > 1}
     members: Counter[str] = Counter()

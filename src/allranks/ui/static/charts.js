@@ -71,7 +71,7 @@ function bands({ attempts }, given) {
     found.push(
       { ...edge, y: each.least, name: "least" },
       { ...edge, y: each.greatest, name: "greatest", fill: "tonexty", fillcolor: `${style(at).color}33` },
-      { ...shared, y: smoothed(each.mean, given.smooth), text, customdata: each.times, name: `mean of ${each.tracks.length} ranks${attempt}`, line: { ...style(at), width: 2 }, hovertemplate: "%{y}; %{text}" },
+      { ...shared, y: smoothed(each.mean, given.smooth), text, customdata: each.times, name: `mean of ${each.tracks.length} ${kindOf(each.tracks)}, and range${attempt}`, meta: "band", line: { ...style(at), width: 2 }, hovertemplate: "%{y}; %{text}" },
     );
     const odd = each.tracks.map((track, n) => [track, n]).filter(([track]) => track.outlier);
     odd.sort(([a], [b]) => Math.abs(b.difference) - Math.abs(a.difference));
@@ -92,6 +92,10 @@ function bands({ attempts }, given) {
     }
   });
   return found;
+}
+
+function kindOf([{ rank, gpu }]) {
+  return rank !== null ? "ranks" : gpu !== null ? "GPUs" : "nodes";
 }
 
 // Ranks that a band names.

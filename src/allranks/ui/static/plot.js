@@ -33,7 +33,7 @@ export function layout(title, x, log, unit) {
     showlegend: false,
     xaxis: { ...axis, title: { text: x } },
     yaxis2: { overlaying: "y", range: [0, 1], fixedrange: true, visible: false },
-    yaxis: { ...axis, type: log ? "log" : "linear", title: { text: unit || "" } },
+    yaxis: { ...axis, type: log ? "log" : "linear", title: { text: unit || "" }, rangemode: unit ? "nonnegative" : "normal" },
     dragmode: "zoom",
   };
 }
@@ -53,7 +53,8 @@ function legend(box, data) {
   if (!box.legend) box.after((box.legend = document.createElement("div")));
   const entries = data.map((each, at) => [each, at]).filter(([each]) => each.showlegend !== false);
   box.legend.className = "legend";
-  box.legend.hidden = entries.length < 2;
+  // The title names a single curve, but not what a band is.
+  box.legend.hidden = entries.length < 2 && !entries[0]?.[0].meta;
   const focused = [...box.legend.children].indexOf(document.activeElement);
   box.legend.replaceChildren(...entries.map(([each, at]) => entry(box, each, at)));
   box.legend.children[focused]?.focus();

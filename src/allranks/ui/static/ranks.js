@@ -58,6 +58,17 @@ function place(value) {
   return new Date(value * 1000).toLocaleTimeString();
 }
 
+const STEPS = Array.from({ length: 48 }, (_, n) => [1, 2, 5][n % 3] * 10 ** Math.floor(n / 3));
+
+// The columns that begin a round step or second, about `most` of them.
+function ticks(columns, most) {
+  const span = columns.at(-1) - columns[0];
+  const step = STEPS.find((each) => span / each <= most) ?? span;
+  return columns.flatMap((each, at) =>
+    Math.floor(each / step) > Math.floor((columns[at - 1] ?? each - 1) / step) ? [at] : [],
+  );
+}
+
 function draw() {
   const { tracks, columns, low, high, image } = heat;
   const ratio = devicePixelRatio;
@@ -83,10 +94,8 @@ function draw() {
     free = y + 18;
   });
   pen.textAlign = "center";
-  const ticks = Math.max(2, Math.floor(heat.area.width / 120));
-  for (let n = 0; n < ticks; n++) {
-    const column = Math.round((n / (ticks - 1)) * (columns.length - 1));
-    pen.fillText(place(columns[column]), LEFT + (n / (ticks - 1)) * heat.area.width, TOP + height + 14);
+  for (const column of ticks(columns, heat.area.width / (canvas.dataset.kind === "metric" ? 60 : 100))) {
+    pen.fillText(place(columns[column]), LEFT + ((column + 0.5) / columns.length) * heat.area.width, TOP + height + 14);
   }
   pen.textAlign = "left";
   const scale = Math.min(height, 240);
