@@ -32,12 +32,12 @@ def test_no_job_has_all_columns():
     assert _fitting([], 200)[0].split("  ")[0] == "JOB"
 
 
-def node(number, cpu, ranks=()):
+def node(number, cpu, ranks=(), host=None):
     loads = [{"rank": rank, "cpu": value} for rank, value in ranks]
     whole = {"cpu": 100.0, "memory": 1 << 30}
     return {
-        "node": number, "now": True, "cpu": cpu, "memory": 1000 * number, "memory_total": 1 << 30,
-        "gpus": [], "ranks": loads, "node_load": whole,
+        "node": number, "host": host, "now": True, "cpu": cpu, "memory": 1000 * number,
+        "memory_total": 1 << 30,        "gpus": [], "ranks": loads, "node_load": whole,
     }  # fmt: skip
 
 
@@ -50,6 +50,8 @@ def test_many_nodes_are_one_row_with_a_bar_for_each_rank():
     (row,) = _rows(job)
     assert row[:3] == ("j", "Running", "16 nodes")
     assert row[4:7] == ("75 %", "▁█" * 16, "120.0 kB of 17.2 GB")
+    job["load"] = [{**each, "host": "one"} for each in nodes]
+    assert next(_rows(job))[6] == "120.0 kB of 1.1 GB"
     job["load"] = nodes[:4]
     assert [row[2] for row in _rows(job)] == ["0", "1", "2", "3"]
 

@@ -68,6 +68,12 @@ def test_an_input_is_uploaded_and_an_output_downloaded(far: Far) -> None:
     assert "is uploaded: 2 files" in done.stderr
 
 
+def test_an_output_of_a_job_that_failed_is_downloaded_too(far: Far) -> None:
+    command = "bash -c 'echo half > \"$AZURE_ML_OUTPUT_o\"/part; exit 3'"
+    done = far(f"allranks run -o o=./results -- {command} >&2 || echo $?; cat results/part")
+    assert done.stdout == "3\nhalf\n", done.stderr
+
+
 def test_a_restart_with_another_input_uploads_it(far: Far) -> None:
     cat = "bash -c 'cat \"$AZURE_ML_INPUT_d\"/*'"
     script = f"allranks run --name j -i d=./data -- {cat} >&2; mkdir other; echo 3 > other/c; "

@@ -155,9 +155,10 @@ class RankLoad(TypedDict):
 
 class NodeLoad(Load):
     """The job's load on a node; ``node_load`` is that of the whole node. ``now``: it is of the last
-    minute."""
+    minute. Several nodes may be on one ``host``."""
 
     node: int
+    host: str | None
     at: str
     node_load: Load
     gpus: list[GpuLoad]

@@ -61,13 +61,18 @@ def start(options: argparse.Namespace) -> int:
 
 def _public_request(options: argparse.Namespace) -> PublicRequest | None:
     """The requested public address; ``host`` None closes it. None when no option was given."""
+    rest = options.host_port is not None or options.certificate is not None or options.no_tls
     if options.host is None:
-        if options.host_port is not None or options.certificate is not None or options.no_tls:
+        if rest:
             hint = "add --host ADDRESS; 0.0.0.0 for all addresses of this machine"
             message = "--host-port, --certificate and --no-tls need --host: without it the server"
             raise UsageError(f"{message} listens on no address of other machines", hint=hint)
         return None
     if options.host in ("127.0.0.1", "localhost", "::1"):
+        if rest:
+            message = f"--host {options.host} is this machine alone, which needs none of --host-port"
+            hint = "leave them out; 0.0.0.0 for all addresses of this machine"
+            raise UsageError(f"{message}, --certificate and --no-tls", hint=hint)
         return {"host": None}
     request: PublicRequest = {"host": options.host, "tls": not options.no_tls}
     if options.host_port is not None:

@@ -148,11 +148,12 @@ def _rows(job: LiveJob) -> Iterator[tuple[str, ...]]:
 def _use(nodes: list[NodeLoad]) -> tuple[str, ...]:
     """The columns from CPU to NODE NETWORK: means of shares, and sums of amounts."""
     gpus = [gpu for node in nodes for gpu in node["gpus"]]
-    whole = [node["node_load"] for node in nodes]
+    whole = [node["node_load"] for node in load.hosts(nodes)]
+    own = {**load.summed(nodes, "memory"), **load.summed(load.hosts(nodes), "memory_total")}
     return (
         load.percent(load.mean(nodes, "cpu")),
         load.of_ranks(nodes, _MAX_BARS) or "-",
-        load.memory(load.summed(nodes, "memory", "memory_total")),
+        load.memory(own),
         load.percent(load.mean(gpus, "gpu_load")),
         load.memory(load.summed(gpus, "gpu_memory", "gpu_memory_total"), "gpu_memory"),
         load.percent(load.mean(whole, "cpu")),

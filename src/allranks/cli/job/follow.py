@@ -88,7 +88,8 @@ def follow_to_end(
     if outputs:
         from allranks.cli.job.download import fetch_outputs  # lazy: as above
 
-        code = code or int(not fetch_outputs(ended, outputs, options.quiet))
+        fetched = fetch_outputs(ended, outputs, options.quiet)
+        code = code or int(not fetched)
     return code
 
 

@@ -134,6 +134,8 @@ def _none(job: JobRecord, options: argparse.Namespace) -> str:
     name = job["name"]
     if job["type"] == "pipeline":
         return f"{name} is a pipeline; its jobs have metrics: allranks job list --parent {name}"
+    if job["started_at"] is None and job["ended_at"] is None:
+        return f"{name} has no metrics yet: it has not started"
     if not job["spec"].get("metrics"):
         return f"{name} has no metrics{_how(options)}"
     if job["ended_at"] is None:

@@ -72,10 +72,16 @@ def mean(several: Sequence[Load], name: str) -> float | None:
     return sum(values) / len(values) if values else None
 
 
+def hosts(nodes: Sequence[NodeLoad]) -> list[NodeLoad]:
+    """A node of each host: some computes have several nodes on one."""
+    return [*{node["host"] or node["node"]: node for node in nodes}.values()]
+
+
 def summary(nodes: Sequence[NodeLoad]) -> list[tuple[str, str]]:
     """The use of many nodes in a few lines: a bar for each, and the node with the most."""
     first, last = nodes[0]["node"], nodes[-1]["node"]
-    rows = [("nodes", f"{len(nodes)}; each bar is a node, from {first} to {last}")]
+    gaps = "" if last - first + 1 == len(nodes) else " (others have not reported)"
+    rows = [("nodes", f"{len(nodes)}{gaps}; each bar is a node, from {first} to {last}")]
     amounts: list[tuple[str, Callable[[NodeLoad], Number | None], Callable[[float], str]]] = [
         (" cpu", lambda node: node.get("cpu"), percent),
         (" memory", lambda node: node.get("memory"), size_text),

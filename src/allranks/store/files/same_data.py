@@ -1,8 +1,8 @@
 """Tell whether two processes see the same data at a path, without sending it.
 
 One of them picks ranges of files at random. Both hash what lies there, with the names, sizes and
-times of the files; the one that picked compares. A copy has other times, and an empty folder of the
-same name other files.
+times of files and folders; the one that picked compares. A copy has other times, and so has an
+empty folder of the same name.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ def _entries(path: str) -> Iterator[tuple[str, int, str]]:
     if not stat.S_ISDIR(status.st_mode):
         yield "", status.st_size if stat.S_ISREG(status.st_mode) else -1, str(status.st_mtime_ns)
         return
+    yield "", -1, str(status.st_mtime_ns)
     folders, count = [""], 0
     while folders:
         folder = folders.pop()
@@ -64,6 +65,8 @@ def _entries(path: str) -> Iterator[tuple[str, int, str]]:
             status = entry.stat(follow_symlinks=False)
             if stat.S_ISREG(status.st_mode):
                 yield name, status.st_size, str(status.st_mtime_ns)
+            elif stat.S_ISDIR(status.st_mode):
+                yield name, -1, str(status.st_mtime_ns)
             elif stat.S_ISLNK(status.st_mode):
                 yield name, -1, os.readlink(entry.path)
             else:

@@ -190,7 +190,9 @@ def _load(several: list[tuple[Series, Point]], row: JobRow) -> list[api.NodeLoad
         else:
             node.own[series.name] = point.number
     live = row.record.status not in TERMINAL
-    return [nodes[number].shown(number, live) for number in sorted(nodes)]
+    places = [node.place for node in row.record.nodes]
+    hosts = {number: place.host for number, place in enumerate(places) if place is not None}
+    return [nodes[number].shown(number, hosts.get(number), live) for number in sorted(nodes)]
 
 
 class _Gathered:
@@ -204,13 +206,14 @@ class _Gathered:
         self.gpus: dict[int, dict[str, Number]] = {}
         self.ranks: dict[int, dict[str, Number]] = {}
 
-    def shown(self, number: int, live: bool) -> api.NodeLoad:
+    def shown(self, number: int, host: str | None, live: bool) -> api.NodeLoad:
         own = self.own
         whole = self.whole | {name: own[name] for name in _NETWORK if name in own}
         # The names of series are the keys of the types: see `agent.monitoring.monitor`.
         return {
             **cast("api.Load", own),
             "node": number,
+            "host": host,
             "at": iso_time(self.at),
             "node_load": cast("api.Load", whole),
             "gpus": [cast("api.GpuLoad", {"gpu": gpu, **load}) for gpu, load in self.gpus.items()],
