@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import contextlib
 import socket
-import struct
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from allranks.channel import PROTOCOL
-from allranks.errors import AllranksError, NotFound, Unauthorized, UsageError
+from allranks.errors import AllranksError, Conflict, NotFound, Unauthorized, UsageError
 from allranks.http_client import Client
 from tests.server.serving import Served, served
 from tests.support import until
@@ -30,9 +31,10 @@ def server(tmp_path: Path) -> Iterator[Served]:
         yield found
 
 
-def opened(server: Served) -> int:
+def opened(server: Served, token: str = "") -> int:
     """The number of a new channel into the job a."""
-    answer = server.people.post("/api/v1/jobs/a/channels", json={"port": 80})
+    headers = server.as_(token or server.token())
+    answer = server.people.post("/api/v1/jobs/a/channels", json={"port": 80}, headers=headers)
     assert answer.status_code == 201, answer.text
     return int(answer.json()["number"])
 
@@ -65,6 +67,17 @@ def test_a_request_that_is_no_upgrade_does_not_wait(server: Served) -> None:
     assert isinstance(refused(server, server.token(), path, "another"), UsageError)
 
 
+def is_gone(server: Served, path: str) -> bool:
+    """Whether the channel has ended. A client that is faster than those before it meets the agent's
+    end, and leaves."""
+    with Client(server.url, server.token()) as client, contextlib.suppress(Conflict):
+        try:
+            client.upgrade(path, PROTOCOL).close()
+        except NotFound:
+            return True
+    return False
+
+
 @pytest.mark.medium
 def test_of_ends_that_vanished_before_they_met_nothing_is_left(server: Served) -> None:
     number = opened(server)
@@ -73,8 +86,30 @@ def test_of_ends_that_vanished_before_they_met_nothing_is_left(server: Served) -
     for way, token in ((path, server.token()), (agent, server.auth.agent_token("a", 1))):
         host, _, port = server.url.removeprefix("http://").partition(":")
         with socket.create_connection((host, int(port))) as gone:
-            gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             head = f"POST {way} HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {token}\r\n"
             head += f"connection: upgrade\r\nupgrade: {PROTOCOL}\r\ncontent-length: 0\r\n\r\n"
             gone.sendall(head.encode())
-    until(lambda: isinstance(refused(server, server.token(), path), NotFound))
+    until(lambda: is_gone(server, path))
+
+
+@pytest.mark.medium
+def test_channels_end_when_their_token_is_revoked(server: Served) -> None:
+    made = server.people.post("/api/v1/tokens", json={"name": "ann", "role": "admin"})
+    token, agent_token = made.json()["token"], server.auth.agent_token("a", 1)
+    number, waiting = opened(server, token), opened(server, token)
+    ends = (
+        (token, f"/api/v1/jobs/a/channels/{number}/0"),
+        (agent_token, f"/agent/v1/0/channels/{number}/0"),
+    )
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        client, node = threads.map(
+            lambda end: Client(server.url, end[0]).upgrade(end[1], PROTOCOL), ends
+        )
+    client.sendall(b"passes")
+    assert node.recv(100) == b"passes"
+    assert server.people.delete("/api/v1/tokens/ann").status_code == 204
+    for end in (client, node):
+        end.settimeout(10)
+        with end, contextlib.suppress(ConnectionResetError):
+            assert end.recv(100) == b""
+    assert isinstance(refused(server, agent_token, f"/agent/v1/0/channels/{waiting}/0"), NotFound)

@@ -50,6 +50,7 @@ class Pipe(asyncio.Protocol):
         self.transport = transport
         self.ended: Callable[[], None] = lambda: None
         self._peer: Pipe | None = None
+        self._loop = asyncio.get_running_loop()
         keep_alive(transport.get_extra_info("socket"))
         transport.pause_reading()
         transport.set_write_buffer_limits(high=_BUFFER)
@@ -62,6 +63,10 @@ class Pipe(asyncio.Protocol):
                 pipe._other().close()
             else:
                 pipe.transport.resume_reading()
+
+    def abort(self) -> None:
+        """Close it at once, and its peer. Thread-safe."""
+        self._loop.call_soon_threadsafe(self.transport.abort)
 
     def _other(self) -> Any:
         assert self._peer is not None

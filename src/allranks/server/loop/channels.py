@@ -87,6 +87,7 @@ class Channel:
         self.until = time.monotonic() + PATIENCE
         self.is_over = False
         self.meetings: dict[int, Meeting] = {}
+        self.pipes: set[Pipe] = set()
 
     @property
     def is_pending(self) -> bool:
@@ -194,11 +195,28 @@ class Channels:
             raise Conflict(f"{missing} did not answer in {PATIENCE:g} s", hint=hint) from None
         return meeting
 
+    def end_of(self, name: str) -> None:
+        """End the channels of a person whose token was revoked. Thread-safe."""
+        with self._lock:
+            channels = [each for of_job in self._by_job.values() for each in of_job.values()]
+        for channel in channels:
+            if channel.who == name:
+                channel.is_over = True
+                for pipe in [*channel.pipes]:
+                    pipe.abort()
+
     def _joined(self, channel: Channel, index: int, meeting: Meeting, pipe: Pipe) -> None:
-        pipe.ended = lambda: self._ended(channel, index)
+        channel.pipes.add(pipe)
+        pipe.ended = lambda: self._left(channel, index, pipe)
         meeting.join(pipe)
+        if channel.is_over:
+            pipe.abort()
         if pipe.transport.is_closing():  # it may have been closed before anything could be called
             pipe.ended()
+
+    def _left(self, channel: Channel, index: int, pipe: Pipe) -> None:
+        channel.pipes.discard(pipe)
+        self._ended(channel, index)
 
     def _ended(self, channel: Channel, index: int) -> None:
         channel.meetings.pop(index, None)

@@ -35,8 +35,9 @@ def create(body: TokenRequest, services: ServicesDep) -> CreatedToken:
 
 
 def revoke(name: str, services: ServicesDep) -> None:
-    """Revoke a token; its owner's jobs continue."""
+    """Revoke a token; its owner's jobs continue, but not the channels into running jobs."""
     services.auth.tokens.revoke(name)
+    services.channels.end_of(name)
 
 
 def _shown(token: Token) -> TokenAnswer:
