@@ -227,6 +227,7 @@ INTERNAL = frozenset(
         "ALLRANKS_AGENT_SITE",
         "ALLRANKS_AGENT_TOKEN",
         "ALLRANKS_AGENT_URL",
+        "ALLRANKS_CHANNEL",
         "ALLRANKS_FORK_SERVER",
         "ALLRANKS_GANG",
         "ALLRANKS_IMAGE",

@@ -198,7 +198,7 @@ class Channels:
     def end_of(self, name: str) -> None:
         """End the channels of a person whose token was revoked. Thread-safe."""
         with self._lock:
-            channels = [each for of_job in self._by_job.values() for each in of_job.values()]
+            channels = [one for of_job in self._by_job.values() for one in of_job.values()]
         for channel in channels:
             if channel.who == name:
                 channel.is_over = True
