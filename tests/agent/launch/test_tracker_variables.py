@@ -43,3 +43,18 @@ def test_the_folders_to_follow() -> None:
     found = {str(folder) for folder in folders(task, paths)}
     assert {"/w", "/m", "/s", "/r/artifacts/outputs", "/r/artifacts/logs"} <= found
     assert not {"/x", "here", "s3://b"} & found
+
+
+@pytest.mark.parametrize(
+    ("settings", "netrc"),
+    [
+        ("", "default login user password x"),
+        ("[default]\nbase_url = https://wandb.corp\n", "machine wandb.corp login user password x"),
+        ("[default]\napi_key = x\n", ""),
+    ],
+)
+def test_other_ways_to_log_in(tmp_path: Path, settings: str, netrc: str) -> None:
+    (tmp_path / ".config/wandb").mkdir(parents=True)
+    (tmp_path / ".config/wandb/settings").write_text(settings)
+    (tmp_path / ".netrc").write_text(netrc)
+    assert "WANDB_MODE" not in variables({"HOME": str(tmp_path)}, tmp_path / "work")

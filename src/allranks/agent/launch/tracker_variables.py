@@ -43,13 +43,16 @@ def folders(task: Task, paths: Mapping[str, str]) -> list[Path]:
 def _is_logged_in(env: Mapping[str, str], work: Path) -> bool:
     """Whether `wandb login`, `wandb offline` or the like left a file that says what to do."""
     home = Path(env.get("HOME") or os.path.expanduser("~"))
-    host = urlsplit(env.get("WANDB_BASE_URL", "")).hostname or "api.wandb.ai"
-    netrcs = [Path(env["NETRC"])] if env.get("NETRC") else [home / ".netrc", home / "_netrc"]
-    if any(re.search(rf"machine\s+{re.escape(host)}\b", _text(file)) for file in netrcs):
-        return True
     config = Path(env.get("WANDB_CONFIG_DIR") or home / ".config/wandb")
-    settings = (config / "settings", work / "wandb/settings")
-    return any(re.search(r"^\s*(mode|disabled)\s*=", _text(file), re.M) for file in settings)
+    settings = _text(config / "settings") + "\n" + _text(work / "wandb/settings")
+    if re.search(r"^\s*(mode|disabled|api_key)\s*=", settings, re.M):
+        return True
+    there = re.search(r"^\s*base_url\s*=\s*(\S+)", settings, re.M)
+    address = env.get("WANDB_BASE_URL") or (there[1] if there else "https://api.wandb.ai")
+    host = re.escape(urlsplit(address).hostname or "")
+    netrcs = [Path(env["NETRC"])] if env.get("NETRC") else [home / ".netrc", home / "_netrc"]
+    entry = re.compile(rf"\bmachine\s+{host}\b|^\s*default\b", re.M)
+    return any(entry.search(_text(file)) for file in netrcs)
 
 
 def _text(file: Path) -> str:
