@@ -46,8 +46,9 @@ def test_a_run_of_wandb() -> None:
     assert found.parameters == {"lr": "0.1", "opt.name": "adam", "opt.b": "[1, 2]", "late": "3"}
     assert (found.run, reader.project, reader.exit_code, reader.damage) == ("my run", "p", 0, "")
     # Only in the summary.
-    assert [(point.name, point.value) for point in reader.rest().points] == [("best", 7.0)]
-    assert not reader.rest().points
+    (rest,) = reader.read(is_last=True)
+    assert [(point.name, point.value) for point in rest.points] == [("best", 7.0)]
+    assert not next(reader.read(is_last=True)).points
 
 
 def test_images_of_wandb_are_files_beside_it(tmp_path: Path) -> None:

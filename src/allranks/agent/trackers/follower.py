@@ -13,12 +13,12 @@ import shutil
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from allranks.agent.processes.rank_processes import Members
-from allranks.agent.trackers.found import Found, Image, Reader
+from allranks.agent.trackers.found import Found, Image, Reader, lines
 from allranks.agent.trackers.names import Prefixes, image_path
 from allranks.agent.trackers.tree import Tree
 from allranks.agent.trackers.writers import Writers
@@ -27,8 +27,8 @@ from allranks.spec.fields.patterns import BUILTIN
 
 # Seconds between two looks, and the share of a CPU that looking for files may take.
 _LOOK, _SHARE = 0.5, 0.005
-# Points in a line, parameters of a job, images and their bytes.
-_LINE, _PARAMETERS, _IMAGES, _BYTES = 500, 2000, 10_000, 1 << 30
+# Parameters of a job, images and their bytes.
+_PARAMETERS, _IMAGES, _BYTES = 2000, 10_000, 1 << 30
 # Seconds in which the rest is read when the ranks have ended.
 _REST = 120.0
 IMAGES = "artifacts/logs/images"
@@ -133,22 +133,13 @@ class TrackerFiles:
 
     def _read(self, file: _File, until: float | None = None) -> None:
         with contextlib.suppress(OSError):  # it was removed, or the disk is full
-            for part in self._parts(file, until is not None):
+            for part in file.reader.read(is_last=until is not None):
                 self._write(file, part)
                 if until is None and self._over.is_set():
                     return
                 if until is not None and time.monotonic() > until:
                     file.reader.damage = f"not all was read in {_REST:g} s"
                     return
-
-    @staticmethod
-    def _parts(file: _File, is_last: bool) -> Iterator[Found]:
-        yield from file.reader.read()
-        if is_last and file.kind == "wandb":
-            from allranks.agent.trackers.wandb_files import WandbFile  # lazy: as above
-
-            assert isinstance(file.reader, WandbFile)
-            yield file.reader.rest()
 
     # ------------------------------------------------------------ the record
 
@@ -165,14 +156,10 @@ class TrackerFiles:
             [self._prefixes.metric(kind, rank, prefix + name), self._series(rank), step, at, value]
             for name, step, at, value in part.points
         ]
-        lines: list[dict[str, Any]] = [
-            {"points": rows[i : i + _LINE]} for i in range(0, len(rows), _LINE)
-        ]
-        if new := self._new_parameters(prefix, part.parameters):
-            lines.append({"parameters": new})
         with self._into.open("ab") as target:
-            for line in lines:
-                target.write(json.dumps(line).encode() + b"\n")
+            target.writelines(lines(rows))
+            if new := self._new_parameters(prefix, part.parameters):
+                target.write(json.dumps({"parameters": new}).encode() + b"\n")
         for image in part.images:
             self._keep(image._replace(name=prefix + image.name), rank or None)
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 # Bytes of an image that are kept, and read at a time of a file.
 LARGEST_IMAGE, PIECE = 10 << 20, 1 << 20
-# Characters of a parameter's value that are kept.
-_VALUE = 1000
+# Characters of a parameter's value that are kept, and points in a line.
+_VALUE, _LINE = 1000, 500
 
 
 class Point(NamedTuple):
@@ -47,8 +47,15 @@ class Reader(Protocol):
     # What is wrong with the file, for a person, or empty.
     damage: str
 
-    def read(self) -> Iterator[Found]:
-        """What was appended since the last time, in parts of bounded size. Raises OSError."""
+    def read(self, is_last: bool = False) -> Iterator[Found]:
+        """What was appended since the last time, in parts of bounded size; the last time also what
+        counts only when the run is over. Raises OSError."""
+
+
+def lines(rows: Sequence[Sequence[Any]]) -> Iterator[bytes]:
+    """Points as in ALLRANKS_METRICS_FILE, in lines of bounded length."""
+    for at in range(0, len(rows), _LINE):
+        yield json.dumps({"points": rows[at : at + _LINE]}).encode() + b"\n"
 
 
 def numbers(name: str, value: Any) -> Iterator[tuple[str, float]]:

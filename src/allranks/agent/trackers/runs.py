@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from allranks import folder_trees
-from allranks.agent.trackers.found import Found, Reader
+from allranks.agent.trackers.found import Reader, lines
 from allranks.agent.trackers.names import Prefixes
 from allranks.agent.trackers.tensorboard_files import EventFile
 from allranks.agent.trackers.wandb_files import WandbFile
 
-# Points of a line, and characters of a name's readable part.
-_LINE, _LONG = 500, 80
+# Characters of a name's readable part.
+_LONG = 80
 
 
 class Files(NamedTuple):
@@ -62,7 +61,7 @@ def find(root: Path) -> list[Files]:
 
 def read(files: Files) -> Run:
     """Raises OSError."""
-    lines = list[bytes]()
+    points = list[bytes]()
     values: dict[str, str] = {}
     times = list[float]()
     damage = ""
@@ -76,11 +75,11 @@ def read(files: Files) -> Run:
             prefix = ""
         else:
             reader, prefix = EventFile(path), prefixes.of_folder(0, path.parent)
-        for part in _parts(reader):
+        for part in reader.read(is_last=True):
             times += [point.at for point in part.points if point.at > 0]
             values |= {prefix + name: value for name, value in part.parameters.items()}
             rows = [[prefix + name, None, step, at, v] for name, step, at, v in part.points]
-            lines += [_line(rows[i : i + _LINE]) for i in range(0, len(rows), _LINE)]
+            points += lines(rows)
         damage = damage or reader.damage
     at = files.source.stat().st_mtime
     began, ended = min(times, default=at), max(times, default=at)
@@ -88,17 +87,7 @@ def read(files: Files) -> Run:
     if wandb is not None:
         title, project = wandb.run or title, wandb.project or "wandb"
         began, code = wandb.began or began, wandb.exit_code
-    return Run(title, project, began, max(began, ended), code, values, lines, damage)
-
-
-def _parts(reader: Reader) -> Iterator[Found]:
-    yield from reader.read()
-    if isinstance(reader, WandbFile):
-        yield reader.rest()
-
-
-def _line(rows: Sequence[object]) -> bytes:
-    return json.dumps({"points": rows}).encode() + b"\n"
+    return Run(title, project, began, max(began, ended), code, values, points, damage)
 
 
 def _name(text: str, end: str) -> str:

@@ -34,7 +34,7 @@ class EventFile:
         self._path, self._offset = path, 0
         self.damage = ""
 
-    def read(self) -> Iterator[Found]:
+    def read(self, is_last: bool = False) -> Iterator[Found]:
         with self._path.open("rb", buffering=0) as file:
             while not self.damage:
                 data = os.pread(file.fileno(), PIECE, self._offset)

@@ -31,7 +31,7 @@ class TrackioFile:
         self._configs: dict[str, Any] = {}
         self.damage = ""
 
-    def read(self) -> Iterator[Found]:
+    def read(self, is_last: bool = False) -> Iterator[Found]:
         wal = self._path.with_name(f"{self._path.name}-wal")
         stats = [path.stat() for path in (self._path, wal) if path.exists()]
         stamp = [(stat.st_mtime_ns, stat.st_size) for stat in stats]

@@ -44,7 +44,7 @@ class WandbFile:
         self.began: float | None = None
         self.exit_code: int | None = None
 
-    def read(self) -> Iterator[Found]:
+    def read(self, is_last: bool = False) -> Iterator[Found]:
         part, size = Found([], {}, [], self.run), 0
         for record in self._records():
             try:
@@ -55,14 +55,11 @@ class WandbFile:
             if size > PIECE:
                 yield part._replace(run=self.run)
                 part, size = Found([], {}, [], self.run), 0
+        if is_last:  # some numbers are only in the summary
+            only = {k: v for k, v in self._summary.items() if k not in self._logged}
+            self._logged |= {*only}
+            part.points.extend(Point(name, self._step, self._at, v) for name, v in only.items())
         yield part._replace(run=self.run)
-
-    def rest(self) -> Found:
-        """The numbers that are only in the summary, once the run is over."""
-        only = {k: v for k, v in self._summary.items() if k not in self._logged}
-        self._logged |= {*only}
-        points = [Point(name, self._step, self._at, value) for name, value in only.items()]
-        return Found(points, {}, [], self.run)
 
     # ------------------------------------------------------------ records
 
