@@ -86,13 +86,17 @@ def test_an_upload_goes_to_the_default_datastore_and_jobs_read_it(
     show = 'cat "$AZURE_ML_INPUT_d"/a; cmp "$AZURE_ML_INPUT_d"/deep/large ' + f"'{data}/link'"
     ran = allranks("run", "-i", "d=azureml:set", "--", "bash", "-c", show)
     assert (ran.returncode, ran.stdout) == (0, "1\n"), ran.stderr
+    got = answer(allranks, "data", "download", "set", "-p", data.parent / "got", env=env)
+    assert len(got["files"]) == 3
+    assert (data.parent / "got/set/deep/large").read_bytes() == whole
+    assert (data.parent / "got/set/a").read_text() == "1\n"
     (data / "a").write_text("2\n")
     other = answer(allranks, "data", "upload", data, "--name", "set", "--datastore", "default")
     assert other["path"].startswith("azureml://datastores/default/paths/uploads/")
 
 
 @pytest.mark.parametrize("env", [{}, WHO], ids=["through the server", "straight"])
-def test_a_file_and_an_interrupted_upload(
+def test_a_file(
     env: Mapping[str, str], allranks: Allranks, birds: Wire, objects: Any, data: Path
 ) -> None:
     words = ("data", "upload", data / "a", "--name", "one", "--datastore", "birds")
@@ -100,6 +104,8 @@ def test_a_file_and_an_interrupted_upload(
     assert made["type"] == "uri_file"
     at = made["path"].removeprefix("azureml://datastores/birds/paths/")
     assert objects()[at] == b"1\n"
+    assert allranks("data", "download", "one", "-p", data.parent / "got").returncode == 0
+    assert (data.parent / "got/one/a").read_text() == "1\n"
     ran = allranks("run", "-i", "d=azureml:one", "--", "bash", "-c", 'cat "$AZURE_ML_INPUT_d"')
     assert (ran.returncode, ran.stdout) == (0, "1\n"), ran.stderr
 

@@ -101,7 +101,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "birds --path ./birds --label good",
         "birds --path azureml://datastores/birds/paths/train --type uri_folder",
     ),
-    "data upload": ("./birds", "./birds --name birds --version 2"),
+    "data upload": ("./birds", "./birds --name birds --version 2", "./birds --datastore birds"),
     "data download": ("birds", "birds:2 -p data"),
     "data list": ("", "birds"),
     "data show": ("birds", "birds:2 --json"),

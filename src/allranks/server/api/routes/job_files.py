@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import zlib
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Annotated, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Annotated, BinaryIO, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 
+from allranks.agent.data.file_entry import FileEntry
 from allranks.api.jobs import BundleHead, ChecksumAnswer, FileAnswer
 from allranks.core.data.working_set import RECORDED
 from allranks.errors import NotFound, UsageError
@@ -33,6 +36,11 @@ from allranks.server.http.request_limits import Count
 from allranks.server.parents.pipeline.view import output_folders
 from allranks.spec.fields.azureml_references import asset_of
 from allranks.store.files.state_folders import CONTENT
+
+if TYPE_CHECKING:
+    from allranks.server.assets.stored_data import StoredData
+else:
+    StoredData = object  # it imports obstore; routes read their annotations
 
 
 def path_of(request: Request) -> str:
@@ -94,6 +102,21 @@ def _place(request: Request, services: ServicesDep) -> _Place:
     return _Place((services.home.jobs / row.name).resolve(), row.name, folders, RECORDED)
 
 
+def _stored(request: Request, services: ServicesDep) -> StoredData | None:
+    """The data asset, if it is in the object store of a datastore."""
+    reference = request.path_params.get("version")
+    if reference is None:
+        return None
+    with absent_is_not_found():
+        row = services.datastores.row(asset_of(reference, "data"))
+        place = services.datastores.locate(f"azureml:{row.name}:{row.version}", "path")
+    if not place.datastore:
+        return None
+    from allranks.server.assets.stored_data import StoredData  # lazy: obstore
+
+    return StoredData(place, services.datastores.account(place.datastore))
+
+
 def _of_data(services: Services, reference: str) -> Path:
     """Where a version of a data asset lies on this machine. Raises NotFound for data elsewhere, and
     for what people may not read by other routes."""
@@ -124,12 +147,19 @@ def _is_in_store(path: Path, services: Services) -> bool:
     return any(path.is_relative_to(root) for root in roots if root != Path("/"))
 
 
-Place = Annotated[_Place, Given(_place)]
+def _place_or_stored(request: Request, services: ServicesDep) -> _Place | StoredData:
+    return _stored(request, services) or _place(request, services)
+
+
+Place = Annotated[_Place | StoredData, Given(_place_or_stored)]
 
 # The most bytes of a bundle, which is assembled in memory.
 _BUNDLE = 8 << 20
 # A checksum response sends an empty line every so many bytes, to keep the connection alive.
 _BEAT = 256 << 20
+
+
+_RANGE = re.compile(r"bytes=(\d+)-(\d+)")
 
 
 class Piece(BaseModel):
@@ -147,23 +177,47 @@ def files(
     """All files in the job's folder, with path, size and ``mtime_ns``; or the paths of files and
     folders that are ``too_long`` to be read."""
     left_out: list[str] = []
-    listing: list[FileAnswer] = [
-        {"path": path, "size": status.st_size, "mtime_ns": status.st_mtime_ns}
-        for path, status in place.listed(left_out)
-        if stat.S_ISREG(status.st_mode)
-    ]
+    listing: list[FileAnswer]
+    if isinstance(place, _Place):
+        listing = [
+            {"path": path, "size": status.st_size, "mtime_ns": status.st_mtime_ns}
+            for path, status in place.listed(left_out)
+            if stat.S_ISREG(status.st_mode)
+        ]
+    else:
+        listing = [
+            {"path": file.name, "size": file.size, "mtime_ns": _mtime_ns(file)}
+            for file in place.files()
+        ]
     # Not JSONResponse: json.dumps escapes names that are not UTF-8 without loss.
     return Response(json.dumps(left_out if too_long else listing), media_type="application/json")
 
 
 def links(place: Place) -> Annotated[Response, Content(list[str])]:
     """The paths of symbolic links in the job's folder, which ``files`` does not list."""
-    paths = [path for path, status in place.listed() if stat.S_ISLNK(status.st_mode)]
+    listed = place.listed() if isinstance(place, _Place) else ()
+    paths = [path for path, status in listed if stat.S_ISLNK(status.st_mode)]
     return Response(json.dumps(paths), media_type="application/json")
 
 
-def file(place: Place, path: Named) -> Response:
-    """One file, or the requested ranges of it."""
+def file(place: Place, path: Named, request: Request) -> Response:
+    """One file, or the requested ranges of it; of an object store one range."""
+    if not isinstance(place, _Place):
+        entry = _found(place, path)
+        span = _RANGE.fullmatch(request.headers.get("range") or "")
+        start, end = (int(span[1]), int(span[2]) + 1) if span else (0, entry.size)
+        end = min(end, entry.size)
+        if span and start >= end:
+            return Response(status_code=416)
+        head = {"content-length": str(end - start)}
+        if span:
+            head["content-range"] = f"bytes {start}-{end - 1}/{entry.size}"
+        return StreamingResponse(
+            place.read(entry, start, end),
+            206 if span else 200,
+            head,
+            media_type="application/octet-stream",
+        )
     return FileResponse(_existing(place, path))
 
 
@@ -172,7 +226,13 @@ def bundle(place: Place, requested: Annotated[list[Piece], BODY]) -> Response:
     {"size", "mtime_ns", "crc32"}, then its bytes; {"size": null} for a missing file."""
     if sum(each.size for each in requested) > _BUNDLE:
         raise UsageError(f"a bundle is limited to {_BUNDLE} bytes", hint="request fewer files")
-    pieces = [p for each in requested for p in _framed(place, each.path, each.size)]
+    if isinstance(place, _Place):
+        pieces = [p for each in requested for p in _framed(place, each.path, each.size)]
+    else:
+        # Stores answer slowly, and many requests at once.
+        with ThreadPoolExecutor(16) as pool:
+            framed = pool.map(lambda it: _framed_stored(place, it.path, it.size), requested)
+            pieces = [piece for pair in framed for piece in pair]
     return Response(b"".join(pieces), media_type="application/octet-stream")
 
 
@@ -181,16 +241,58 @@ def checksum(
 ) -> Annotated[Response, Content(ChecksumAnswer, LINES)]:
     """The checksum of at most the first ``size`` bytes. The last line is JSON: {"crc32", "bytes"}
     and the file's "size" and "mtime_ns"; empty lines before it keep the connection alive."""
-    file = _existing(place, path).open("rb")
-    return StreamingResponse(_summed(file, size), media_type="application/x-ndjson")
+    if isinstance(place, _Place):
+        lines = _summed(_existing(place, path).open("rb"), size)
+    else:
+        lines = _summed_stored(place, _found(place, path), size)
+    return StreamingResponse(lines, media_type="application/x-ndjson")
 
 
 def _existing(place: _Place, path: str) -> Path:
     target = place.find(path)
     if target is None:
-        hint = "it may have been deleted"
-        raise NotFound(f"file {path[:255]!r} not found", where=place.name, hint=hint)
+        raise _absent(place, path)
     return target
+
+
+def _found(place: StoredData, path: str) -> FileEntry:
+    entry = place.find(path)
+    if entry is None:
+        raise _absent(place, path)
+    return entry
+
+
+def _absent(place: _Place | StoredData, path: str) -> NotFound:
+    hint = "it may have been deleted"
+    return NotFound(f"file {path[:255]!r} not found", where=place.name, hint=hint)
+
+
+def _mtime_ns(file: FileEntry) -> int:
+    """In whole seconds: listings of stores have fractions, answers do not."""
+    return int(file.mtime) * 10**9
+
+
+def _framed_stored(place: StoredData, path: str, size: int) -> tuple[bytes, bytes]:
+    entry = place.find(path)
+    if entry is None:
+        return b'{"size": null}\n', b""
+    data = b"".join(place.read(entry, 0, min(size, entry.size)))
+    head: BundleHead = {"size": len(data), "mtime_ns": _mtime_ns(entry), "crc32": zlib.crc32(data)}
+    return json.dumps(head).encode() + b"\n", data
+
+
+def _summed_stored(place: StoredData, file: FileEntry, size: int) -> Iterator[bytes]:
+    crc, size = 0, min(size, file.size)
+    for piece in place.read(file, 0, size):
+        crc = zlib.crc32(piece, crc)
+        yield b"\n"
+    checksum: ChecksumAnswer = {
+        "size": file.size,
+        "mtime_ns": _mtime_ns(file),
+        "crc32": crc,
+        "bytes": size,
+    }
+    yield json.dumps(checksum).encode() + b"\n"
 
 
 def _within(root: Path, path: str) -> Path | None:
