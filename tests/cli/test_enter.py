@@ -8,6 +8,7 @@ import json
 import os
 import pty
 import select
+import shutil
 import signal
 import socket
 import struct
@@ -283,8 +284,22 @@ def test_files_go_in_and_out(allranks: Allranks, code: Path, tmp_path: Path):
     (tmp_path / "made").write_text("new")
     assert allranks("job", "cp", tmp_path / "made", "one:.").returncode == 0
     assert allranks("job", "exec", "one", "--", "cat", "made").stdout == "new"
+    # A folder that is a link, as the one of the job's outputs.
+    put = "mkdir -p outputs/d; echo 1 >outputs/d/x; ln outputs/d/x outputs/same"
+    assert allranks("job", "exec", "one", "--", "sh", "-c", put).returncode == 0
+    for path, named in (("outputs", "outputs"), ("outputs/", "outputs"), ("outputs", "other")):
+        done = allranks("job", "cp", f"one:{path}", tmp_path / named)
+        assert done.returncode == 0, done.stderr
+        assert (tmp_path / named / "d" / "x").read_text() == "1\n"
+        assert (tmp_path / named / "same").read_text() == "1\n"
+        shutil.rmtree(tmp_path / named)
+    assert allranks("job", "cp", "one:outputs/.", tmp_path).returncode == 0
+    assert (tmp_path / "d" / "x").read_text() == "1\n"
+    (tmp_path / "odd:name").write_text("odd")
+    assert allranks("job", "cp", tmp_path / "odd:name", "one:odd").returncode == 0
     for words, why in (
-        (("one:nonsuch", tmp_path), "has no 'nonsuch'"),
+        (("one:nonsuch", tmp_path), "has no 'nonsuch': tar: nonsuch: Cannot stat"),
+        (("one:a", "one:b"), "only one of the two may"),
         ((tmp_path / "nonsuch", "one:."), "does not exist"),
         (("one:made", tmp_path / "no" / "x"), "does not exist"),
         (("a", "b"), "NAME:PATH"),

@@ -70,7 +70,9 @@ def _public_request(options: argparse.Namespace) -> PublicRequest | None:
         return None
     if options.host in ("127.0.0.1", "localhost", "::1"):
         if rest:
-            message = f"--host {options.host} is this machine alone, which needs none of --host-port"
+            message = (
+                f"--host {options.host} is this machine alone, which needs none of --host-port"
+            )
             hint = "leave them out; 0.0.0.0 for all addresses of this machine"
             raise UsageError(f"{message}, --certificate and --no-tls", hint=hint)
         return {"host": None}

@@ -17,7 +17,10 @@ from allranks.cli.output import show
 from allranks.errors import AllranksError, NotFound, UsageError
 from allranks.sdk.jobs.channel import Channel, Follower, execute
 
-_PACK = 'cd "$1" && exec tar -cf - -- "$2"'
+# A link to a folder, as `outputs` is, is that folder.
+_PACK = """cd "$1" || exit
+if [ -L "$2" ] && [ -d "$2" ]; then cd -- "$2" && exec tar -cf - .; fi
+exec tar -cf - -- "$2" """
 _UNPACK = 'mkdir -p -- "$1" && exec tar -xf - -C "$1"'
 # tar's, if a file changed while it was read.
 _CHANGED = 1
@@ -34,10 +37,12 @@ def cp_options(parser: argparse.ArgumentParser) -> None:
 def cp(options: argparse.Namespace) -> int:
     """Copy a file or folder of a running job here, or from here into it. For ended jobs: `job
     download`."""
-    source, target = _split(options.source), _split(options.target)
+    source = None if os.path.exists(options.source) else _split(options.source)
+    target = _split(options.target)
     if (source is None) == (target is None):
         hint = "allranks job cp NAME:PATH DEST, or allranks job cp SOURCE NAME:PATH"
-        raise UsageError("one of the two must be in a job, NAME:PATH", hint=hint)
+        many = "only one of the two may" if source else "one of the two must"
+        raise UsageError(f"{many} be in a job, NAME:PATH", hint=hint)
     if source is not None:
         count = _fetch(options, *source, Path(options.target))
     else:
@@ -109,15 +114,20 @@ class _Unpacking(_Tar):
 
     def _unpack(self, tar: tarfile.TarFile, member: tarfile.TarInfo) -> None:
         if self._named:
-            member.name = self._named + member.name[len(self._base) :]
+            member.name = self._renamed(member.name)
         if self._named and member.islnk():
-            member.linkname = self._named + member.linkname[len(self._base) :]
+            member.linkname = self._renamed(member.linkname)
         try:
             tar.extract(member, self._into, filter="data")
         except tarfile.FilterError as error:
             show.talk(f"left out: {error}")
             return
         self.count += not member.isdir()
+
+    def _renamed(self, path: str) -> str:
+        """Of a linked folder paths begin with `.`, else with ``base``."""
+        begin = "." if path == "." or path.startswith("./") else self._base
+        return self._named + path[len(begin) :]
 
 
 def _send(options: argparse.Namespace, source: Path, name: str, path: str) -> int:
@@ -165,7 +175,7 @@ class _Packing(_Tar):
 def _run(
     options: argparse.Namespace, name: str, words: list[str], out: IO[bytes], stdin: int | None
 ) -> tuple[int, str]:
-    """Run the command in the job; returns its exit code and the last line of its errors."""
+    """Run the command in the job; returns its exit code and the first line of its errors."""
     errors = bytearray()
     channel = Channel(name, options.rank, options.node, command=words)
     if stdin is None:
@@ -180,7 +190,7 @@ def _run(
 
     code = Follower(channel, take, stdin).run()
     lines = errors.decode(errors="replace").strip().splitlines()
-    return code, lines[-1] if lines else ""
+    return code, lines[0] if lines else ""
 
 
 def _hint(name: str) -> str:
