@@ -65,7 +65,12 @@ def metrics(
     ``begin`` to ``end``. ``most`` limits the points of each: of neighbours the first, the last,
     the least, the greatest, and a NaN or infinity of each kind stay."""
     row = services.records.answering(name)
-    several = services.points.series(row.id, METRIC)
+    # A key begins with the name; of ten thousand series most are left out here.
+    several = [
+        one
+        for one in services.points.series(row.id, METRIC)
+        if metric is None or metric.startswith(one.name)
+    ]
     selected = [
         (one, shown)
         for one, shown in zip(several, _named(several, row), strict=True)
