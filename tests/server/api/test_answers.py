@@ -239,6 +239,8 @@ def made(server: Server) -> None:
     server("POST", "/environments/recipe", {"environment": "pips"})
     server("POST", "/components", COMPONENT)
     server("POST", "/datastores", S3)
+    server("PUT", "/datastores/s/default")
+    server("PUT", "/datastores/default/default")
     data = {"name": "d", "path": "/x", "tags": {"a": "b"}, "type": "uri_file"}
     server("POST", "/data", data)
     server("PUT", "/data/map", {"s3://a/": "s3://b/"})
