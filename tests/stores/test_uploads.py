@@ -137,6 +137,13 @@ def test_the_default_datastore(allranks: Allranks, birds: Wire) -> None:
     assert ran.returncode == 0, ran.stderr
     job = json.loads(allranks("job", "list", "--json").stdout)[0]["name"]
     assert answer(allranks, "job", "show", job)["outputs"]["o"].startswith("s3://bucket/")
+    # What has a name goes on to mean the same.
+    own = "azureml://datastores/workspaceblobstore/paths/x"
+    pinned = own.replace("workspaceblobstore", "birds")
+    assert answer(allranks, "data", "create", "mine", "--path", own)["path"] == pinned
+    echo = ("--", "bash", "-c", 'echo 1 > "$AZURE_ML_OUTPUT_o"/x')
+    assert allranks("run", "--set", "outputs.o.name=made", "-o", f"o={own}", *echo).returncode == 0
+    assert answer(allranks, "data", "show", "made")["path"] == pinned
     answer(allranks, "datastore", "set-default", "workspaceblobstore")
     answer(allranks, "datastore", "set-default", "default")
     assert answer(allranks, "datastore", "show", "workspaceblobstore")["name"] == "default"

@@ -74,6 +74,15 @@ class Datastores:
         """The name of the default datastore: the built-in one until another is chosen."""
         return (None if self._settings is None else self._settings.get(_CHOSEN)) or DEFAULT
 
+    def pinned(self, path: str) -> str:
+        """The path with the name of the default datastore in place of Azure ML's for it, so that
+        it goes on to mean the same when another is chosen."""
+        address = _OF_DATASTORE.fullmatch(path)
+        if not address or address["name"] not in _AZURES_OWN or address["name"] in self.all():
+            return path
+        begin, end = address.span("name")
+        return f"{path[:begin]}{self.default()}{path[end:]}"
+
     def set_default(self, name: str) -> None:
         assert self._settings is not None
         self._settings.set(_CHOSEN, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,10 @@ def refuse_taken(spec: CommandJob, versions: Callable[[str], list[AssetRow]]) ->
             wrong.append(Problem(message, f"outputs.{key}.version", hint=hint))
     if wrong:
         raise SpecError(wrong)
+
+
+# The name of a datastore in an address, which may be Azure ML's name for the default one.
+_DATASTORE = re.compile(r"(azureml://(?:.+/)?datastores/)[^/]+")
 
 
 def register(row: JobRow, data: Assets) -> OutputAssets:
@@ -59,6 +64,7 @@ def _spec(row: JobRow, task: OutputTask, output: Mapping[str, Any]) -> dict[str,
     if task.datastore and str(output.get("path", "")).startswith("azureml://"):
         # The datastore's path keeps its credentials, unlike a URI of the bucket.
         path = fill(str(output["path"]), {"name": row.name, "default_datastore": task.datastore})
+        path = _DATASTORE.sub(rf"\g<1>{task.datastore}", path, count=1)
     spec = {"path": path, "job": row.name, "output": task.name}
     kind = str(output.get("type") or "uri_folder")
     return spec if kind == "uri_folder" else {"type": kind, **spec}

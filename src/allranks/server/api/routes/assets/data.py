@@ -119,6 +119,7 @@ def create_data(data: JsonBody, services: ServicesDep, labels: Labels) -> Create
     """Create a version with labels; ``created`` is false if it existed. Checks now that the path is
     valid; that data exists there is checked by jobs."""
     made = data_spec.parse(data)
+    made = made.model_copy(update={"path": services.datastores.pinned(made.path)})
     refuse_reserved(made.name, made.version, "map")
     services.datastores.locate(made.path, "path")
     spec = made.model_dump(mode="json", exclude_defaults=True, exclude={"name", "version"})
