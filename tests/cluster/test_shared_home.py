@@ -16,7 +16,7 @@ from tests.cluster import ray_bed
 from tests.cluster.conftest import Cluster, number_of
 from tests.cluster.ray_bed import RayBed
 from tests.cluster.test_slurm import ended, slurm  # noqa: F401 (a fixture)
-from tests.support import CLI, Allranks, environment
+from tests.support import CLI, Allranks, environment, until
 from tests.wheels import wheel
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(800)]
@@ -111,8 +111,9 @@ def test_hosts_without_the_home_get_all_from_the_server_and_send_all(
         blind, home, data, "never", "--set", "resources.properties.slurm.shared_home=no"
     )
     assert never == some
-    left = cluster("exec", "n2", "find", "/var/tmp/allranks-0/nodes", "-path", "*never*")
-    assert left == "", "nothing of a job stays on a host"
+    # Nothing of a job stays on a host.
+    find = ("find", "/var/tmp/allranks-0/nodes", "-path", "*never*")
+    until(lambda: cluster("exec", "n2", *find) == "")
 
 
 FAR = """

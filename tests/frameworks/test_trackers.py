@@ -10,7 +10,7 @@ import pytest
 from tests.frameworks.environments import environment as made
 from tests.support import Allranks
 
-pytestmark = [pytest.mark.frameworks, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.frameworks, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 BY_HAND = {
     "wandb": """

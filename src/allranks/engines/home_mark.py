@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from pathlib import Path
 
@@ -29,8 +30,10 @@ class HomeMark:
 
 def seen_from(folder: Path) -> str:
     """Write a file of a random name into a gang's ``folder``, and return its path: a node that
-    finds it sees the home. Another disk at the same path has no such file."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    finds it sees the home. Another disk at the same path has no such file. Where the folder cannot
+    be made, agents say so."""
     file = folder / f"seen-{secrets.token_hex(16)}"
-    file.touch()
+    with contextlib.suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        file.touch()
     return str(file)

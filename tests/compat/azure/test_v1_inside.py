@@ -104,8 +104,10 @@ def test_all_ranks_log_whole_lines(shared: Allranks, code: Path) -> None:
     )
     words = ("-n", "2", "-p", "2", "--name", "many-ranks-log")
     assert shared("run", *words, "--", "python", "train.py").returncode == 0
-    (points,) = answer(shared, "job", "metrics", "many-ranks-log").values()
-    assert len(points) == 4 * 300
+    series = answer(shared, "job", "metrics", "many-ranks-log")
+    name = "x" * 200
+    assert sorted(series) == [name, *(f"{name}/rank_{rank}" for rank in (1, 2, 3))]
+    assert [len(points) for points in series.values()] == [300] * 4
 
 
 WILD = r"""

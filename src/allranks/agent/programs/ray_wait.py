@@ -10,6 +10,8 @@ import sys
 import time
 
 PATIENCE = 120.0
+# Seconds for the head to say first why it does not start.
+GRACE = 1.0
 
 
 def main(nodes: int) -> int:
@@ -17,6 +19,7 @@ def main(nodes: int) -> int:
     try:
         from ray._raylet import GcsClient  # type: ignore[import-not-found]  # lazy: the user's own
     except ImportError as error:
+        time.sleep(GRACE)
         print(f"allranks: the `python` of the job, {sys.executable}: {error}", file=sys.stderr)
         return 1
     until = time.monotonic() + PATIENCE

@@ -67,12 +67,14 @@ def facts(job: Answer, metrics: Answer, resources: Answer, files: Iterable[Answe
 
 def _request(job: Answer) -> dict[str, str | None]:
     spec = job["spec"]
+    # What was requested, not which nodes reported which Python.
+    environment = {k: v for k, v in job["environment"].items() if k != "pythons"}
     return {
         "code": job.get("code"),
         "command": comparable_runs.command(job["command"]),
         "inputs": _text(spec.get("inputs")),
         "variables": _text(spec.get("environment_variables")),
-        "environment": _text(job["environment"]),
+        "environment": _text(environment),
     }
 
 

@@ -79,7 +79,8 @@ def make(data: Annotated[dict[str, Any], BODY], services: ServicesDep) -> Upload
     a few seconds, then `left` says how much is not there yet."""
     digest = data.get("manifest")
     if not isinstance(digest, str):
-        raise UsageError("`manifest` is the digest of a blob", where="manifest")
+        hint = "upload the manifest as a blob first, and name it by its SHA-256"
+        raise UsageError("`manifest` is the digest of a blob", where="manifest", hint=hint)
     left, datastore = 0, data.get("datastore")
     if datastore:
         from allranks.server.assets.stored_uploads import put  # lazy: obstore
