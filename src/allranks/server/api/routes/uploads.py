@@ -107,7 +107,10 @@ def challenges(
 def proofs(answers: Annotated[list[Proof], BODY]) -> list[bool]:
     """Whether each answer to a challenge proves that its sender sees the same data."""
     return [
-        hmac.compare_digest(_seal(item["nonce"], item["digest"]), item["sealed"])
+        hmac.compare_digest(
+            _seal(item["nonce"], item["digest"]).encode(),
+            item["sealed"].encode(errors="surrogatepass"),
+        )
         for item in answers
     ]
 
@@ -134,4 +137,4 @@ def _may_be_read(path: Path, services: ServicesDep) -> bool:
 
 
 def _seal(nonce: str, digest: str) -> str:
-    return hmac.new(_KEY, f"{nonce} {digest}".encode(), "sha256").hexdigest()
+    return hmac.new(_KEY, f"{nonce} {digest}".encode(errors="surrogatepass"), "sha256").hexdigest()
