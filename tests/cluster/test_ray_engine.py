@@ -129,7 +129,8 @@ def test_agents_that_end_by_themselves_end_the_gang(case: Case):
 
 def test_a_folder_that_nodes_cannot_have_is_told_and_not_tried_again(case: Case, tmp_path: Path):
     (tmp_path / "nodes").write_text("not a folder")
-    case.engine.submit(case.gang)
+    options = {**case.gang.options, "shared_home": "yes"}
+    case.engine.submit(case.gang._replace(options=options))
     until(lambda: case.state() is GangState.GONE, SECONDS)
     seen = case.engine.poll([Handle(case.gang.key)])[case.gang.key]
     assert "Not a directory" in seen.why

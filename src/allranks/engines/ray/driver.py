@@ -95,7 +95,7 @@ class AllranksNode:
     def refusal(self, root: str) -> str:
         """Why the node cannot keep files in the folder ``root``; empty if it can. In /var/tmp
         others could have made it."""
-        if self.secrets["ALLRANKS_AGENT_URL"].startswith("mailbox:"):
+        if self.secrets.get("ALLRANKS_AGENT_URL", "mailbox:").startswith("mailbox:"):
             return "no network leads to the server"
         try:
             os.makedirs(root, 0o700, exist_ok=True)
