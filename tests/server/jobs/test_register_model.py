@@ -121,9 +121,9 @@ def test_a_file_that_a_model_has_not_got_is_told_with_its_model(house):
     house.register("j")
     request = SimpleNamespace(path_params={"reference": "birds:1"})
     place = job_files._place(request, SimpleNamespace(models=house.models))
-    assert job_files.file(place, "model.pt").path == place.root / "model.pt"
+    assert job_files.file(place, "model.pt", request).path == place.root / "model.pt"
     with pytest.raises(NotFound) as caught:
-        job_files.file(place, "other.pt")
+        job_files.file(place, "other.pt", request)
     assert caught.value.where == "the model birds:1"
 
 
