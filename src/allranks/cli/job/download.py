@@ -34,6 +34,7 @@ from allranks.sdk.transfer.download import (
 
 if TYPE_CHECKING:
     from allranks.api.jobs import JobAnswer
+    from allranks.core.progress import OnProgress
 
 
 def fetch_options(parser: argparse.ArgumentParser) -> None:
@@ -85,22 +86,16 @@ def fetch_ended(job: JobAnswer, folder: str, quiet: bool) -> bool:
     printed."""
     name, everything = job["name"], bool(job["spec"].get("outputs"))
     again = f"allranks job download {name} -p {shlex.quote(folder)}{' --all' * everything}"
-    line = ProgressLine(quiet, in_pipes=True)
-    try:
+
+    def fetch(progress: OnProgress) -> Fetched:
         _claim(Path(folder), name)
-        fetched = download(
-            find_server.connect, name, Path(folder), everything=everything, progress=line.report
+        return download(
+            find_server.connect, name, Path(folder), everything=everything, progress=progress
         )
-    except KeyboardInterrupt:
-        line.clear()
-        show.talk(f"\ninterrupted; to continue: {again}")
+
+    fetched = _tried(fetch, "its files were", again, quiet)
+    if fetched is None:
         return False
-    except AllranksError as error:
-        line.clear()
-        show.talk(f"error: its files were not downloaded: {error}\n\nhint: try again: {again}")
-        return False
-    finally:
-        line.clear()
     if not quiet:
         more = f" into {folder}" if fetched.files else ""
         if not fetched.files and job["type"] == "sweep":
@@ -124,31 +119,34 @@ def fetch_outputs(job: JobAnswer, folders: Mapping[str, str], quiet: bool) -> bo
     """Download named outputs of an ended job, each into its folder. Whether that worked; a failure
     is printed."""
     for output, folder in folders.items():
-        line = ProgressLine(quiet, in_pipes=True)
         name = job["name"]
         again = f"allranks job download {name} --output-name {output}"
-        try:
-            fetched = download(
-                find_server.connect,
-                name,
-                Path(folder),
-                output=output,
-                is_flat=True,
-                progress=line.report,
-            )
-        except KeyboardInterrupt:
-            line.clear()
-            show.talk(f"\ninterrupted; to get it: {again}")
+        fetch = partial(
+            download, find_server.connect, name, Path(folder), output=output, is_flat=True
+        )
+        fetched = _tried(fetch, f"{output} was", again, quiet)
+        if fetched is None:
             return False
-        except AllranksError as error:
-            line.clear()
-            show.talk(f"error: {output} was not downloaded: {error}\n\nhint: try again: {again}")
-            return False
-        finally:
-            line.clear()
         if not quiet:
             show.talk(f"{_sentence(name, fetched)} into {folder}")
     return True
+
+
+def _tried(fetch: Callable[..., Fetched], what: str, again: str, quiet: bool) -> Fetched | None:
+    """Call ``fetch(progress=…)`` with a progress line. None if that failed, which is printed;
+    ``again`` is the command that goes on."""
+    line = ProgressLine(quiet, in_pipes=True)
+    try:
+        return fetch(progress=line.report)
+    except KeyboardInterrupt:
+        line.clear()
+        show.talk(f"\ninterrupted; to continue: {again}")
+    except AllranksError as error:
+        line.clear()
+        show.talk(f"error: {what} not downloaded: {error}\n\nhint: try again: {again}")
+    finally:
+        line.clear()
+    return None
 
 
 fetch_data_options = fetch_model_options
