@@ -379,11 +379,11 @@ def test_a_sweep_says_that_its_early_stopping_comes_too_late(shared, code):
     (code / "train.py").write_text("for step in range(3): print('loss', 3 - step)\n")
     sweep = ("run", "--sweep", "x=choice(0,1)", "--minimize", "loss", "-m", r"loss=loss (\d)")
     late = ("--set", "early_termination.delay_evaluation=5", "--stop-early", "median")
-    done = shared(*sweep, *late, "--name", "late", "--", "python", "train.py")
+    done = shared(*sweep, *late, "--name", "stops-late", "--", "python", "train.py")
     assert done.returncode == 0, done.stderr
     note = "it first looks at report 5 of 'loss', and a trial reports 3; lower delay_evaluation"
     assert note in done.stderr + done.stdout
-    assert note in shared("job", "show", "late").stdout
+    assert note in shared("job", "show", "stops-late").stdout
     early = ("--set", "early_termination.delay_evaluation=2", "--stop-early", "median")
-    soon = shared(*sweep, *early, "--name", "soon", "--", "python", "train.py")
+    soon = shared(*sweep, *early, "--name", "stops-soon", "--", "python", "train.py")
     assert "early stopping" not in soon.stderr + soon.stdout

@@ -238,6 +238,18 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(folder)], check=True)
 
 
+def test_a_small_input_fits_on_a_disk_that_is_nearly_full(
+    tmp_path: Path, small_disk: Path, account: Account, place: str
+) -> None:
+    (small_disk / "other").write_bytes(bytes(30 * MB))
+    put(account, {f"{place}/little": b"little", f"{place}/big.bin": bytes(MB)})
+    little = InputRequest("x", f"s3://bucket/{place}/little", account=account)
+    assert Path(provide(small_disk / "c", little).path).read_bytes() == b"little"
+    big = InputRequest("x", f"s3://bucket/{place}/big.bin", account=account)
+    with pytest.raises(AllranksError, match=r"its disk has 1\.\d MB, of which a part stays free"):
+        provide(small_disk / "c", big)
+
+
 def test_a_full_disk_before_and_during_the_download(
     tmp_path: Path, small_disk: Path, account: Account, place: str
 ) -> None:

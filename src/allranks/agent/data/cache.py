@@ -26,7 +26,8 @@ from allranks.core.amounts import size_text
 from allranks.errors import AllranksError, Passing
 
 MANIFEST, DATA, PACKED = "manifest.json", "data", "packed"
-# Disk space kept free for other programs: a share of the disk, up to a number of bytes.
+# Disk space kept free for other programs: a share of the disk, up to a number of bytes, and never
+# more than half of what is free: a small input fits on a disk that is nearly full.
 _RESERVED_SHARE, _MAX_RESERVED = 0.05, 10 << 30
 _LOCK_POLL_SECONDS = 0.2
 
@@ -245,8 +246,10 @@ def make_room(cache: Path, needed: int, limit: int | None, keep: str) -> int:
             continue
         free = _free_bytes(cache, limit)
     if free < needed:
+        on_disk = shutil.disk_usage(cache).free
         raise Passing(
-            f"the node's cache needs {size_text(needed)} and has {size_text(max(0, free))} free"
+            f"the node's cache needs {size_text(needed)} and has {size_text(max(0, free))} free; "
+            f"its disk has {size_text(on_disk)}, of which a part stays free for other programs"
             f"{note}",
             where=str(cache),
             hint="set another folder or a higher limit for the compute: "
@@ -287,7 +290,7 @@ def remove(folder: Path) -> None:
 
 def _free_bytes(cache: Path, limit: int | None) -> int:
     disk = shutil.disk_usage(cache)
-    free = disk.free - min(int(disk.total * _RESERVED_SHARE), _MAX_RESERVED)
+    free = disk.free - min(int(disk.total * _RESERVED_SHARE), _MAX_RESERVED, disk.free // 2)
     if limit is None:
         return free
     return min(free, limit - sum(tree.size for tree in _trees(cache)))
