@@ -44,6 +44,12 @@ for line in sys.stdin:
 """
 
 
+def accepted(port: int) -> bool:
+    """Whether the server on this port has accepted all its clients."""
+    ends = (sock for sock in tcp_counters.connections() if sock.local[1] == port)
+    return all(end.inode for end in ends)
+
+
 class Rank:
     """A process of a job that listens on ``ports``."""
 
@@ -53,11 +59,13 @@ class Rank:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         self.process = subprocess.Popen(words, env=env, **pipes)
         self.ports = [int(word) for word in self.process.stdout.readline().split()]
+        until(lambda: all(map(accepted, self.ports)))
 
     def connect(self, port: int) -> None:
         self.process.stdin.write(f"{port}\n")
         self.process.stdin.flush()
         assert self.process.stdout.readline() == "connected\n"
+        until(lambda: accepted(port))
 
     def end(self) -> None:
         self.process.kill()
