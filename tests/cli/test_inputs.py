@@ -1,8 +1,10 @@
 """Inputs: what other jobs left, and `file:`, from YAML and from the command line."""
 
+import http.server
 import json
 import os
 import re
+import threading
 
 import pytest
 
@@ -204,6 +206,44 @@ def test_data_at_the_servers_own_api_are_refused(shared, code):
         assert "is the API of this server, not data" in done.stderr
     done = shared("run", "--dry-run", "-i", "x=http://127.0.0.1:1/a", "--", "true")
     assert done.returncode == 0
+
+
+def test_redirects_and_names_that_lead_to_the_api_are_refused(shared, code, redirecting):
+    port = answer(shared, "server", "start")["url"].rpartition(":")[2]
+    for host in ("127.0.0.1", "localhost", "0.0.0.0"):
+        redirecting.target = f"http://{host}:{port}/healthz"
+        done = shared("run", "-i", f"x={redirecting.url}", "--", "true")
+        assert done.returncode != 0
+        assert "leads to the API of an allranks server, which is not data" in done.stderr
+    shared("data", "create", "led-astray", "--path", redirecting.url)
+    done = shared("data", "download", "led-astray")
+    assert done.returncode != 0
+    assert "ok" not in done.stdout + "".join(path.read_text() for path in code.rglob("*.txt"))
+
+
+@pytest.fixture
+def redirecting():
+    """A site that sends everybody to its ``target``; ``url`` is a file of it."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(302)
+            self.send_header("Location", site.target)
+            self.end_headers()
+
+        do_HEAD = do_GET
+
+        def log_message(self, *words):
+            """Print nothing."""
+
+    site = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    site.url = f"http://127.0.0.1:{site.server_port}/data.txt"
+    thread = threading.Thread(target=site.serve_forever)
+    thread.start()
+    yield site
+    site.shutdown()
+    site.server_close()
+    thread.join()
 
 
 def test_data_assets_in_all_their_life(shared, code):

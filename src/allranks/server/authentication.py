@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from http import HTTPStatus
 from typing import Any
 
 from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
-from allranks.errors import AllranksError, Unauthorized
+from allranks.core.data.addresses import USER_AGENT
+from allranks.errors import AllranksError, Forbidden, Unauthorized
 from allranks.server.agent_api import routes as agents
 from allranks.server.api.routes.mlflow import PREFIX
 from allranks.server.api.routes.ui import PREFIX as UI
@@ -46,8 +48,14 @@ class Gate:
         if scope["type"] != "http":
             await self._people(scope, receive, send)
             return
+        headers = Headers(scope=scope)
+        if headers.get("user-agent") == USER_AGENT:
+            # A redirect or a name led here. A status of its own: HEAD has no body.
+            error = Forbidden("this is the API of a server of allranks, not data")
+            await reply(error, HTTPStatus.MISDIRECTED_REQUEST)(scope, receive, send)
+            return
         try:
-            app = self._choose(scope, Headers(scope=scope))
+            app = self._choose(scope, headers)
         except AllranksError as error:
             await reply(error)(scope, receive, send)
             return

@@ -19,7 +19,7 @@ import obstore
 from obstore import exceptions, store
 
 from allranks.agent.data.file_entry import FileEntry
-from allranks.core.data.addresses import CERTIFICATES, IDENTITY, Account, Address
+from allranks.core.data.addresses import CERTIFICATES, IDENTITY, USER_AGENT, Account, Address
 from allranks.errors import AllranksError, NotFound, Passing
 from allranks.masking import without_credentials
 
@@ -33,7 +33,8 @@ _CLIENT: ClientConfig = {
     "timeout": timedelta(minutes=10),
     "read_timeout": timedelta(seconds=60),
     "connect_timeout": timedelta(seconds=10),
-    "user_agent": "allranks",
+    # The server refuses it, wherever a redirect or a name leads.
+    "user_agent": USER_AGENT,
 }
 _RETRY: RetryConfig = {
     "max_retries": 6,
@@ -50,6 +51,7 @@ RETRYABLE = (exceptions.GenericError, exceptions.JoinError, TimeoutError, Connec
 STORE_ERRORS = exceptions.BaseError
 CHANGED = exceptions.PreconditionError
 NO_RANGES = exceptions.NotSupportedError
+_API_HINT = "of a job's files, name the job: azureml://jobs/JOB/outputs/artifacts/paths/PATH"
 # Error codes of stores that are overloaded.
 _BUSY = (
     "SlowDown",
@@ -149,7 +151,7 @@ def is_final(error: Exception) -> bool:
     text = str(error)
     if code := _error_code(text):
         return code not in _BUSY
-    return re.search(r"status (4(?!08|29)\d\d)", text) is not None
+    return re.search(r"status (?:code: )?(4(?!08|29)\d\d)", text) is not None
 
 
 def explain(error: Exception, place: Address, datastore: str) -> AllranksError:
@@ -163,6 +165,9 @@ def explain(error: Exception, place: Address, datastore: str) -> AllranksError:
     if isinstance(error, FileNotFoundError):
         hint = "check the path; names in stores are case-sensitive"
         return NotFound("nothing found at this address", where=where, hint=hint)
+    if "421 Misdirected" in text:
+        what = "this address leads to the API of an allranks server, which is not data"
+        return AllranksError(what, where=where, hint=_API_HINT)
     who = f"the datastore {datastore!r}" if datastore else "this node"
     refused = isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError)
     if refused or code in _REFUSALS:

@@ -72,6 +72,8 @@ class Located(NamedTuple):
 IDENTITY = re.compile(r"AWS_(?!CA_BUNDLE$)|AZURE_|GOOGLE_")
 # Variables that name a file of certificates, the first of them that there is.
 CERTIFICATES = ("SSL_CERT_FILE", "AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE")
+# How requests for data call themselves: the API refuses them.
+USER_AGENT = "allranks-data"
 SCHEMES = "s3://, gs://, abfss://, wasbs:// and https://"
 _HEAD = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://")
 _AZURE_HOST = re.compile(

@@ -93,9 +93,9 @@ def referred(inputs: Any) -> set[str]:
 
 
 def _refuse_own_api(place: Located, path: str, home: Home) -> None:
-    """Raise SpecError for data at this server's own address on the loopback. A safeguard against
-    mistakes, not a wall: the node resolves the name anew and follows redirects. What protects the
-    API is that it checks every token."""
+    """Raise SpecError for data at this server's own address on the loopback. Where a
+    redirect or a name leads later is seen by the API, which refuses requests for data (see
+    `server.authentication`)."""
     if addresses.scheme(place.uri) not in ("http", "https"):
         return
     parts = urlsplit(place.uri)
