@@ -62,9 +62,9 @@ def build_wheel(folder, config=None, metadata=None):
 """
 
 
-def source(folder: Path, name: str, version: str, before: str = "") -> Path:
+def source(folder: Path, name: str, version: str, before: str = "", static: bool = True) -> Path:
     """A source archive, built by Python that first runs ``before``. Returns the path of a file that
-    exists once a build has started."""
+    exists once a build has started. Without ``static`` metadata resolving it takes a build."""
     folder.mkdir(parents=True, exist_ok=True)
     root = folder / "sources" / f"{name}-{version}"
     root.mkdir(parents=True)
@@ -74,7 +74,7 @@ def source(folder: Path, name: str, version: str, before: str = "") -> Path:
     )
     (root / "pyproject.toml").write_text(
         '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
-        f'[project]\nname = "{name}"\nversion = "{version}"\n'
+        + (f'[project]\nname = "{name}"\nversion = "{version}"\n' if static else "")
     )
     with tarfile.open(folder / f"{root.name}.tar.gz", "w:gz") as archive:
         archive.add(root, root.name)

@@ -125,6 +125,19 @@ def test_a_build_that_takes_too_long_is_stopped(cache, tmp_path, monkeypatch):
     assert "--allow-builds" in str(error.hint)
 
 
+def test_a_build_that_only_tells_the_metadata_is_announced_and_stopped(
+    cache, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(source_builds, "LIMIT", 0.5)
+    folder = tmp_path / "wheels"
+    source(folder, "moss", "1.0", before="import signal; signal.pause()", static=False)
+    wheel(folder, "tree", "1.0", requires=["moss"])
+    texts: list[str] = []
+    with pytest.raises(AllranksError, match=r"building moss==1\.0 from source takes more"):
+        cache.provide(Recipe(requirements=from_wheels(folder, "tree")), wait, texts.append)
+    assert any("from source, to read its metadata: moss==1.0" in text for text in texts)
+
+
 def test_a_version_that_a_dependency_requires(cache, tmp_path):
     folder = tmp_path / "wheels"
     wheel(folder, "apple", "1.0")

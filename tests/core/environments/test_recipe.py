@@ -91,6 +91,13 @@ def test_packages_on_an_image_are_both_where_containers_run():
     assert any("mkl" in note for note in wanted.notes)
 
 
+def test_a_dockerfile_without_containers_may_build_what_its_environment_may():
+    build = {"path": ".", "without_containers": {"image": "python:3.12", "pip": ["old==1"]}}
+    made = Environment(build=build, allow_builds=True)
+    resolved = resolve(made, Compute(), curated.TABLE, find)
+    assert recipe(resolved, {}).allow_builds
+
+
 def test_an_image_that_is_to_be_made_needs_containers():
     made = Environment(build={"path": "."})
     with pytest.raises(SpecError, match="runs no containers and builds no images") as caught:

@@ -199,7 +199,8 @@ class Uv:
                 with child.stdin:
                     child.stdin.write(asks.encode())
             for line in self._lines(child):
-                output.append(line)
+                if not line.startswith(uv_messages.LOGGED):
+                    output.append(line)
                 if text := uv_messages.progress(line):
                     self._say(text)
         except BaseException:

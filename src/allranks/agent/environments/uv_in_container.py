@@ -149,7 +149,7 @@ class UvInContainer(Uv):
                     self._clock.note(line)
                     if text := uv_messages.progress(line):
                         self._say(text)
-        return Done(code, lines)
+        return Done(code, [line for line in lines if not line.startswith(uv_messages.LOGGED)])
 
 
 def _minor(version: str) -> str:

@@ -18,6 +18,10 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 # Lines to show as progress; the lists of packages are not.
 _PROGRESS = re.compile(r"(Resolved|Downloading|Downloaded|Building|Built|Prepared|Installed) ")
 _BUILD = re.compile(r"(Building|Built) (\S+)")
+# Without static metadata a package's own code is run to resolve it. Only uv's log says so.
+_METADATA = re.compile(r"DEBUG (Preparing|Prepared) metadata for: (\S+)")
+LOGGED = "DEBUG "
+LOG_FILTER = "uv_distribution::source=debug"
 # uv prints several versions as a range: `torch>=1.10.0,<=1.10.2`.
 _RANGE = r"([\w.-]+?)(?:==|>=[\w.+!]+,<=?|<=|>)([\w.+!]+)"
 _NO_WHEEL = re.compile(rf"{_RANGE} has no wheels with a matching ")
@@ -108,6 +112,8 @@ def names_index(recipe: Recipe) -> bool:
 def progress(line: str) -> str:
     """The progress message for a line of uv's output, or ''."""
     text = _COLOUR.sub("", line).strip()
+    if (metadata := _METADATA.match(text)) and metadata[1] == "Preparing":
+        return f"builds the environment: from source, to read its metadata: {metadata[2]}"
     return f"builds the environment: {text}" if _PROGRESS.match(text) else ""
 
 
@@ -194,8 +200,9 @@ def nearest(output: Sequence[str]) -> Nearest:
 
 def build_step(line: str) -> tuple[str, bool] | None:
     """The package that a line of uv's says is being built, and whether it is done."""
-    match = _BUILD.match(_COLOUR.sub("", line).strip())
-    return None if match is None else (match[2], match[1] == "Built")
+    text = _COLOUR.sub("", line).strip()
+    match = _BUILD.match(text) or _METADATA.match(text)
+    return None if match is None else (match[2], match[1] in ("Built", "Prepared"))
 
 
 def lacks_python(output: Sequence[str]) -> bool:

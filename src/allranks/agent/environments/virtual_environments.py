@@ -254,6 +254,7 @@ class EnvironmentCache:
         """The variables for uv: the requester's, without those that mislead it."""
         own = {n: v for n, v in self._environ.items() if not n.startswith(_HIDDEN_FROM_UV)}
         variables = {**self._pip.variables, **own, "NO_COLOR": "1", "UV_NO_PROGRESS": "1"}
+        variables["RUST_LOG"] = uv_messages.LOG_FILTER
         if uv_messages.names_index(recipe):
             variables.pop("UV_DEFAULT_INDEX", None)  # it would override the line
         if "UV_CONFIG_FILE" not in variables:

@@ -122,6 +122,7 @@ def _instead_of_building(
             "python": own.python or under.python,
             "torch_backend": under.torch_backend,
             "constraints": (*under.constraints, *own.constraints),
+            "allow_builds": resolved.environment is not None and resolved.environment.allow_builds,
         }
     )
     notes = (*resolved.notes, f"{note}; installing its packages over {name} instead")
