@@ -156,7 +156,11 @@ def test_compare(house):
     assert found["code", "file train.py"] == ["as in the first job", "changed"]
     shown = house("job", "compare", "run_a", "run_b").stdout
     assert "PARAMETERS" in shown
-    assert "train.py" in shown
+    assert "\n  file train.py" in shown
+    lines = ["@@ -1 +1 @@", "-print('loss: 0.9') # run_a", "+print('loss: 0.3') # run_b"]
+    assert "\n".join(["run_a → run_b: train.py changed", *lines]) in shown
+    (code,) = told["lines"]["run_b"]
+    assert (code["name"], code["what"], code["lines"]) == ("train.py", "changed", lines)
     done = house("job", "compare", "run_a")
     assert (done.returncode, "two jobs" in done.stderr) == (2, True)
 

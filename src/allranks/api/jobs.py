@@ -446,7 +446,10 @@ class Difference(TypedDict):
 
 
 class ComparisonAnswer(TypedDict):
+    """``configurations``: a number for each job, equal for those that differ in seeds only."""
+
     jobs: list[ListedJob]
+    configurations: list[int]
     differences: list[Difference]
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from allranks.cli.job_names import job_argument
-from allranks.cli.output import show
+from allranks.cli.output import colours, show
+from allranks.core.amounts import counted
 from allranks.errors import UsageError
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
+from allranks.sdk.jobs.line_differences import Lines, line_differences
 from allranks.sdk.jobs.metrics import by_name
 
 if TYPE_CHECKING:
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 
 # The length limit of a value; `--json` has the full value.
 _WIDE = 48
+_STYLES = {"+": colours.GREEN, "-": colours.RED, "@": colours.CYAN}
 
 
 def compare_options(parser: argparse.ArgumentParser) -> None:
@@ -29,11 +33,13 @@ def compare(options: argparse.Namespace) -> int:
     if len(names) < 2:
         hint = "name two jobs or more: allranks job compare - NAME"
         raise UsageError("one job alone cannot be compared", hint=hint)
-    comparison: ComparisonAnswer = find_server.ask(
-        "GET", f"/api/v1/compare?{urlencode({'job': names}, doseq=True)}"
-    )
+    query = urlencode({"job": names}, doseq=True)
+    with find_server.connect() as client:
+        comparison: ComparisonAnswer = client.json("GET", f"/api/v1/compare?{query}")
+        lines = line_differences(client, comparison)
     if options.json:
-        show.as_json(comparison)
+        several = {name: [part._asdict() for part in parts] for name, parts in lines.items()}
+        show.as_json({**comparison, "lines": several})
         return 0
     rows: list[list[str]] = []
     section = ""
@@ -46,7 +52,22 @@ def compare(options: argparse.Namespace) -> int:
         show.talk("no recorded differences")
         return 0
     show.columns(["", *names], rows)
+    for name, parts in lines.items():
+        for part in parts:
+            _show_lines(f"{names[0]} → {name}: {part.name} {part.what}", part)
     return 0
+
+
+def _show_lines(title: str, part: Lines) -> None:
+    """What differs, as diff shows it."""
+    is_coloured = colours.coloured(sys.stdout)
+    print()
+    show.line(title)
+    for line in part.lines:
+        style = _STYLES.get(line[:1], "") if is_coloured else ""
+        print(colours.paint(show.one_line(line.expandtabs()), style))
+    if part.more:
+        show.line(f"and {counted(part.more, 'line')} more")
 
 
 def metrics_of(names: list[str], options: argparse.Namespace) -> int:

@@ -41,6 +41,8 @@ _MOST = 8
 _FEW_NODES = 4
 # More jobs than anybody has running.
 _ALL = 100_000
+# Parameters in one line: trackers log them by the hundred.
+_PARAMETERS = 20
 
 
 def show_job_options(parser: argparse.ArgumentParser) -> None:
@@ -76,6 +78,7 @@ def show_job(options: argparse.Namespace) -> int:
     lines = [
         ("name", job["name"]),
         *_of_parent(job),
+        *_parameters(job),
         *_labels(job),
         ("status", job["status"] + reason),
         ("experiment", job["experiment_name"]),
@@ -113,13 +116,18 @@ def show_job(options: argparse.Namespace) -> int:
 
 
 def _of_parent(job: ShownJob) -> list[tuple[str, str]]:
-    """The job that it is a child of, and the parameters of a trial."""
+    """The job that it is a child of."""
     if not job["parent_job_name"]:
         return []
-    values = ", ".join(f"{name}={value}" for name, value in job["parameters"].items())
     reused = [("reused", job["reused"])] if job["reused"] else []
-    lines = [("parent", job["parent_job_name"]), *reused]
-    return [*lines, ("parameters", values)] if values else lines
+    return [("parent", job["parent_job_name"]), *reused]
+
+
+def _parameters(job: ShownJob) -> list[tuple[str, str]]:
+    """What a trial was given, flags of the command line, and what the script logged."""
+    values = [f"{name}={value}" for name, value in job["parameters"].items()]
+    more = f", and {len(values) - _PARAMETERS} more: --json" if len(values) > _PARAMETERS else ""
+    return [("parameters", ", ".join(values[:_PARAMETERS]) + more)] if values else []
 
 
 def _labels(job: ShownJob) -> list[tuple[str, str]]:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from allranks.core.job.command_flags import command_flags
 from allranks.core.job.differences import Side, packages
 
 # In the order in which they are shown.
 SECTIONS = ("result", "metrics", "parameters", "code", "data", "environment")
 # More files than a person reads.
 _MOST = 20
+# Runs of one configuration differ in these.
+_SEED = re.compile(r"seed$|random_?state$", re.IGNORECASE)
+# Where a job runs is no part of its configuration.
+_NO_CONFIGURATION = ("compute",)
 
 
 class Facts(NamedTuple):
     """What of a job is compared beside its ``side``: how it ended, the last values of its metrics,
-    the values of its inputs (``literals``), and which file of its code differs from the first
-    job's (``files``: `changed`, `new`, `gone`)."""
+    the values of its inputs (``literals``), the parameters that its script ``logged``, and which
+    file of its code differs from the first job's (``files``: `changed`, `new`, `gone`)."""
 
     side: Side
     result: Mapping[str, str] = {}
@@ -24,6 +30,7 @@ class Facts(NamedTuple):
     literals: frozenset[str] = frozenset()
     files: Mapping[str, str] = {}
     commit: str = ""
+    logged: Mapping[str, str] = {}
 
 
 class Difference(NamedTuple):
@@ -47,7 +54,39 @@ def differences(jobs: Sequence[Facts]) -> list[Difference]:
     return sorted(rows, key=lambda row: SECTIONS.index(row.section))
 
 
+def configurations(jobs: Sequence[Facts]) -> list[int]:
+    """The number of each job's configuration, from 0: those of one have the same parameters and
+    variables but for seeds."""
+    keys = [
+        (
+            *(entry for entry in _parameters(job).items() if entry[0] not in _NO_CONFIGURATION),
+            *job.side.variables.items(),
+        )
+        for job in jobs
+    ]
+    kept = [frozenset(entry for entry in key if not _SEED.search(entry[0])) for key in keys]
+    numbers = {key: number for number, key in enumerate(dict.fromkeys(kept))}
+    return [numbers[key] for key in kept]
+
+
 _Values = dict[tuple[str, str], float | str | None]
+
+
+def _parameters(job: Facts) -> dict[str, str]:
+    """Those of the script, from wherever they come, and those of the job itself."""
+    side = job.side
+    flags = command_flags(side.command)
+    own = {
+        "command": flags.rest,
+        "distribution": side.distribution,
+        "nodes": str(side.nodes),
+        "processes per node": str(side.procs),
+        "GPUs per node": str(side.gpus),
+        "compute": side.compute,
+    }
+    literals = {name: text for name, text in side.inputs.items() if name in job.literals}
+    scripts = {**flags.parameters, **job.logged, **literals, **side.parameters}
+    return {(f"--{name}" if name in own else name): text for name, text in scripts.items()} | own
 
 
 def _facts(job: Facts) -> _Values:
@@ -55,15 +94,7 @@ def _facts(job: Facts) -> _Values:
     sections = {
         "result": job.result,
         "metrics": job.metrics,
-        "parameters": {
-            **{name: text for name, text in side.inputs.items() if name in job.literals},
-            "command": side.command,
-            "distribution": side.distribution,
-            "nodes": str(side.nodes),
-            "processes per node": str(side.procs),
-            "GPUs per node": str(side.gpus),
-            "compute": side.compute,
-        },
+        "parameters": _parameters(job),
         "code": {"snapshot": (side.code or "")[:12] or None, "commit": job.commit[:12] or None},
         "data": {name: at for name, at in side.inputs.items() if name not in job.literals},
         "environment": {

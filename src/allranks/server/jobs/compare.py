@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from allranks.core.job.comparison import Facts, differences
+from allranks.core.job.comparison import Facts, configurations, differences
 from allranks.core.job.differences import Change, Side, changes
 from allranks.core.job.list_filters import Query
 from allranks.core.plan import InputTask
@@ -117,11 +117,13 @@ def comparison(
             frozenset(put.name for put in row.plan.task.inputs if put.text is not None),
             _differing(rows[0], row, blobs),
             str((row.spec.get("properties") or {}).get(_COMMIT) or ""),
+            notes[row.id].parameters if row.id in notes else {},
         )
         for row, side, job in zip(rows, sides, listed, strict=True)
     ]
     return {
         "jobs": listed,
+        "configurations": configurations(facts),
         "differences": [
             {"section": difference.section, "name": difference.name, "values": [*difference.values]}
             for difference in differences(facts)

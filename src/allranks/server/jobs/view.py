@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from allranks import clock
 from allranks.core.distributions.topology import log_name, ranks, together, world
+from allranks.core.job.command_flags import command_flags
 from allranks.core.job.continuation import Carried
 from allranks.core.lifecycle import pending_reason as plan_standing
 from allranks.core.lifecycle.decide import Node
@@ -82,7 +83,11 @@ def job(row: JobRow, home: Home, note: Annotation) -> api.JobRecord:
         "exit_code": row.exit_code,
         "error": row.error,
         "parent_job_name": _parent(row),
-        "parameters": {**note.parameters, **row.notes.get("parameters", {})},
+        "parameters": {
+            **command_flags(task.command).parameters,
+            **note.parameters,
+            **row.notes.get("parameters", {}),
+        },
         "created_by": submitter(spec),
         "created_at": iso_time(row.created_at),
         "started_at": iso_time(row.started_at),

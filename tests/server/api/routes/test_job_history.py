@@ -207,9 +207,24 @@ def test_comparing(server: Served) -> None:
     assert found["environment", "variable SAME"] == ["x", "x", None]
     assert ("parameters", "nodes") not in found, "what is the same is not told"
     assert "s3cr3t" not in str(told["differences"])
+    assert told["configurations"] == [0, 1, 2]
     wrong = server.people.get("/api/v1/compare?job=c1")
     held_to(wrong)
     assert wrong.status_code == 400
+
+
+def test_runs_of_one_configuration_differ_in_seeds_only(server: Served) -> None:
+    for name, seed, rate in (("s1", 1, 0.1), ("s2", 2, 0.1), ("s3", 2, 0.2)):
+        variables = {"RUN_SEED": str(seed)}
+        command = f"python train.py --seed {seed} --lr {rate}"
+        submit(server, name, command=command, environment_variables=variables)
+    told = server.people.get("/api/v1/compare?job=s1&job=s2&job=s3").json()
+    assert told["configurations"] == [0, 0, 1]
+    found = {each["name"]: each["values"] for each in told["differences"]}
+    assert found["lr"] == ["0.1", "0.1", "0.2"]
+    assert "command" not in found, "its flags are told one by one"
+    shown = server.people.get("/api/v1/jobs/s3").json()
+    assert shown["parameters"] == {"seed": "2", "lr": "0.2"}
 
 
 def test_a_job_that_is_deleted_while_it_is_cleaned_up(

@@ -1,0 +1,84 @@
+"""How the code and the environment of jobs differ from those of the first, as lines."""
+
+from __future__ import annotations
+
+import difflib
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote
+
+from allranks.errors import AllranksError
+from allranks.http_client import Client
+from allranks.sdk.connection.urls import job_path
+
+if TYPE_CHECKING:
+    from allranks.api.jobs import ComparisonAnswer
+
+# Bytes of a file that are compared, and lines of a difference.
+_LARGE, _MOST = 256 << 10, 400
+
+
+class Lines(NamedTuple):
+    """``name``: the path of a file, or `environment`; ``what``: changed, new or gone. ``lines`` as
+    diff prints them; ``more``: how many are left out."""
+
+    name: str
+    what: str
+    lines: list[str]
+    more: int = 0
+
+
+def line_differences(client: Client, comparison: ComparisonAnswer) -> dict[str, list[Lines]]:
+    """By job, all but the first, what differs from the first one."""
+    first, *others = (job["name"] for job in comparison["jobs"])
+    return {
+        name: [*_environment(comparison, at), *_code(client, comparison, first, name, at)]
+        for at, name in enumerate(others, 1)
+    }
+
+
+def _environment(comparison: ComparisonAnswer, at: int) -> list[Lines]:
+    lines = []
+    for difference in comparison["differences"]:
+        values = difference["values"]
+        if difference["section"] != "environment" or values[0] == values[at]:
+            continue
+        kind, _, name = difference["name"].partition(" ")
+        label = {"package": "", "variable": f"{name}="}.get(kind, f"{difference['name']}: ")
+        for sign, value in (("-", values[0]), ("+", values[at])):
+            if value is not None:
+                lines.append(f"{sign}{label}{value}")
+    return [Lines("environment", "changed", lines)] if lines else []
+
+
+def _code(
+    client: Client, comparison: ComparisonAnswer, first: str, name: str, at: int
+) -> list[Lines]:
+    changed = []
+    for difference in comparison["differences"]:
+        path, what = difference["name"].removeprefix("file "), difference["values"][at]
+        if difference["section"] == "code" and what in ("changed", "new", "gone"):
+            before = "" if what == "new" else _text(client, first, path)
+            after = "" if what == "gone" else _text(client, name, path)
+            changed.append(_lines(path, str(what), before, after))
+    return changed
+
+
+def _lines(path: str, what: str, before: str | None, after: str | None) -> Lines:
+    if before is None or after is None:
+        return Lines(path, what, ["no text, or too large to compare"])
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="")
+    several = list(islice(lines, 2, None))
+    return Lines(path, what, several[:_MOST], max(0, len(several) - _MOST))
+
+
+def _text(client: Client, job: str, path: str) -> str | None:
+    """A file of a job's code; None if it is no text."""
+    address = job_path(job, f"/code/{quote(path, errors='surrogateescape')}")
+    try:
+        content = client.call("GET", address).body
+    except AllranksError:
+        return None
+    if len(content) > _LARGE or b"\0" in content:
+        return None
+    return content.decode(errors="replace")
