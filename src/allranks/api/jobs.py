@@ -582,6 +582,33 @@ class LogLine(TypedDict):
     child: NotRequired[str]
 
 
+@final
+class MergedLine(TypedDict):
+    """A line of a rank's output; ``offset`` is its first byte in the log, ``at`` when it was
+    printed, in seconds since the epoch (0: not known). Long lines are cut."""
+
+    rank: int
+    offset: int
+    at: float
+    text: str
+
+
+@final
+class MergedLog(TypedDict):
+    """Output of all ranks by time: the lines that end in the pieces from ``begin`` to
+    before ``end`` of ``pieces`` so far. ``found``: the piece that was asked for. ``ordered``:
+    whether times are known. ``over``: no more will come."""
+
+    attempt: int
+    lines: list[MergedLine]
+    begin: int
+    end: int
+    pieces: int
+    found: int | None
+    ordered: bool
+    over: bool
+
+
 class JobProgress(JobSummary):
     """A job that has not ended, in its stream."""
 

@@ -258,7 +258,7 @@ def made(server: Server) -> None:
 
 def shown(server: Server, name: str) -> None:
     """Everything about one job."""
-    ways = ["", "/metrics", "/metrics/summary", "/resources", "/code"]
+    ways = ["", "/metrics", "/metrics/summary", "/resources", "/code", "/merged"]
     for event in server("GET", f"/jobs/{name}/events"):
         data = strict(TypeAdapter(DATA[Kind(event["kind"])]).json_schema())
         server.check(event["data"], data, event["kind"])

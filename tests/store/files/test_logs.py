@@ -14,7 +14,7 @@ NAME = "user_logs/std_log.txt"
 
 def logs(folder, content: bytes) -> Logs:
     made = Logs(folder)
-    assert made.append(1, NAME, 0, content) == len(content)
+    assert made.append(1, 0, NAME, 0, content) == len(content)
     return made
 
 
@@ -36,7 +36,7 @@ def test_a_log_that_does_not_exist_has_none(tmp_path):
 def test_the_end_of_ten_gigabytes_is_there_at_once(tmp_path):
     made = logs(tmp_path, b"first\n")
     os.truncate(made.path(1, NAME), 10 << 30)
-    made.append(1, NAME, 10 << 30, b"\nlast but one\nlast\n")
+    made.append(1, 0, NAME, 10 << 30, b"\nlast but one\nlast\n")
     began = time.process_time()
     offset = made.offset_of_last(1, NAME, 2)
     assert made.read(1, NAME, offset) == b"last but one\nlast\n"

@@ -186,9 +186,11 @@ def test_blobs_are_what_their_names_say(tmp_path):
 
 def test_logs_grow_at_their_end_only(tmp_path):
     logs = Logs(tmp_path)
-    assert logs.append(1, "user_logs/std_log.txt", 0, b"one\n") == 4
-    assert logs.append(1, "user_logs/std_log.txt", 0, b"one\ntwo\n") == 8, "sent twice, kept once"
-    assert logs.append(1, "user_logs/std_log.txt", 0, b"one\n") == 8
-    assert logs.append(1, "user_logs/std_log.txt", 20, b"hole") == 8, "asks for what is missing"
+    assert logs.append(1, 0, "user_logs/std_log.txt", 0, b"one\n") == 4
+    assert logs.append(1, 0, "user_logs/std_log.txt", 0, b"one\ntwo\n") == 8, (
+        "sent twice, kept once"
+    )
+    assert logs.append(1, 0, "user_logs/std_log.txt", 0, b"one\n") == 8
+    assert logs.append(1, 0, "user_logs/std_log.txt", 20, b"hole") == 8, "asks for what is missing"
     assert logs.read(1, "user_logs/std_log.txt", 4) == b"two\n"
     assert logs.read(2, "user_logs/std_log.txt", 0) == b""

@@ -31,7 +31,12 @@ def search(data: bytes, **query: str) -> tuple[list[str], dict[str, Any]]:
         return [each async for each in logs._search(request)]
 
     told = asyncio.run(all_of_it())
-    return [line for each in told for line in each.get("lines", ())], told[-1]
+    found = [line for each in told for line in each.get("lines", ())]
+    for line in found:
+        at = line["offset"]  # at which the line begins
+        assert data[at:].startswith(line["text"].encode()[:20])
+        assert at == 0 or len(data) > logs._LONGEST or data[at - 1 : at] == b"\n"
+    return [line["text"] for line in found], told[-1]
 
 
 def test_lines_that_have_the_text_in_any_case() -> None:

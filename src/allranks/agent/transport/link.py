@@ -340,7 +340,8 @@ class Link:
                 continue
             if piece or not tail.sure:
                 tail.due = now + REDRAW if unfinished else 0.0
-                path = f"{self._base}/logs/{tail.attempt}/{tail.rank}?offset={tail.sent}"
+                age = tail.age() if piece else 0
+                path = f"{self._base}/logs/{tail.attempt}/{tail.rank}?age={age}&offset={tail.sent}"
                 self._put(client, tail, path, piece)
                 more = more or len(piece) == PIECE
         return more

@@ -27,6 +27,8 @@ class Tail:
     def __init__(self, attempt: int, rank: int, path: Path) -> None:
         self.attempt, self.rank, self.path = attempt, rank, path
         self.sent = 0
+        # When it was written to last, in time.time() of this machine.
+        self.written = 0.0
         # Whether ``sent`` is confirmed: a restarted server may have a restored, older record.
         self.sure = True
         # When an unfinished line or the next batch of points may be sent, in time.monotonic().
@@ -35,13 +37,19 @@ class Tail:
     def rest(self) -> bytes:
         """The next bytes to send; none if the job removed the file."""
         try:
-            if os.stat(self.path).st_size <= self.sent:
+            status = os.stat(self.path)
+            if status.st_size <= self.sent:
                 return b""  # most often, and cheaper than to open it
+            self.written = status.st_mtime
             with open(self.path, "rb", buffering=0) as file:
                 file.seek(self.sent)
                 return self._read(file)
         except OSError:
             return b""
+
+    def age(self) -> int:
+        """Milliseconds since the last of ``rest`` was printed."""
+        return max(0, round(1000 * (time.time() - self.written)))
 
     def _read(self, file: FileIO) -> bytes:
         return file.read(PIECE)

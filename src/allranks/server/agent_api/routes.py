@@ -279,8 +279,9 @@ async def logs(request: Request) -> Response:
     services, agent = who(request)
     attempt, rank = request.path_params["attempt"], request.path_params["rank"]
     offset = number_of(request, "offset")
+    age = number_of(request, "age") / 1000 if "age" in request.query_params else 0.0
     data = await request.body()
-    size = await run_in_threadpool(_append, services, agent.job, attempt, rank, offset, data)
+    size = await run_in_threadpool(_append, services, agent.job, attempt, rank, offset, data, age)
     services.wakeups.notify(agent.job, output=True)
     answer: ReceivedAnswer = {"size": size}
     return JSONResponse(answer)
@@ -415,12 +416,15 @@ def _in_server_time(event: Event, ahead: float) -> Event:
     return event._replace(at=event.at - ahead, data={**event.data, **times})
 
 
-def _append(services: Services, job: str, attempt: int, rank: int, offset: int, data: bytes) -> int:
+def _append(
+    services: Services, job: str, attempt: int, rank: int, offset: int, data: bytes, age: float
+) -> int:
     processes = _world(services, job)
     newest = (services.records.latest(job) or services.records.get(job)).record.attempt
     if rank >= processes or not 1 <= attempt <= newest:
         raise NotFound(f"the job has no rank {rank} in attempt {attempt}", hint=_HINT)
-    return Logs(services.home.jobs / job).append(attempt, log_name(rank, processes), offset, data)
+    logs = Logs(services.home.jobs / job)
+    return logs.append(attempt, rank, log_name(rank, processes), offset, data, age)
 
 
 @lru_cache(maxsize=1024)

@@ -48,6 +48,7 @@ ROUTES = (
     Row("POST /jobs/{name}/restart", _M, "jobs:restart", 201),  # as above
     Row("GET /jobs/{name}/wait", _R, "jobs:wait"),
     Row("POST /jobs/{name}/stream", _R, "jobs:stream"),
+    Row("GET /jobs/{name}/merged", _R, "merged_log:merged"),
     Row("POST /blobs/missing", _M, "jobs:missing"),
     Row("POST /blobs/discard", _M, "jobs:discard", 204),
     Row("PUT /blobs/pack", _M, "uploads:pack", 204),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +17,11 @@ from allranks.errors import Problem, SpecError
 from allranks.settings import Home
 from allranks.spec.fields.azureml_references import ARTIFACTS, OutputOf
 from allranks.statuses import JobStatus
+from allranks.store.files.log_times import FOLDER as LOG_TIMES
 from allranks.store.jobs.job_rows import JobRow
+
+# Folders of a job's record whose files are not the job's.
+UNLISTED = (RECORDED, LOG_TIMES)
 
 
 class FoundFile(NamedTuple):
@@ -74,9 +78,9 @@ def left_nothing(home: Home, row: JobRow, of: OutputOf) -> Problem:
 
 
 def below(
-    folder: str, but: str = "", left_out: Callable[[str], object] = lambda path: None
+    folder: str, but: Collection[str] = (), left_out: Callable[[str], object] = lambda path: None
 ) -> Iterator[tuple[str, os.stat_result]]:
-    """The regular files and links below a folder, sorted by their folders, without the folder
+    """The regular files and links below a folder, sorted by their folders, without the folders
     ``but`` in it. Skips files that a live job removes; ``left_out`` gets the files and folders
     whose path is too long for the kernel."""
     pending = [folder]
@@ -84,7 +88,7 @@ def below(
         folders = list[str]()
         with contextlib.suppress(FileNotFoundError), os.scandir(pending.pop()) as entries:
             for entry in sorted(entries, key=lambda each: each.name):
-                if entry.name == but and entry.path == os.path.join(folder, but):
+                if entry.name in but and entry.path == os.path.join(folder, entry.name):
                     continue
                 if folder_trees.is_too_long(entry.path):
                     left_out(entry.path)
@@ -102,7 +106,7 @@ def _is_named(of: OutputOf) -> bool:
 
 def _addresses(home: Home, row: JobRow) -> Iterator[str]:
     record = str(home.jobs / row.name)
-    for path, status in below(record, but=RECORDED):
+    for path, status in below(record, but=UNLISTED):
         if stat.S_ISREG(status.st_mode):
             yield file_addresses.address(path[len(record) + 1 :], row.record.attempt)
 

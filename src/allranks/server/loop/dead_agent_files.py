@@ -4,6 +4,8 @@ and its metric points."""
 from __future__ import annotations
 
 import logging
+import os
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -31,7 +33,7 @@ def collect(home: Home, records: Records, points: Points, row: JobRow, node: int
         for rank in ranks_of(row.plan.task, node):
             name = log_name(rank.rank, world(row.plan.task))
             log_file = folder / f"attempt-{attempt}" / f"rank-{rank.rank}.log"
-            _collect_log(log_file, logs, attempt, name)
+            _collect_log(log_file, logs, attempt, rank.rank, name)
         for name, file in FEEDS.items():
             source = Source(row.id, attempt, node, name)
             try:
@@ -57,16 +59,17 @@ def _collect_points(path: Path, points: Points, source: Source) -> None:
             size = points.add_from_agent(source, size, lines)
 
 
-def _collect_log(source: Path, logs: Logs, attempt: int, name: str) -> None:
+def _collect_log(source: Path, logs: Logs, attempt: int, rank: int, name: str) -> None:
     try:
         file = source.open("rb")
     except FileNotFoundError:
         return
-    size = logs.append(attempt, name, 0, b"")
+    size = logs.append(attempt, rank, name, 0, b"")
     with file:
+        age = max(0.0, time.time() - os.fstat(file.fileno()).st_mtime)
         file.seek(size)
         while piece := file.read(1 << 20):
-            size = logs.append(attempt, name, size, piece)
+            size = logs.append(attempt, rank, name, size, piece, age)
 
 
 def dead(job: Job, status: GangStatus) -> Iterable[int]:

@@ -9,6 +9,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from allranks import clock
+from allranks.store.files.log_times import LogTimes
+
 # Bytes read at once from the end of a file.
 _BLOCK = 1 << 18
 
@@ -22,9 +25,11 @@ class Logs:
     def path(self, attempt: int, name: str) -> Path:
         return self._folder / "attempts" / str(attempt) / name
 
-    def append(self, attempt: int, name: str, offset: int, data: bytes) -> int:
-        """Append the new part of ``data``. Returns the file's size, from which the sender
-        continues; on a full disk, less than was sent."""
+    def append(
+        self, attempt: int, rank: int, name: str, offset: int, data: bytes, age: float = 0.0
+    ) -> int:
+        """Append the new part of ``data``, printed ``age`` seconds ago, and note when. Returns the
+        file's size, from which the sender continues; on a full disk, less than was sent."""
         path = self.path(attempt, name)
         try:
             file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o666)
@@ -36,8 +41,10 @@ class Logs:
             if offset > size:
                 return size
             # At its offset, so that concurrent writers of the same data store it once.
-            written = os.pwrite(file, data, offset)
-            return max(size, offset + written)
+            end = offset + os.pwrite(file, data, offset)
+            if end > size:
+                LogTimes(self._folder, attempt).add(rank, size, end, clock.now() - age)
+            return max(size, end)
         finally:
             os.close(file)
 

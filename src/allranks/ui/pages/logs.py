@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
@@ -15,9 +16,11 @@ from allranks.ui import live, render
 from allranks.ui.api import Session, file_path, job_path
 
 if TYPE_CHECKING:
-    from allranks.api.jobs import FileAnswer
+    from allranks.api.jobs import FileAnswer, MergedLog
     from allranks.api.metrics import ShownJob
 
+# Seconds: of a question for new lines, and the least between two of them.
+_WAIT, _LEAST = 25.0, 0.2
 # Bytes of a piece, of a search at once, and of a line that is shown.
 _PIECE, _BLOCK, _LINE = 128 << 10, 1 << 20, 4 << 10
 # Bytes after which a search takes a line for ended.
@@ -62,77 +65,103 @@ async def page(request: Request) -> Response:
 
 
 async def part(request: Request) -> Response:
-    """A piece of a file that ends at byte ``before``, or at its end; it starts with a line."""
+    """Lines of one rank or of all: the last ones, those ``before`` or ``after`` a place, or those
+    around the place ``at``. Places of one rank are bytes, those of all ranks pieces."""
     session: Session = request.state.session
-    name, path = request.path_params["name"], _path(request)
-    before = request.query_params.get("before")
-    if before is None:
-        span = f"bytes=-{_PIECE}"
+    query = request.query_params
+    if query.get("rank", "all") == "all":
+        keys = ("attempt", "before", "after")
+        places = {key: query.get(key) for key in keys}
+        path = job_path(request.path_params["name"], "merged")
+        answer = await session.get(path, **places, at=query.getlist("at"))
+        return JSONResponse(answer)
+    address = file_path(request.path_params["name"], _path(request))
+    after = _place(query.get("after"), "after")
+    before = _place(query.get("before"), "before")
+    at = _place((query.get("at") or "").rpartition(":")[2] or None, "at")
+    if at is not None:
+        after = max(0, at - _PIECE // 4)
+    if after is not None:
+        span = f"bytes={after}-{after + _PIECE - 1}"
+    elif before is not None:
+        span = f"bytes={max(0, before - _PIECE)}-{max(0, before - 1)}"
     else:
-        end = _number(before, 0, "before")
-        if end == 0:
-            return JSONResponse({"text": "", "start": 0, "end": 0})
-        span = f"bytes={max(0, end - _PIECE)}-{end - 1}"
-    async with session.stream("GET", file_path(name, path), span=span) as answer:
+        span = f"bytes=-{_PIECE}"
+    if before == 0:
+        return JSONResponse({"lines": [], "begin": 0, "end": 0, "over": False})
+    async with session.stream("GET", address, span=span) as answer:
         data = await answer.aread() if answer.status_code != 416 else b""
-        start = _start(answer.headers.get("content-range", ""))
+        start, size = _extent(answer.headers.get("content-range", ""))
     end = start + len(data)
-    if start > 0 and (cut := data.find(b"\n")) >= 0:  # the first line is whole in the piece before
-        data, start = data[cut + 1 :], start + cut + 1
-    return JSONResponse({"text": data.decode(errors="replace"), "start": start, "end": end})
+    if start > 0 and (at is not None or after is None) and (cut := data.find(b"\n")) >= 0:
+        data, start = (
+            data[cut + 1 :],
+            start + cut + 1,
+        )  # its first line is whole in the piece before
+    rest = data.rpartition(b"\n")[2]
+    if query.get("live") or (end < size and len(rest) < len(data)):
+        data, end = data[: len(data) - len(rest)], end - len(rest)
+    return JSONResponse(
+        {"lines": _lines(data, start), "begin": start, "end": end, "over": end >= size}
+    )
+
+
+def _lines(data: bytes, start: int) -> list[dict[str, Any]]:
+    """Lines with their places. Of what tqdm and others draw over, the last state is left."""
+    lines = []
+    for line in data.removesuffix(b"\n").split(b"\n") if data else ():
+        text = _shown(line.rstrip(b"\r").rpartition(b"\r")[2])
+        lines.append({"offset": start, "text": text})
+        start += len(line) + 1
+    return lines
 
 
 async def tail(request: Request) -> Response:
-    """New output as it is printed, of all ranks or of one. ``ends``: by rank, the bytes that are
-    there already."""
-    return live.events(_tail(request))
+    """New lines, of all ranks or of one, as they are printed after the place ``after``."""
+    merged = request.query_params.get("rank", "all") == "all"
+    return live.events(_tail_of_all(request) if merged else _tail_of_one(request))
 
 
-async def _tail(request: Request) -> AsyncIterator[Any]:
+async def _tail_of_all(request: Request) -> AsyncIterator[Any]:
     session: Session = request.state.session
-    query, name = request.query_params, request.path_params["name"]
-    attempt = _number(query.get("attempt"), 1, "attempt")
-    try:
-        ends = dict(json.loads(query.get("ends") or "{}"))
-    except (ValueError, TypeError):
-        raise UsageError("they are not the bytes by rank", where="ends") from None
-    body: dict[str, Any] = {"attempts": [attempt]}
-    if query.get("rank", "all") != "all":
-        body["ranks"] = [_number(query["rank"], 0, "rank")]
-    within: set[int] = set()
-    if "ranks" not in body and not ends:
-        ends = await _ends(session, name, attempt)
-        within = {rank for rank, end in ends.items() if end}
-    body["positions"] = {f"{attempt}/{rank}": end for rank, end in ends.items()}
-    async with session.stream("POST", job_path(name, "stream"), body) as answer:
+    attempt = request.query_params.get("attempt")
+    after = _number(request.query_params.get("after"), 0, "after")
+    path = job_path(request.path_params["name"], "merged")
+    while True:
+        answer: MergedLog = await session.get(path, attempt=attempt, after=after, timeout=_WAIT)
+        after = answer["end"]
+        yield answer if answer["lines"] or answer["over"] else None
+        if answer["over"]:
+            return
+        await asyncio.sleep(_LEAST)
+
+
+async def _tail_of_one(request: Request) -> AsyncIterator[Any]:
+    session: Session = request.state.session
+    query = request.query_params
+    attempt, rank = _number(query.get("attempt"), 1, "attempt"), _number(query["rank"], 0, "rank")
+    end = _number(query.get("after"), 0, "after")
+    rest = b""
+    body = {"attempts": [attempt], "ranks": [rank], "positions": {f"{attempt}/{rank}": end}}
+    path = job_path(request.path_params["name"], "stream")
+    async with session.stream("POST", path, body) as answer:
         async for line in answer.aiter_lines():
-            if not line:
-                yield None
-                continue
-            event = json.loads(line)
+            event = json.loads(line) if line else {}
             if "log" in event:
-                text = render.printable(event["log"])
-                if event["rank"] in within:  # it begins within a line
-                    within.discard(event["rank"])
-                    text = text.partition("\n")[2]
-                yield {"text": text, "rank": event["rank"], "end": event["offset"]}
+                rest += event["log"].encode(errors="surrogateescape")
+                whole, newline, rest = rest.rpartition(b"\n")
+                lines, end = _lines(whole + newline, end), end + len(whole + newline)
+                yield {"lines": lines, "end": end, "over": False}
             elif event.get("last"):
-                yield {"over": True}
+                yield {"lines": _lines(rest, end), "end": end + len(rest), "over": True}
                 return
-
-
-async def _ends(session: Session, name: str, attempt: int) -> dict[int, int]:
-    """Where merged output begins: a little before the end of each rank's file."""
-    files: list[FileAnswer] = await session.get(job_path(name, "files"))
-    sizes = {each["path"]: each["size"] for each in files}
-    logs = {rank: sizes[path] for (a, rank), path in _logs(files).items() if a == attempt}
-    each = max(2 << 10, _PIECE // max(1, len(logs)))
-    return {rank: max(0, size - each) for rank, size in logs.items()}
+            else:
+                yield None
 
 
 async def search(request: Request) -> Response:
     """The lines that have a text, or a level, in the order of the file: of one ``path``, or of all
-    ranks of an attempt one after the other."""
+    ranks of an attempt one after the other; with ``first``, the first line of each."""
     return live.events(_search(request))
 
 
@@ -152,9 +181,12 @@ async def _search(request: Request) -> AsyncIterator[Any]:
         async for matches, offset in _matches(session, file_path(name, path), text, level):
             read = before + offset
             if matches:
-                matches = matches[: _FOUND - count]
+                matches = matches[: 1 if query.get("first") else _FOUND - count]
                 count += len(matches)
-                yield {"lines": matches, "rank": rank, "read": read}
+                lines = [{"rank": rank, "offset": at, "text": text} for at, text in matches]
+                yield {"lines": lines, "read": read}
+                if query.get("first"):
+                    break
             elif read - reported > _BEAT:
                 reported = read
                 yield {"lines": [], "read": read}
@@ -166,23 +198,26 @@ async def _search(request: Request) -> AsyncIterator[Any]:
 
 async def _matches(
     session: Session, address: str, text: bytes, level: re.Pattern[bytes] | None
-) -> AsyncIterator[tuple[list[str], int]]:
-    """The matching lines of each block of a file, and the bytes read so far."""
+) -> AsyncIterator[tuple[list[tuple[int, str]], int]]:
+    """The matching lines of each block of a file with their places, and the bytes read so far."""
     rest, offset = b"", 0
 
-    def matching(whole: bytes) -> list[str]:
+    def matching(whole: bytes, start: int) -> Iterator[tuple[int, str]]:
         # Most blocks have no match: look at the lines only of those that may.
-        lines = whole.split(b"\n") if _may(whole, text, level) else []
-        return [_shown(line) for line in lines if line and _may(line, text, level)]
+        for line in whole.split(b"\n") if _may(whole, text, level) else ():
+            if line and _may(line, text, level):
+                yield start, _shown(line)
+            start += len(line) + 1
 
     async with session.stream("GET", address) as answer:
         async for block in answer.aiter_bytes(_BLOCK):
+            start = offset - len(rest)
             whole, newline, rest = (rest + block).rpartition(b"\n")
             if not newline and len(rest) > _LONGEST:  # progress bars may never end a line
                 whole, rest = rest, b""
             offset += len(block)
-            yield matching(whole), offset
-    yield matching(rest), offset
+            yield [*matching(whole, start)], offset
+    yield [*matching(rest, offset - len(rest))], offset
 
 
 def _shown(line: bytes) -> str:
@@ -210,10 +245,14 @@ def _path(request: Request) -> str:
     return path
 
 
-def _start(span: str) -> int:
-    """The first byte of ``bytes 5-9/20``; 0 without it."""
-    digits = re.match(r"bytes (\d+)-", span)
-    return int(digits[1]) if digits else 0
+def _extent(span: str) -> tuple[int, int]:
+    """The first byte and the size of the whole in ``bytes 5-9/20``; zeros without it."""
+    digits = re.match(r"bytes (\d+)-\d+/(\d+)", span)
+    return (int(digits[1]), int(digits[2])) if digits else (0, 0)
+
+
+def _place(text: str | None, where: str) -> int | None:
+    return None if text is None else _number(text, 0, where)
 
 
 def _number(text: str | None, otherwise: int, where: str) -> int:

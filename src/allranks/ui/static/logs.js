@@ -1,101 +1,170 @@
-// The output of ranks. Only the end of a file is read; scrolling up reads what is before it.
+// The output of ranks. Only a part of it is read; scrolling reads what is before and after it.
 
 import { get, refresh, whileVisible } from "./page.js";
+import { coloured, plain } from "./ansi.js";
 
 const MOST = 20000;
+// Seconds within which ranks print the same line, if it is shown once.
+const TOGETHER = 2;
 const log = document.getElementById("log");
 const follow = document.getElementById("follow");
-const { job, path, rank, attempt, ended } = log.dataset;
-let start = 0;
-// Bytes that have arrived, by rank.
-let ends = {};
+const fold = document.getElementById("fold");
+const { job, path, rank, attempt, ended, at: wanted } = log.dataset;
+const merged = rank === "all";
+const place = `/ui/jobs/${job}`;
+// What is shown reaches from here to there: bytes of one rank, pieces of all.
+let begin = 0;
+let end = 0;
+let atEnd = false;
 let reading = false;
+let over = false;
 
-function line(text, rankOf) {
-  const row = document.createElement("div");
-  // Colours of terminals are left out.
-  const plain = text.replace(/\x1b\[[0-9;?]*[ -/]*[@-~]/g, "");
-  row.textContent = (rankOf === undefined ? "" : `[${rankOf}] `) + plain;
-  if (/\b(ERROR|CRITICAL|FATAL|Traceback)\b|\w(Error|Exception)\b/.test(plain)) row.className = "error";
-  else if (/\bWARN(ING)?\b|\wWarning\b/i.test(plain)) row.className = "warning";
-  return row;
+function ranges(ranks) {
+  const spans = [];
+  for (const each of [...ranks].sort((a, b) => a - b)) {
+    const last = spans.at(-1);
+    if (last && each === last[1] + 1) last[1] = each;
+    else spans.push([each, each]);
+  }
+  return spans.map(([first, last]) => (last > first ? `${first}–${last}` : first)).join(", ");
 }
 
-// What tqdm and others draw over is one line, its last state.
-function lines(text) {
-  const found = text.replaceAll("\r\n", "\n").split("\n");
-  if (found.at(-1) === "") found.pop();
-  return found.map((each) => each.slice(each.replace(/\r$/, "").lastIndexOf("\r") + 1));
+function addressOf(rankOf, offset, whole = merged) {
+  return `${place}/logs?${new URLSearchParams({ rank: whole ? "all" : rankOf, attempt, at: `${rankOf}:${offset}` })}`;
 }
+
+function row(line) {
+  const made = document.createElement("div");
+  const rankOf = line.rank ?? Number(rank);
+  const link = document.createElement("a");
+  link.className = "place";
+  link.href = addressOf(rankOf, line.offset);
+  link.tabIndex = -1;
+  link.textContent = merged ? `[${rankOf}]` : "";
+  if (!merged) link.setAttribute("aria-label", "Link to this line");
+  made.append(link, merged ? " " : "", coloured(line.text));
+  if (line.at) made.dataset.time = line.at;
+  const text = plain(line.text);
+  if (/\b(ERROR|CRITICAL|FATAL|Traceback)\b|\w(Error|Exception)\b/.test(text)) made.classList.add("error");
+  else if (/\bWARN(ING)?\b|\wWarning\b/i.test(text)) made.classList.add("warning");
+  if (wanted === `${rankOf}:${line.offset}`) made.setAttribute("aria-current", "location");
+  return made;
+}
+
+// Rows of lines. Lines that several ranks print at about the same time are one row, in which no
+// rank's own order changes.
+class Rows {
+  #rows = new Map();
+  #last = new Map();
+  #times = new Map();
+  #count = 0;
+
+  of(lines) {
+    const made = [];
+    const changed = new Set();
+    for (const line of lines) {
+      if (merged) line.at = Math.max(line.at, this.#times.get(line.rank) ?? 0);
+      this.#times.set(line.rank, line.at);
+      const same = this.#rows.get(line.text)?.filter((each) => Math.abs(line.at - each.at) <= TOGETHER) ?? [];
+      const last = this.#last.get(line.rank) ?? -1;
+      let entry = merged && fold.checked ? same.find((each) => each.number > last && !each.ranks.has(line.rank)) : null;
+      if (!entry) {
+        entry = { at: line.at, number: this.#count++, ranks: new Set(), row: row(line) };
+        this.#rows.set(line.text, [...same, entry]);
+        made.push(entry.row);
+      }
+      entry.ranks.add(line.rank);
+      this.#last.set(line.rank, entry.number);
+      if (entry.ranks.size > 1) changed.add(entry);
+      if (wanted === `${line.rank}:${line.offset}`) entry.row.setAttribute("aria-current", "location");
+    }
+    for (const { ranks, row: of } of changed) of.firstChild.textContent = `[ranks ${ranges(ranks)}]`;
+    if (this.#rows.size > MOST) this.#rows.clear();
+    return made;
+  }
+}
+
+let newest = new Rows();
 
 function bottom() {
   if (follow.checked) log.scrollTop = log.scrollHeight;
 }
 
-async function part(before) {
-  const query = new URLSearchParams({ path });
-  if (before !== undefined) query.set("before", before);
-  const answer = await get(`/ui/jobs/${job}/log?${query}`);
+async function part(query) {
+  const answer = await get(`${place}/log?${new URLSearchParams({ rank, attempt, path, live: ended ? "" : "1", ...query })}`);
   if (!answer.ok) throw new Error(String(answer.status));
   return answer.json();
 }
 
-async function earlier() {
-  if (reading || start === 0 || !path) return;
+async function read(work) {
+  if (reading) return;
   reading = true;
   try {
-    const piece = await part(start);
-    const height = log.scrollHeight;
-    log.prepend(...lines(piece.text).map((each) => line(each)));
-    start = piece.start;
-    log.scrollTop += log.scrollHeight - height;
+    await work();
   } finally {
     reading = false;
   }
 }
 
-const rests = new Map();
+const earlier = () =>
+  read(async () => {
+    if (begin === 0) return;
+    const piece = await part({ before: begin });
+    const height = log.scrollHeight;
+    log.prepend(...new Rows().of(piece.lines));
+    begin = piece.begin;
+    log.scrollTop += log.scrollHeight - height;
+  });
 
-// Output arrives in pieces that may end within a line.
-function append(text, rankOf) {
-  const whole = (rests.get(rankOf) ?? "") + text;
-  const cut = whole.lastIndexOf("\n") + 1;
-  rests.set(rankOf, whole.slice(cut));
-  log.append(...lines(whole.slice(0, cut)).map((each) => line(each, rankOf)));
+const later = () =>
+  read(async () => {
+    if (atEnd) return;
+    const piece = await part({ after: end });
+    append(piece.lines);
+    end = piece.end;
+    reached(piece);
+  });
+
+// Whether everything so far is shown.
+function reached(piece) {
+  atEnd = merged ? piece.over || piece.end >= piece.pieces : piece.over;
+  over = Boolean(ended) && atEnd;
+  if (over && !log.childElementCount) log.textContent = "Nothing was printed.";
+  if (atEnd && !over) whileVisible(tail, pause);
+}
+
+// Output of another node may have travelled longer: it goes where its time belongs.
+function append(lines) {
+  if (lines.length) log.querySelector(".empty")?.remove();
+  for (const each of newest.of(lines)) {
+    let last = log.lastElementChild;
+    while (last && Number(last.dataset.time) > Number(each.dataset.time)) last = last.previousElementSibling;
+    if (last) last.after(each);
+    else log.prepend(each);
+  }
   while (log.childElementCount > MOST) {
     log.firstElementChild.remove();
-    start = 1; // what is before it was dropped here, not in the file
+    begin = Infinity; // what is before it was dropped here, not in the file
   }
   bottom();
 }
 
-function flush() {
-  for (const [rankOf, text] of rests) if (text) log.append(...lines(text).map((each) => line(each, rankOf)));
-  rests.clear();
-  bottom();
-}
-
 let events = null;
-let over = false;
 
 // Goes on where it was: a stream is closed while nobody looks, and the server may be restarted.
 function tail() {
   if (events || over) return;
-  const query = new URLSearchParams({ rank, attempt, ends: JSON.stringify(ends) });
-  events = new EventSource(`/ui/jobs/${job}/tail?${query}`);
+  events = new EventSource(`${place}/tail?${new URLSearchParams({ rank, attempt, after: end })}`);
   events.onmessage = (message) => {
-    const told = JSON.parse(message.data);
-    if (told.error) return; // the stream ends, which is an error below
-    if (told.over) {
-      over = true;
-      pause();
-      flush();
-      if (!log.childElementCount) log.textContent = "Nothing was printed.";
-      if (!ended) refresh();
-      return;
-    }
-    ends[told.rank] = told.end;
-    append(told.text, rank === "all" ? told.rank : undefined);
+    const piece = JSON.parse(message.data);
+    if (piece.error) return; // the stream ends, which is an error below
+    append(piece.lines);
+    end = piece.end;
+    if (!piece.over) return;
+    over = true;
+    pause();
+    if (!log.querySelector("div")) log.textContent = "Nothing was printed.";
+    refresh();
   };
   events.onerror = () => {
     pause();
@@ -108,54 +177,100 @@ function pause() {
   events = null;
 }
 
-async function begin() {
-  if (path) {
-    const piece = await part();
-    start = piece.start;
-    ends = { [rank]: piece.end };
-    if (ended) {
-      log.append(...lines(piece.text).map((each) => line(each)));
-      bottom();
-      return;
-    }
-    append(piece.text, undefined);
-  }
-  whileVisible(tail, pause);
+async function start(query) {
+  pause();
+  const piece = await part(query);
+  newest = new Rows();
+  const rows = newest.of(piece.lines);
+  if (rows.length || ended) log.replaceChildren(...rows);
+  begin = piece.begin;
+  end = piece.end;
+  reached(piece);
+  const line = log.querySelector("[aria-current]");
+  if (line) line.scrollIntoView({ block: "center" });
+  else bottom();
 }
 
 log.addEventListener("scroll", () => {
-  if (log.scrollTop < 200) earlier();
-  if (log.scrollHeight - log.scrollTop - log.clientHeight > 40) follow.checked = false;
+  if (log.scrollTop < 200 && begin !== Infinity) earlier();
+  const left = log.scrollHeight - log.scrollTop - log.clientHeight;
+  if (left < 200 && !atEnd) later();
+  if (left > 40) follow.checked = false;
 });
+
+log.addEventListener("mouseover", (event) => {
+  const row = event.target.closest("[data-time]");
+  if (row && !row.title) row.title = new Date(1000 * row.dataset.time).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
+});
+
+fold?.addEventListener("change", () => start(wanted ? { at: wanted } : {}));
 
 const search = document.getElementById("search");
 const matches = document.getElementById("matches");
 const found = document.getElementById("found");
 let searching = null;
 
+// Calls `each` with every answer to a search, the last one too.
+function look(query, each) {
+  searching?.close();
+  searching = new EventSource(`${place}/search?${new URLSearchParams({ path, attempt, ...query })}`);
+  searching.onmessage = (message) => {
+    const answer = JSON.parse(message.data);
+    if (answer.over || answer.error) searching.close();
+    each(answer);
+    if (!answer.over) found.textContent = answer.error ?? `searching, ${Math.round(answer.read / 1e6)} MB`;
+  };
+  searching.onerror = () => searching.close();
+}
+
+// A match leads to its line in the log, among the lines of all ranks if they are shown.
+function match(line) {
+  const made = row(line);
+  made.firstChild.removeAttribute("tabindex");
+  return made;
+}
+
 search?.addEventListener("submit", (event) => {
   event.preventDefault();
-  searching?.close();
   const data = new FormData(search);
   const nothing = !data.get("text") && !data.get("level");
   matches.replaceChildren();
   matches.hidden = nothing;
   found.textContent = "";
+  searching?.close();
   if (nothing) return;
-  const query = new URLSearchParams({ path, attempt, text: data.get("text"), level: data.get("level") });
-  searching = new EventSource(`/ui/jobs/${job}/search?${query}`);
-  searching.onmessage = (message) => {
-    const told = JSON.parse(message.data);
-    if (told.lines) matches.append(...told.lines.map((each) => line(each, told.rank ?? undefined)));
-    if (told.over) {
-      searching.close();
-      const lines = told.found === 1 ? "1 line" : `${told.found} lines`;
-      found.textContent = told.stopped ? `the first ${told.found} lines` : lines;
-    } else {
-      found.textContent = `searching, ${Math.round(told.read / 1e6)} MB`;
-    }
-  };
-  searching.onerror = () => searching.close();
+  look({ text: data.get("text"), level: data.get("level") }, (answer) => {
+    if (answer.lines) matches.append(...answer.lines.map(match));
+    if (!answer.over) return;
+    const lines = answer.found === 1 ? "1 line" : `${answer.found} lines`;
+    found.textContent = answer.stopped ? `the first ${answer.found} lines` : lines;
+  });
 });
 
-begin().catch(() => (log.textContent = "The output did not arrive: reload the page."));
+// The first error of one rank; of all ranks the one that came first.
+document.getElementById("first-error")?.addEventListener("click", () => {
+  const firsts = [];
+  look({ level: "error", first: "1" }, async (answer) => {
+    firsts.push(...(answer.lines ?? []));
+    if (!answer.over) return;
+    found.textContent = firsts.length ? "" : "no error";
+    if (!firsts.length) return;
+    let first = firsts[0];
+    if (firsts.length > 1) {
+      const query = new URLSearchParams({ rank, attempt });
+      for (const each of firsts) query.append("at", `${each.rank}:${each.offset}`);
+      const around = await (await get(`${place}/log?${query}`)).json();
+      first = around.lines.find((line) => firsts.some((each) => each.rank === line.rank && each.offset === line.offset)) ?? first;
+    }
+    location.assign(addressOf(first.rank ?? rank, first.offset));
+  });
+});
+
+if (wanted) follow.checked = false;
+if (path || merged) {
+  const failed = () => (log.textContent = "The output did not arrive: reload the page.");
+  start(wanted ? { at: wanted } : {}).catch(failed);
+} else if (!ended) {
+  atEnd = true;
+  whileVisible(tail, pause);
+} else log.textContent = "Nothing was printed.";

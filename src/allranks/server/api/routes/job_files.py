@@ -25,10 +25,9 @@ from starlette.responses import FileResponse, Response, StreamingResponse
 
 from allranks.agent.data.file_entry import FileEntry
 from allranks.api.jobs import BundleHead, ChecksumAnswer, FileAnswer
-from allranks.core.data.working_set import RECORDED
 from allranks.errors import NotFound, UsageError
 from allranks.server.arguments import BODY, Given
-from allranks.server.assets.job_files import below
+from allranks.server.assets.job_files import UNLISTED, below
 from allranks.server.assets.versions import absent_is_not_found
 from allranks.server.dependencies import Services, ServicesDep
 from allranks.server.http.content import LINES, Content
@@ -55,13 +54,13 @@ Named = Annotated[str, Given(path_of)]
 class _Place(NamedTuple):
     """The folder of a job, of a version of a model or of data, or of a state's contents (named by
     SHA-256), with its name for messages. Data may be a single file. A pipeline has ``folders`` of
-    its steps' jobs instead, by the name that they have in it. The folder ``unlisted`` in it is left
-    out of lists."""
+    its steps' jobs instead, by the name that they have in it. The folders ``unlisted`` in it are
+    left out of lists."""
 
     root: Path
     name: str
     folders: Mapping[str, Path] = {}
-    unlisted: str = ""
+    unlisted: tuple[str, ...] = ()
 
     def listed(self, too_long: list[str] | None = None) -> Iterator[tuple[str, os.stat_result]]:
         """The files and links, by their names; those with too long a path are only named."""
@@ -99,7 +98,7 @@ def _place(request: Request, services: ServicesDep) -> _Place:
         return _Place((folder / CONTENT).resolve(), f"the state {folder.name}")
     row = services.records.answering(str(named["name"]))
     folders = output_folders(row, services) if row.type == "pipeline" else {}
-    return _Place((services.home.jobs / row.name).resolve(), row.name, folders, RECORDED)
+    return _Place((services.home.jobs / row.name).resolve(), row.name, folders, UNLISTED)
 
 
 def _stored(request: Request, services: ServicesDep) -> StoredData | None:

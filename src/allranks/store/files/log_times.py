@@ -1,0 +1,81 @@
+"""When output was printed: by it, the output of all ranks becomes one log.
+
+A log itself has no times. Beside it, `<job>/log-times/<attempt>` has an entry for each piece of
+output, in the order in which pieces arrived.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+# The folder of a job's record with these files.
+FOLDER = "log-times"
+# The time, the place in the log, the length, and the rank. A full disk takes whole blocks, and so
+# whole entries.
+_ENTRY = struct.Struct("<dQII8x")
+# Bytes of an entry's output at most, and entries that are read at once.
+_PIECE, _BATCH = 32 << 10, 1 << 14
+
+
+class Entry(NamedTuple):
+    """``at``: seconds since the epoch; 0 if nobody noted it. The rank printed the bytes from
+    ``start`` to ``end`` of its log."""
+
+    at: float
+    rank: int
+    start: int
+    end: int
+
+
+class LogTimes:
+    """The entries of one attempt, numbered from 0."""
+
+    def __init__(self, job_folder: Path, attempt: int) -> None:
+        self._path = job_folder / FOLDER / str(attempt)
+
+    def add(self, rank: int, start: int, end: int, at: float) -> None:
+        """Note a part of a rank's output that has arrived, and when it was printed. If the disk is
+        full, nothing is noted: output counts more than its order."""
+        places = [(each, min(end, each + _PIECE)) for each in range(start, end, _PIECE)]
+        data = b"".join(_ENTRY.pack(at, first, last - first, rank) for first, last in places)
+        with contextlib.suppress(OSError):
+            if start == 0:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+            with self._path.open("ab", buffering=0) as file:
+                file.write(data)
+
+    def count(self) -> int:
+        """The number of entries; 0 for output of a version without them."""
+        try:
+            return self._path.stat().st_size // _ENTRY.size
+        except FileNotFoundError:
+            return 0
+
+    def read(self, first: int, end: int) -> list[Entry]:
+        """The entries with the numbers from ``first`` to before ``end``."""
+        with self._path.open("rb") as file:
+            file.seek(first * _ENTRY.size)
+            data = file.read((end - first) * _ENTRY.size)
+        whole = len(data) - len(data) % _ENTRY.size
+        return [
+            Entry(at, rank, start, start + length)
+            for at, start, length, rank in _ENTRY.iter_unpack(data[:whole])
+        ]
+
+    def find(self, places: Collection[tuple[int, int]]) -> int | None:
+        """The first entry that has one of these bytes of a rank."""
+        by_rank: dict[int, list[int]] = {}
+        for rank, place in places:
+            by_rank.setdefault(rank, []).append(place)
+        for number, entry in enumerate(self._all()):
+            if any(entry.start <= place < entry.end for place in by_rank.get(entry.rank, ())):
+                return number
+        return None
+
+    def _all(self) -> Iterator[Entry]:
+        for first in range(0, self.count(), _BATCH):
+            yield from self.read(first, first + _BATCH)
