@@ -216,7 +216,7 @@ def test_filters_live_in_the_address(site: Site, signed_in: Watched) -> None:
     page.select_option("select[name=status]", "Failed")
     page.get_by_role("button", name="Show").click()
     page.wait_for_url(re.compile("status=Failed"))
-    shown = page.locator("tbody td:nth-child(2)").all_inner_texts()
+    shown = page.locator("tbody td.name a").all_inner_texts()
     assert "bad" in shown
     assert "good" not in shown
     signed_in.go(f"{site.url}/ui/jobs/good/metrics?log=on&smooth=0.5&find=loss")

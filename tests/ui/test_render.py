@@ -45,8 +45,25 @@ def test_numbers(value: Any, text: str) -> None:
 def test_a_time_is_for_the_readers_zone() -> None:
     shown = render.moment("2026-11-23T18:05:44.189150+00:00")
     assert 'datetime="2026-11-23T18:05:44.189150+00:00"' in shown
-    assert "2026-11-23 18:05:44 UTC" in shown
+    assert 'title="2026-11-23 18:05:44 UTC"' in shown
     assert render.moment(None) == "–"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (44, "now"),
+        (-44, "now"),
+        (45, "1 min ago"),
+        (3000, "1 h ago"),
+        (-7200, "in 2 h"),
+        (4 * 86400, "4 d ago"),
+        (40 * 86400, "1 mo ago"),
+        (800 * 86400, "2 y ago"),
+    ],
+)
+def test_relative_times(seconds: float, text: str) -> None:
+    assert render.relative(seconds) == text
 
 
 def test_an_address_keeps_what_is_not_changed() -> None:

@@ -14,6 +14,7 @@ from urllib.parse import quote
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
@@ -47,6 +48,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 _PAGES: tuple[tuple[str, Handler, tuple[str, ...]], ...] = (
     ("/", jobs.jobs, ("GET",)),
     ("/changes", live.changes, ("GET",)),
+    ("/find", jobs.find, ("GET",)),
     ("/compare", jobs.compare, ("GET",)),
     ("/jobs/{name}", job.overview, ("GET",)),
     ("/jobs/{name}/metrics", metrics.page, ("GET",)),
@@ -87,7 +89,7 @@ def create_app(api_url: str, key: bytes) -> ASGIApp:
         Route("/link", signing.link, methods=["POST"]),
         Route("/sign-in", signing.sign_in, methods=["GET", "POST"]),
         Route("/plotly.js", _plotly),
-        Mount("/static", StaticFiles(directory=render.FOLDER / "static")),
+        Mount("/static", GZipMiddleware(_static)),
         *(Route(path, _signed_in(page), methods=[*methods]) for path, page, methods in _PAGES),
     ]
     app = Starlette(
@@ -177,6 +179,20 @@ async def _broken(request: Request, error: Exception) -> Response:
     answer = await _refused(request, problem)
     answer.status_code = 500
     return answer
+
+
+_FILES = StaticFiles(directory=render.FOLDER / "static")
+
+
+async def _static(scope: Scope, receive: Receive, send: Send) -> None:
+    """Our scripts and styles. Browsers keep them, and ask each time whether they have changed."""
+
+    async def add(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            MutableHeaders(scope=message)["cache-control"] = "no-cache"
+        await send(message)
+
+    await _FILES(scope, receive, add)
 
 
 async def _health(_: Request) -> Response:

@@ -6,7 +6,7 @@ import json
 import math
 import shlex
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -21,6 +21,8 @@ from allranks.statuses import TERMINAL
 from allranks.version import __version__
 
 FOLDER = Path(__file__).parent
+# Of relative times, in seconds; a page may be looked at for years after.
+_UNITS = ((31557600, "y"), (2629800, "mo"), (86400, "d"), (3600, "h"), (60, "min"))
 _ENDED = {str(each) for each in TERMINAL}
 
 
@@ -72,11 +74,23 @@ def duration(seconds: float | None) -> str:
 
 
 def moment(text: str | None) -> Markup:
-    """A time, which the browser shows in the reader's own zone."""
+    """How long ago a time was, or how far off it is; the exact one is its title, which the browser
+    turns into the reader's own zone."""
     if text is None:
         return Markup("–")
-    plain = datetime.fromisoformat(text).strftime("%Y-%m-%d %H:%M:%S UTC")
-    return Markup(f'<time datetime="{escape(text)}">{plain}</time>')
+    at = datetime.fromisoformat(text)
+    exact = at.strftime("%Y-%m-%d %H:%M:%S UTC")
+    shown = relative((datetime.now(UTC) - at).total_seconds())
+    return Markup(f'<time datetime="{escape(text)}" title="{exact}">{shown}</time>')
+
+
+def relative(seconds: float) -> str:
+    """``5 min ago``, ``in 2 h``; `page.js` says the same as time goes on."""
+    size = abs(seconds)
+    if size < 45:
+        return "now"
+    amount = next(f"{size / each:.0f} {unit}" for each, unit in _UNITS if size >= 0.75 * each)
+    return f"{amount} ago" if seconds > 0 else f"in {amount}"
 
 
 def number(value: Any) -> str:

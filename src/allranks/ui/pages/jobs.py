@@ -6,7 +6,7 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from allranks.core.insights import scaling_text
 from allranks.core.insights.scaling import Scaling, scaling
@@ -18,6 +18,8 @@ from allranks.ui.api import Session
 
 # Rows of a list, and of a longer one each time that more are wanted.
 _ROWS = 50
+# Jobs that the palette offers.
+_FOUND = 8
 _FILTERS = ("status", "experiment", "name", "tag", "metric", "sort", "archived", "parent", "uses")
 _SORTS = {
     "-created": "newest first",
@@ -49,6 +51,13 @@ async def jobs(request: Request) -> Response:
         sorts=_SORTS,
         filtered=bool(filters),
     )
+
+
+async def find(request: Request) -> Response:
+    """The newest jobs with a text in their names, for the palette."""
+    text = request.query_params.get("text", "")
+    listing = await request.state.session.get("jobs", name=text, limit=_FOUND, children="true")
+    return JSONResponse([{"name": each["name"], "status": each["status"]} for each in listing])
 
 
 async def compare(request: Request) -> Response:

@@ -1,22 +1,40 @@
 // Every page: local times, light and dark, copying, and live parts.
 
-function localTimes(root) {
+const UNITS = [[31557600, "y"], [2629800, "mo"], [86400, "d"], [3600, "h"], [60, "min"]];
+
+// The same words as `relative` in render.py.
+function relative(seconds) {
+  const size = Math.abs(seconds);
+  if (size < 45) return "now";
+  const [each, unit] = UNITS.find(([each]) => size >= 0.75 * each);
+  const amount = `${Math.round(size / each)} ${unit}`;
+  return seconds > 0 ? `${amount} ago` : `in ${amount}`;
+}
+
+export function localTimes(root = document) {
+  const exact = document.documentElement.dataset.times === "exact";
   for (const each of root.querySelectorAll("time[datetime]")) {
     const at = new Date(each.dateTime);
+    const text = at.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
     each.title = at.toString();
-    each.textContent = at.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
+    each.textContent = exact ? text : relative((Date.now() - at) / 1000);
   }
 }
+setInterval(() => localTimes(), 30_000);
 
 function isDark() {
   const { theme } = document.documentElement.dataset;
   return theme ? theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
+// What the reader chose for all pages; `theme.js` reads it before a page is drawn.
+export function choose(name, value) {
+  document.documentElement.dataset[name] = value;
+  localStorage.setItem(name, value);
+}
+
 document.getElementById("theme").addEventListener("click", () => {
-  const theme = isDark() ? "light" : "dark";
-  document.documentElement.dataset.theme = theme;
-  localStorage.setItem("theme", theme);
+  choose("theme", isDark() ? "light" : "dark");
   dispatchEvent(new Event("theme"));
 });
 

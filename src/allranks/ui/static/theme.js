@@ -1,3 +1,5 @@
 // Runs before the page is drawn, so that it never flashes in the other colours.
-const chosen = localStorage.getItem("theme");
-if (chosen) document.documentElement.dataset.theme = chosen;
+for (const name of ["theme", "density", "times"]) {
+  const chosen = localStorage.getItem(name);
+  if (chosen) document.documentElement.dataset[name] = chosen;
+}
