@@ -110,6 +110,8 @@ def test_a_running_job_is_shown_live(site: Site, signed_in: Watched, running: st
     page = signed_in.page
     signed_in.go(f"{site.url}/ui/jobs/{running}")
     page.wait_for_selector("#nodes .node.RUNNING")
+    signed_in.go(f"{site.url}/ui/computes")
+    assert running in page.locator(".run").all_inner_texts()[0]
     signed_in.go(f"{site.url}/ui/jobs/{running}/logs?rank=1")
     page.wait_for_selector("#log div")
     seen = page.locator("#log div").count()

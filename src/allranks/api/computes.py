@@ -41,8 +41,19 @@ class ChangedCompute(ComputeAnswer):
     notes: list[str]
 
 
+class RunsOnHost(TypedDict):
+    """A job's nodes on one host, and what they take of it: ``cpus`` as requested, but one for each
+    rank at least."""
+
+    job: str
+    nodes: list[int]
+    ranks: int
+    cpus: float
+    gpus: int
+
+
 class HostAnswer(TypedDict):
-    """A machine of a cluster; see `engines.base.Host`."""
+    """A machine of a cluster; see `engines.base.Host`. ``runs``: this server's jobs on it."""
 
     name: str
     address: str
@@ -54,12 +65,19 @@ class HostAnswer(TypedDict):
     free_gpus: int | None
     memory: int
     why: str
+    runs: list[RunsOnHost]
 
 
 class JobOfCompute(TypedDict):
+    """A live job, and how much it asks for in all; ``reason``: why it does not make progress."""
+
     name: str
     status: str
     nodes: int
+    ranks: int
+    gpus: int
+    created_at: str
+    created_by: str
     reason: str | None
 
 

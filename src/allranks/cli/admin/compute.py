@@ -165,7 +165,7 @@ show_compute_options = _name_option
 
 
 def show_compute(options: argparse.Namespace) -> int:
-    """Print a compute with its hosts, their free capacity and its queued jobs."""
+    """Print a compute with its hosts, what runs and is free on each, and why its jobs wait."""
     compute: ShownCompute = find_server.ask("GET", _path(options.name))
     if options.json:
         show.as_json(compute)
@@ -175,10 +175,14 @@ def show_compute(options: argparse.Namespace) -> int:
     if compute["hosts"]:
         print()
         rows = [
-            (h["name"], h["address"], h["state"], _free(h, "cpus"), _free(h, "gpus"), h["why"])
+            (
+                *(h["name"], h["address"], h["state"], _free(h, "cpus"), _free(h, "gpus")),
+                ", ".join(run["job"] for run in h["runs"]),
+                h["why"],
+            )
             for h in compute["hosts"]
         ]
-        show.columns(("HOST", "ADDRESS", "STATE", "CPUS FREE", "GPUS FREE", ""), rows)
+        show.columns(("HOST", "ADDRESS", "STATE", "CPUS FREE", "GPUS FREE", "RUNS", ""), rows)
     if compute["jobs"]:
         print()
         jobs = [

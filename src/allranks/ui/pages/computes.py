@@ -1,9 +1,9 @@
-"""Computes: their hosts, what is free, and why each job waits."""
+"""Computes: what runs on each host, what is used and free, and why each job waits."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -13,7 +13,18 @@ from allranks.ui import render
 from allranks.ui.api import Session
 
 if TYPE_CHECKING:
-    from allranks.api.computes import ComputeAnswer, ShownCompute
+    from allranks.api.computes import ComputeAnswer, HostAnswer, ShownCompute
+
+
+class Use(NamedTuple):
+    """Of CPUs or GPUs: ``ours``, ``others`` and ``free`` add up to ``total``. ``asked``: what our
+    jobs ask for, which is more where they share."""
+
+    ours: float
+    others: float
+    free: float
+    total: float
+    asked: float
 
 
 async def page(request: Request) -> Response:
@@ -23,12 +34,37 @@ async def page(request: Request) -> Response:
     return render.page(request, "computes.html", computes=shown)
 
 
-async def _one(
-    session: Session, compute: ComputeAnswer | ShownCompute
-) -> ComputeAnswer | ShownCompute:
-    """A compute with its hosts and jobs; ``trouble`` if its cluster does not answer."""
+async def _one(session: Session, compute: ComputeAnswer) -> dict[str, Any]:
+    """A compute with its hosts, how they are used, and the jobs that are on none of them;
+    ``trouble`` if its cluster does not answer."""
     try:
-        answer: ShownCompute = await session.get(f"computes/{compute['name']}")
-        return answer
+        shown: ShownCompute = await session.get(f"computes/{compute['name']}")
     except AllranksError as error:
         return {**compute, "hosts": [], "jobs": [], "trouble": str(error)}
+    hosts = [(each, use(each, "cpus"), use(each, "gpus")) for each in shown["hosts"]]
+    placed = {run["job"] for host in shown["hosts"] for run in host["runs"]}
+    return {
+        **shown,
+        "hosts": hosts,
+        "cpus": summed([cpus for _, cpus, _ in hosts]),
+        "gpus": summed([gpus for _, _, gpus in hosts]),
+        "queue": [job for job in shown["jobs"] if job["name"] not in placed],
+        "statuses": {job["name"]: job["status"] for job in shown["jobs"]},
+    }
+
+
+def use(host: HostAnswer, what: Literal["cpus", "gpus"]) -> Use | None:
+    """None if there are none, or if the cluster does not say what is free."""
+    total = host[what]
+    free = host["free_cpus"] if what == "cpus" else host["free_gpus"]
+    if not total or free is None:
+        return None
+    asked = sum(run[what] for run in host["runs"])
+    ours = min(asked, total - free)
+    return Use(ours, total - free - ours, free, total, asked)
+
+
+def summed(uses: list[Use | None]) -> Use | None:
+    """None if one of them is unknown, or all are."""
+    known = [each for each in uses if each is not None]
+    return Use(*map(sum, zip(*known, strict=True))) if known else None

@@ -21,8 +21,11 @@ from allranks.server.arguments import BODY
 from allranks.server.dependencies import JsonBody, Services, ServicesDep
 from allranks.server.http.agents_listener import NAMED
 from allranks.server.jobs import view
+from allranks.server.jobs.hosts import on_host
 from allranks.server.loop import mailbox
+from allranks.server.timestamps import iso_time
 from allranks.spec.compute import Compute, parse
+from allranks.store.jobs.job_rows import JobRow
 
 # The most hosts of a cluster that are resolved to find a route to it.
 _TRIED = 20
@@ -120,18 +123,27 @@ def show(name: str, services: ServicesDep) -> api.ShownCompute:
     jobs = [row for row in services.records.live() if row.plan.compute == compute.name]
     return {
         **_brief(services, compute),
-        "hosts": [cast("api.HostAnswer", host._asdict()) for host in hosts],
+        "hosts": [_host(host, jobs) for host in hosts],
         "trouble": trouble,
         "jobs": [
             {
                 "name": row.name,
                 "status": str(row.record.status),
                 "nodes": row.plan.task.nodes,
+                "ranks": row.plan.task.nodes * row.plan.task.procs,
+                "gpus": row.plan.task.nodes * row.plan.task.gpus,
+                "created_at": iso_time(row.created_at),
+                "created_by": view.submitter(row.spec),
                 "reason": view.status_reason(row) or None,
             }
             for row in jobs
         ],
     }
+
+
+def _host(host: Host, jobs: Sequence[JobRow]) -> api.HostAnswer:
+    runs = [on_host(row, host) for row in jobs]
+    return cast("api.HostAnswer", {**host._asdict(), "runs": [each for each in runs if each]})
 
 
 def _own(name: str, services: Services) -> Compute:
