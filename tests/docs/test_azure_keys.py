@@ -56,8 +56,8 @@ def test_every_key_of_every_schema(keys: ModuleType) -> None:
     words = set(
         re.findall(r"\w+", "".join(each.read_text() for each in paths if each not in models))
     )
-    # Services that are not started, and the identity as a whole, are noted.
-    noted_above = {"ssh_public_keys", "object_id", "msi_resource_id"}
+    # The identity as a whole is noted.
+    noted_above = {"object_id", "msi_resource_id"}
     assert {each.key for each in verdicts if each.status == "used"} - words == noted_above
 
 

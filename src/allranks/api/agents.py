@@ -30,12 +30,13 @@ class AttemptAssignment(Assignment):
 
 class ChannelOrder(TypedDict):
     """A channel that a helper of the agent has to connect: a program with its words, a shell if
-    there are none, or a port."""
+    there are none, a server of sftp, or a port."""
 
     number: int
     rank: int | None
     command: list[str]
     terminal: bool
+    sftp: bool
     port: int | None
 
 

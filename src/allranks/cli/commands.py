@@ -61,6 +61,7 @@ COMMANDS: dict[str, Command] = {
     "job shell": Command("job.enter:shell", "open a shell in a running job", plain=True),
     "job port-forward": Command("job.enter:port_forward", "reach a port of a running job"),
     "job cp": Command("job.copy:cp", "copy files into a running job, and out of it"),
+    "job ssh-config": Command("ssh.ssh_config:ssh_config", "let ssh, scp and VS Code into a job"),
     "job tensorboard": Command("job.tensorboard:tensorboard", "open TensorBoard on a job's logs"),
     "job restart": Command("submit.restart:restart", "run an ended job again as a new job"),
     "job compare": Command("job.compare:compare", "show the differences between jobs"),

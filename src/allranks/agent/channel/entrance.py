@@ -29,6 +29,23 @@ _OURS = str(Path(__file__).absolute().parents[3])
 # As for other helpers: the words say that it is one of ours. `-S`: it needs no installed package.
 _ARGV = (sys.executable, "-P", "-S", "-m", "allranks.agent.channel.visit")
 _NEEDED = ("PATH", "HOME", "ALLRANKS_GANG")
+# The agent's Python, or the image's; else OpenSSH's server, from where it may be.
+_SFTP = [
+    SHELL,
+    "-c",
+    """\
+for each in "$2" python3; do
+    command -v "$each" >/dev/null && exec "$each" -I -S "$1"
+done
+for each in /usr/lib/openssh /usr/libexec/openssh /usr/lib/ssh /usr/libexec; do
+    [ -x "$each/sftp-server" ] && exec "$each/sftp-server"
+done
+echo 'allranks: there is no Python and no sftp-server for sftp and scp' >&2
+exit 127""",
+    "sftp",
+    f"{_OURS}/allranks/agent/inside/allranks_sftp.py",
+    sys.executable,
+]
 _PROMPT = r"\[\e[1m\]{who}\[\e[0m\]:\W\$ "
 
 
@@ -101,6 +118,7 @@ class Entrance:
         cwd, env = (self.cwd, dict(self.env())) if started is None else started
         who = f"{self._job} node {self._node}" if started is None else f"{self._job} rank {rank}"
         argv = order["command"] or [SHELL, "--norc", *["-i"] * terminal]
+        argv = _SFTP if order["sftp"] else argv
         env = {**env}
         if terminal:
             env |= {"TERM": env.get("TERM") or "xterm-256color", "PS1": _PROMPT.format(who=who)}

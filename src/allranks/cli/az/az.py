@@ -7,6 +7,7 @@ import argparse
 import contextlib
 import io
 import json
+import os
 import sys
 from collections.abc import Sequence
 from itertools import pairwise
@@ -116,6 +117,8 @@ def _job(line: Line) -> int:
         return _stream(line.words[2])
     if line.verb == "create":
         return _create(line)
+    if line.verb == "connect-ssh":
+        return _connect(line)
     words = [*line.words]
     if line.values.get("--all-results", ["false"])[0].lower() == "true":
         words += ["--limit", _ALL]
@@ -150,6 +153,18 @@ def _create(line: Line) -> int:
         Path(saved[0]).write_text(yaml.safe_dump(answer, sort_keys=False), encoding="utf-8")
     print_answer(answer, line.output, line.query)
     return code
+
+
+def _connect(line: Line) -> int:
+    """A shell by OpenSSH, in place of this process."""
+    entry = _answer([*line.words, "--json"])
+    key = line.values.get("--private-key-file-path", [])
+    words = ["ssh", "-F", entry["file"], *(["-i", *key] if key else []), entry["host"]]
+    try:
+        os.execvp("ssh", words)
+    except OSError as error:
+        hint = "install OpenSSH's client, or use `allranks job shell NAME`"
+        raise UsageError(f"cannot start ssh: {error.strerror}", hint=hint) from None
 
 
 def _stream(name: str) -> int:

@@ -112,6 +112,10 @@ VERBS: Mapping[str, Verb] = {
         "job download",
         (_NAME, _o("--all", "--all", Takes.NOTHING), _o("--output-name", "--output-name"), _PATH),
     ),
+    "job connect-ssh": Verb(
+        "job ssh-config",
+        (_NAME, _o("-i --node-index", "--node"), _o("-f --private-key-file-path", None)),
+    ),
     "environment create": Verb(
         "environment create",
         (*_MADE, _o("-i --image", "--image"), _o("-c --conda-file", "--conda-file")),

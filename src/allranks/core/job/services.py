@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -25,3 +26,18 @@ def service_notes(job: str, services: Mapping[str, Mapping[str, Any]]) -> Iterat
         yield f"to open {name}: allranks job tensorboard {job}{'' if collected else elsewhere}"
     if others:
         yield f"the services {', '.join(others)} are recorded but not started"
+
+
+def public_keys(text: str) -> list[str]:
+    """The lines of ``ssh_public_keys`` that are public keys, as ssh-keygen writes them."""
+    return [line.strip() for line in text.splitlines() if _is_public_key(line)]
+
+
+def _is_public_key(line: str) -> bool:
+    kind, encoded, *_ = *line.split(maxsplit=2), "", ""
+    try:
+        data = base64.b64decode(encoded, validate=True)
+    except ValueError:
+        return False
+    length = int.from_bytes(data[:4])
+    return length > 0 and data[4 : 4 + length] == kind.encode()

@@ -22,14 +22,15 @@ _WORDS = 1 << 20
 
 
 class ChannelRequest(BaseModel):
-    """A program with its words, a shell if there are none, or a ``port``. ``rank`` or ``node``: of
-    a node, its first rank."""
+    """A program with its words, a shell if there are none, a server of ``sftp``, or a ``port``.
+    ``rank`` or ``node``: of a node, its first rank."""
 
     model_config = ConfigDict(extra="forbid")
 
     command: list[str] = []
     port: Annotated[int, Field(gt=0, lt=65536)] | None = None
     terminal: bool = False
+    sftp: bool = False
     rank: Count | None = None
     node: Count | None = None
 
@@ -39,18 +40,21 @@ def create(name: str, request: ChannelRequest, services: ServicesDep, who: Who) 
     caller connects next. The entry is an event of the job."""
     row = services.records.with_ranks(name)
     require_own(who, name, submitter(row.spec))
-    if request.port is not None and (request.command or request.terminal):
-        raise UsageError("a port has no command", where="port", hint="leave out `command`")
+    if (request.port is not None or request.sftp) and (request.command or request.terminal):
+        raise UsageError("ports and sftp have no command", where="command", hint="leave it out")
+    if request.port is not None and request.sftp:
+        raise UsageError("give a port or sftp", where="sftp", hint="leave out one of them")
     if request.rank is not None and request.node is not None:
         raise UsageError("give a rank or a node", where="node", hint="leave out one of them")
     if sum(map(len, request.command)) > _WORDS:
         raise UsageError("the command is too long", where="command", hint="put it into a file")
     where = place(row, request.rank, request.node)
     what = f"exec: {shlex.join(request.command)}" if request.command else "shell"
+    what = "sftp" if request.sftp else what
     if request.port is not None:
         what = f"port {request.port}"
     services.records.append(name, [entered(row, where, who, what)])
-    order = request.model_dump(include={"command", "port", "terminal"})
+    order = request.model_dump(include={"command", "port", "sftp", "terminal"})
     channel = services.channels.open(row, where, who, order)
     return {"number": channel.number, "node": where.node, "rank": where.rank}
 
