@@ -39,6 +39,8 @@ ENGINE_WORDS_ALLOWED = {
 # Of a job's own processes: they run a text of the agent's there, or the job's script.
 RUNS_IN_RANKS = {"agent/inside/sitecustomize.py", "agent/programs/warm_server.py"}
 RUNS_IN_RANKS |= {"agent/programs/allranks_warm/script.py"}
+# Reads what torch has pickled in the same process.
+UNPICKLES_ITS_OWN = "agent/inside/allranks_inspect.py"
 RUNS_WHAT_IT_READS = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "torch"}
 # Run by path, or read by Alembic: not imported.
 NO_PACKAGES = {
@@ -128,7 +130,7 @@ def unpickled(source: Source) -> list[str]:
     """What is read is data: nothing that runs what it reads, and YAML only by a loader of ours."""
     found = []
     for node in ast.walk(source.tree if source.name not in RUNS_IN_RANKS else ast.parse("")):
-        if isinstance(node, ast.Import | ast.ImportFrom):
+        if isinstance(node, ast.Import | ast.ImportFrom) and source.name != UNPICKLES_ITS_OWN:
             found += [f"{source.name}:{node.lineno}" for _ in imported(node) & RUNS_WHAT_IT_READS]
         elif isinstance(node, ast.Call):
             called = ast.unparse(node.func)

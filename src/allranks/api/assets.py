@@ -104,6 +104,7 @@ class ComponentAnswer(AssetVersion):
     retry: NotRequired[Document]
     keep_work: NotRequired[str]
     hang_timeout: NotRequired[float]
+    flight_recorder: NotRequired[bool]
     warm: NotRequired[list[str]]
     # Of a pipeline.
     jobs: NotRequired[dict[str, Document]]

@@ -675,6 +675,7 @@ class StackProcess(TypedDict):
     silent: float
     busy: float
     why: str
+    collectives: NotRequired[Packed | None]
 
 
 class StackGroup(TypedDict):
@@ -712,11 +713,38 @@ class SavedStacks(TypedDict):
     processes: list[StackProcess]
 
 
+class CollectiveCall(TypedDict):
+    """The last collective of a group that a rank has called; see `core.diagnosis.collectives`."""
+
+    rank: int
+    group: str
+    number: int
+    operation: str
+    sizes: list[list[int]]
+    types: list[str]
+    pending: bool
+    since: float
+    place: str
+
+
+class Collectives(TypedDict):
+    """Who keeps whom waiting, by the recorders of the ranks; see `core.diagnosis.collectives`.
+    ``ranks``: those to look at; ``since``: since when the last of ``waiting`` waits."""
+
+    kind: str
+    message: str
+    ranks: list[int]
+    waiting: list[int]
+    since: float | None
+    last: list[CollectiveCall]
+
+
 class GroupedStacks(SavedStacks):
-    """The largest group first."""
+    """The largest group first. ``collectives``: None where nothing is recorded."""
 
     groups: list[StackGroup]
     odd: OddProcess | None
+    collectives: Collectives | None
 
 
 class StacksAnswer(GroupedStacks):

@@ -196,6 +196,7 @@ class Task(NamedTuple):
     record: str = ""
     timeout: float | None = None
     hang_timeout: float | None = None
+    flight_recorder: bool = True
     environment: str = ""
     environment_asked: str = ""
     container: Container | None = None

@@ -135,6 +135,7 @@ class RankKeys(Part):
     warm: Several[Module] = ()
     retry: Retry = Field(default_factory=Retry)
     hang_timeout: Seconds | None = None
+    flight_recorder: bool = True
 
 
 class CommandKeys(RankKeys):

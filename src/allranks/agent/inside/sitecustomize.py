@@ -23,7 +23,7 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
-    from typing import Optional
+    from typing import Any, Optional
 
 
 def _begin():  # type: () -> None
@@ -69,7 +69,7 @@ def _answer(number, frame):  # type: (int, Optional[FrameType]) -> None
         # The names without a lock: who holds it may be what everybody waits for.
         active = getattr(sys.modules.get("threading"), "_active", {})
         for ident, top in sys._current_frames().items():
-            if top.f_code is _answer.__code__:
+            if top.f_code is _answer.__code__ or top.f_code.co_filename == _INSPECT:
                 continue
             current = top  # type: Optional[FrameType]
             name = getattr(active.get(ident), "name", "")
@@ -118,11 +118,60 @@ class _Azure(object):
         return azure_imports.find_spec(name)
 
 
+class _Torch(object):
+    """Lets a process that joins a group of `torch.distributed` tell of its collectives."""
+
+    def find_spec(self, name, path=None, target=None):  # type: ignore[no-untyped-def]
+        if name != "torch.distributed.distributed_c10d":
+            return None
+        sys.meta_path.remove(self)
+        try:
+            from importlib.util import find_spec  # lazy: torch has imported it
+
+            spec = find_spec(name)
+            if spec is not None and spec.loader is not None:
+                run = spec.loader.exec_module
+
+                def exec_module(module):  # type: ignore[no-untyped-def]
+                    run(module)
+                    _listen_in_groups(module)
+
+                spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+            return spec
+        except Exception:
+            return None
+
+
+def _listen_in_groups(c10d):  # type: (Any) -> None
+    update = getattr(c10d, "_update_default_pg", None)
+    if update is None:  # before torch 2.0
+        return
+    version = str(getattr(sys.modules.get("torch"), "__version__", "")).split(".")
+    if version[0] == "2" and version[1] in tuple("2345678"):
+        # These record nothing unless this says so; later ones call the name deprecated.
+        os.environ.setdefault("TORCH_NCCL_TRACE_BUFFER_SIZE", "2000")
+
+    def update_and_listen(group):  # type: ignore[no-untyped-def]
+        update(group)
+        if group is not None:
+            try:
+                import allranks_inspect  # type: ignore[import-not-found] # lazy: beside this file
+
+                allranks_inspect.listen()
+            except Exception:
+                pass
+
+    c10d._update_default_pg = update_and_listen
+
+
+_INSPECT = os.path.join(os.path.dirname(__file__), "allranks_inspect.py")
 _file, _answering = -1, False
 if hasattr(os, "register_at_fork"):
     _begin()
     os.register_at_fork(after_in_child=_begin)
     sys.meta_path.append(_Azure())
+    if os.environ.get("TORCH_FR_BUFFER_SIZE") != "0":
+        sys.meta_path.insert(0, _Torch())
     if "ALLRANKS_IMPORTS" in os.environ:
         try:
             import allranks_imports  # type: ignore[import-not-found] # lazy: beside this file

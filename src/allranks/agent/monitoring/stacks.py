@@ -20,6 +20,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from allranks.agent.monitoring.inspection import ask_all
 from allranks.agent.processes.rank_processes import families
 from allranks.core.diagnosis.stacks import ANSWERED, WHOLE, Frame, Process, Thread, read, short
 from allranks.core.plan import pack
@@ -62,12 +63,15 @@ def _collect(node: int, roots: Mapping[int, int], busy: Mapping[int, float]) -> 
                 if (request := _Request.of(pid)) is not None:
                     requests[pid] = request
     _wait(requests.values())
+    several = (pid for tree in trees.values() for pid in tree)
+    recorded = ask_all(several, {"do": "collectives"}, PATIENCE)
     processes = []
     for rank, root in roots.items():
         of_rank = []
         for pid in trees.get(root, [root]):
             with contextlib.suppress(OSError, ValueError, IndexError):
-                of_rank.append(_process(rank, node, pid, requests.get(pid), busy.get(pid, 0.0)))
+                process = _process(rank, node, pid, requests.get(pid), busy.get(pid, 0.0))
+                of_rank.append(process._replace(collectives=recorded.get(pid)))
         processes += _relevant(of_rank, trees.get(root, []))
     for request in requests.values():
         os.close(request.fd)

@@ -14,7 +14,7 @@ from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
 
 if TYPE_CHECKING:
-    from allranks.api.jobs import Frame, StackGroup, StacksAnswer
+    from allranks.api.jobs import Collectives, Frame, StackGroup, StacksAnswer
 
 # The number of stack lines shown; `--all` shows all.
 _MOST = 12
@@ -25,6 +25,7 @@ def stacks_options(parser: argparse.ArgumentParser) -> None:
     job_argument(parser)
     add("--rank", action="append", type=int, metavar="R", help="only this rank")
     add("--all", action="store_true", help="full stacks of all known threads")
+    add("--collectives", action="store_true", help="which rank keeps which waiting in torch")
 
 
 def stacks(options: argparse.Namespace) -> int:
@@ -44,12 +45,30 @@ def stacks(options: argparse.Namespace) -> int:
         show.talk(f"{options.name} has ended; stacks of attempt {answer['attempt']} at {at}")
     for missing in answer["missing"]:
         show.talk(f"node {missing} did not answer in time")
+    if options.collectives:
+        return _collectives(options.name, answer["collectives"], set(options.rank or ()))
     for index, group in enumerate(answer["groups"]):
         print("\n" * (index > 0), end="")
         _group(group, options.all)
     if answer["odd"] is not None and not options.quiet:
         odd = answer["odd"]
         show.talk(f"\ndiffers from most: rank {odd['rank']} on node {odd['node']}, in {odd['at']}")
+    return 0
+
+
+def _collectives(name: str, recorded: Collectives | None, ranks: set[int]) -> int:
+    if recorded is None:
+        hint = f"torch records them on gloo from 2.9 on; see `allranks job stacks {name}`"
+        raise NotFound(f"no rank of {name} has recorded collectives", hint=hint)
+    show.line(recorded["message"])
+    for call in recorded["last"]:
+        if not ranks or call["rank"] in ranks:
+            at = time.strftime("%H:%M:%S", time.localtime(call["since"]))
+            sizes = "".join(f" {size}" for size in call["sizes"][:3])
+            state = "waits in" if call["pending"] else "has finished"
+            where = f", {call['place']}" if call["place"] else ""
+            what = f"{call['operation']} #{call['number']}{sizes} of {call['group']}"
+            show.line(f"  rank {call['rank']} {state} {what}{where}, called {at}")
     return 0
 
 

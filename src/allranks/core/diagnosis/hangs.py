@@ -7,14 +7,14 @@ rules and the measurements behind them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
 from math import inf
 from typing import NamedTuple
 
 from allranks.core.amounts import counted
 from allranks.core.attempt_end import Failure
-from allranks.core.diagnosis import stacks
+from allranks.core.diagnosis import collectives, stacks
 from allranks.core.diagnosis.stacks import Process
 from allranks.statuses import Reason
 
@@ -64,11 +64,12 @@ def hung(
     now: Sequence[Process],
     timeout: float,
     clock: float,
+    write_time: Callable[[float], str] = str,
 ) -> Failure | None:
     """The failure if every rank is stuck, else None. A rank is stuck if it is idle, or if it polls
     for others at the same place as ``before`` without having run Python since. ``now`` holds the
     current stacks; ``clock`` is the current time, and the failure's ``at`` the time of the last
-    progress of any rank."""
+    progress of any rank. ``write_time`` writes a time for people."""
     for rank, times in quiet.items():
         if min(times.idle, times.gpu) >= timeout:
             continue
@@ -81,8 +82,24 @@ def hung(
         if not busy or not all(_polls(process, earlier, timeout, gpu) for process in busy):
             return None
     least = min((min(times.quiet, times.still) for times in quiet.values()), default=timeout)
-    failure = _failure([process for process in now if process.rank in quiet], timeout)
+    stuck = [process for process in now if process.rank in quiet]
+    failure = _in_collectives(stuck, timeout, write_time) or _failure(stuck, timeout)
     return failure._replace(at=clock - least)
+
+
+def _in_collectives(
+    processes: Sequence[Process], timeout: float, write_time: Callable[[float], str]
+) -> Failure | None:
+    """The failure if ranks have recorded in which collective they wait, and for whom."""
+    finding = collectives.examine(processes)
+    nodes = {process.rank: process.node for process in processes}
+    if finding is None or finding.kind is collectives.Kind.OUTSIDE:
+        return None
+    text = collectives.sentence(finding, write_time, processes)
+    rank = next((rank for rank in finding.ranks if rank in nodes), None)
+    node = None if rank is None else nodes[rank]
+    message = f"no rank has made progress for {timeout:g} s: {text}"
+    return Failure(Reason.HANG, node, rank, message=message)
 
 
 def _polls(

@@ -30,7 +30,8 @@ class Process(NamedTuple):
     ``frames`` is the stack of its main thread, ``threads`` the others as far as known. ``parent``
     is the nearest ancestor with a stack, None for the rank's own process. ``silent`` is for how
     many seconds, at least, its main thread has not run Python; ``busy`` the share of a CPU it used
-    recently; ``why`` the reason that it has no stack.
+    recently; ``why`` the reason that it has no stack. ``collectives`` is what its recorder says,
+    unread; see `core.diagnosis.collectives`.
     """
 
     rank: int
@@ -44,6 +45,7 @@ class Process(NamedTuple):
     silent: float = 0.0
     busy: float = 0.0
     why: str = ""
+    collectives: Mapping[str, Any] | None = None
 
 
 class Group(NamedTuple):

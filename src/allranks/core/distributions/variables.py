@@ -48,6 +48,8 @@ def environment(
         # A pipe or file makes Python hold its output back: people want to see it as it happens.
         "PYTHONUNBUFFERED": "1",
     }
+    if not task.flight_recorder:
+        variables["TORCH_FR_BUFFER_SIZE"] = "0"
     variables |= _inputs_and_outputs(task, paths)
     variables |= sagemaker.environment(task, rank, places, paths)
     of_kind = {

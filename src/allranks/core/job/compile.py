@@ -177,6 +177,7 @@ def _task(spec: CommandJob, context: CompileContext, around: Mapping[str, Any]) 
         record=context.record,
         timeout=spec.limits.timeout,
         hang_timeout=spec.hang_timeout,
+        flight_recorder=spec.flight_recorder,
         metrics=tuple(_metric(name, value) for name, value in spec.metrics.items()),
         state=spec.state or "",
         keep_work=_keep_work(spec.keep_work),

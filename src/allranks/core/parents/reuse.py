@@ -35,6 +35,7 @@ _APART = frozenset(
         "keep_work",
         "timeout",
         "hang_timeout",
+        "flight_recorder",
         "warm",
         "in_place",
         "recipe",

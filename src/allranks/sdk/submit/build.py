@@ -84,6 +84,7 @@ def command(
     warm: Sequence[str] | None = None,
     retry: Retry | Mapping[str, Any] | None = None,
     hang_timeout: float | None = None,
+    flight_recorder: bool | None = None,
     **unknown: Never,
 ) -> Command:
     """A command job from the keys of the job YAML, as models or mappings.

@@ -18,7 +18,7 @@ from allranks.core.attempt_end import Failure
 from allranks.core.diagnosis import hangs
 from allranks.core.diagnosis.hangs import Rank, Suspicion
 from allranks.core.distributions import topology
-from allranks.server.loop.stacks import Answers, Stacks, running
+from allranks.server.loop.stacks import Answers, Stacks, running, time_of_day
 from allranks.statuses import JobStatus
 from allranks.store.jobs.job_rows import JobRow
 
@@ -124,7 +124,9 @@ class Hangs:
                 rank: each for rank, each in _quiet_ranks(watch).items() if rank in watch.ranks
             }
             before = watch.before.processes if watch.before is not None else []
-            failure = hangs.hung(quiet, before, answers.processes, timeout, clock.now())
+            failure = hangs.hung(
+                quiet, before, answers.processes, timeout, clock.now(), time_of_day
+            )
         if failure is not None:
             self._stacks.save(row.name, answers, "hang-stacks")
             log.warning("%s hangs: %s", row.name, failure.message)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from allranks.core.diagnosis import stacks
+from allranks.core.diagnosis import collectives, stacks
 from allranks.core.diagnosis.stacks import Process
 from allranks.core.distributions.topology import ranks_of
 from allranks.core.plan import pack
@@ -23,7 +23,13 @@ from allranks.statuses import NodeState
 from allranks.store.jobs.job_rows import JobRow
 
 if TYPE_CHECKING:
-    from allranks.api.jobs import GroupedStacks, OddProcess, SavedStacks, StackGroup
+    from allranks.api.jobs import (
+        Collectives,
+        GroupedStacks,
+        OddProcess,
+        SavedStacks,
+        StackGroup,
+    )
 
 # Seconds to wait for the agents' answers. Agents with a mailbox poll for orders less often.
 PATIENCE = 5.0
@@ -153,4 +159,37 @@ def shown(data: SavedStacks) -> GroupedStacks:
     if outliers is not None:
         one = outliers[0]
         odd = {"rank": one.rank, "node": one.node, "pid": one.pid, "at": stacks.at(one)}
-    return {**data, "processes": pack(processes), "groups": groups, "odd": odd}
+    recorded = _collectives(processes)
+    plain = [process._replace(collectives=None) for process in processes]
+    return {
+        **data,
+        "processes": pack(plain),
+        "groups": groups,
+        "odd": odd,
+        "collectives": recorded,
+    }
+
+
+def _collectives(processes: list[Process]) -> Collectives | None:
+    """What the ranks' recorders say, compared; None if there is no recorder."""
+    recorded = collectives.of_processes(processes)
+    finding = collectives.examine(processes)
+    if finding is None:
+        return None
+    calls: list[Any] = [
+        {"rank": rank, **pack(entry)}
+        for rank in sorted(recorded)
+        for entry in collectives.last(recorded[rank])
+    ]
+    return {
+        "kind": finding.kind.value,
+        "message": collectives.sentence(finding, time_of_day, processes),
+        "ranks": list(finding.ranks),
+        "waiting": list(finding.waiting),
+        "since": finding.since or None,
+        "last": calls,
+    }
+
+
+def time_of_day(at: float) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(at))

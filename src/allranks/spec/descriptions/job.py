@@ -44,6 +44,8 @@ JOB: Mapping[str, Mapping[str, str]] = {
         "retry": "How often the job may start and after which failures it starts again.",
         "hang_timeout": "Seconds without progress of any rank after which the job counts as hung. "
         "Off if left out.",
+        "flight_recorder": "Whether torch records its last collectives, so that a hang names the "
+        "rank that has not called one. On if left out; `false` turns it off.",
     },
     "CommandKeys": {
         "command": "The command that each rank runs, by bash. It may use `${{inputs.x}}`, "

@@ -1,0 +1,184 @@
+"""Answers an agent's questions from a thread of a job's Python, also while its first thread waits
+in C code. For any Python from 3.7 on.
+
+The thread reads a pipe, so it takes no time before a question comes. It is there once a process
+belongs to a group of `torch.distributed`, or while a question is answered that
+`agent/monitoring/inspection.py` asks of another Python. A question is a line of JSON. Its answer
+lies in a file without a name, which the agent reads through /proc: 64 bytes with the question's
+number and the answer's length, and the answer.
+
+Nothing here may print, raise, or do anything that a script could notice.
+"""
+
+import _thread
+import contextlib
+import fcntl
+import json
+import os
+import pickle
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Optional, Tuple
+
+# The names of the files are MARK, the process and its end of the pipe.
+MARK = "allranks-inspect"
+HEADER = 64
+# The entries of a group that are sent, and the most of a process.
+_OF_GROUP, _MOST = 16, 128
+_LIBRARIES = ("site-packages", "dist-packages", "/lib/python", "<")
+
+# The descriptors of this process: the file's, and both ends of the pipe.
+_ends = []  # type: List[int]
+
+
+def listen(once=False):  # type: (bool) -> None
+    """Start the thread; with ``once`` for one question. Nothing if there is one already."""
+    if _ends:
+        return
+    try:
+        ends = [_high(end) for end in os.pipe()]
+        name = "%s-%d-%d" % (MARK, os.getpid(), ends[1])
+        ends.append(_high(os.memfd_create(name)))  # type: ignore[attr-defined,unused-ignore]
+        _ends[:] = ends
+        _thread.start_new_thread(_answer, (ends[0], ends[2], once))
+    except Exception:
+        _close()
+
+
+def _high(fd):  # type: (int) -> int
+    """Not among the first numbers, which scripts and libraries have plans for."""
+    try:
+        high = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 200)
+    except OSError:  # so many are not allowed
+        return fd
+    os.close(fd)
+    return high
+
+
+def _close():  # type: () -> None
+    while _ends:
+        with contextlib.suppress(OSError):
+            os.close(_ends.pop())
+
+
+def _after_fork():  # type: () -> None
+    """A fork has the descriptors without the thread."""
+    _close()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def _answer(pipe, file, once):  # type: (int, int, bool) -> None
+    text = b""
+    try:
+        while True:
+            while b"\n" not in text:
+                more = os.read(pipe, 4096)
+                if not more:
+                    return
+                text += more
+            line, _, text = text.partition(b"\n")
+            question = json.loads(line.decode())
+            try:
+                answer = _DO[question["do"]](question)  # type: Dict[str, Any]
+            except Exception as error:
+                answer = {"error": "%s: %s" % (type(error).__name__, error)}
+            body = json.dumps(answer).encode("utf-8", "backslashreplace")
+            os.ftruncate(file, 0)
+            os.pwrite(file, body, HEADER)
+            header = "%d %d" % (question["number"], len(body))
+            os.pwrite(file, header.ljust(HEADER).encode(), 0)
+            if once:
+                time.sleep(question.get("keep", 5.0))  # until the agent has read it
+                return
+    except Exception:
+        pass
+    finally:
+        if _ends and _ends[0] == pipe:
+            _close()
+
+
+# ---------------------------------------------------------------- torch's flight recorder
+
+
+class _NotLoaded(object):
+    """Stands for `torch._inductor` while entries are read: the recorder would import it, for
+    seconds, to look for code that it has compiled."""
+
+    def __getattr__(self, name):  # type: (str) -> Any
+        if name == "codecache":
+            raise AttributeError(name)
+        import importlib  # lazy: rarely reached
+
+        return getattr(importlib.import_module("torch._inductor"), name)
+
+
+def collectives(_=None):  # type: (Any) -> Dict[str, Any]
+    """The last collectives of each group, and the groups with their ranks."""
+    torch = sys.modules["torch"]  # type: Any
+    c10d = torch._C._distributed_c10d
+    dump = getattr(c10d, "_dump_fr_trace", None) or c10d._dump_nccl_trace
+    stand_in = None
+    if "torch._inductor" not in sys.modules and "_inductor" not in vars(torch):
+        stand_in = torch._inductor = _NotLoaded()
+    try:
+        entries = pickle.loads(dump(True, True, False)).get("entries", [])
+    finally:
+        if stand_in is not None and vars(torch).get("_inductor") is stand_in:
+            del torch._inductor
+    return {"rank": _rank(), "groups": _groups(), "entries": _newest(entries), "at": time.time()}
+
+
+def _rank():  # type: () -> Optional[int]
+    c10d = sys.modules.get("torch.distributed.distributed_c10d")  # type: Any
+    return None if c10d is None or not c10d.is_initialized() else int(c10d.get_rank())
+
+
+def _groups():  # type: () -> List[Tuple[str, str, List[int]]]
+    """Of each group of this process: its name, what the script calls it, and its ranks."""
+    c10d = sys.modules["torch.distributed.distributed_c10d"]  # type: Any
+    groups = []
+    for group, ranks in list(c10d._world.pg_group_ranks.items()):
+        name = str(c10d._world.pg_names.get(group, ""))
+        groups.append((name, str(getattr(group, "group_desc", "") or ""), sorted(ranks)))
+    return groups
+
+
+def _newest(entries):  # type: (List[Dict[str, Any]]) -> List[Dict[str, Any]]
+    counts = {}  # type: Dict[str, int]
+    newest = []  # type: List[Dict[str, Any]]
+    for entry in reversed(entries):
+        if entry.get("is_p2p"):
+            continue
+        group = str(entry["process_group"][0])
+        counts[group] = counts.get(group, 0) + 1
+        if counts[group] <= _OF_GROUP and len(newest) < _MOST:
+            done = entry.get("retired") or entry.get("state") == "completed"
+            newest.append(
+                {
+                    "group": group,
+                    "number": entry["collective_seq_id"],
+                    "operation": entry["profiling_name"].partition(":")[2],
+                    "sizes": entry.get("input_sizes") or [],
+                    "types": entry.get("input_dtypes") or [],
+                    "pending": not done,
+                    "since": entry["time_created_ns"] / 1e9,
+                    "place": _place(entry.get("frames") or []),
+                }
+            )
+    return newest[::-1]
+
+
+def _place(frames):  # type: (List[Dict[str, Any]]) -> str
+    """The innermost frame outside of libraries."""
+    for frame in frames:
+        if not any(part in frame["filename"] for part in _LIBRARIES):
+            return "%s:%d" % (frame["filename"].rpartition("/")[2], frame["line"])
+    return ""
+
+
+_DO = {"collectives": collectives}  # type: Dict[str, Any]

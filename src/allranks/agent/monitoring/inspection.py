@@ -1,0 +1,89 @@
+"""Ask processes of ranks through the thread that `inside/allranks_inspect.py` runs in them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+_FILE = re.compile(r"^/memfd:allranks-inspect-(\d+)-(\d+)")
+_HEADER = 64
+_MOST = 256 << 20
+
+
+class Question:
+    """A question that a process was asked. ``fd`` is the file into which it writes its answer."""
+
+    def __init__(self, fd: int, number: int) -> None:
+        self.fd, self._number = fd, number
+
+    @staticmethod
+    def ask(pid: int, question: Mapping[str, Any]) -> Question | None:
+        """Ask; None if the process has no thread that answers."""
+        folder = f"/proc/{pid}/fd"
+        with contextlib.suppress(OSError):
+            for name in os.listdir(folder):
+                with contextlib.suppress(OSError):
+                    match = _FILE.match(os.readlink(f"{folder}/{name}"))
+                    # A fork may not have closed its parent's yet.
+                    if match and int(match[1]) == _own_number(pid):
+                        return Question._send(folder, name, match[2], question)
+        return None
+
+    @staticmethod
+    def _send(folder: str, file: str, pipe: str, question: Mapping[str, Any]) -> Question:
+        """Raises OSError."""
+        number = time.monotonic_ns()
+        fd = os.open(f"{folder}/{file}", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            end = os.open(f"{folder}/{pipe}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                os.write(end, (json.dumps({**question, "number": number}) + "\n").encode())
+            finally:
+                os.close(end)
+        except OSError:
+            os.close(fd)
+            raise
+        return Question(fd, number)
+
+    def answer(self) -> dict[str, Any] | None:
+        """The answer, or None if it has not come yet."""
+        words = os.pread(self.fd, _HEADER, 0).split()
+        if len(words) != 2 or int(words[0]) != self._number:
+            return None
+        data = json.loads(os.pread(self.fd, min(int(words[1]), _MOST), _HEADER))
+        return data if isinstance(data, dict) else None
+
+    def close(self) -> None:
+        os.close(self.fd)
+
+
+def ask_all(
+    pids: Iterable[int], question: Mapping[str, Any], patience: float
+) -> dict[int, dict[str, Any]]:
+    """The answers of the processes that answer within ``patience`` seconds."""
+    questions = {pid: sent for pid in pids if (sent := Question.ask(pid, question)) is not None}
+    answers: dict[int, dict[str, Any]] = {}
+    until = time.monotonic() + patience
+    while len(answers) < len(questions) and time.monotonic() < until:
+        for pid in questions.keys() - answers.keys():
+            with contextlib.suppress(OSError, ValueError):
+                if (answer := questions[pid].answer()) is not None:
+                    answers[pid] = answer
+        time.sleep(0.005)
+    for sent in questions.values():
+        sent.close()
+    return answers
+
+
+def _own_number(pid: int) -> int:
+    """The process id in the namespace of the process itself."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("NSpid:"):
+            return int(line.split()[-1])
+    return pid

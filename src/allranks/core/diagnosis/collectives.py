@@ -1,0 +1,302 @@
+"""Compare what the ranks of a job have recorded of their collectives: who keeps the others waiting.
+
+Pure. A collective has a number in its group, the same for all ranks of the group. So the first one
+that some rank has begun and not finished tells: who has not called it, or who has called something
+else under its number.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Iterable, Mapping
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from allranks.core.diagnosis.stacks import Process, doing, numbers
+
+# Operations whose ranks may give tensors of different sizes.
+_UNEVEN = ("all_to_all", "alltoall", "gather", "scatter", "send", "recv", "coalesced", "barrier")
+_SAME_SIZES = ("all_reduce", "allreduce", "broadcast", "reduce")
+
+
+class Entry(NamedTuple):
+    """A collective that a rank has called. ``number`` counts those of the group; ``sizes`` and
+    ``types`` are of its tensors; ``pending``: it has not finished; ``since`` is when it was called,
+    ``place`` where: `train.py:14`."""
+
+    group: str
+    number: int
+    operation: str
+    sizes: tuple[tuple[int, ...], ...]
+    types: tuple[str, ...]
+    pending: bool
+    since: float
+    place: str
+
+
+class Group(NamedTuple):
+    """``title`` is what the script calls it."""
+
+    name: str
+    title: str
+    ranks: tuple[int, ...]
+
+
+class Recorded(NamedTuple):
+    """What a process has recorded: its groups, and the last collectives of each in the order of
+    their numbers. ``rank`` is that of the default group."""
+
+    rank: int
+    groups: tuple[Group, ...]
+    entries: tuple[Entry, ...]
+
+
+class Kind(StrEnum):
+    """What is wrong with a collective."""
+
+    NOT_CALLED = "not_called"
+    GONE = "gone"
+    SILENT = "silent"
+    OPERATION = "operation"
+    SHAPE = "shape"
+    TYPE = "type"
+    GROUPS = "groups"
+    NETWORK = "network"
+    OUTSIDE = "outside"
+
+
+class Finding(NamedTuple):
+    """Why ranks wait: ``ranks`` are those to look at, ``waiting`` those that wait, since
+    ``since`` at the latest; ``entry`` is what they wait in."""
+
+    kind: Kind
+    ranks: tuple[int, ...]
+    waiting: tuple[int, ...] = ()
+    group: Group | None = None
+    entry: Entry | None = None
+    other: Entry | None = None
+
+    @property
+    def since(self) -> float:
+        return 0.0 if self.entry is None else self.entry.since
+
+
+def load(data: Mapping[str, Any]) -> Recorded:
+    """What a rank has answered. Raises TypeError, ValueError or KeyError if it is malformed."""
+    groups = (
+        Group(str(name), str(title), _numbers(ranks)) for name, title, ranks in data["groups"]
+    )
+    entries = sorted(map(_entry, data["entries"]), key=lambda entry: entry.number)
+    return Recorded(_number(data["rank"]), tuple(groups), tuple(entries))
+
+
+def of_processes(processes: Iterable[Process]) -> dict[int, Recorded]:
+    """What the processes of the job have recorded, by rank; without what is malformed."""
+    recorded: dict[int, Recorded] = {}
+    for process in processes:
+        if process.collectives is not None:
+            with contextlib.suppress(TypeError, ValueError, KeyError):
+                answer = load(process.collectives)
+                recorded[answer.rank] = answer
+    return recorded
+
+
+def _entry(data: Mapping[str, Any]) -> Entry:
+    return Entry(
+        str(data["group"]),
+        _number(data["number"]),
+        str(data["operation"]),
+        tuple(map(_numbers, data["sizes"])),
+        tuple(map(str, data["types"])),
+        data["pending"] is True,
+        float(data["since"]),
+        str(data["place"])[:200],
+    )
+
+
+def _numbers(data: Iterable[Any]) -> tuple[int, ...]:
+    return tuple(map(_number, data))
+
+
+def _number(value: Any) -> int:
+    if type(value) is not int:
+        raise TypeError(f"{value!r} is not an integer")
+    return value
+
+
+# ---------------------------------------------------------------- comparison
+
+
+def examine(processes: Collection[Process]) -> Finding | None:
+    """Compare what all processes of the job have recorded. A rank without a process has ended."""
+    recorded = of_processes(processes)
+    expected = {rank for one in recorded.values() for group in one.groups for rank in group.ranks}
+    return compare(recorded, expected - {process.rank for process in processes})
+
+
+def compare(ranks: Mapping[int, Recorded], ended: Collection[int] = ()) -> Finding | None:
+    """Why ranks wait in a collective, or None if nothing has been recorded. ``ended`` are ranks
+    that have left the job."""
+    if not ranks:
+        return None
+    findings = [
+        finding
+        for group in _groups(ranks)
+        if (finding := _of_group(group, ranks, ended)) is not None
+    ]
+    if not findings:
+        return Finding(Kind.OUTSIDE, tuple(sorted(ranks)))
+    waiting = {rank for finding in findings for rank in finding.waiting}
+    # Who waits elsewhere is no cause: the one that it waits for is.
+    free = [one for one in findings if not set(one.ranks) <= waiting or _differs(one)]
+    if free:
+        return min(free, key=lambda one: (not _differs(one), one.since))
+    first = min(findings, key=lambda one: one.since)
+    second = next((one for one in findings if set(one.waiting) & set(first.ranks)), None)
+    if first.kind is Kind.NETWORK or second is None or second is first:
+        return first
+    return first._replace(kind=Kind.GROUPS, other=second.entry)
+
+
+def _differs(finding: Finding) -> bool:
+    return finding.kind in (Kind.OPERATION, Kind.SHAPE, Kind.TYPE)
+
+
+def last(recorded: Recorded) -> list[Entry]:
+    """The last collective of each of its groups, with the group's name for people."""
+    names = {group.name: _group_text(group) for group in recorded.groups}
+    newest = {entry.group: entry for entry in recorded.entries}
+    return [entry._replace(group=names.get(name, name)) for name, entry in newest.items()]
+
+
+def _groups(ranks: Mapping[int, Recorded]) -> list[Group]:
+    """All groups. Groups of different ranks may have the same name."""
+    return list({group[::2]: group for one in ranks.values() for group in one.groups}.values())
+
+
+def _of_group(
+    group: Group, ranks: Mapping[int, Recorded], ended: Collection[int]
+) -> Finding | None:
+    """What keeps the first collective of the group that somebody waits in, or None."""
+    called = {rank: _calls(group, ranks[rank]) for rank in group.ranks if rank in ranks}
+    first = {
+        rank: min(pending)
+        for rank, calls in called.items()
+        if (pending := [number for number, entry in calls.items() if entry.pending])
+    }
+    if not first:
+        return None
+    number = min(first.values())
+    here = {rank: calls[number] for rank, calls in called.items() if number in calls}
+    waiting = tuple(sorted(rank for rank, entry in here.items() if entry.pending))
+    different = _different(group, here)
+    if different is not None:
+        return different._replace(waiting=waiting)
+    entry = max((here[rank] for rank in waiting), key=lambda call: call.since)
+    missing = [rank for rank, calls in called.items() if number > max(calls, default=0)]
+    gone = [rank for rank in group.ranks if rank not in ranks]
+    if missing:
+        return Finding(Kind.NOT_CALLED, tuple(sorted(missing)), waiting, group, entry)
+    if silent := [rank for rank in gone if rank not in ended]:
+        return Finding(Kind.SILENT, tuple(silent), waiting, group, entry)
+    if gone:
+        return Finding(Kind.GONE, tuple(gone), waiting, group, entry)
+    return Finding(Kind.NETWORK, waiting, waiting, group, entry)
+
+
+def _calls(group: Group, recorded: Recorded) -> dict[int, Entry]:
+    if group[::2] not in {one[::2] for one in recorded.groups}:
+        return {}
+    return {entry.number: entry for entry in recorded.entries if entry.group == group.name}
+
+
+def _different(group: Group, here: Mapping[int, Entry]) -> Finding | None:
+    """Who has called something else than most under one number; the last ones of a tie."""
+    for kind, feature in _FEATURES.items():
+        by_value: dict[Any, list[int]] = {}
+        for rank, entry in sorted(here.items()):
+            by_value.setdefault(feature(entry), []).append(rank)
+        if len(by_value) > 1:
+            most = max(by_value.values(), key=len)
+            odd = [rank for rank in here if rank not in most]
+            entry, other = here[most[0]], here[min(odd)]
+            return Finding(kind, tuple(sorted(odd)), (), group, entry, other)
+    return None
+
+
+def _shape(entry: Entry) -> object:
+    """The sizes, where they have to be equal."""
+    if any(word in entry.operation for word in _UNEVEN):
+        return None
+    return entry.sizes if any(word in entry.operation for word in _SAME_SIZES) else None
+
+
+_FEATURES: dict[Kind, Callable[[Entry], object]] = {
+    Kind.OPERATION: lambda entry: entry.operation,
+    Kind.TYPE: lambda entry: entry.types,
+    Kind.SHAPE: _shape,
+}
+
+
+# ---------------------------------------------------------------- words
+
+
+def sentence(
+    finding: Finding, write_time: Callable[[float], str], processes: Iterable[Process] = ()
+) -> str:
+    """The finding for people. ``processes`` tell what ranks do now."""
+    who = _subject(finding.ranks)
+    entry, other = finding.entry, finding.other
+    if entry is None:
+        return f"{who} {_verb(finding.ranks)} in no collective"
+    what = f"{entry.operation} #{entry.number}"
+    place = f", {entry.place}" if entry.place else ""
+    name = f"{what}{_tensors(entry)} of {_group_text(finding.group)}{place}"
+    wait = "waits" if len(finding.waiting) == 1 else "wait"
+    waiting = f"{_subject(finding.waiting)} {wait} in it since {write_time(entry.since)}"
+    if _differs(finding) and other is not None:
+        at = f" ({other.place})" if other.place else ""
+        return (
+            f"{who} called {other.operation} #{other.number}{_tensors(other)}{at} where others "
+            f"called {name}; {waiting if finding.waiting else 'nobody waits'}"
+        )
+    if finding.kind is Kind.NETWORK:
+        return f"{who} called {name}, and it has not ended since {write_time(entry.since)}"
+    if finding.kind is Kind.SILENT:
+        does = "does" if len(finding.ranks) == 1 else "do"
+        return f"{who} {does} not answer; {waiting}: {name}"
+    if finding.kind is Kind.GONE:
+        return f"{who} ended without calling {name}; {waiting}"
+    has = "has" if len(finding.ranks) == 1 else "have"
+    if finding.kind is Kind.GROUPS and other is not None:
+        elsewhere = f"{other.operation} #{other.number}{_tensors(other)}"
+        at = f" ({other.place})" if other.place else ""
+        return f"{who} {has} not called {name}, but {elsewhere} of another group{at}; {waiting}"
+    now = next((doing(p.frames) for p in processes if _is_rank(p, finding.ranks)), "")
+    return f"{who} {has} not called {name}; {waiting}{f': it is {now}' if now else ''}"
+
+
+def _is_rank(process: Process, ranks: Collection[int]) -> bool:
+    return len(ranks) == 1 and process.rank in ranks and process.collectives is not None
+
+
+def _subject(ranks: Collection[int]) -> str:
+    return f"rank{'s' * (len(ranks) > 1)} {numbers(sorted(ranks)).replace(',', ', ')}"
+
+
+def _verb(ranks: Collection[int]) -> str:
+    return "is" if len(ranks) == 1 else "are"
+
+
+def _tensors(entry: Entry) -> str:
+    """The sizes, and the type if it is not the usual one: ` [8] Long`."""
+    sizes = ", ".join(str(list(size)) for size in entry.sizes[:3])
+    unusual = [kind for kind in dict.fromkeys(entry.types) if kind != "Float"]
+    return f"{' ' if sizes else ''}{sizes}{' ' if unusual else ''}{', '.join(unusual)}"
+
+
+def _group_text(group: Group | None) -> str:
+    if group is None or group.title == "default_pg" or (group.name == "0" and not group.title):
+        return "the default group"
+    named = group.title and group.title != "undefined"
+    return f"group {group.title if named else group.name}"
