@@ -94,6 +94,7 @@ class ReadyData(TypedDict):
     ports: list[int]
     interface: NotRequired[str]
     cpus: NotRequired[int | None]
+    rdma: NotRequired[bool | None]
     python: NotRequired[dict[str, str | int | None] | None]
 
 

@@ -89,6 +89,7 @@ class NodeOfJob(TypedDict):
     host: str | None
     interface: str | None
     cpus: int | None
+    rdma: bool | None
 
 
 class JobRecord(TypedDict):

@@ -303,7 +303,8 @@ class Interpreter(NamedTuple):
 
 class Place(NamedTuple):
     """The address of a node, reported by its agent when it is ready; ``interface`` is the network
-    interface of the address, ``cpus`` how many CPUs it may use."""
+    interface of the address, ``cpus`` how many CPUs it may use, ``rdma`` whether it has active
+    ports of InfiniBand or RoCE."""
 
     address: str
     host: str
@@ -311,6 +312,7 @@ class Place(NamedTuple):
     interface: str = ""
     cpus: int | None = None
     python: Interpreter | None = None
+    rdma: bool | None = None
 
     @staticmethod
     def load(data: Mapping[str, Any]) -> Place:

@@ -411,3 +411,17 @@ def test_data_that_was_not_sharded():
     assert insight.sentence == "each of the 4 ranks processed all 600 samples in every epoch"
     assert only(job(150), Kind.UNSHARDED) is None
     assert only(job(600, ranks=1), Kind.UNSHARDED) is None
+
+
+def test_a_size_with_rdma_on_hosts_without():
+    job = Facts(
+        "j", nodes=2, hosts=("a", "b"), rdma=(False, False), size_with_rdma="Standard_ND40rs_v2"
+    )
+    assert "ND40rs_v2 has RDMA in its cloud, and 2 of 2" in only(job, Kind.NETWORK).sentence
+    for other in (
+        {"rdma": (True, True)},
+        {"rdma": (None, None)},
+        {"hosts": ("a", "a")},
+        {"size_with_rdma": ""},
+    ):
+        assert only(job._replace(**other), Kind.NETWORK) is None

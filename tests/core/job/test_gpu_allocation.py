@@ -133,3 +133,10 @@ def test_what_the_options_of_slurm_ask_for_counts_before_an_instance_type():
     assert choose(Request(options=4, instance_type="Standard_NC6s_v3")).per_node == 4
     assert choose(Request(options=0, instance_type="Standard_NC6s_v3")) == (0, "", "")
     assert choose(Request(requested=2, options=4)).per_node == 2
+
+
+def test_sizes_with_rdma_in_their_cloud():
+    with_rdma = ("Standard_ND40rs_v2", "HC44rs", "standard_nd96isr_h100_v5", "ml.p4d.24xlarge")
+    assert all(map(instance_types.has_rdma, with_rdma))
+    without = ("Standard_NC6s_v3", "NC24ads_A100_v4", "ml.g5.xlarge", "mine", "")
+    assert not any(map(instance_types.has_rdma, without))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 
-from allranks.agent.network import ports
+from allranks.agent.network import interfaces, ports
 from allranks.agent.transport.identity import AgentIdentity, interface_to
 from allranks.core.distributions import topology
 from allranks.core.distributions.fixed_ports import fixed_ports
@@ -30,4 +30,12 @@ def place(where: AgentIdentity, held: list[socket.socket]) -> Place:
     """Where the others find this node."""
     interface = interface_to(where.address)
     name = "" if interface is None else interface.name
-    return Place(where.address, os.uname().nodename, ports.numbers(held), name, where.cpus)
+    ports_of_rdma = interfaces.fabric()
+    return Place(
+        where.address,
+        os.uname().nodename,
+        ports.numbers(held),
+        name,
+        where.cpus,
+        rdma=ports_of_rdma is not None and bool(ports_of_rdma.ports),
+    )

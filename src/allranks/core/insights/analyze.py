@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from allranks.core.insights import bottleneck_rules, resource_usage, stragglers
+from allranks.core.insights import bottleneck_rules, network, resource_usage, stragglers
 from allranks.core.insights.insight import Bottleneck, Insight
 from allranks.core.insights.job_facts import Facts
 
@@ -23,6 +23,7 @@ RULES: tuple[Rule, ...] = (
     stragglers.idle_gpus,
     stragglers.quiet_ranks,
     stragglers.unsharded,
+    network.without_rdma,
 )
 
 

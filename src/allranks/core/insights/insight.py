@@ -20,6 +20,7 @@ class Kind(StrEnum):
     IDLE_GPUS = "idle GPUs"
     QUIET_RANK = "quiet rank"
     UNSHARDED = "unsharded data"
+    NETWORK = "network"
 
 
 class Bottleneck(StrEnum):

@@ -37,7 +37,9 @@ class Facts(NamedTuple):
     """A job as far as reports need it. Times are seconds since the epoch, None if not reached.
 
     ``gpus`` is the number requested per node; ``cpus`` and ``hosts`` are those of each node, if
-    known. ``request`` identifies the work (code, command, inputs, …) as text, None if unknown;
+    known, ``rdma`` whether each has RDMA ports; ``size_with_rdma`` is the instance
+    type that was requested, if its cloud has RDMA between such machines.
+    ``request`` identifies the work (code, command, inputs, …) as text, None if unknown;
     ``aside`` are the ranks that do not train (parameter servers, evaluators); ``logged`` the bytes
     that each rank printed. The series are those of the last attempt.
     """
@@ -50,6 +52,8 @@ class Facts(NamedTuple):
     gpus: int = 0
     cpus: tuple[int | None, ...] = ()
     hosts: tuple[str | None, ...] = ()
+    rdma: tuple[bool | None, ...] = ()
+    size_with_rdma: str = ""
     distribution: str = "none"
     compute: str = ""
     attempts: int = 1

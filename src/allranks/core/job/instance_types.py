@@ -75,6 +75,17 @@ def gpus(size: str, own: Mapping[str, int]) -> int | None:
     return 0 if _CPU.fullmatch(size.strip().lower()) else None
 
 
+# Azure has an `r` among the letters behind the first number (ND40rs_v2). AWS names families.
+_RDMA = re.compile(
+    r"(standard_)?[hna][a-z]*\d+[a-z]*r[a-z]*(_.*)?|(ml\.)?(hpc\w+|p3dn|p4de?|p5\w*|p6[\w-]*|trn\w+)\..+"
+)
+
+
+def has_rdma(size: str) -> bool:
+    """Whether machines of that size have RDMA between them in their cloud."""
+    return _RDMA.fullmatch(size.strip().lower()) is not None
+
+
 def normalized(size: str) -> str:
     """The name that all spellings of a size share."""
     return re.sub(r"^(standard_|ml\.)", "", size.strip().lower())

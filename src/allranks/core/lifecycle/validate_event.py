@@ -101,6 +101,7 @@ _DATA: Mapping[str, Callable[[Any], bool]] = {
     "interface": _or_none(_is_text),
     "ports": _or_none(lambda value: isinstance(value, list) and all(map(_whole, value))),
     "cpus": _or_none(_whole),
+    "rdma": _or_none(lambda value: isinstance(value, bool)),
     "python": _or_none(_is_python),
     "reason": _or_none(lambda value: isinstance(value, str) and value in {*Reason}),
     "code": _or_none(lambda value: type(value) is int and abs(value) <= _MOST),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from allranks.core.distributions.topology import log_name
 from allranks.core.insights import comparable_runs
 from allranks.core.insights.job_facts import Facts, Point, Series
+from allranks.core.job.instance_types import has_rdma
 from allranks.errors import UsageError
 from allranks.http_client import Client
 from allranks.sdk.connection.urls import job_path
@@ -50,6 +51,8 @@ def facts(job: Answer, metrics: Answer, resources: Answer, files: Iterable[Answe
         gpus=job.get("gpus_per_node") or 0,
         cpus=tuple(node.get("cpus") for node in nodes),
         hosts=tuple(node["host"] or None for node in nodes),
+        rdma=tuple(node.get("rdma") for node in nodes),
+        size_with_rdma=_with_rdma(job.get("instance_type") or ""),
         distribution=job["distribution"],
         compute=job["compute"],
         attempts=job["attempts"],
@@ -76,6 +79,10 @@ def _request(job: Answer) -> dict[str, str | None]:
         "variables": _text(spec.get("environment_variables")),
         "environment": _text(environment),
     }
+
+
+def _with_rdma(size: str) -> str:
+    return size if has_rdma(size) else ""
 
 
 def _text(value: Any) -> str:

@@ -106,6 +106,7 @@ def job(row: JobRow, home: Home, note: Annotation) -> api.JobRecord:
                 "host": node.place and node.place.host,
                 "interface": node.place and node.place.interface,
                 "cpus": node.place and node.place.cpus,
+                "rdma": node.place and node.place.rdma,
             }
             for index, node in enumerate(record.nodes)
         ],
