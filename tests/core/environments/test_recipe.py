@@ -311,11 +311,8 @@ def test_what_is_taken_back_has_the_name_it_was_given():
         ("AzureML-responsibleai-0.20-ubuntu20.04-py38-cpu", "allranks-responsibleai-0.36"),
         ("AzureML-ACPT-pytorch-1.13-py38-cuda11.7-gpu:9", "allranks-acpt-pytorch-2.13"),
         ("azureml:acpt-pytorch-2.2-cuda12.1@latest", "allranks-acpt-pytorch-2.13"),
-        ("AzureML-tensorflow-2.16-cuda12", "allranks-tensorflow-2.21"),
-        (
-            "AzureML-tensorflow-2.4-ubuntu18.04-py37-cuda11-gpu:9",
-            "allranks-tensorflow-2.21-keras-2",
-        ),
+        ("AzureML-tensorflow-2.16-cuda12", "allranks-tensorflow-2.16"),
+        ("AzureML-tensorflow-2.4-ubuntu18.04-py37-cuda11-gpu:9", "allranks-tensorflow-2.15"),
         ("AzureML-minimal-ubuntu20.04-py38-cpu-inference", ""),
     ],
 )
@@ -339,6 +336,8 @@ def test_curated_environments_of_azure(asked: str, instead: str):
         ("continuumio/miniconda3", "", ""),
         ("ubuntu:22.04", "", ""),
         ("pytorch/pytorch", "pytorch", ""),
+        ("tensorflow/tensorflow:2.11.0-gpu", "tensorflow-2.15", ""),
+        ("tensorflow/tensorflow:2.16.1", "tensorflow-2.21", ""),
     ],
 )
 def test_images_and_what_stands_for_them(image: str, instead: str, python: str):
@@ -377,7 +376,13 @@ def test_no_package_is_taken_for_an_environment():
             "torch 2.13 for 1.10, numpy 2 for 1; without horovod",
         ),
         ("pytorch/pytorch:2.1.0-cuda12.1-cudnn8-runtime", "allranks-pytorch-2.13", ""),
-        ("AzureML-tensorflow-2.4-ubuntu18.04", "allranks-tensorflow-2.21-keras-2", "horovod"),
+        ("AzureML-tensorflow-2.4-ubuntu18.04", "allranks-tensorflow-2.15", "horovod"),
+        (
+            "tensorflow-2.16-cuda12",
+            "allranks-tensorflow-2.16",
+            "without horovod, tensorflow-datasets",
+        ),
+        ("nvcr.io/nvidia/tensorflow:23.05-tf2-py3", "allranks-tensorflow-2.21", ""),
     ],
 )
 def test_the_difference_between_a_name_and_what_stands_for_it(name, environment, text):

@@ -16,7 +16,9 @@ from allranks.agent.environments.layer_of_current import layer_of_current
 from allranks.agent.environments.uv import Say, Wait, program
 from allranks.agent.environments.virtual_environments import EnvironmentCache
 from allranks.core.environments.activation import activated, kept
-from allranks.core.plan import Task
+from allranks.core.plan import Recipe, Task
+
+_LEGACY_KERAS = "TF_USE_LEGACY_KERAS"
 
 
 class Prepared(NamedTuple):
@@ -49,12 +51,23 @@ def prepare(task: Task, node: int, folder: Path, wait: Wait, say: Say) -> Prepar
     for name in environment.left_out:
         say(f"has no {name}: the package index has no build of it for this PyTorch")
     layer(environment.folder, venv)
+    version = installed_frameworks.tensorflow_in(environment.packages)
+    own = _variables(task.recipe, version)
     return Prepared(
-        activated(_without_virtual_environments(base), str(venv), task.recipe.variables),
+        activated(_without_virtual_environments(base), str(venv), own),
         kept(variables, str(venv)),
-        installed_frameworks.tensorflow_in(environment.packages),
+        version,
         len(environment.packages),
     )
+
+
+def _variables(recipe: Recipe, tensorflow: tuple[int, int] | None) -> Mapping[str, str]:
+    """The variables of an environment. A built-in one asks for Keras 2 by a variable. Where that is
+    TensorFlow's own, the variable would give a second one, whose models refuse the layers of
+    `keras`."""
+    if recipe.optional and tensorflow is not None and tensorflow < (2, 16):
+        return {name: recipe.variables[name] for name in recipe.variables if name != _LEGACY_KERAS}
+    return recipe.variables
 
 
 @contextlib.contextmanager

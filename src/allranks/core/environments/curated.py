@@ -79,6 +79,23 @@ def _keras_2(*pins: str) -> Any:
     }
 
 
+def _near_tensorflow(versions: Mapping[str, str], *pins: str) -> Any:
+    """The TensorFlow that is nearest to the first of ``versions``, by the Pythons that each has
+    wheels for. Azure's have Keras 2 as `tf.keras`, also where TensorFlow's own is Keras 3."""
+    version = next(iter(versions))
+    lines = [
+        f"{package}~={number}.0; python_version {pythons}"
+        for package in ("tensorflow[and-cuda]", "tf_keras")
+        for number, pythons in versions.items()
+    ]
+    beside = (*_BESIDE, *_MLFLOW, "matplotlib", "psutil", *pins)
+    return {
+        **_made(f"TensorFlow {version} with Keras 2 and numpy 1, and MLflow", (*lines, *beside)),
+        "torch_backend": "auto",
+        "conda_file": {"dependencies": [], "variables": {"TF_USE_LEGACY_KERAS": "1"}},
+    }
+
+
 # By name, then by version, the newest last. `auto`: the node's GPUs decide what is installed.
 ENVIRONMENTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "allranks-acpt-pytorch-2.13": {
@@ -128,6 +145,16 @@ ENVIRONMENTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
             ("scikit-learn~=1.5.0", *_TREES_1),
         )
     },
+    "allranks-tensorflow-2.15": {
+        "1": _near_tensorflow(
+            {"2.15": "< '3.12'", "2.16": "== '3.12'", "2.21": ">= '3.13'"}, *_NUMPY_1
+        )
+    },
+    "allranks-tensorflow-2.16": {
+        "1": _near_tensorflow(
+            {"2.16": "< '3.13'", "2.21": ">= '3.13'"}, *_NUMPY_1[:2], "pandas>=2.1,<2.3"
+        )
+    },
     "allranks-tensorflow-2.21": {"1": _tensorflow(""), "2": _tensorflow("", *_NUMPY_LATE_1)},
     "allranks-tensorflow-2.21-keras-2": {"1": _keras_2(), "2": _keras_2(*_NUMPY_LATE_1)},
     "allranks-tensorflow-2.21-cpu": _versions(
@@ -149,15 +176,19 @@ TABLE: Mapping[str, str] = {
     },
     "mcr.microsoft.com/azureml/curated/acpt*": "allranks-acpt-pytorch-2.13",
     "mcr.microsoft.com/azureml/curated/*pytorch*": "allranks-pytorch-2.13",
+    **{
+        f"{registry}tensorflow/tensorflow:2.{minor}.*": "allranks-tensorflow-2.15"
+        for registry in ("", "docker.io/")
+        for minor in ("[0-9]", "1[0-5]")
+    },
     "tensorflow/tensorflow:*-gpu*": "allranks-tensorflow-2.21-cuda",
     **{
         f"{registry}tensorflow/tensorflow{tag}": "allranks-tensorflow-2.21-cpu"
         for registry in ("", "docker.io/")
         for tag in ("", ":*")
     },
-    # Until 2.15, `tf.keras` was Keras 2, without which MultiWorkerMirroredStrategy fails.
-    "mcr.microsoft.com/azureml/curated/*tensorflow-2.1[6-9]*": "allranks-tensorflow-2.21",
-    "mcr.microsoft.com/azureml/curated/*tensorflow*": "allranks-tensorflow-2.21-keras-2",
+    "mcr.microsoft.com/azureml/curated/*tensorflow-2.1[6-9]*": "allranks-tensorflow-2.16",
+    "mcr.microsoft.com/azureml/curated/*tensorflow*": "allranks-tensorflow-2.15",
     "mcr.microsoft.com/azureml/curated/sklearn-1.[2-9]*": "allranks-sklearn-1.5",
     "mcr.microsoft.com/azureml/curated/sklearn*": "allranks-sklearn-1.1",
     "mcr.microsoft.com/azureml/curated/*lightgbm*": "allranks-sklearn-1.5",
@@ -169,10 +200,10 @@ TABLE: Mapping[str, str] = {
     "AzureML-acpt*": "allranks-acpt-pytorch-2.13",
     "AzureML-*pytorch*": "allranks-pytorch-2.13",
     "acpt-pytorch-*": "allranks-acpt-pytorch-2.13",
-    "AzureML-*tensorflow-2.1[6-9]*": "allranks-tensorflow-2.21",
-    "AzureML-*tensorflow*": "allranks-tensorflow-2.21-keras-2",
-    "tensorflow-2.1[6-9]*": "allranks-tensorflow-2.21",
-    "tensorflow-2.*": "allranks-tensorflow-2.21-keras-2",
+    "AzureML-*tensorflow-2.1[6-9]*": "allranks-tensorflow-2.16",
+    "AzureML-*tensorflow*": "allranks-tensorflow-2.15",
+    "tensorflow-2.1[6-9]*": "allranks-tensorflow-2.16",
+    "tensorflow-2.*": "allranks-tensorflow-2.15",
     "AzureML-sklearn-1.[2-9]*": "allranks-sklearn-1.5",
     "AzureML-*sklearn*": "allranks-sklearn-1.1",
     "AzureML-*lightgbm*": "allranks-sklearn-1.5",
@@ -212,13 +243,16 @@ TABLE: Mapping[str, str] = {
 
 # Packages that are left out where the index has no build of them for the node's PyTorch.
 OPTIONAL = ("torchvision",)
-# What a name promises: a version of a package, and packages that Azure's of such names have.
-_VERSIONED = re.compile(r"(pytorch|tensorflow|sklearn|lightgbm|xgboost)[-:](\d+(?:\.\d+)?)")
+# What a name promises: a version of a package (`23.05` is none), and packages that Azure's of such
+# names have.
+_VERSIONED = re.compile(r"(pytorch|tensorflow|sklearn|lightgbm|xgboost)[-:](\d(?:\.\d+)?)(?!\d)")
 _NEWEST = {"numpy": "2", "pandas": "3"}
 _DISTRIBUTIONS = {"pytorch": "torch", "sklearn": "scikit-learn"}
 _BESIDE_NAMES: Mapping[str, tuple[str, ...]] = {
     r"acpt": ("torchvision", "deepspeed", "onnxruntime", "transformers"),
-    r"azureml-(pytorch-1|tensorflow-2\.\d\b)": ("horovod",),
+    r"azureml-pytorch-1": ("horovod",),
+    r"tensorflow-2": ("horovod",),
+    r"tensorflow-2\.1[6-9]": ("tensorflow-datasets",),
     r"pytorch": ("torchvision",),
 }
 _NUMPY_1_NAMES = re.compile(r"sklearn|lightgbm|xgboost|pytorch-1|tensorflow-2")
