@@ -206,7 +206,7 @@ def test_several_jobs_at_once(site: Site, signed_in: Watched) -> None:
         page.get_by_label(f"Choose {name}", exact=True).check()
     page.get_by_role("button", name="Compare").click()
     page.wait_for_selector("text=What differs")
-    assert "RANK_EXITED" in page.locator("table").inner_text()
+    assert "RANK_EXITED" in page.locator("main").inner_text()
     signed_in.go(f"{site.url}/ui/?name=nosuch")
     assert "No job matches" in page.locator("#list").inner_text()
     signed_in.ok()

@@ -159,7 +159,8 @@ def test_compare(house):
     assert "\n  file train.py" in shown
     lines = ["@@ -1 +1 @@", "-print('loss: 0.9') # run_a", "+print('loss: 0.3') # run_b"]
     assert "\n".join(["run_a → run_b: train.py changed", *lines]) in shown
-    (code,) = told["lines"]["run_b"]
+    (way,) = told["lines"]
+    (code,) = way["parts"]
     assert (code["name"], code["what"], code["lines"]) == ("train.py", "changed", lines)
     done = house("job", "compare", "run_a")
     assert (done.returncode, "two jobs" in done.stderr) == (2, True)

@@ -152,7 +152,10 @@ early_termination: {type: bandit, slack_amount: 0.2, delay_evaluation: 2}
     words = ("run", "--name", "s", "--sweep", "space.yml", *METRIC, *COMMAND, 40, 0.1)
     done = allranks(*words)
     assert done.returncode == 0, done.stderr
-    good, bad = answer(allranks, "job", "show", "s")["trials"]
+    job = answer(allranks, "job", "show", "s")
+    good, bad = job["trials"]
+    assert (job["counts"], job["stopped_early"]) == ({"Completed": 1, "Canceled": 1}, 1)
+    assert "2 trials, 1 stopped early" in done.stderr
     assert (good["status"], good["stopped_early"], good["parameters"]) == (
         "Completed",
         None,

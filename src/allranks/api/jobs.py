@@ -177,11 +177,13 @@ class ParameterSummary(TypedDict):
 
 
 class SweepSummary(TypedDict):
-    """``counts``: of trials by status; ``note``: what is wrong with the primary metric."""
+    """``counts``: of trials by status; of the canceled ones ``stopped_early`` were stopped by the
+    policy. ``note``: what is wrong with the primary metric."""
 
     objective: Objective | None
     total_trials: int
     counts: dict[str, int]
+    stopped_early: int
     best: BestTrial | None
     note: str | None
 
@@ -240,6 +242,7 @@ class JobAnswer(JobRecord):
     # Of sweeps.
     objective: NotRequired[Objective | None]
     total_trials: NotRequired[int]
+    stopped_early: NotRequired[int]
     best: NotRequired[BestTrial | None]
     note: NotRequired[str | None]
     trials: NotRequired[list[TrialAnswer]]
@@ -620,6 +623,7 @@ class JobProgress(JobSummary):
     counts: NotRequired[dict[str, int]]
     objective: NotRequired[Objective | None]
     total_trials: NotRequired[int]
+    stopped_early: NotRequired[int]
     best: NotRequired[BestTrial | None]
     note: NotRequired[str | None]
     total_steps: NotRequired[int]

@@ -36,10 +36,13 @@ def compare(options: argparse.Namespace) -> int:
     query = urlencode({"job": names}, doseq=True)
     with find_server.connect() as client:
         comparison: ComparisonAnswer = client.json("GET", f"/api/v1/compare?{query}")
-        lines = line_differences(client, comparison)
+        different = line_differences(client, comparison)
     if options.json:
-        several = {name: [part._asdict() for part in parts] for name, parts in lines.items()}
-        show.as_json({**comparison, "lines": several})
+        lines = [
+            {"jobs": way.jobs, "parts": [part._asdict() for part in way.parts or ()]}
+            for way in different
+        ]
+        show.as_json({**comparison, "lines": lines})
         return 0
     rows: list[list[str]] = []
     section = ""
@@ -52,9 +55,10 @@ def compare(options: argparse.Namespace) -> int:
         show.talk("no recorded differences")
         return 0
     show.columns(["", *names], rows)
-    for name, parts in lines.items():
-        for part in parts:
-            _show_lines(f"{names[0]} → {name}: {part.name} {part.what}", part)
+    for way in different:
+        jobs = f"{names[0]} → {show.several(way.jobs)}"
+        for part in way.parts or ():
+            _show_lines(f"{jobs}: {part.name} {part.what}", part)
     return 0
 
 

@@ -39,9 +39,13 @@ class SweepViewer(ChildrenViewer):
 def _progress(job: StreamedJob) -> str:
     """One line: `sw Running: 7 of 20 trials, 4 running, best acc 0.93 (sw_5)`."""
     best = job["best"]
-    return progress(job, job["total_trials"], "trials") + (
-        f", best {_value(best)} ({best['job']})" if best else ""
-    )
+    text = progress(job, job["total_trials"], "trials") + _stopped(job)
+    return text + (f", best {_value(best)} ({best['job']})" if best else "")
+
+
+def _stopped(job: JobAnswer | StreamedJob) -> str:
+    count = job["stopped_early"]
+    return f", {count} stopped early" if count else ""
 
 
 def trial_line(trial: TrialAnswer, metric: str) -> str:
@@ -55,7 +59,8 @@ def trial_line(trial: TrialAnswer, metric: str) -> str:
 def show_result(job: JobAnswer) -> None:
     """Print how the sweep ended and its best trial."""
     ran = sum(job["counts"].values())
-    show.talk(f"{job['name']}: {job['status']}{took(job)}, {ran} trials", job["status"])
+    text = f"{job['name']}: {job['status']}{took(job)}, {ran} trials{_stopped(job)}"
+    show.talk(text, job["status"])
     if (best := job["best"]) is not None:
         show.talk(f"best: {best['job']}  {_value(best)}  {parameters(best)}")
 

@@ -37,7 +37,7 @@ def sweep(options: argparse.Namespace) -> int:
     if options.html is not None:
         _write(job, options.html)
     if options.json:
-        keys = ("name", "status", "objective", "total_trials", "counts", "best")
+        keys = ("name", "status", "objective", "total_trials", "counts", "stopped_early", "best")
         facts: dict[str, object] = {key: value for key, value in job.items() if key in keys}
         facts["improvements"] = improvements
         facts["parameters"] = job["parameter_summary"]

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 # Bytes of a file that are compared, and lines of a difference.
 _LARGE, _MOST = 256 << 10, 400
 
+_SECTIONS = ("code", "environment")
+
 
 class Lines(NamedTuple):
     """``name``: the path of a file, or `environment`; ``what``: changed, new or gone. ``lines`` as
@@ -28,13 +30,34 @@ class Lines(NamedTuple):
     more: int = 0
 
 
-def line_differences(client: Client, comparison: ComparisonAnswer) -> dict[str, list[Lines]]:
-    """By job, all but the first, what differs from the first one."""
+class Different(NamedTuple):
+    """Jobs that differ from the first in the same way; ``parts``: None if there are too many
+    ways."""
+
+    jobs: list[str]
+    parts: list[Lines] | None
+
+
+def line_differences(
+    client: Client, comparison: ComparisonAnswer, most: int | None = None
+) -> list[Different]:
+    """What differs from the first job, in at most so many ways."""
     first, *others = (job["name"] for job in comparison["jobs"])
-    return {
-        name: [*_environment(comparison, at), *_code(client, comparison, first, name, at)]
-        for at, name in enumerate(others, 1)
-    }
+    ways: dict[tuple[object, ...], list[int]] = {}
+    for at in range(1, len(others) + 1):
+        way = [d["values"] for d in comparison["differences"] if d["section"] in _SECTIONS]
+        if any(values[at] != values[0] for values in way):
+            ways.setdefault(tuple(values[at] for values in way), []).append(at)
+    different = []
+    for number, places in enumerate(ways.values()):
+        names = [others[at - 1] for at in places]
+        parts = None
+        if most is None or number < most:
+            at = places[0]
+            code = _code(client, comparison, first, names[0], at)
+            parts = [*_environment(comparison, at), *code]
+        different.append(Different(names, parts))
+    return different
 
 
 def _environment(comparison: ComparisonAnswer, at: int) -> list[Lines]:

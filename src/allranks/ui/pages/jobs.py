@@ -1,20 +1,14 @@
-"""The list of jobs, and jobs side by side."""
+"""The list of jobs."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from allranks.core.insights import scaling_text
-from allranks.core.insights.scaling import Scaling, scaling
-from allranks.errors import UsageError
-from allranks.sdk.jobs.report_facts import observed
 from allranks.statuses import JobStatus
 from allranks.ui import render
-from allranks.ui.api import Session
 
 # Rows of a list, and of a longer one each time that more are wanted.
 _ROWS = 50
@@ -58,34 +52,6 @@ async def find(request: Request) -> Response:
     text = request.query_params.get("text", "")
     listing = await request.state.session.get("jobs", name=text, limit=_FOUND, children="true")
     return JSONResponse([{"name": each["name"], "status": each["status"]} for each in listing])
-
-
-async def compare(request: Request) -> Response:
-    """What differs between jobs."""
-    names = request.query_params.getlist("job")
-    if len(names) < 2:
-        raise UsageError("choose at least two jobs to compare", hint="tick them in the list")
-    comparison = await request.state.session.get("compare", job=names)
-    sections: dict[str, list[Any]] = {}
-    for difference in comparison["differences"]:
-        sections.setdefault(difference["section"], []).append(difference)
-    return render.page(
-        request,
-        "compare.html",
-        jobs=comparison["jobs"],
-        sections=sections,
-        names=names,
-        scaling=await run_in_threadpool(_scaling, request.state.session, comparison["jobs"]),
-        scaling_text=scaling_text,
-    )
-
-
-def _scaling(session: Session, jobs: list[Any]) -> Scaling | None:
-    """How the work scales, if these are runs of several sizes."""
-    if any(job["type"] != "command" for job in jobs) or len({job["processes"] for job in jobs}) < 2:
-        return None
-    with session.client() as client:
-        return scaling([observed(client, job["name"]) for job in jobs])
 
 
 def _flag(text: str | None) -> str:

@@ -1,5 +1,6 @@
 // Charts of metrics and resources, drawn by Plotly.
 
+import { meanAndSpread, runs, runStyle } from "./compared.js";
 import { colour, config, escape, json, layout, marks, number, show, style } from "./plot.js";
 
 // Four for each pixel: see `thin` of the server.
@@ -21,37 +22,55 @@ function smoothed(values, weight) {
 }
 
 function traces(several, given) {
+  const grouped = [];
   const found = [];
   let drawn = 0;
-  for (const { label, series } of several) {
-    for (const each of series) {
+  for (const { label, series, run } of several) {
+    const [name, jobs, runColour] = run ?? [label, []];
+    const legendrank = run ? runs.indexOf(run) : 0;
+    for (const [place, each] of series.entries()) {
       if (/^\d+$/.test(given.rank) && each.rank !== null && String(each.rank) !== given.rank) continue;
       const start = each.points[0]?.[1] ?? 0;
       const x = each.points.map(([step, at]) =>
         given.x === "step" ? step : given.x === "time" ? new Date(at * 1000) : at - start,
       );
       const y = smoothed(each.points.map((point) => number(point[2])), given.smooth);
+      if (jobs.length > 1) {
+        const lowest = Math.min(...series.map(({ rank }) => rank ?? 0));
+        if ((each.rank ?? 0) === lowest) grouped.push({ label, x, y });
+        continue;
+      }
       const attempt = each.attempt > 1 ? `, attempt ${each.attempt}` : "";
-      // The title has the metric's name.
+      // The title has the metric's name, and a run its own.
       const own = [each.name, `${each.name}/rank_${each.rank}`].includes(each.key);
       const rank = each.rank === null || !own ? each.key : `rank ${each.rank}`;
-      const text = escape((label ? `${label} ` : "") + rank + attempt);
-      const look = style(drawn++);
+      const part = run && own && series.length === 1 ? "" : rank;
+      const text = escape([name, part].filter(Boolean).join(" ") + attempt);
+      const look = run ? runStyle(runColour, place) : style(drawn++);
       found.push({
         x,
         y,
         name: text,
         series: each.id,
+        legendrank,
         customdata: each.points.map((point) => point[1]),
         mode: each.points.length === 1 ? "markers" : "lines",
         line: look,
         type: "scatter",
         connectgaps: false,
       });
-      found.push(...marks(text, x, each.points.map((point) => point[2]), each.points.map((point) => point[0]), look));
+      const odd = marks(text, x, each.points.map((point) => point[2]), each.points.map((point) => point[0]), look);
+      found.push(...odd.map((mark) => ({ ...mark, legendrank })));
     }
   }
-  return found;
+  for (const [legendrank, [name, jobs, runColour]] of (runs ?? []).entries()) {
+    // The attempts of a job are one curve.
+    const curves = jobs.map((job) => grouped.filter(({ label }) => label === job)).filter((parts) => parts.length);
+    const whole = curves.map((parts) => ({ x: parts.flatMap(({ x }) => x), y: parts.flatMap(({ y }) => y) }));
+    if (!whole.length) continue;
+    for (const each of meanAndSpread(escape(name), runColour, whole)) found.push({ ...each, legendrank });
+  }
+  return found.sort((a, b) => a.legendrank - b.legendrank);
 }
 
 // The mean of all ranks, between the least and the greatest, and the ranks that differ.
@@ -127,16 +146,17 @@ const AXES = { step: "step", time: "time", elapsed: "seconds since the first val
 async function points(name, span, most = POINTS) {
   const between = span ? `&begin=${span.begin}&end=${span.end}` : "";
   const query = `metrics.json?most=${most}&metric=${encodeURIComponent(name)}${between}`;
-  const jobs = charts.dataset.jobs ? JSON.parse(charts.dataset.jobs) : null;
-  if (!jobs) {
+  if (!runs) {
     const { series } = await json(charts.dataset.points + query.slice("metrics.json".length));
     return [{ label: "", series }];
   }
   return Promise.all(
-    jobs.map(async (job) => {
-      const { series } = await json(`/ui/jobs/${encodeURIComponent(job)}/${query}`);
-      return { label: job, series };
-    }),
+    runs.flatMap((run) =>
+      run[1].map(async (job) => {
+        const { series } = await json(`/ui/jobs/${encodeURIComponent(job)}/${query}`);
+        return { label: job, run, series };
+      }),
+    ),
   );
 }
 
@@ -172,15 +192,67 @@ async function draw(box) {
   const first = !box.classList.contains("ready");
   box.classList.add("ready");
   const kind = `${given.x} ${given.log ? "log" : "linear"}`;
-  await show(box, data, layout(name, AXES[given.x], given.log), config(name, () => rawRows(box)), kind);
-  if (first) box.on("plotly_relayout", (change) => zoomed(box, change).catch(failed(box)));
+  for (const each of data) if (hiddenRuns.has(each.name)) each.visible = "legendonly";
+  const look = ranged(layout(name, AXES[given.x], given.log), given.x);
+  await show(box, data, look, config(name, () => rawRows(box)), kind);
+  if (first) {
+    box.on("plotly_relayout", (change) => {
+      follow(box, options().x, change);
+      zoomed(box, change).catch(failed(box));
+    });
+  }
+}
+
+// The part of the axis that all charts of one kind show: zoom in one, and the others follow. It is
+// in the address, as `time:FROM:TO` in seconds, `step:…` or `elapsed:…`.
+let shared = null;
+const [kind, from, to] = (new URLSearchParams(location.search).get("range") ?? "").split(":");
+if (kind in AXES && Number(from) < Number(to)) shared = { kind, from: Number(from), to: Number(to) };
+// Runs that the legend hides, on the page that compares them.
+const hiddenRuns = new Set(new URLSearchParams(location.search).getAll("hide"));
+
+function valueAt(kind, at) {
+  return kind === "time" ? new Date(at * 1000) : at;
+}
+
+function ranged(look, kind) {
+  if (shared?.kind !== kind) return look;
+  const range = [valueAt(kind, shared.from), valueAt(kind, shared.to)];
+  return { ...look, xaxis: { ...look.xaxis, range, autorange: false } };
+}
+
+function follow(box, kind, change) {
+  const whole = Boolean(change["xaxis.autorange"]);
+  if (!whole && change["xaxis.range[0]"] === undefined) return;
+  const [from, to] = box.layout.xaxis.range.map((each) => (kind === "time" ? new Date(each) / 1000 : Number(each)));
+  if (whole ? !shared : shared?.kind === kind && shared.from === from && shared.to === to) return;
+  shared = whole ? null : { kind, from, to };
+  address();
+  const part = whole
+    ? { "xaxis.autorange": true }
+    : { "xaxis.range[0]": valueAt(kind, from), "xaxis.range[1]": valueAt(kind, to) };
+  for (const other of document.querySelectorAll(".plot.ready")) {
+    if (other !== box && (charts.contains(other) ? options().x : "time") === kind) Plotly.relayout(other, part);
+  }
+}
+
+function toggled({ target, detail: { name, shown } }) {
+  if (!runs) return;
+  if (shown) hiddenRuns.delete(name);
+  else hiddenRuns.add(name);
+  address();
+  for (const box of charts.querySelectorAll(".plot.ready")) {
+    const at = box.data.findIndex((each) => each.name === name);
+    if (box !== target && at >= 0) Plotly.restyle(box, { visible: shown ? true : "legendonly" }, [at]).then(() => draw(box));
+  }
 }
 
 // Series are thinned: the span that is shown gets its own points in place of those few.
 function withClose(several, span) {
   if (!span) return several;
-  return several.map(({ label, series }, at) => ({
+  return several.map(({ label, run, series }, at) => ({
     label,
+    run,
     series: series.map((each) => {
       const fine = span.several[at]?.series.find((other) => other.id === each.id)?.points;
       if (!fine?.length) return each;
@@ -337,8 +409,10 @@ async function drawResources() {
       return [line, ...marks(label, x, values, null, style(at))];
     });
     const title = name.replaceAll("_", " ");
-    const look = layout(title, "time", false, UNITS[name.replace("node_", "")]);
+    const look = ranged(layout(title, "time", false, UNITS[name.replace("node_", "")]), "time");
     await show(box, data, look, config(name, () => rawResources(box)));
+    if (!box.classList.contains("ready")) box.on("plotly_relayout", (change) => follow(box, "time", change));
+    box.classList.add("ready");
   }
   if (!groups.size) resources.textContent = "There is nothing yet.";
 }
@@ -365,8 +439,8 @@ async function rawResources(box) {
 function address() {
   const data = new URLSearchParams(new FormData(form));
   for (const [key, value] of [...data]) if (!value || value === "0") data.delete(key);
-  const kept = new URLSearchParams(location.search).getAll("job");
-  for (const job of kept) data.append("job", job);
+  if (shared) data.set("range", `${shared.kind}:${shared.from}:${shared.to}`);
+  for (const name of hiddenRuns) data.append("hide", name);
   history.replaceState(null, "", `?${data}`);
 }
 
@@ -378,7 +452,12 @@ if (charts) {
     place();
     redraw();
   });
-  form.addEventListener("submit", (event) => event.preventDefault());
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    if (runs) location.reload();
+  });
+  form.addEventListener("change", ({ target }) => target.matches("[data-submits]") && location.reload());
+  charts.addEventListener("legend", toggled);
 }
 if (resources) drawResources().catch(() => (resources.textContent = "The numbers did not arrive."));
 addEventListener("theme", () => {

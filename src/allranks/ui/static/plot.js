@@ -78,6 +78,7 @@ function entry(box, trace, at) {
     const shown = box.data[at].visible === "legendonly";
     await Plotly.restyle(box, { visible: shown ? true : "legendonly" }, [at]);
     button.setAttribute("aria-pressed", shown);
+    box.dispatchEvent(new CustomEvent("legend", { bubbles: true, detail: { name: trace.name, shown } }));
   });
   return button;
 }

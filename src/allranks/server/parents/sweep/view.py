@@ -77,6 +77,7 @@ class Trials:
             else None,
             "total_trials": self._total,
             "counts": dict(counts),
+            "stopped_early": sum(map(_is_stopped_early, self.states.values())),
             "best": shown,
             "note": self._note(),
         }
@@ -120,7 +121,7 @@ class Trials:
             "parameters": dict(state.notes.get("parameters", {})),
             "value": self._values[number],
             "duration": took,
-            "stopped_early": state.notes.get("stopped"),
+            "stopped_early": state.notes["stopped"] if _is_stopped_early(state) else None,
             "error": None if state.error is None else state.error["message"],
         }
 
@@ -157,6 +158,11 @@ class Trials:
             f"{self._metric!r}, and a trial reports {most}; lower "
             + ("min_resource" if isinstance(self._policy, AshaSampling) else _INTERVALS)
         )
+
+
+def _is_stopped_early(state: ChildState) -> bool:
+    """A trial may complete before the order to stop reaches it."""
+    return "stopped" in state.notes and state.status is JobStatus.CANCELED
 
 
 _INTERVALS = "delay_evaluation or evaluation_interval"
