@@ -490,8 +490,8 @@ class EarlierJobs(TypedDict):
 
 @final
 class FailureExplanation(Explanation, EarlierJobs):
-    """Why a command job or a sweep failed. ``lines`` are those of the log around the evidence,
-    ``followed`` the ranks that failed later."""
+    """Why a command job or a sweep failed. ``lines`` are those of the log of ``rank`` around the
+    evidence, or else its last ones; ``followed`` the ranks that failed later."""
 
     name: str
     experiment_name: str
@@ -499,6 +499,7 @@ class FailureExplanation(Explanation, EarlierJobs):
     error: JobError | None
     fix: str
     blame: str
+    rank: int | None
     lines: list[str]
     followed: list[RankOutcome]
 

@@ -529,12 +529,20 @@ def test_what_followed_and_what_stands_around():
     said = [each.said for each in other_ranks(made, found)]
     assert said[0].startswith("exited with code 1: RuntimeError: [../gloo")
     assert said[1] == "was stopped"
-    assert context_lines(made, found)[-1].startswith("ModuleNotFoundError")
+    assert context_lines(made, found)[1][-1].startswith("ModuleNotFoundError")
     evidence = as_json(found, lambda node: f"host-{node}")["evidence"]
     assert evidence is not None
     assert evidence["number"] == 5
     assert evidence["host"] == f"host-{evidence['node']}"
     assert "at" not in evidence
+
+
+def test_an_unknown_cause_comes_with_the_last_lines_of_the_rank_that_failed_first():
+    made = known(rank(0, "fine\n\n", 10.1), rank(1, "line\n" * 99 + "sums differ\n\n"), first=1)
+    found = explain(made)
+    assert found.cause is Cause.UNKNOWN
+    number, lines = context_lines(made, found)
+    assert (number, len(lines), lines[-1]) == (1, 12, "sums differ")
 
 
 WORDS = st.sampled_from(

@@ -120,12 +120,19 @@ _AGAIN = {
 def _evidence(failure: api.FailureExplanation) -> Iterator[str]:
     evidence = failure["evidence"]
     error = failure["error"]
-    if evidence is None or (error is not None and error["message"] == evidence["line"]):
+    if evidence is None or evidence["line"] not in "\n".join(failure["lines"]):
+        if evidence is not None and (error is None or error["message"] != evidence["line"]):
+            yield ""
+            yield f"told by: {evidence['line'][:_WIDE]}"
+        if failure["lines"]:
+            yield ""
+            yield f"the last lines of rank {failure['rank']}:"
+        for line in failure["lines"]:
+            yield f"   {line[:_WIDE]}"
+        return
+    if error is not None and error["message"] == evidence["line"]:
         return
     yield ""
-    if evidence["rank"] is None or not failure["lines"]:
-        yield f"told by: {evidence['line'][:_WIDE]}"
-        return
     number = f", line {evidence['number']} of its log" if evidence["number"] else ""
     at = f", raised at {evidence['where']}" if evidence["where"] else ""
     node = node_name(evidence["node"], evidence.get("host"))

@@ -20,6 +20,8 @@ def viewer(job: JobAnswer, *, prefixed: bool | None = None, **options: Any) -> C
         return SweepViewer(job["name"], prefixed=prefixed is not False, **options)
     from allranks.cli.job.pipeline import PipelineViewer  # lazy: one of the two
 
+    if prefixed is None and job["total_steps"] > 1:
+        prefixed = True  # as above: steps run at the same time
     return PipelineViewer(job["name"], prefixed=prefixed, **options)
 
 

@@ -24,6 +24,8 @@ _FULL = 1 << 20
 # Allowance in seconds for clock differences and for the delivery of signals.
 _SLACK = 0.5
 _STOPS = ("SIGTERM", "SIGKILL")
+# Lines of a rank that printed no reason.
+_LAST = 12
 _ENDERS = "SIGTERM, SIGINT or SIGHUP"
 _STOPPED = (Cause.TERMINATED, Cause.KILLED)
 # The working folder of an attempt on its node.
@@ -258,13 +260,18 @@ def _outcome(attempt: FailedAttempt, rank: RankEnd, first: RankEnd) -> str:
     return f"{text}: {rank.lines[finding.at].strip()}"
 
 
-def context_lines(attempt: FailedAttempt, explanation: Explanation) -> list[str]:
-    """The evidence with 16 lines of the log before and 3 after it; empty if no rank printed it."""
+def context_lines(attempt: FailedAttempt, explanation: Explanation) -> tuple[int | None, list[str]]:
+    """A rank and lines of its log: the evidence with 16 lines before and 3 after it; without one,
+    the last lines of the rank that failed first."""
     evidence = explanation.evidence
-    rank = next((r for r in attempt.ranks if evidence and r.rank == evidence.rank), None)
-    if rank is None or evidence is None or evidence.at is None:
-        return []
-    return list(rank.lines[max(0, evidence.at - 16) : evidence.at + 4])
+    if evidence is not None and evidence.at is not None:
+        rank = next((r for r in attempt.ranks if r.rank == evidence.rank), None)
+        if rank is not None:
+            return rank.rank, list(rank.lines[max(0, evidence.at - 16) : evidence.at + 4])
+    first = _first_failed(attempt) if attempt.reason in _BY_RANKS else None
+    if first is None:
+        return None, []
+    return first.rank, [line for line in first.lines if line.strip()][-_LAST:]
 
 
 def as_json(

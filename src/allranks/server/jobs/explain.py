@@ -57,6 +57,7 @@ def full_explanation(row: JobRow, records: Records, home: Home, blobs: Blobs) ->
     facts = failure_facts(row, records, home)
     explanation = _explained(row, facts, home)
     others = explain.other_ranks(facts, explanation)
+    rank, lines = explain.context_lines(facts, explanation)
     fix = explanation.fix
     if explanation.cause is Cause.SETUP_FAILED and row.error is not None:
         fix = row.error["hint"] or fix
@@ -70,7 +71,8 @@ def full_explanation(row: JobRow, records: Records, home: Home, blobs: Blobs) ->
         **explain.as_json(explanation, partial(host_of, row)),
         "fix": fix,
         "blame": str(TABLE[explanation.cause].blame),
-        "lines": [without_credentials(line) for line in explain.context_lines(facts, explanation)],
+        "rank": rank,
+        "lines": [without_credentials(line) for line in lines],
         "followed": [
             {
                 "rank": other.rank,

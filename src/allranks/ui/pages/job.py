@@ -17,12 +17,13 @@ from allranks.errors import AllranksError, Conflict, NotFound
 from allranks.sdk.jobs.goodput_facts import job_times
 from allranks.ui import render
 from allranks.ui.api import Session, job_path
+from allranks.ui.pages.failures import culprit, culprit_of, explanation, failed_child
 from allranks.ui.pages.graph import graph
 
 if TYPE_CHECKING:
     from allranks.api.assets import ShownState
     from allranks.api.common import Document
-    from allranks.api.jobs import EventAnswer, FailureExplanation, PlanAnswer, StepExplanation
+    from allranks.api.jobs import EventAnswer, ExplainedStep, PlanAnswer
     from allranks.api.metrics import MetricsSummary, MetricSummary, NodeLoad, ShownJob
 
 # Cells of ranks that a page shows; and children of a sweep.
@@ -55,8 +56,13 @@ async def overview(request: Request) -> Response:
     session: Session = request.state.session
     name = request.path_params["name"]
     job: ShownJob = await session.get(job_path(name))
-    explained, metrics, timeline, children = await asyncio.gather(
-        _explanation(session, job), _metrics(session, job), _timeline(session, job), _below(job)
+    explained, failed, stack, metrics, timeline, children = await asyncio.gather(
+        explanation(session, job),
+        failed_child(session, job),
+        culprit(session, job),
+        _metrics(session, job),
+        _timeline(session, job),
+        _below(session, job),
     )
     return render.page(
         request,
@@ -64,6 +70,8 @@ async def overview(request: Request) -> Response:
         tab="overview",
         job=job,
         explained=explained,
+        failed=failed,
+        stack=stack,
         metrics=metrics[:_METRICS],
         more_metrics=len(metrics) - _METRICS,
         timeline=timeline,
@@ -119,21 +127,11 @@ async def stacks(request: Request) -> Response:
             answer = (await session.call("POST", job_path(name, "stacks"))).json()
         except (NotFound, Conflict) as error:
             why = str(error)
-    return render.page(request, "stacks.html", tab="stacks", job=job, stacks=answer, why=why)
-
-
-async def _explanation(
-    session: Session, job: ShownJob
-) -> FailureExplanation | StepExplanation | None:
-    """Why it failed, with evidence; None if it has not."""
-    if job["status"] != "Failed" or job["type"] == "pipeline":
-        return None
-    try:
-        explanation: FailureExplanation | StepExplanation
-        explanation = await session.get(job_path(job["name"], "explanation"))
-        return explanation
-    except AllranksError:
-        return None
+    rank = None if job["error"] is None else job["error"]["rank"]
+    first = None if answer is None else culprit_of(answer, rank)
+    return render.page(
+        request, "stacks.html", tab="stacks", job=job, stacks=answer, why=why, first=first
+    )
 
 
 async def _metrics(session: Session, job: ShownJob) -> list[MetricSummary]:
@@ -192,14 +190,18 @@ def _job_times(session: Session, name: str) -> Any:
         return job_times(client, name)
 
 
-async def _below(job: ShownJob) -> dict[str, Any]:
-    """The trials of a sweep or the graph of a pipeline."""
+async def _below(session: Session, job: ShownJob) -> dict[str, Any]:
+    """The trials of a sweep, or the graph of a pipeline and why its steps ran."""
+    steps: dict[str, ExplainedStep] = {}
+    if job["type"] == "pipeline":
+        steps = (await session.get(job_path(job["name"], "explanation")))["steps"]
     trials = job.get("trials", ())
     parameters = list(dict.fromkeys(key for each in trials for key in each["parameters"]))
     return {
         "trials": trials[:_TRIALS],
         "more_trials": len(trials) - _TRIALS,
         "parameters": parameters,
+        "steps": steps,
         "graph": graph(job["steps"]) if job["type"] == "pipeline" else None,
     }
 
