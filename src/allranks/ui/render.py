@@ -89,7 +89,7 @@ def relative(seconds: float) -> str:
     size = abs(seconds)
     if size < 45:
         return "now"
-    amount = next(f"{size / each:.0f} {unit}" for each, unit in _UNITS if size >= 0.75 * each)
+    amount = next(f"{size / whole:.0f} {unit}" for whole, unit in _UNITS if size >= 0.75 * whole)
     return f"{amount} ago" if seconds > 0 else f"in {amount}"
 
 

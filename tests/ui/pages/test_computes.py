@@ -10,19 +10,21 @@ from allranks.api.computes import HostAnswer
 from allranks.ui.pages.computes import Use, summed, use
 
 
-def host(total: int, free: int | None, *asked: int) -> HostAnswer:
-    runs = [{"job": "j", "nodes": [0], "ranks": 1, "cpus": each, "gpus": each} for each in asked]
+def host(total: int, free: int | None, *requested: int) -> HostAnswer:
+    runs = [
+        {"job": "j", "nodes": [0], "ranks": 1, "cpus": each, "gpus": each} for each in requested
+    ]
     shown: dict[str, Any] = {"cpus": total, "free_cpus": free, "gpus": total, "free_gpus": free}
     return cast("HostAnswer", {**shown, "runs": runs})
 
 
 @pytest.mark.parametrize(
-    ("asked", "ours", "others"),
+    ("requested", "ours", "others"),
     [((), 0, 6), ((4,), 4, 2), ((4, 2), 6, 0), ((4, 12), 6, 0)],
 )
-def test_parts_add_up(asked: tuple[int, ...], ours: float, others: float) -> None:
-    found = use(host(8, 2, *asked), "gpus")
-    assert found == Use(ours, others, 2, 8, sum(asked))
+def test_parts_add_up(requested: tuple[int, ...], ours: float, others: float) -> None:
+    found = use(host(8, 2, *requested), "gpus")
+    assert found == Use(ours, others, 2, 8, sum(requested))
     assert found.ours + found.others + found.free == found.total
 
 

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class Use(NamedTuple):
-    """Of CPUs or GPUs: ``ours``, ``others`` and ``free`` add up to ``total``. ``asked``: what our
-    jobs ask for, which is more where they share."""
+    """Of CPUs or GPUs: ``ours``, ``others`` and ``free`` add up to ``total``. ``requested``: by our
+    jobs, which is more than ``ours`` where they share."""
 
     ours: float
     others: float
     free: float
     total: float
-    asked: float
+    requested: float
 
 
 async def page(request: Request) -> Response:
@@ -41,7 +41,7 @@ async def _one(session: Session, compute: ComputeAnswer) -> dict[str, Any]:
         shown: ShownCompute = await session.get(f"computes/{compute['name']}")
     except AllranksError as error:
         return {**compute, "hosts": [], "jobs": [], "trouble": str(error)}
-    hosts = [(each, use(each, "cpus"), use(each, "gpus")) for each in shown["hosts"]]
+    hosts = [(host, use(host, "cpus"), use(host, "gpus")) for host in shown["hosts"]]
     placed = {run["job"] for host in shown["hosts"] for run in host["runs"]}
     return {
         **shown,
@@ -59,12 +59,12 @@ def use(host: HostAnswer, what: Literal["cpus", "gpus"]) -> Use | None:
     free = host["free_cpus"] if what == "cpus" else host["free_gpus"]
     if not total or free is None:
         return None
-    asked = sum(run[what] for run in host["runs"])
-    ours = min(asked, total - free)
-    return Use(ours, total - free - ours, free, total, asked)
+    requested = sum(run[what] for run in host["runs"])
+    ours = min(requested, total - free)
+    return Use(ours, total - free - ours, free, total, requested)
 
 
 def summed(uses: list[Use | None]) -> Use | None:
     """None if one of them is unknown, or all are."""
-    known = [each for each in uses if each is not None]
-    return Use(*map(sum, zip(*known, strict=True))) if known else None
+    parts = [part for part in uses if part is not None]
+    return Use(*map(sum, zip(*parts, strict=True))) if parts else None

@@ -51,7 +51,7 @@ async def find(request: Request) -> Response:
     """The newest jobs with a text in their names, for the palette."""
     text = request.query_params.get("text", "")
     listing = await request.state.session.get("jobs", name=text, limit=_FOUND, children="true")
-    return JSONResponse([{"name": each["name"], "status": each["status"]} for each in listing])
+    return JSONResponse([{"name": job["name"], "status": job["status"]} for job in listing])
 
 
 def _flag(text: str | None) -> str:

@@ -143,7 +143,7 @@ def show(name: str, services: ServicesDep) -> api.ShownCompute:
 
 def _host(host: Host, jobs: Sequence[JobRow]) -> api.HostAnswer:
     runs = [on_host(row, host) for row in jobs]
-    return cast("api.HostAnswer", {**host._asdict(), "runs": [each for each in runs if each]})
+    return cast("api.HostAnswer", {**host._asdict(), "runs": [run for run in runs if run]})
 
 
 def _own(name: str, services: Services) -> Compute:
