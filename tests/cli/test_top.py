@@ -28,8 +28,24 @@ def test_optional_columns_are_dropped_before_the_metrics(gpus, width, expected):
     assert width == 20 or max(map(len, lines)) <= width
 
 
+def test_metrics_of_ranks_are_one_and_leave_room_for_the_rest():
+    ranks = {f"{name}/rank_{rank}": rank / 8 for name in ("loss", "step_time") for rank in range(8)}
+    job = {**JOB, "metrics": {**ranks, "accuracy/rank_0": 0.5, "accuracy/rank_1": "NaN"}}
+    (row,) = _rows(job)
+    assert row[-1] == "loss 0.4375, step_time 0.4375, accuracy NaN"
+    lines = _fitting([(*ROW, "-", "-", *OF_NODE, row[-1])], 90)
+    assert " ".join(lines[0].split()) == "JOB STATUS NODE AGE CPU MEMORY NODE CPU METRICS"
+    assert lines[1].endswith("loss 0.4375 +2")
+
+
 def test_no_job_has_all_columns():
     assert _fitting([], 200)[0].split("  ")[0] == "JOB"
+
+
+JOB = {
+    "name": "j", "status": "Running", "metrics": {}, "created_at": "2026-01-01T00:00:00+00:00",
+    "started_at": None, "load": [],
+}  # fmt: skip
 
 
 def node(number, cpu, ranks=(), host=None):
@@ -43,10 +59,7 @@ def node(number, cpu, ranks=(), host=None):
 
 def test_many_nodes_are_one_row_with_a_bar_for_each_rank():
     nodes = [node(n, 10.0 * n, [(2 * n + r, 100.0 * r) for r in (1, 0)]) for n in range(16)]
-    job = {
-        "name": "j", "status": "Running", "metrics": {}, "created_at": "2026-01-01T00:00:00+00:00",
-        "started_at": None, "load": nodes,
-    }  # fmt: skip
+    job = {**JOB, "load": nodes}
     (row,) = _rows(job)
     assert row[:3] == ("j", "Running", "16 nodes")
     assert row[4:7] == ("75 %", "▁█" * 16, "120.0 kB of 17.2 GB")

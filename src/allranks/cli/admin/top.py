@@ -9,7 +9,7 @@ import sys
 import termios
 import time
 import tty
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ from allranks.sdk.connection import find_server
 from allranks.sdk.jobs.follow import answered
 
 if TYPE_CHECKING:
+    from allranks.api.common import Number
     from allranks.api.metrics import LiveJob, NodeLoad
 
 # CPU, MEMORY and RANKS are the job's own, the last a bar for the CPU use of each rank; the NODE
@@ -53,6 +54,8 @@ _OPTIONAL = (
 # Seconds: each refresh asks the server.
 _MIN_INTERVAL = 0.1
 _MAX_METRICS = 3
+# The characters that metrics may take on any screen; a quarter of a wide one.
+_MIN_METRICS = 24
 # The most nodes with a row each, and bars for ranks.
 _MAX_NODES, _MAX_BARS = 4, 32
 
@@ -76,7 +79,8 @@ def top(options: argparse.Namespace) -> int:
         show.as_json(find_server.ask("GET", "/api/v1/top"))
         return 0
     if options.once or not (sys.stdout.isatty() and sys.stdin.isatty()):
-        show.columns(_HEAD, _all_rows(find_server.ask("GET", "/api/v1/top")))
+        rows = _all_rows(find_server.ask("GET", "/api/v1/top"))
+        show.columns(_HEAD, [(*row[:-1], _leading(row[-1])) for row in rows])
         return 0
     try:
         with _screen():
@@ -108,6 +112,8 @@ def _draw(jobs: list[LiveJob], size: os.terminal_size) -> None:
 def _fitting(rows: list[tuple[str, ...]], width: int) -> list[str]:
     """The lines of the table without empty columns, and without optional ones that do not fit."""
     empty = [name for i, name in enumerate(_HEAD) if rows and all(row[i] == "-" for row in rows)]
+    # Long names of metrics do not take the place of everything else.
+    rows = [(*row[:-1], _leading(row[-1], max(_MIN_METRICS, width // 4))) for row in rows]
     for dropped in range(len(_OPTIONAL) + 1):
         hidden = {*empty, *_OPTIONAL[:dropped]}
         shown = [i for i, name in enumerate(_HEAD) if name not in hidden]
@@ -118,15 +124,23 @@ def _fitting(rows: list[tuple[str, ...]], width: int) -> list[str]:
     return tables.fitted([_HEAD[i] for i in shown], cells, None, colours.coloured(sys.stdout))
 
 
+def _leading(metrics: str, width: int | None = None) -> str:
+    """The first metrics, as many as fit but at least one, and how many more there are."""
+    parts = metrics.split(", ")
+    shown = parts[:_MAX_METRICS]
+    while width is not None and len(shown) > 1 and len(", ".join(shown)) > width:
+        shown.pop()
+    more = len(parts) - len(shown)
+    return ", ".join(shown) + (f" +{more}" if more else "")
+
+
 def _all_rows(jobs: list[LiveJob]) -> list[tuple[str, ...]]:
     return [row for job in jobs for row in _rows(job)]
 
 
 def _rows(job: LiveJob) -> Iterator[tuple[str, ...]]:
     """A row for each node, or for many nodes together; one for a job without measurements yet."""
-    values = [f"{name} {show.number(value)}" for name, value in job["metrics"].items()]
-    more = f" +{len(values) - _MAX_METRICS}" if len(values) > _MAX_METRICS else ""
-    metrics = ", ".join(values[:_MAX_METRICS]) + more
+    metrics = ", ".join(_values(job["metrics"]))
     started = datetime.fromisoformat(job["started_at"] or job["created_at"])
     age = show.seconds((datetime.now(UTC) - started).total_seconds())
     nodes = [each for each in job["load"] if each["now"]]
@@ -143,6 +157,20 @@ def _rows(job: LiveJob) -> Iterator[tuple[str, ...]]:
             *_use(several),
             metrics if first else "",
         )
+
+
+def _values(metrics: Mapping[str, Number]) -> list[str]:
+    """Each metric with its value; of several ranks with the mean, or with what is no number."""
+    ranks: dict[str, list[Number]] = {}
+    for name, value in metrics.items():
+        ranks.setdefault(name.partition("/rank_")[0], []).append(value)
+    return [f"{name} {show.number(_mean(values))}" for name, values in ranks.items()]
+
+
+def _mean(values: list[Number]) -> Number:
+    numbers = [value for value in values if not isinstance(value, str)]
+    strange = [value for value in values if isinstance(value, str)]
+    return strange[0] if strange else sum(numbers) / len(numbers)
 
 
 def _use(nodes: list[NodeLoad]) -> tuple[str, ...]:
