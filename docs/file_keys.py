@@ -46,6 +46,7 @@ JOB: Kinds = {
     ),
     "limits": (job_parts.Limits,),
     "retry": (retry.Retry,),
+    "on_failure": (job_parts.OnFailure,),
     "retry.budgets": (retry.Budgets,),
     "metrics.*": (job_parts.Metric,),
     "queue_settings": (job_parts.QueueSettings,),

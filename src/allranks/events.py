@@ -24,6 +24,7 @@ class Kind(StrEnum):
     LOST = "lost"
     PREEMPT_ASKED = "preempt_asked"
     KILL_ASKED = "kill_asked"
+    RELEASED = "released"
     ENTERED = "entered"
     RESUMED = "resumed"
 
@@ -33,6 +34,7 @@ class Kind(StrEnum):
     RANK_ENDED = "rank_ended"
     TAKEN = "taken"
     WORKED = "worked"
+    HELD = "held"
     ENDED = "ended"
     DRAINED = "drained"
     BYE = "bye"
@@ -50,6 +52,7 @@ FROM_AGENTS = frozenset(
         Kind.RANK_ENDED,
         Kind.TAKEN,
         Kind.WORKED,
+        Kind.HELD,
         Kind.ENDED,
         Kind.DRAINED,
         Kind.BYE,

@@ -12,13 +12,15 @@ from allranks.api.common import Packed
 class Assignment(TypedDict):
     """What an agent has to do now. ``why`` is the reason to `stop`; the keys after it are of `go`:
     when the ranks of the job first started, why its previous attempt ended, the rank that the node
-    has to kill, and where all nodes are, each a `core.plan.Place`."""
+    has to kill, that it has to stop its ranks where they are because the attempt is held, and where
+    all nodes are, each a `core.plan.Place`."""
 
     do: Literal["wait", "prepare", "go", "stop", "leave"]
     why: NotRequired[str]
     started: NotRequired[float | None]
     previous: NotRequired[str | None]
     kill: NotRequired[int]
+    hold: NotRequired[bool]
     places: NotRequired[list[Packed]]
 
 
@@ -30,7 +32,8 @@ class AttemptAssignment(Assignment):
 
 class ChannelOrder(TypedDict):
     """A channel that a helper of the agent has to connect: a program with its words, a shell if
-    there are none, a server of sftp, or a port."""
+    there are none, a server of sftp, a port, or with ``debug`` a debugger of the rank's held
+    process, by its id if it is not 0."""
 
     number: int
     rank: int | None
@@ -38,6 +41,7 @@ class ChannelOrder(TypedDict):
     terminal: bool
     sftp: bool
     port: int | None
+    debug: NotRequired[int | None]
 
 
 class Order(Assignment):

@@ -105,6 +105,7 @@ class ComponentAnswer(AssetVersion):
     keep_work: NotRequired[str]
     hang_timeout: NotRequired[float]
     flight_recorder: NotRequired[bool]
+    on_failure: NotRequired[Document]
     warm: NotRequired[list[str]]
     # Of a pipeline.
     jobs: NotRequired[dict[str, Document]]

@@ -112,6 +112,12 @@ class RankEndedData(TypedDict):
     behind_pipe: NotRequired[bool]
 
 
+class ReleasedData(RequestedData):
+    """``retry``: another attempt follows."""
+
+    retry: bool
+
+
 class EndedData(TypedDict):
     """Why the attempt ended on a node. Of a rank that failed: its exit code, the end of its output
     and facts about the node. ``passing``: it may not happen again."""
@@ -125,6 +131,13 @@ class EndedData(TypedDict):
     failed_at: NotRequired[float]
     tail: NotRequired[list[str]]
     facts: NotRequired[Document]
+
+
+class HeldData(EndedData):
+    """How an attempt failed on a node that keeps it as it is; ``until``: seconds since the
+    epoch."""
+
+    until: float
 
 
 DATA: Mapping[Kind, Any] = {
@@ -142,6 +155,7 @@ DATA: Mapping[Kind, Any] = {
     Kind.LOST: LostData,
     Kind.PREEMPT_ASKED: RequestedData,
     Kind.KILL_ASKED: RequestedData,
+    Kind.RELEASED: ReleasedData,
     Kind.ENTERED: RequestedData,
     Kind.RESUMED: NoData,
     Kind.HELLO: HelloData,
@@ -150,6 +164,7 @@ DATA: Mapping[Kind, Any] = {
     Kind.RANK_ENDED: RankEndedData,
     Kind.TAKEN: Document,
     Kind.WORKED: NoData,
+    Kind.HELD: HeldData,
     Kind.ENDED: EndedData,
     Kind.DRAINED: NoData,
     Kind.BYE: NoData,

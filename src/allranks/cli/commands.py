@@ -56,6 +56,8 @@ COMMANDS: dict[str, Command] = {
     "job explain": Command("job.explain:explain", "explain why a job failed"),
     "job events": Command("job.job:events", "list the events of a job"),
     "job preempt": Command("job.job:preempt", "simulate a preemption of its nodes"),
+    "job debug": Command("job.enter:debug", "debug a held failure where it happened", plain=True),
+    "job release": Command("job.job:release", "end a job that is held after a failure"),
     "job stacks": Command("job.stacks:stacks", "show the Python stacks of every rank"),
     "job exec": Command("job.enter:exec", "run a program in a running job"),
     "job shell": Command("job.enter:shell", "open a shell in a running job", plain=True),

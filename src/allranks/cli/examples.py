@@ -53,6 +53,8 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "job explain": ("-", "calm_otter --json"),
     "job events": ("-", "calm_otter --json"),
     "job preempt": ("-", "calm_otter --node 1"),
+    "job debug": ("-", "calm_otter --rank 3"),
+    "job release": ("-", "calm_otter --retry"),
     "job stacks": ("-", "calm_otter --rank 0"),
     "job exec": ("- -- nvidia-smi", "calm_otter --rank 3 -- python -c 'import torch'"),
     "job shell": ("-", "calm_otter --rank 3"),

@@ -174,6 +174,7 @@ class Task(NamedTuple):
     ``warm``: modules that ranks find imported, where they can be forked from a process that has.
     ``keep_work``: bytes of new files in the working folder that a node keeps; None: all.
     ``fresh_work``: each attempt gets a new working folder.
+    ``on_failure``: how long a failed attempt is held.
     """
 
     job: str
@@ -197,6 +198,7 @@ class Task(NamedTuple):
     timeout: float | None = None
     hang_timeout: float | None = None
     flight_recorder: bool = True
+    on_failure: float | None = None
     environment: str = ""
     environment_asked: str = ""
     container: Container | None = None

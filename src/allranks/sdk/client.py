@@ -161,6 +161,12 @@ class Job:
         self._record = interrupt.preempt(self.name, node)
         return self
 
+    def release(self, *, retry: bool = False) -> Job:
+        """End a job that is held after a failure (``on_failure``), or with ``retry`` start its next
+        attempt. Raises AllranksError unless the job is held."""
+        self._record = interrupt.release(self.name, retry=retry)
+        return self
+
     def exec(
         self,
         command: Sequence[str],

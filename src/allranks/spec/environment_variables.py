@@ -230,6 +230,8 @@ INTERNAL = frozenset(
         "ALLRANKS_CHANNEL",
         "ALLRANKS_FORK_SERVER",
         "ALLRANKS_GANG",
+        "ALLRANKS_HOLD",
+        "ALLRANKS_HOLD_OWNER",
         "ALLRANKS_IMAGE",
         "ALLRANKS_MLFLOW",
         "ALLRANKS_PYTHON",

@@ -38,6 +38,7 @@ from allranks.spec.job_parts import (
     Input,
     Metric,
     MetricName,
+    OnFailure,
     Output,
     Pattern,
     QueueSettings,
@@ -136,6 +137,7 @@ class RankKeys(Part):
     retry: Retry = Field(default_factory=Retry)
     hang_timeout: Seconds | None = None
     flight_recorder: bool = True
+    on_failure: OnFailure | None = None
 
 
 class CommandKeys(RankKeys):

@@ -142,6 +142,12 @@ class Metric(Part):
     rank: Annotated[Integer | Literal["all"], BeforeValidator(_rank)] = 0
 
 
+class OnFailure(Part):
+    """``hold``: seconds in which a failed attempt stays as it is, for a debugger."""
+
+    hold: Seconds = 1800.0
+
+
 class Output(Part):
     """An output of a job. Without ``path`` it goes to the job's record."""
 

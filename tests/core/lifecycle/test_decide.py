@@ -959,3 +959,70 @@ def test_events_of_a_node_that_does_not_exist_say_nothing():
     job = Story().running().job
     for node in (None, -1, 2):
         assert fold(job, Event(Kind.BYE, 0.0, node=node, seq=9)) is job
+
+
+# ---------------------------------------------------------------- held failures
+
+FAILED = {"reason": "RANK_EXITED", "message": "rank 1 failed", "code": 1}
+
+
+def held(rules: Rules = ONCE, until: float = 1000.0) -> Story:
+    story = Story(rules).running()
+    story.now = 10.0
+    return story.agent(1, Kind.HELD, until=until, failed_at=9.0, **FAILED)
+
+
+def test_a_held_failure_stays_and_stops_the_other_nodes():
+    story = held()
+    assert story.next() is None
+    assert order(story.job, 0, 1, 1)["hold"] is True
+    reason = pending_reason.pending_reason(story.job, 10.0)
+    assert reason == "held until 00:16:40 UTC: rank 1 failed"
+    assert load(pack(story.job)) == story.job
+
+
+def test_a_released_job_ends_or_starts_again_whatever_it_may():
+    failed = held().server(Kind.RELEASED, retry=False)
+    assert failed.step().data == {"purpose": "finish", "reason": Reason.RANK_EXITED}
+    assert failed.ended().status is JobStatus.FAILED
+    assert outcome(failed.job).message == "rank 1 failed"
+    again = held().server(Kind.RELEASED, retry=True)
+    assert again.step().data["purpose"] == "regroup"
+    again.drained()
+    again.now = 100.0
+    assert again.step().event is Kind.REGROUPED
+    assert (again.job.attempt, again.job.released, again.job.nodes[1].held) == (2, "", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("rules", "now"),
+    [(ONCE, 1000.0 + policy.SLACK), (ONCE._replace(timeout=500.0), 500.0 + policy.SLACK)],
+    ids=["its time", "the job's limit"],
+)
+def test_the_server_ends_a_hold_that_its_agent_does_not(rules: Rules, now: float):
+    story = held(rules)
+    assert story.next(now=now - 1) is None
+    step = story.next(now=now)
+    assert step is not None
+    assert step.data == {"purpose": "finish", "reason": Reason.RANK_EXITED}
+
+
+def test_after_its_time_a_held_job_starts_again_if_it_may():
+    story = held(TWICE).fails(1, **{**FAILED, "reason": Reason.RANK_EXITED})
+    assert story.step().data["purpose"] == "regroup"
+
+
+@pytest.mark.parametrize("what", ["lost", "gone", "taken", "canceled"])
+def test_what_ends_a_job_ends_its_hold_and_the_failure_stays_the_cause(what: str):
+    story = held()
+    if what == "lost":
+        story.server(Kind.LOST, 0, why="")
+    elif what == "gone":
+        story.server(Kind.SEEN, state="gone", why="")
+    elif what == "taken":
+        story.agent(0, Kind.TAKEN, reason="PREEMPTED")
+    else:
+        story.server(Kind.CANCEL_ASKED)
+    assert story.step().data["purpose"] == "finish"
+    canceled = Reason.CANCELED if what == "canceled" else Reason.RANK_EXITED
+    assert outcome(story.ended() and story.job).reason is canceled

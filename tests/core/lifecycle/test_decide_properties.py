@@ -28,14 +28,15 @@ def data_of(kind: Kind) -> st.SearchStrategy[dict[str, Any]]:
     if kind is Kind.READY:
         place = {"address": st.just("a"), "host": st.just("h"), "ports": st.just([1])}
         return st.fixed_dictionaries(place)
-    if kind is Kind.ENDED:
+    if kind in (Kind.ENDED, Kind.HELD):
         optional = {
             "passing": st.booleans(),
             "failed_at": TIMES,
             "code": st.integers(0, 255),
             "message": st.text(max_size=3),
         }
-        return st.fixed_dictionaries({"reason": REASONS}, optional=optional)
+        until = {"until": TIMES} if kind is Kind.HELD else {}
+        return st.fixed_dictionaries({"reason": REASONS, **until}, optional=optional)
     if kind is Kind.TAKEN:
         return st.fixed_dictionaries({"reason": REASONS}, optional={"failed_at": TIMES})
     return st.just({})

@@ -6,6 +6,7 @@ started. An attempt that ends kills it with everything else below the agent.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _OURS = str(Path(__file__).absolute().parents[3])
 # As for other helpers: the words say that it is one of ours. `-S`: it needs no installed package.
 _ARGV = (sys.executable, "-P", "-S", "-m", "allranks.agent.channel.visit")
+_DEBUGGER = str(Path(__file__).absolute().parents[1] / "inside" / "allranks_debug.py")
 _NEEDED = ("PATH", "HOME", "ALLRANKS_GANG")
 # The agent's Python, or the image's; else OpenSSH's server, from where it may be.
 _SFTP = [
@@ -81,6 +83,8 @@ class Entrance:
         self.container: NodeContainer | None = None
         self.waits_for_container = False
         self.started: Mapping[int, Started] = {}
+        # Where the held processes of the attempt are.
+        self.held: Path | None = None
         self._helpers: list[subprocess.Popen[bytes]] = []
         self._lock = threading.Lock()
 
@@ -106,7 +110,7 @@ class Entrance:
 
     def leave(self) -> None:
         """The attempt is over: nothing is left to enter, and helpers end what they started."""
-        self.container, self.started = None, {}
+        self.container, self.started, self.held = None, {}, None
         with self._lock:
             helpers, self._helpers = self._helpers, []
         for helper in helpers:
@@ -119,14 +123,19 @@ class Entrance:
         who = f"{self._job} node {self._node}" if started is None else f"{self._job} rank {rank}"
         argv = order["command"] or [SHELL, "--norc", *["-i"] * terminal]
         argv = _SFTP if order["sftp"] else argv
-        env = {**env}
+        # A program that fails here is no rank that failed.
+        env = {name: value for name, value in env.items() if name != "ALLRANKS_HOLD"}
+        refusal = ""
+        if (debugged := order.get("debug")) is not None:
+            argv = self._debugger(rank, debugged)
+            refusal = "" if argv else self._unheld(rank)
         if terminal:
             env |= {"TERM": env.get("TERM") or "xterm-256color", "PS1": _PROMPT.format(who=who)}
         request: Request = {
             **self._server._asdict(),  # type: ignore[typeddict-item]
             "path": f"/agent/v1/{self._node}/channels/{number}",
             "note": "" if started is not None else self._unstarted(rank),
-            "refusal": "",
+            "refusal": refusal,
             "argv": argv,
             "cwd": str(cwd),
             "env": env,
@@ -136,7 +145,7 @@ class Entrance:
             "port": order["port"],
             "hosts": list(dict.fromkeys(("127.0.0.1", self._address, "::1"))),
         }
-        if self.container is not None and order["port"] is None:
+        if self.container is not None and order["port"] is None and not refusal:
             try:
                 entering = self.container.entering(number, argv, cwd, env, terminal)
             except (AllranksError, OSError) as error:
@@ -145,6 +154,19 @@ class Entrance:
             outside = dict(os.environ)
             request |= {**entering._asdict(), "env": outside, "cwd": "/"}  # type: ignore[typeddict-item]
         return request
+
+    def _debugger(self, rank: int | None, pid: int) -> list[str]:
+        """The command of a debugger in a held process of the rank; empty if there is none."""
+        for file in self.held.glob("*.json") if self.held is not None else ():
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                place = json.loads(file.read_text())
+                if place["rank"] == rank:
+                    words = [str(self.held), str(rank), *([str(pid)] if pid else [])]
+                    return [str(place["python"]), "-I", "-S", _DEBUGGER, *words]
+        return []
+
+    def _unheld(self, rank: int | None) -> str:
+        return f"no Python of rank {rank} has failed and waits: look around with `job shell`"
 
     def _unstarted(self, rank: int | None) -> str:
         what = "no rank runs" if rank is None else f"rank {rank} has not started"

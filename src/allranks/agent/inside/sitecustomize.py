@@ -183,4 +183,11 @@ if hasattr(os, "register_at_fork"):
     if _leaving:
         with open(_leaving, "rb") as _text:
             exec(compile(_text.read(), _leaving, "exec"), {"__name__": "leaving"})
+    if "ALLRANKS_HOLD" in os.environ:
+        try:
+            import allranks_hold  # type: ignore[import-not-found] # lazy: beside this file
+
+            allranks_hold.install()
+        except Exception:
+            pass
 _next()

@@ -13,6 +13,7 @@ from allranks.agent.launch import deepspeed, horovod, mpi, pipes, ray
 from allranks.agent.launch.remote_start import STAND_INS, with_stand_ins
 from allranks.agent.launch.stage import Launch, Stage
 from allranks.agent.network import ports
+from allranks.agent.processes.hold import FOLDER
 from allranks.agent.processes.ranks import SHELL, Running, Started
 from allranks.core.distributions import variables
 from allranks.core.distributions.topology import Rank, ranks_of
@@ -41,6 +42,11 @@ def start(stage: Stage, running: Running) -> Launch:
     stage = stage._replace(
         env=lambda rank: {"AZUREML_CR_EXECUTION_WORKING_DIR_PATH": str(stage.cwd), **env(rank)}
     )
+    if stage.task.on_failure is not None:
+        unheld, folder = stage.env, stage.folder / FOLDER
+        stage = stage._replace(
+            env=lambda rank: {**unheld(rank), "ALLRANKS_HOLD": f"{rank.rank}:{folder}"}
+        )
     if stage.container is None:  # a container sets it inside, where the image may have a PYTHONPATH
         bare = stage.env
         stage = stage._replace(env=lambda rank: with_sitecustomize(bare(rank)))

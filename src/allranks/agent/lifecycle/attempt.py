@@ -15,6 +15,7 @@ from allranks.agent.launch import pipes, start_ranks
 from allranks.agent.launch.mpi_ranks import MpiRanks, is_listening
 from allranks.agent.launch.stage import Launch, Stage
 from allranks.agent.monitoring.failure_context import FailureContext
+from allranks.agent.processes.hold import Hold
 from allranks.agent.processes.keeper import (
     children_left,
     end_descendants,
@@ -48,12 +49,17 @@ _EXPLANATION = 3.0
 _RACE = 300.0
 # Seconds in which the agent's own SIGTERM may follow that of a rank.
 _NOTICE = 0.5
+# Failures of which there is something to see.
+_HELD = (Reason.RANK_EXITED, Reason.RANK_KILLED, Reason.OUT_OF_MEMORY)
+# Seconds before the node's time limit at which a hold ends, besides the grace.
+_MARGIN = 5.0
 
 Say = Callable[..., None]
 
 
 class Attempt:
-    """``order`` returns the server's current order, ``say`` records an event."""
+    """``order`` returns the server's current order, ``say`` records an event. ``end`` is when the
+    node is taken away, if that is known."""
 
     def __init__(
         self,
@@ -62,8 +68,14 @@ class Attempt:
         clocks: Clocks,
         order: Callable[[], Assignment],
         say: Say,
+        end: float | None = None,
     ) -> None:
         self._stage, self._inbox, self._clocks = stage, inbox, clocks
+        self._node_end = end
+        held = stage.task.on_failure is not None
+        self._hold = Hold(stage.folder) if held else None
+        # Called before the processes of a failed attempt are stopped.
+        self.before_stopping: Callable[[], None] = lambda: None
         self._order, self._say = order, say
         self._running = Running() if stage.container is None else stage.container.running()
         self._launch = Launch(self._running, {})
@@ -72,6 +84,7 @@ class Attempt:
         self._started = 0.0
         self._context = FailureContext()
         self._facts: Mapping[str, Any] = {}
+        self._kept_end: _End | None = None
         self._forced: tuple[Reason, Callable[[], _End]] | None = None
         # For whoever decides which files are complete.
         self.deaths = Deaths()
@@ -84,6 +97,8 @@ class Attempt:
             self._running.close()
             if self._stage.warm is not None:
                 self._stage.warm.close()
+            if self._hold is not None:
+                self._hold.close()
             self._end_descendants()
             start_ranks.clean(self._stage)
 
@@ -150,18 +165,24 @@ class Attempt:
         """Wait until no process is left. Return why, and the first failure if it was on this
         node."""
         worked, running, hosted = False, self._running, self._launch.hosted
+        asking = [] if self._hold is None else self._hold.fds
         while running.processes:
             if not worked and all(process.service for process in running.processes):
                 worked = hosted is None or hosted.done()
                 if worked:
                     self._say(Kind.WORKED)
-            self._inbox.wait(running.pace if hosted is None else _POLL, running.fds)
+            self._inbox.wait(running.pace if hosted is None else _POLL, [*running.fds, *asking])
             self._context.look()
             if self._forced is not None:
                 running.send(signal.SIGKILL)  # no grace: others need the memory, or the port
                 self._stop(Reason.PEER_FAILED)
                 return self._forced[0], None
+            if waiting := self._waiting():
+                self._keep(waiting)
+                self._stop(Reason.PEER_FAILED)
+                return Reason.RANK_EXITED, waiting
             if hosted is not None and (first := hosted.failure() or self._cut_short(hosted)):
+                self._keep(first)
                 self._stop(Reason.PEER_FAILED)
                 return Reason.RANK_EXITED, first
             ended = running.reap()
@@ -173,6 +194,7 @@ class Attempt:
                 self._stop(why, failed[0].at)
                 return why, None
             if failed:
+                self._keep(failed[0])
                 self._stop(Reason.PEER_FAILED)
                 return Reason.RANK_EXITED, failed[0]
             order = self._order()
@@ -180,6 +202,8 @@ class Attempt:
                 why = Reason(order["why"])
                 self._stop(why)
                 return why, None
+            if "hold" in order:
+                self._stop_others()
             if "kill" in order:
                 running.kill(order["kill"])
                 if hosted is not None:
@@ -187,6 +211,78 @@ class Attempt:
         self._end_rest()
         # MPICH's mpirun sometimes reports success although it had to kill ranks.
         return Reason.DONE, hosted.cut_short() if hosted is not None else None
+
+    def _waiting(self) -> Ended | None:
+        """A process that has failed and waits to be kept, as the end that it is about to have."""
+        failed = None if self._hold is None else self._hold.failed()
+        if failed is None:
+            return None
+        ranks = (each for each in ranks_of(self._stage.task, self._stage.node))
+        rank = next((each for each in ranks if each.rank == failed.rank), None)
+        return None if rank is None else Ended(self._stage.rank(rank), failed.code, clock.now())
+
+    def _keep(self, first: Ended) -> None:
+        """If the job asks for it, keep all as it is after the failure ``first``: until the server
+        stops the attempt, the node is taken away, or the time for it is over."""
+        hold, seconds = self._hold, self._hold_seconds()
+        if hold is None or seconds <= 0 or self._order()["do"] == "stop":
+            return
+        self._look_at_facts()
+        end = self._met_by(first) or self._failed(first)
+        if end.reason not in _HELD:
+            return
+        self._kept_end = end
+        self._say(
+            Kind.HELD,
+            end.rank,
+            reason=end.reason,
+            message=end.message,
+            until=clock.now() + seconds,
+            **end.data,
+        )
+        self._stop_others()
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0 and self._forced is None:
+            if self._order()["do"] == "stop":
+                break
+            self._inbox.wait(min(left, self._running.pace), [*self._running.fds, *hold.fds])
+            for ended in self._running.reap():
+                self._rank_ended(ended)
+            hold.failed()
+        hold.let_go()
+        until = time.monotonic() + self._clocks.peer_grace
+        while self._running.fds and (left := until - time.monotonic()) > 0:
+            self._inbox.wait(left, self._running.fds)
+            for ended in self._running.reap():
+                self._rank_ended(ended)
+
+    def _hold_seconds(self) -> float:
+        """How long a failure may be held from now on; not until a limit ends the attempt."""
+        task, started = self._stage.task, self._order().get("started")
+        ends = [clock.now() + (task.on_failure or 0.0)]
+        if task.timeout is not None and started is not None:
+            ends.append(started + task.timeout)
+        if self._node_end is not None:
+            ends.append(self._node_end - self._clocks.grace - _MARGIN)
+        return min(ends) - clock.now()
+
+    def _stop_others(self) -> None:
+        """Stop the processes that have not failed, once."""
+        if self._hold is not None and not self._hold.has_stopped:
+            self.before_stopping()
+            pids = self.pids()
+            if self._stage.container is not None and not pids:
+                from allranks.agent.monitoring.stacks import inside  # lazy: few jobs are held
+
+                pids = inside(self._stage.node)[1]
+            self._hold.stop_others(pids)
+
+    def _look_at_facts(self) -> None:
+        """Facts of the moment of the failure; later ones do not replace them."""
+        if not self._facts:
+            task = self._stage.task
+            path = task.variables.get("PATH") or task.base.get("PATH", "")
+            self._facts = self._context.now(self._stage.cwd, path)
 
     def _cut_short(self, hosted: MpiRanks) -> Ended | None:
         """A rank that mpirun ended some time ago, without a failure elsewhere that explains it."""
@@ -208,9 +304,9 @@ class Attempt:
         self.deaths.begun = True
         running, hosted = self._running, self._launch.hosted
         if why is Reason.PEER_FAILED:
-            task = self._stage.task
-            path = task.variables.get("PATH") or task.base.get("PATH", "")
-            self._facts = self._context.now(self._stage.cwd, path)
+            self._look_at_facts()
+        if self._hold is not None:
+            self._hold.close()  # what fails from now on is not kept
         grace = self._clocks.grace if why in _GENTLE else self._clocks.peer_grace
         if self._inbox.taken is why:
             # Reported at once, so that the ranks of all nodes get the same grace.
@@ -295,6 +391,8 @@ class Attempt:
                 first = self._launch.hosted.failure() or first
         if self._forced is not None and reason is self._forced[0]:
             return self._forced[1]()
+        if self._kept_end is not None:
+            return self._kept_end
         failed = first is not None or reason is Reason.PEER_FAILED
         met = self._met_by(first) if failed else None
         if met is not None:

@@ -34,6 +34,7 @@ from allranks.agent.lifecycle.working_folder import WorkingFolder
 from allranks.agent.monitoring.attempt_reports import AttemptReports
 from allranks.agent.network import ports
 from allranks.agent.network.ports import PortConflict
+from allranks.agent.processes.hold import FOLDER
 from allranks.agent.processes.keeper import end_descendants
 from allranks.agent.state.state_folder import State, state_folder
 from allranks.agent.transport.identity import AgentIdentity, networks, with_site
@@ -408,10 +409,12 @@ class Agent:
             self._clocks,
             self._order,
             self._say,
+            self._where.end,
         )
-        self._entrance.started = attempt.started
+        self._entrance.started, self._entrance.held = attempt.started, folder / FOLDER
         others = tracker_variables.folders(self._task, work.paths)
         reports = AttemptReports(self._task, self._attempt, folder, work.folder, self._link, others)
+        attempt.before_stopping = reports.keep_stacks
         self._state.start(attempt.deaths)
         self._files.start()
         self._working.start(self._attempt, attempt.deaths)

@@ -116,6 +116,11 @@ class AttemptReports:
     def _report_idle(self, still: dict[str, Any]) -> None:
         self._link.still = still
 
+    def keep_stacks(self) -> None:
+        """From now on show the stacks of this moment: stopped processes cannot."""
+        taken = self._link.stacks()
+        self._link.stacks = lambda: taken
+
     def over(self) -> None:
         """End when the ranks have ended."""
         self._link.stacks = list

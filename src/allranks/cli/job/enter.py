@@ -1,4 +1,4 @@
-"""`allranks job exec`, `shell` and `port-forward`: get into a running job."""
+"""`allranks job exec`, `shell`, `debug` and `port-forward`: get into a running job."""
 
 from __future__ import annotations
 
@@ -69,6 +69,25 @@ def shell(options: argparse.Namespace) -> int:
     while the job prepares or hangs. `exit` ends it, and so does `~.` after Enter, whatever runs."""
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
     channel = Channel(options.name, options.rank, options.node, terminal=terminal)
+    output = _Output(quiet=False)
+    if not terminal:
+        return Follower(channel, output, 0).run()
+    return _Terminal(channel, output, 0).run_raw()
+
+
+def debug_options(parser: argparse.ArgumentParser) -> None:
+    job_argument(parser)
+    parser.add_argument("--rank", type=int, metavar="R", help="the rank (the one that failed)")
+    pid = "the process, of several that are held at the rank (the one that failed first)"
+    parser.add_argument("--pid", type=int, default=0, metavar="P", help=pid)
+
+
+def debug(options: argparse.Namespace) -> int:
+    """pdb, post mortem, in the frame where a held rank failed (`run --on-failure hold`): `p NAME`,
+    `up`, `down`, `interact`, `help`. `q` leaves, and so does `~.` after Enter; the job stays held.
+    Commands may be piped in."""
+    terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    channel = Channel(options.name, options.rank, None, terminal=terminal, debug=options.pid)
     output = _Output(quiet=False)
     if not terminal:
         return Follower(channel, output, 0).run()

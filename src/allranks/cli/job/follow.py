@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, cast
 from allranks.cli.job.children import ChildrenViewer
 from allranks.cli.job.files import left
 from allranks.cli.output import show
-from allranks.cli.output.failure import exit_code, print_error, took, unsaved
+from allranks.cli.output.failure import exit_code, hold_hint, print_error, took, unsaved
 from allranks.cli.output.phases import Phases, every
 from allranks.cli.output.rank_output import Printer, releasing
+from allranks.core.lifecycle.pending_reason import HELD
 from allranks.core.node_names import with_host
 from allranks.http_client import Client
 from allranks.sdk.connection import find_server
@@ -125,6 +126,7 @@ class Viewer:
             find_server.connect, name, request={"ranks": ranks}, changed=self._changed
         )
         self._attempt, self._reason = 1, ""
+        self._held = ("", 0)
         self._job: StreamedJob | None = None
         self._phases = Phases()
         # For writers to the terminal: output, or the line with the elapsed time.
@@ -150,6 +152,7 @@ class Viewer:
         if self._quiet:
             return
         with self._writing:
+            self._say_held(job)
             if self._line.is_on:
                 self._show_phase(job)
             else:
@@ -188,6 +191,15 @@ class Viewer:
         if reason and reason != self._reason:
             show.talk(f"{self._name} {job['status']}{reason}")
         self._reason = reason
+
+    def _say_held(self, job: StreamedJob) -> None:
+        """That the failed job stays as it is, once for each attempt."""
+        reason, held = job["status_reason"] or "", (job["name"], job["attempts"])
+        if reason.startswith(HELD) and self._held != held:
+            self._held = held
+            self._line.clear()
+            self._printer.hide()
+            show.talk(f"{self._name} is {reason}\n\nhint: {hold_hint(self._name)}")
 
     def _again(self, job: StreamedJob) -> None:
         """The note that the job restarts, and why."""

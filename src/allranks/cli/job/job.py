@@ -1,4 +1,4 @@
-"""`allranks job show`, `cancel`, `preempt`, `wait` and `events`."""
+"""`allranks job show`, `cancel`, `preempt`, `release`, `wait` and `events`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from urllib.parse import urlencode
 from allranks.cli.job.follow import SUCCESS, verdict
 from allranks.cli.job_names import OneOfSeveral, full_name, job_argument
 from allranks.cli.output import load, show
-from allranks.cli.output.failure import exit_code, unsaved, why
+from allranks.cli.output.failure import exit_code, hold_hint, unsaved, why
 from allranks.cli.report.goodput import summary
 from allranks.core.amounts import counted
+from allranks.core.lifecycle.pending_reason import HELD
 from allranks.errors import AllranksError, Unreachable, UsageError
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
@@ -104,6 +105,8 @@ def show_job(options: argparse.Namespace) -> int:
     ]
     for name, value in lines:
         show.field(name, value)
+    if (job["status_reason"] or "").startswith(HELD):
+        show.field("hint", hold_hint(job["name"]))
     if job["error"]:
         error = job["error"]
         show.field("error", f"{error['reason']} (blame: {error['blame']}): {error['message']}")
@@ -378,6 +381,23 @@ def preempt(options: argparse.Namespace) -> int:
             show.talk(
                 "\nhint: it will not restart by itself; submit with --max-attempts 2 for that"
             )
+    return 0
+
+
+def release_options(parser: argparse.ArgumentParser) -> None:
+    job_argument(parser)
+    retry = "start another attempt on the same nodes, even if --max-attempts is used up"
+    parser.add_argument("--retry", action="store_true", help=retry)
+
+
+def release(options: argparse.Namespace) -> int:
+    """End a job that is held after a failure; its ranks end as they would have."""
+    job = interrupt.release(options.name, retry=options.retry)
+    if options.json:
+        show.as_json(job)
+    elif not options.quiet:
+        what = f"attempt {job['attempts'] + 1} follows" if options.retry else "it ends"
+        show.talk(f"{job['name']} is released: {what}")
     return 0
 
 

@@ -52,6 +52,14 @@ def unsaved(events: Iterable[EventAnswer], attempt: int) -> list[str]:
     return [n["message"] for n in notes if n.get("about") == "unsaved" and "doing" not in n]
 
 
+def hold_hint(name: str) -> str:
+    """What can be done with a job that is held."""
+    return (
+        f"allranks job debug {name} opens pdb where it failed, allranks job shell {name} a shell "
+        f"beside it; allranks job explain {name} says why, allranks job release {name} ends it"
+    )
+
+
 def print_error(job: JobRecord, *, quiet: bool) -> None:
     """The error of a job that has ended, and what to do."""
     error = job["error"]

@@ -31,7 +31,8 @@ def goodput_options(parser: argparse.ArgumentParser) -> None:
 
 
 def goodput(options: argparse.Namespace) -> int:
-    """Queueing, preparing, computing, lost work, restarting, finalizing: per job and in total."""
+    """Queueing, preparing, computing, lost work, held failures, restarting, finalizing: per job and
+    in total."""
     if bool(options.names) == bool(options.experiment):
         hint = "allranks report goodput JOB JOB …, or --experiment E"
         raise UsageError("jobs or an experiment are missing", hint=hint)
@@ -50,7 +51,9 @@ def goodput(options: argparse.Namespace) -> int:
     if options.json:
         show.as_json(_as_json(jobs, advice))
         return 0
-    show.columns(("JOB", "GOODPUT", *(each.upper() for each in Activity), "WHOLE"), _table(jobs))
+    show.columns(
+        ("JOB", "GOODPUT", *(each.upper() for each in _shown(jobs)), "WHOLE"), _table(jobs)
+    )
     for line in _sentences(jobs, advice):
         print(line)
     return 0
@@ -68,12 +71,19 @@ def summary(result: Goodput) -> str:
 
 
 def _table(jobs: Sequence[JobTimes]) -> list[tuple[str, ...]]:
-    rows = [_cells(job.name, job.goodput) for job in jobs]
-    return rows if len(jobs) == 1 else [*rows, _cells("in all", _together(jobs))]
+    shown = _shown(jobs)
+    rows = [_cells(job.name, job.goodput, shown) for job in jobs]
+    return rows if len(jobs) == 1 else [*rows, _cells("in all", _together(jobs), shown)]
 
 
-def _cells(name: str, result: Goodput) -> tuple[str, ...]:
-    times = (show.seconds(result.seconds(activity)) for activity in Activity)
+def _shown(jobs: Sequence[JobTimes]) -> list[Activity]:
+    """The columns: few jobs are held."""
+    held = any(job.goodput.seconds(Activity.HOLDING) for job in jobs)
+    return [each for each in Activity if held or each is not Activity.HOLDING]
+
+
+def _cells(name: str, result: Goodput, shown: Sequence[Activity]) -> tuple[str, ...]:
+    times = (show.seconds(result.seconds(activity)) for activity in shown)
     return (name, _percent(result), *times, show.seconds(result.seconds()))
 
 

@@ -77,6 +77,8 @@ def _job_options(add: Callable[..., Any]) -> None:
     add("--timeout", type=float, metavar="SECONDS", help=timeout)
     hang = "stop the job after this long without progress of any rank, and show their stacks (off)"
     add("--hang-timeout", type=float, metavar="SECONDS", help=hang)
+    failure = "when a rank fails, keep all as it is for `allranks job debug`: hold[=30m]"
+    add("--on-failure", type=_on_failure, metavar="hold[=TIME]", help=failure)
     state = "keep checkpoints in the state folder of that name, across jobs"
     add("--state", metavar="NAME", help=state)
     start = "start with copies of the outputs and the state of an ended job"
@@ -89,6 +91,17 @@ def _job_options(add: Callable[..., Any]) -> None:
     add("--warm", action="append", default=[], metavar="MODULE,…", help=warm)
     sets = "set any key of the job's YAML"
     add("--set", action="append", default=[], metavar="PATH=VALUE", help=sets)
+
+
+def _on_failure(text: str) -> Document:
+    """``hold``, ``hold=90``, ``hold=30m`` as the key of a job file."""
+    match = re.fullmatch(r"hold(?:=(\d+(?:\.\d+)?)([smhd]?))?", text)
+    if match is None or (match[1] and float(match[1]) == 0):
+        message = f"{text!r} is not hold or hold=TIME, such as hold=30m"
+        raise argparse.ArgumentTypeError(message)
+    if not match[1]:
+        return {"hold": 1800}
+    return {"hold": float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]]}
 
 
 def _data_options(add: Callable[..., Any]) -> None:
@@ -216,6 +229,7 @@ def spec_of(options: argparse.Namespace) -> Document:
         "warm": ",".join(options.warm).split(",") if any(options.warm) else None,
         "state": options.state,
         "hang_timeout": options.hang_timeout,
+        "on_failure": options.on_failure,
         "keep_work": options.keep_work,
     }
     return {key: value for key, value in spec.items() if value not in (None, {})}

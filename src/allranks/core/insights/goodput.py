@@ -1,4 +1,4 @@
-"""Where the time of a job went: every second of it is one of six things, and goodput their share.
+"""Where the time of a job went: every second of it is one of seven things, and goodput their share.
 
 Goodput is the part of the time a job had its nodes in which it computed what was not lost again.
 What a failed attempt computed is lost from the last step on that a later attempt did not do anew;
@@ -26,6 +26,7 @@ class Activity(StrEnum):
     PREPARING = "preparing"
     COMPUTING = "computing"
     LOST = "lost"
+    HOLDING = "holding"
     RESTARTING = "restarting"
     FINALIZING = "finalizing"
 
@@ -131,7 +132,10 @@ def _failed_at(events: Iterable[Event]) -> dict[int, float]:
 
 def _fails(event: Event) -> float | None:
     data = event.data
-    if event.kind is Kind.ENDED and data.get("reason") not in (*_NO_FAILURE, Reason.PEER_FAILED):
+    if event.kind in (Kind.HELD, Kind.ENDED) and data.get("reason") not in (
+        *_NO_FAILURE,
+        Reason.PEER_FAILED,
+    ):
         return float(data.get("failed_at") or event.at)
     if event.kind is Kind.LOST:
         return float(data.get("heard") or event.at)
@@ -149,7 +153,9 @@ def _marks(events: Sequence[Event], failed: Mapping[int, float]) -> list[_Mark]:
         if activity is None:
             continue
         next_one = event.kind in (Kind.RELAUNCHED, Kind.REGROUPED)
-        at = failed.get(event.attempt, event.at) if event.kind is Kind.CLOSING else event.at
+        fails = event.kind is Kind.HELD
+        fails |= event.kind is Kind.CLOSING and last.activity is not Activity.HOLDING
+        at = failed.get(event.attempt, event.at) if fails else event.at
         marks.append(_Mark(max(at, last.at), activity, event.attempt + next_one))
     return marks
 
@@ -158,6 +164,8 @@ def _begins(event: Event, now: Activity) -> Activity | None:
     """What the job does from that event on, if that changes."""
     if event.kind is Kind.GO:
         return Activity.COMPUTING
+    if event.kind is Kind.HELD:
+        return Activity.HOLDING if now is Activity.COMPUTING else None
     if event.kind is Kind.CLOSING:
         over = event.data.get("purpose") == "finish"
         return Activity.FINALIZING if over else Activity.RESTARTING

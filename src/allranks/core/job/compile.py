@@ -178,6 +178,7 @@ def _task(spec: CommandJob, context: CompileContext, around: Mapping[str, Any]) 
         timeout=spec.limits.timeout,
         hang_timeout=spec.hang_timeout,
         flight_recorder=spec.flight_recorder,
+        on_failure=None if spec.on_failure is None else spec.on_failure.hold,
         metrics=tuple(_metric(name, value) for name, value in spec.metrics.items()),
         state=spec.state or "",
         keep_work=_keep_work(spec.keep_work),

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from allranks.core.lifecycle.decide import Job, is_gone
+from allranks.core.lifecycle.decide import Job, held_until, is_gone
 from allranks.core.plan import Place
 from allranks.events import Event
 from allranks.statuses import TERMINAL, JobStatus, NodeState, Reason
@@ -45,6 +45,8 @@ def brief(job: Job, node: int, launch: int, attempt: int) -> AttemptAssignment:
         }
         if job.doomed is not None:
             go["kill"] = job.doomed
+        if held_until(job) is not None:
+            go["hold"] = True
         return go
     return {"do": "wait"}
 

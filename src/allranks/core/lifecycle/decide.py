@@ -33,7 +33,7 @@ class Node(NamedTuple):
     workers are done, while parameter servers may still run; ``left`` once its agent has said bye.
     ``finished`` are its ranks that ended with exit code 0, ``finished_at`` is when the last one
     did. ``doing`` is what it prepares if that takes long; ``phase`` the part of the preparation,
-    since ``phase_at``.
+    since ``phase_at``. ``held``: until when the agent keeps a failed attempt as it is.
     """
 
     state: NodeState = NodeState.ABSENT
@@ -54,6 +54,7 @@ class Node(NamedTuple):
     phase: str = ""
     phase_at: float = 0.0
     passing: bool = False
+    held: float = 0.0
 
 
 class Then(NamedTuple):
@@ -70,7 +71,8 @@ class Job(NamedTuple):
     ``ref`` is the engine's id of the gang, ``gone`` why the engine ended it, if it said so.
     ``given_up``: canceled with --force, without waiting for a cluster that does not answer.
     ``went_at`` is when this attempt's ranks were started, ``previous`` why the previous attempt
-    ended, ``hung`` how this one hangs, ``doomed`` the rank of it that has to be killed.
+    ended, ``hung`` how this one hangs, ``doomed`` the rank of it that has to be killed,
+    ``released`` what follows a held one: `end` or `retry`.
     ``stalled``: how the last time-limited attempts in a row got on.
     ``leftovers``: the processes that could not be ended.
     """
@@ -98,6 +100,7 @@ class Job(NamedTuple):
     message: str = ""
     hung: Failure | None = None
     doomed: int | None = None
+    released: str = ""
     leftovers: str = ""
     stalled: Row = Row()
 
@@ -184,7 +187,7 @@ def decide(job: Job, rules: Rules, clock: Clock) -> Step | None:
         return _close("finish", Reason.CANCELED)
     cause = failure(job)
     if cause is not None:
-        return _after(job, rules, cause, clock)
+        return None if _holds(job, rules, clock) else _after(job, rules, cause, clock)
     started = clock.now if job.started_at is None else job.started_at
     if rules.timeout is not None and clock.now >= started + rules.timeout:
         return _close("finish", Reason.TIME_LIMIT)
@@ -231,10 +234,30 @@ def _after(job: Job, rules: Rules, cause: Failure, clock: Clock) -> Step:
     """The step after a failure: restart on the same nodes, on new ones, or finish."""
     if _failed_without_server(job, clock):
         return _close("resubmit", cause.reason)
+    if job.released:
+        return _close("regroup" if job.released == "retry" else "finish", cause.reason)
     restart = _restart(job, rules, cause, clock.now)
     if restart is None:
         return _close("finish", cause.reason)
     return _close("regroup" if restart.same_nodes else "relaunch", cause.reason)
+
+
+def held_until(job: Job) -> float | None:
+    """Until when agents keep a failed attempt as it is; None if they do not, or not any more."""
+    failed = [node for node in job.nodes if _cause(node) is not None]
+    running = job.status is JobStatus.RUNNING and job.gang is not GangState.GONE
+    kept = all(node.held and node.state is NodeState.RUNNING for node in failed)
+    return min(node.held for node in failed) if running and failed and kept else None
+
+
+def _holds(job: Job, rules: Rules, clock: Clock) -> bool:
+    """Whether a failed attempt is to stay as it is. Agents end it in time; the server would."""
+    until = held_until(job)
+    if until is None or job.released:
+        return False
+    if rules.timeout is not None and job.started_at is not None:
+        until = min(until, job.started_at + rules.timeout)
+    return clock.now < until + SLACK
 
 
 def _failed_without_server(job: Job, clock: Clock) -> bool:

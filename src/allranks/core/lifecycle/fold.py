@@ -95,22 +95,29 @@ def _node_after(node: Node, event: Event) -> Node:
         return node._replace(worked=True)
     if event.kind is Kind.TAKEN:
         return _preempted_node(node, event)
+    if event.kind is Kind.HELD and node.reason is None:
+        return _failed(node, event)._replace(held=float(data["until"]))
     if event.kind is Kind.ENDED and node.reason not in (None, Reason.DONE):
         return node._replace(state=NodeState.DRAINING)  # the first failure counts
     if event.kind is Kind.ENDED:
-        return node._replace(
-            state=NodeState.DRAINING,
-            reason=Reason(data["reason"]),
-            at=data.get("failed_at") or event.at,
-            rank=event.rank,
-            code=data.get("code"),
-            message=data.get("message", ""),
-            hint=data.get("hint", ""),
-            passing=bool(data.get("passing")),
-        )
+        return _failed(node, event)._replace(state=NodeState.DRAINING)
     if event.kind is Kind.DRAINED:
         return node._replace(state=NodeState.EXITED)
     return node
+
+
+def _failed(node: Node, event: Event) -> Node:
+    """The node, with how its ranks have ended."""
+    data = event.data
+    return node._replace(
+        reason=Reason(data["reason"]),
+        at=data.get("failed_at") or event.at,
+        rank=event.rank,
+        code=data.get("code"),
+        message=data.get("message", ""),
+        hint=data.get("hint", ""),
+        passing=bool(data.get("passing")),
+    )
 
 
 def _preempted_node(node: Node, event: Event) -> Node:
@@ -139,6 +146,13 @@ def _kill_requested(job: Job, event: Event) -> Job:
     if job.status is not JobStatus.RUNNING or event.attempt != job.attempt:
         return job
     return job._replace(doomed=event.rank)
+
+
+def _released(job: Job, event: Event) -> Job:
+    """A held attempt was released."""
+    if job.status is not JobStatus.RUNNING or event.attempt != job.attempt:
+        return job
+    return job._replace(released="retry" if event.data.get("retry") else "end")
 
 
 def _with(job: Job, index: int, node: Node) -> Job:
@@ -217,6 +231,7 @@ def _next_attempt(job: Job, at: float) -> dict[str, Any]:
         "message": "",
         "hung": None,
         "doomed": None,
+        "released": "",
     }
 
 
@@ -281,5 +296,6 @@ _FROM_SERVER: dict[Kind, Callable[[Job, Event], Job]] = {
     Kind.LOST: _lost,
     Kind.PREEMPT_ASKED: _preempted,
     Kind.KILL_ASKED: _kill_requested,
+    Kind.RELEASED: _released,
     Kind.ENTERED: lambda job, event: job,
 }

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from datetime import UTC, datetime
 
 from allranks.core.amounts import counted
-from allranks.core.lifecycle.decide import Job, back_off
+from allranks.core.lifecycle.decide import Job, back_off, failure, held_until
 from allranks.statuses import JobStatus, NodeState, Reason
 
 # Seconds after which the other ranks may be waiting in vain for a rank that has ended.
 LEFT_BEHIND = 30.0
 # Begins what a node reports while a full disk does not take what its ranks wrote.
 WAITS = "waits for space"
+# Begins the reason of a job whose failed attempt stays as it is.
+HELD = "held until"
 _EQUAL_STEPS = "make sure that every rank takes the same number of steps"
 
 
@@ -20,6 +23,8 @@ def pending_reason(job: Job, now: float, together: bool = True) -> str:
     ``together``: its ranks wait for each other."""
     if restart := _restart(job, now):
         return restart
+    if held := _held(job):
+        return held
     if job.status is JobStatus.PREPARING and (doing := _setup(job)):
         return doing
     if saving := _saving(job):
@@ -32,6 +37,15 @@ def pending_reason(job: Job, now: float, together: bool = True) -> str:
         f"{done} exited with code 0 more than {LEFT_BEHIND:.0f} s ago while others still run; if "
         f"they wait for it, they wait forever: {_EQUAL_STEPS}"
     )
+
+
+def _held(job: Job) -> str:
+    """Until when a failed attempt stays as it is, and how it failed; empty if none does."""
+    until, first = held_until(job), failure(job)
+    if until is None or first is None:
+        return ""
+    time = datetime.fromtimestamp(until, UTC).strftime("%H:%M:%S UTC")
+    return f"{HELD} {time}: {first.message}"
 
 
 def shown_status(job: Job) -> JobStatus:

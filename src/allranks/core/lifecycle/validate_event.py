@@ -107,7 +107,12 @@ _DATA: Mapping[str, Callable[[Any], bool]] = {
     "code": _or_none(lambda value: type(value) is int and abs(value) <= _MOST),
     "failed_at": _or_none(_time),
     "ended_at": _or_none(_time),
+    "until": _or_none(_time),
     "message": _or_none(_is_text),
     "hint": _or_none(_is_text),
 }
-_NEEDED = {Kind.READY: ("address", "host", "ports"), Kind.ENDED: ("reason",)}
+_NEEDED = {
+    Kind.READY: ("address", "host", "ports"),
+    Kind.HELD: ("reason", "until"),
+    Kind.ENDED: ("reason",),
+}

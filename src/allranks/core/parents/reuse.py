@@ -36,6 +36,7 @@ _APART = frozenset(
         "timeout",
         "hang_timeout",
         "flight_recorder",
+        "on_failure",
         "warm",
         "in_place",
         "recipe",

@@ -1,4 +1,4 @@
-"""Simulate failures of a running job: preempt its nodes or kill a rank."""
+"""Interrupt a running job: preempt its nodes, kill a rank, or release a held failure."""
 
 from __future__ import annotations
 
@@ -23,6 +23,13 @@ def preempt(name: str, node: int | None = None) -> JobAnswer:
 def kill(name: str, rank: int) -> JobAnswer:
     """Kill a rank by SIGKILL; returns the job. Raises AllranksError unless it is running."""
     job: JobAnswer = find_server.ask("POST", job_path(name, f"/kill?rank={rank}"), {"by": _by()})
+    return job
+
+
+def release(name: str, *, retry: bool = False) -> JobAnswer:
+    """End a held job, or start its next attempt. Raises AllranksError unless it is held."""
+    query = "?retry=true" if retry else ""
+    job: JobAnswer = find_server.ask("POST", job_path(name, f"/release{query}"))
     return job
 
 

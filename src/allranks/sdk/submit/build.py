@@ -19,6 +19,7 @@ from allranks.spec.job_parts import (
     Input,
     Limits,
     Metric,
+    OnFailure,
     Output,
     QueueSettings,
     Resources,
@@ -85,6 +86,7 @@ def command(
     retry: Retry | Mapping[str, Any] | None = None,
     hang_timeout: float | None = None,
     flight_recorder: bool | None = None,
+    on_failure: OnFailure | Mapping[str, float] | None = None,
     **unknown: Never,
 ) -> Command:
     """A command job from the keys of the job YAML, as models or mappings.

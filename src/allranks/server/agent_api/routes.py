@@ -56,7 +56,7 @@ _CLOCKS_AGREE = 2.0
 # The largest clock difference; corrected times must stay valid dates.
 _AT_MOST = 1e10
 # Keys of event data that hold times.
-_TIMES = ("failed_at", "ended_at")
+_TIMES = ("failed_at", "ended_at", "until")
 
 
 class Agent(NamedTuple):
@@ -181,7 +181,7 @@ async def orders(request: Request) -> Response:
 def _order_id(services: Services, row: JobRow, agent: Agent, attempt: int) -> str:
     """Differs between two orders that differ in what the agent has to do."""
     order = {"attempt": attempt, **orders_of.brief(row.record, agent.node, agent.launch, attempt)}
-    words = ("do", "attempt", "why", "kill")
+    words = ("do", "attempt", "why", "kill", "hold")
     return ".".join(str(order.get(word, "")) for word in words) + f".{services.heartbeats.name}"
 
 

@@ -45,6 +45,7 @@ ROUTES = (
     Row("POST /jobs/{name}/cancel", _M, "jobs:cancel"),  # own jobs only: see `require_own`
     Row("POST /jobs/{name}/preempt", _M, "jobs:preempt"),  # as above
     Row("POST /jobs/{name}/kill", _M, "jobs:kill"),  # as above
+    Row("POST /jobs/{name}/release", _M, "jobs:release"),  # as above
     Row("POST /jobs/{name}/restart", _M, "jobs:restart", 201),  # as above
     Row("GET /jobs/{name}/wait", _R, "jobs:wait"),
     Row("POST /jobs/{name}/stream", _R, "jobs:stream"),

@@ -49,8 +49,9 @@ def explanation_of(row: JobRow, records: Records, home: Home) -> Explanation | N
 def full_explanation(row: JobRow, records: Records, home: Home, blobs: Blobs) -> FailureExplanation:
     """A failed job in detail: the cause, the log lines around it, failures of other ranks that
     followed, and differences to the job that it restarts or the experiment's last completed one.
-    Raises Conflict for a job that has not failed."""
-    if row.record.status is not JobStatus.FAILED:
+    Raises Conflict for a job that neither failed nor is held."""
+    held = decide.held_until(row.record) is not None
+    if row.record.status is not JobStatus.FAILED and not held:
         status = "has not ended" if row.record.status not in TERMINAL else f"is {row.record.status}"
         hint = f"allranks job show {row.name}"
         raise Conflict(f"{row.name} {status}: no failure to explain", hint=hint)
@@ -102,10 +103,13 @@ def _explained(row: JobRow, facts: FailedAttempt, home: Home) -> Explanation:
 
 def failure_facts(row: JobRow, records: Records, home: Home) -> FailedAttempt:
     """The facts about the job's last attempt."""
-    failure = decide.outcome(row.record)
+    held = row.record.then is None and decide.failure(row.record)
+    failure = held or decide.outcome(row.record)
     attempt = row.record.attempt
     events = [each.event for each in records.events(row.name) if each.event.attempt == attempt]
     ends = {e.rank: e for e in events if e.kind is Kind.RANK_ENDED and e.rank is not None}
+    # How a held rank failed; afterwards it was ended somehow.
+    ends |= {e.rank: e for e in events if e.kind is Kind.HELD and e.rank is not None}
     task = row.plan.task
     everyone = [(each.rank, each.node) for each in ranks(task)]
     order = sorted(everyone, key=lambda each: _urgency(each[0], failure.rank, ends.get(each[0])))
@@ -127,8 +131,12 @@ def failure_facts(row: JobRow, records: Records, home: Home) -> FailedAttempt:
 
 def _urgency(rank: int, first: int | None, end: Event | None) -> tuple[bool, bool, float, int]:
     failed = end is not None and end.data.get("code") != 0
-    at = float(end.data.get("ended_at") or end.at) if end is not None else 0.0
+    at = _ended_at(end) if end is not None else 0.0
     return rank != first, not failed, at, rank
+
+
+def _ended_at(end: Event) -> float:
+    return float(end.data.get("ended_at") or end.data.get("failed_at") or end.at)
 
 
 def _rank_end(
@@ -137,17 +145,17 @@ def _rank_end(
     rank_end = RankEnd(rank, node, lines=lines, number=int(not skipped), skipped=skipped)
     if end is None:
         return rank_end
-    at = float(end.data.get("ended_at") or end.at)
     return rank_end._replace(
         code=end.data.get("code"),
         signal=end.data.get("signal"),
-        at=at,
+        at=_ended_at(end),
         behind_pipe=end.data.get("behind_pipe") is True,
     )
 
 
 def _facts(events: Iterable[Event]) -> dict[int, Mapping[str, Any]]:
-    ended = (e for e in events if e.kind is Kind.ENDED and e.node is not None)
+    kinds = (Kind.HELD, Kind.ENDED)
+    ended = (e for e in events if e.kind in kinds and e.node is not None)
     return {e.node: e.data["facts"] for e in ended if e.node is not None and e.data.get("facts")}
 
 

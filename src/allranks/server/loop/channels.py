@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from starlette.requests import Request
 
 from allranks.core.distributions.topology import Rank, ranks, ranks_of, world
+from allranks.core.lifecycle.decide import failure, held_until
 from allranks.errors import Conflict, Forbidden, NotFound
 from allranks.events import Event, Kind
 from allranks.server.auth.roles import Person
@@ -70,6 +71,25 @@ def place(row: JobRow, rank: int | None, node: int | None) -> Place:
         state = f"node {target.node} of {name} is not there now: the job is {job.status}"
         raise Conflict(state, hint=f"wait until it prepares or runs; {show}")
     return Place(target.node, target.rank if target.rank >= 0 else None)
+
+
+def held_rank(row: JobRow) -> int | None:
+    """The rank whose failure the job is held after. Raises Conflict if it is not held."""
+    if held_until(row.record) is None:
+        hint = (
+            f"`allranks run --on-failure hold` keeps a failed job; see allranks job show {row.name}"
+        )
+        raise Conflict(f"{row.name} is not held: it is {row.record.status}", hint=hint)
+    failed = failure(row.record)
+    return None if failed is None else failed.rank
+
+
+def require_held(row: JobRow, where: Place) -> None:
+    """Raise Conflict if that rank is no failed one of a held job."""
+    first = held_rank(row)
+    if not row.record.nodes[where.node].held:
+        hint = f"where it was: allranks job stacks {row.name}"
+        raise Conflict(f"rank {where.rank} has not failed; rank {first} did", hint=hint)
 
 
 def entered(row: JobRow, where: Place, who: Person, what: str) -> Event:

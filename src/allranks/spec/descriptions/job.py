@@ -46,6 +46,8 @@ JOB: Mapping[str, Mapping[str, str]] = {
         "Off if left out.",
         "flight_recorder": "Whether torch records its last collectives, so that a hang names the "
         "rank that has not called one. On if left out; `false` turns it off.",
+        "on_failure": "What happens when a rank fails: the attempt stays as it is, for "
+        "`allranks job debug`. It ends at once if left out.",
     },
     "CommandKeys": {
         "command": "The command that each rank runs, by bash. It may use `${{inputs.x}}`, "
@@ -83,6 +85,10 @@ JOB: Mapping[str, Mapping[str, str]] = {
         "pattern": "A regular expression with a group around the number. `builtin` stands for the "
         "patterns that are known by the metric's name.",
         "rank": "The rank whose output is read, or `all`.",
+    },
+    "OnFailure": {
+        "hold": "The seconds for which the failed attempt stays as it is, unless it is released "
+        "before, or a time limit ends it.",
     },
     "_PerNode": {
         "process_count_per_instance": "The number of ranks on each node.",

@@ -106,6 +106,7 @@ _TYPES: Mapping[str, type[AnyComponent]] = {
 }
 _MODELS: Mapping[str, tuple[type[BaseModel], ...]] = {
     **{key: MODELS[key] for key in ("environment.build", "resources", "limits", "metrics.*")},
+    "on_failure": MODELS["on_failure"],
     "environment": (Environment,),
     "inputs.*": (ComponentInput,),
     "outputs.*": (ComponentOutput,),

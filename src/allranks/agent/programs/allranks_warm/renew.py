@@ -15,6 +15,10 @@ def renew() -> None:
         import allranks_imports  # type: ignore[import-not-found] # lazy: few jobs need it
 
         allranks_imports.use_copies()
+    if "ALLRANKS_HOLD" in os.environ:
+        import allranks_hold  # type: ignore[import-not-found] # lazy: as above
+
+        allranks_hold.install()
     process: Any = sys.modules.get("multiprocessing.process")
     if process is not None:
         process.ORIGINAL_DIR = os.getcwd()

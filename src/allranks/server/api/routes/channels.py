@@ -15,15 +15,16 @@ from allranks.server.auth.roles import Who, require_own
 from allranks.server.dependencies import ServicesDep
 from allranks.server.http.request_limits import Count
 from allranks.server.jobs.view import submitter
-from allranks.server.loop.channels import entered, place
+from allranks.server.loop.channels import entered, held_rank, place, require_held
 
 # Bytes: more than that the kernel takes for a program.
 _WORDS = 1 << 20
 
 
 class ChannelRequest(BaseModel):
-    """A program with its words, a shell if there are none, a server of ``sftp``, or a ``port``.
-    ``rank`` or ``node``: of a node, its first rank."""
+    """A program with its words, a shell if there are none, a server of ``sftp``, a ``port``, or
+    with ``debug`` a debugger of a held job: of the process with that id, or 0. ``rank`` or
+    ``node``: of a node, its first rank; a debugger's is by default the one that failed."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -31,6 +32,7 @@ class ChannelRequest(BaseModel):
     port: Annotated[int, Field(gt=0, lt=65536)] | None = None
     terminal: bool = False
     sftp: bool = False
+    debug: Count | None = None
     rank: Count | None = None
     node: Count | None = None
 
@@ -48,13 +50,20 @@ def create(name: str, request: ChannelRequest, services: ServicesDep, who: Who) 
         raise UsageError("give a rank or a node", where="node", hint="leave out one of them")
     if sum(map(len, request.command)) > _WORDS:
         raise UsageError("the command is too long", where="command", hint="put it into a file")
+    if request.debug is not None and (request.command or request.port is not None):
+        raise UsageError("a debugger has no command", where="debug", hint="leave `command` out")
+    if request.debug is not None and request.rank is None and request.node is None:
+        request.rank = held_rank(row)
     where = place(row, request.rank, request.node)
     what = f"exec: {shlex.join(request.command)}" if request.command else "shell"
     what = "sftp" if request.sftp else what
+    if request.debug is not None:
+        require_held(row, where)
+        what = f"debug{f' process {request.debug}' if request.debug else ''}"
     if request.port is not None:
         what = f"port {request.port}"
     services.records.append(name, [entered(row, where, who, what)])
-    order = request.model_dump(include={"command", "port", "sftp", "terminal"})
+    order = request.model_dump(include={"command", "port", "sftp", "terminal", "debug"})
     channel = services.channels.open(row, where, who, order)
     return {"number": channel.number, "node": where.node, "rank": where.rank}
 

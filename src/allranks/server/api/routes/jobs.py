@@ -17,6 +17,7 @@ from allranks.api.server import PublicEndpoint, ServerAnswer, StopAnswer
 from allranks.core.distributions.topology import ranks, world
 from allranks.core.job.report import report
 from allranks.core.job.services import service_notes
+from allranks.core.lifecycle.decide import held_until
 from allranks.errors import Conflict, NotFound, UsageError
 from allranks.events import Kind
 from allranks.masking import masked
@@ -232,6 +233,20 @@ def kill(name: str, services: ServicesDep, who: Who, rank: Count, data: JsonBody
     details = {"by": by, "message": f"requested by {by}"}
     event = row.event(Kind.KILL_ASKED, node=target.node, rank=rank, data=details)
     services.records.append(name, [event])
+    services.loops.wake(name)
+    return parents.job(services.records.get(name), services)
+
+
+def release(name: str, services: ServicesDep, who: Who, retry: bool = False) -> api.JobAnswer:
+    """End a held job, or with ``retry`` start its next attempt."""
+    row = services.records.with_ranks(name)
+    require_own(who, name, submitter(row.spec))
+    if held_until(row.record) is None:
+        hint = f"see allranks job show {name}"
+        raise Conflict(f"{name} is not held: it is {row.record.status}", hint=hint)
+    message = "released for another attempt" if retry else "released"
+    data = {"by": who.name, "message": message, "retry": retry}
+    services.records.append(name, [row.event(Kind.RELEASED, data=data)])
     services.loops.wake(name)
     return parents.job(services.records.get(name), services)
 
