@@ -156,6 +156,11 @@ class Home(NamedTuple):
         return self.root / "front.json"
 
     @property
+    def serve(self) -> Path:
+        """The log, lock and sockets of the router of endpoints."""
+        return self.root / "serve"
+
+    @property
     def ui(self) -> Path:
         """The key, log and socket of the web page's server."""
         return self.root / "ui"

@@ -40,7 +40,9 @@ ENGINE_WORDS_ALLOWED = {
 RUNS_IN_RANKS = {"agent/inside/sitecustomize.py", "agent/programs/warm_server.py"}
 RUNS_IN_RANKS |= {"agent/programs/allranks_warm/script.py"}
 # Reads what torch has pickled in the same process.
-UNPICKLES_ITS_OWN = "agent/inside/allranks_inspect.py"
+UNPICKLES_ITS_OWN = {"agent/inside/allranks_inspect.py"}
+# Loads the user's model in a replica, as its own library does.
+UNPICKLES_ITS_OWN |= {"agent/inside/allranks_scoring/models.py"}
 RUNS_WHAT_IT_READS = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "torch"}
 # Run by path, or read by Alembic: not imported.
 NO_PACKAGES = {
@@ -130,7 +132,7 @@ def unpickled(source: Source) -> list[str]:
     """What is read is data: nothing that runs what it reads, and YAML only by a loader of ours."""
     found = []
     for node in ast.walk(source.tree if source.name not in RUNS_IN_RANKS else ast.parse("")):
-        if isinstance(node, ast.Import | ast.ImportFrom) and source.name != UNPICKLES_ITS_OWN:
+        if isinstance(node, ast.Import | ast.ImportFrom) and source.name not in UNPICKLES_ITS_OWN:
             found += [f"{source.name}:{node.lineno}" for _ in imported(node) & RUNS_WHAT_IT_READS]
         elif isinstance(node, ast.Call):
             called = ast.unparse(node.func)

@@ -134,6 +134,23 @@ COMMANDS: dict[str, Command] = {
     "model label": Command("assets.versions:label", "point NAME@LABEL to a version"),
     "model download": Command("job.download:fetch_model", "download the files of a model"),
     "model delete": Command("assets.versions:delete", "delete a version"),
+    "model deploy": Command("endpoint.deployment:deploy", "let a model answer requests"),
+    "endpoint create": Command("endpoint.endpoint:create", "create an address for deployments"),
+    "endpoint list": Command("endpoint.endpoint:list_endpoints", "list endpoints"),
+    "endpoint show": Command("endpoint.endpoint:show_endpoint", "show how an endpoint answers"),
+    "endpoint update": Command("endpoint.endpoint:update", "divide its requests anew"),
+    "endpoint invoke": Command("endpoint.endpoint:invoke", "send a request", plain=True),
+    "endpoint delete": Command("endpoint.endpoint:delete", "delete it with its deployments"),
+    "endpoint get-credentials": Command("endpoint.endpoint:get_credentials", "print its keys"),
+    "endpoint regenerate-keys": Command("endpoint.endpoint:regenerate_keys", "replace a key"),
+    "deployment create": Command("endpoint.deployment:create", "create replicas of a model"),
+    "deployment list": Command("endpoint.deployment:list_deployments", "list deployments"),
+    "deployment show": Command("endpoint.deployment:show_deployment", "show its replicas"),
+    "deployment logs": Command("endpoint.deployment:logs", "print what its replicas print"),
+    "deployment update": Command(
+        "endpoint.deployment:update", "change its code, model or number of replicas"
+    ),
+    "deployment delete": Command("endpoint.deployment:delete", "delete a deployment"),
     "state list": Command("assets.state:list_states", "list state folders"),
     "state show": Command(
         "assets.state:show_state", "show the versions and files of a state folder"

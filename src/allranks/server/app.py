@@ -40,6 +40,8 @@ from allranks.server.auth.tokens import Tokens
 from allranks.server.authentication import Gate
 from allranks.server.clusters.clusters import Clusters
 from allranks.server.dependencies import Services
+from allranks.server.endpoints.keeper import Keeper
+from allranks.server.endpoints.router_process import RouterProcess
 from allranks.server.http.agents_listener import AgentsListener
 from allranks.server.http.host_header_check import HostNames
 from allranks.server.http.public_listener import PublicListener
@@ -64,6 +66,7 @@ from allranks.settings import database as database_of
 from allranks.store.assets import Assets
 from allranks.store.computes import Computes
 from allranks.store.database import check_small, open_database
+from allranks.store.endpoints import Endpoints
 from allranks.store.files.blobs import Blobs
 from allranks.store.files.contents import Contents
 from allranks.store.files.incoming import Incoming
@@ -87,6 +90,7 @@ _STARTED = 2.0
 def end_what_runs_here(home: Home) -> list[str]:
     """End all gangs that a stopped server left running on this machine. Return what could not be
     ended."""
+    RouterProcess(home.serve).end()
     engines = (kind.end_all for kind in KINDS.values() if kind.end_all is not None)
     return [process for end_all in engines for process in end_all(home)]
 
@@ -108,6 +112,7 @@ def create_app(
     for_agents.state.services = services
     parents = Parents(services)
     schedules = ScheduleLoop(services)
+    keeper = Keeper(services)
     page = UiProxy(home, url, services.host_names)
 
     async def start() -> list[asyncio.Task[None]]:
@@ -125,7 +130,7 @@ def create_app(
             )
         ]
         await services.public_listener.reopen()
-        for service in (services.loops, parents, schedules, services.compaction):
+        for service in (services.loops, parents, schedules, keeper, services.compaction):
             service.start()
         if services.tracking is not None:
             services.tracking.mirror.start()
@@ -142,7 +147,7 @@ def create_app(
         yield
         for task in tasks:
             task.cancel()
-        await _stop(services, schedules, parents, services.compaction, page)
+        await _stop(services, keeper, schedules, parents, services.compaction, page)
         await asyncio.to_thread(database.dispose)
 
     for_people = people.create_app(lifespan)
@@ -162,7 +167,7 @@ def _spare_collector() -> None:
 
 
 async def _stop(
-    services: Services, *others: ScheduleLoop | Parents | CompactionLoop | UiProxy
+    services: Services, *others: Keeper | ScheduleLoop | Parents | CompactionLoop | UiProxy
 ) -> None:
     await asyncio.gather(services.agents_listener.close(), services.public_listener.close())
     for service in (*others, services.loops, services.tracking):
@@ -255,6 +260,7 @@ def _services(
         channels=Channels(wakeups),
         annotations=Annotations(database),
         schedules=Schedules(database),
+        endpoints=Endpoints(settings, Secrets(settings, home.secrets, "endpoint.keys")),
         hangs=hangs,
         live_views=LiveViews(),
         agents_listener=agents_listener,

@@ -35,6 +35,7 @@ from allranks.server.mlflow.tracking import Tracking
 from allranks.settings import Clocks, Home
 from allranks.store.assets import Assets
 from allranks.store.computes import Computes
+from allranks.store.endpoints import Endpoints
 from allranks.store.files.blobs import Blobs
 from allranks.store.files.contents import Contents
 from allranks.store.files.incoming import Incoming
@@ -88,6 +89,7 @@ class Services(NamedTuple):
     channels: Channels
     annotations: Annotations
     schedules: Schedules
+    endpoints: Endpoints
     hangs: Hangs
     live_views: LiveViews
     agents_listener: AgentsListener
@@ -101,7 +103,7 @@ class Services(NamedTuple):
 
     def kept_codes(self) -> set[str]:
         """The digests of the code of components and schedules."""
-        submissions = (row.submission for row in self.schedules.list())
+        submissions = self._submissions()
         codes = {
             each for made in submissions for each in (made.get("code"), *snapshots(made["spec"]))
         }
@@ -110,7 +112,14 @@ class Services(NamedTuple):
     def kept_uploads(self) -> set[str]:
         """The digests of the uploads of data assets and schedules."""
         assets = [row.spec.get("path") for row in self.data.versions()]
-        return {*digests_in([assets, [row.submission for row in self.schedules.list()]])}
+        return {*digests_in([assets, self._submissions()])}
+
+    def _submissions(self) -> list[dict[str, Any]]:
+        """The jobs that are yet to be submitted: of schedules and deployments."""
+        rows = self.endpoints.deployments()
+        before = [row.previous["submission"] for row in rows if row.previous]
+        scheduled = [row.submission for row in self.schedules.list()]
+        return [*scheduled, *(row.submission for row in rows), *before]
 
     def __hash__(self) -> int:
         return id(self)

@@ -23,11 +23,11 @@ _KEY = "secrets"
 
 
 class Secrets:
-    """Secrets by name, each a mapping of strings. ``file``: the key, created with the first
-    secret."""
+    """Secrets by name, each a mapping of strings. ``file``: the key that encrypts, created with the
+    first secret; ``key``: that of the value that holds them."""
 
-    def __init__(self, settings: Settings, file: Path) -> None:
-        self._settings, self._file = settings, file
+    def __init__(self, settings: Settings, file: Path, key: str = _KEY) -> None:
+        self._settings, self._file, self._key = settings, file, key
 
     def names(self) -> dict[str, list[str]]:
         """The keys of each secret, without values."""
@@ -55,13 +55,13 @@ class Secrets:
     def put(self, name: str, values: Mapping[str, str]) -> None:
         """Store or replace a secret; an empty mapping deletes it."""
         if not values:
-            self._settings.change(_KEY, {name: None})
+            self._settings.change(self._key, {name: None})
             return
         encrypted = self._fernet().encrypt(json.dumps(dict(values)).encode()).decode()
-        self._settings.change(_KEY, {name: {"keys": sorted(values), "value": encrypted}})
+        self._settings.change(self._key, {name: {"keys": sorted(values), "value": encrypted}})
 
     def _all(self) -> dict[str, Any]:
-        return dict(self._settings.get(_KEY) or {})
+        return dict(self._settings.get(self._key) or {})
 
     def _fernet(self) -> Fernet:
         from cryptography.fernet import Fernet  # lazy: as above

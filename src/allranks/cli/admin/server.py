@@ -256,7 +256,7 @@ def _end_leftovers(home: Home) -> tuple[int, list[str]]:
     """End the gangs that a killed or unreachable server left, and the warm servers of this home.
     Return how many gangs there were, and the processes that could not be ended."""
     count = len(list(home.engines.glob("*/*/")))
-    if not count and not home.warm.is_dir():
+    if not count and not home.warm.is_dir() and not home.serve.is_dir():
         return 0, []
     from allranks.server.app import end_what_runs_here  # lazy: rarely needed
 

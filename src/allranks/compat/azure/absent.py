@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import Any
 
-_SERVED = "models are registered, not served: allranks model download"
+_SERVED = "from Python no model is deployed yet: allranks model deploy"
 _INSTEAD = {
     **dict.fromkeys(
         ("online_endpoints", "online_deployments", "batch_endpoints", "batch_deployments"), _SERVED

@@ -149,7 +149,7 @@ ABSENT: Mapping[str, Mapping[str, str]] = {
                 "OnlineRequestSettings",
                 "ProbeSettings",
             ),
-            "models are registered, not served: allranks model download",
+            "from Python no model is deployed yet: allranks model deploy",
         ),
         "ComputeInstance": "name a compute of allranks: allranks compute create",
         "SynapseSparkCompute": "start Spark in a command job",

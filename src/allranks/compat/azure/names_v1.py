@@ -158,7 +158,7 @@ NAMES_V1: Mapping[str, Mapping[str, str]] = {
     "azureml.train.sklearn": _of("estimators", "SKLearn"),
     "azureml.widgets": _of("widgets", "RunDetails"),
 }
-_SERVED = "models are registered, not served: allranks model download"
+_SERVED = "from Python no model is deployed yet: allranks model deploy"
 _AUTO = "there is no AutoML: run your own script, or a sweep"
 ABSENT_V1: Mapping[str, Mapping[str, str]] = {
     "azureml": {

@@ -59,7 +59,8 @@ class CompileContext(NamedTuple):
     many as the job asks for; ``continues`` is the job that is run again, ``previous`` why that one
     ended; ``look``: how often its state is looked at, see ``Rules``; ``images``: the engine runs
     every node in an image; ``shared_home``: whether nodes share the disk of the server's home;
-    ``python`` is the submitter's, for nodes that may lack it."""
+    ``python`` is the submitter's, for nodes that may lack it; ``serves``: it waits for requests, so
+    its rank takes no turn of the machine's."""
 
     name: str
     record: str
@@ -87,6 +88,7 @@ class CompileContext(NamedTuple):
     images: bool = False
     shared_home: SharedHome = SharedHome.YES
     python: CurrentPython | None = None
+    serves: bool = False
 
 
 def compile(spec: CommandJob, context: CompileContext) -> Plan:
@@ -127,7 +129,9 @@ def compile(spec: CommandJob, context: CompileContext) -> Plan:
     besides = task.chiefs + task.parameter_servers + task.evaluators
     most = 1 if task.distribution == "ray" else task.procs + math.ceil(besides / nodes)
     # What a rank submits and waits for must not wait for that rank.
-    ranks = 0 if SUBMITTER in context.base else world(task) - task.parameter_servers
+    ranks = (
+        0 if context.serves or SUBMITTER in context.base else world(task) - task.parameter_servers
+    )
     ports = fixed_ports(spec.command, spec.environment_variables)
     gang = gang._replace(processes=most, ranks=ranks, fixed_ports=ports)
     retry = spec.retry

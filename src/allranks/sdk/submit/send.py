@@ -28,6 +28,7 @@ def send(
     progress: OnProgress = unheard,
     *,
     where: str = JOBS,
+    method: str = "POST",
     timeout: float | None = None,
     allow_large_data: bool = False,
     note: Callable[[str], None] = lambda sentence: None,
@@ -41,6 +42,7 @@ def send(
         snapshots,
         progress,
         where=where,
+        method=method,
         timeout=timeout,
         allow_large_data=allow_large_data,
         note=note,
@@ -54,6 +56,7 @@ def post(
     progress: OnProgress = unheard,
     *,
     where: str = JOBS,
+    method: str = "POST",
     timeout: float | None = None,
     allow_large_data: bool = False,
     note: Callable[[str], None] = lambda sentence: None,
@@ -70,7 +73,7 @@ def post(
         while True:
             try:
                 body = json.dumps(submission).encode()
-                made = json.loads(client.call("POST", where, body, timeout=timeout).body)
+                made = json.loads(client.call(method, where, body, timeout=timeout).body)
                 if where.startswith(JOBS):
                     terminal.remember(job["name"] for job in _several(made))
                 return made

@@ -31,6 +31,9 @@ class Loops:
         # Called when a sweep, a pipeline (by name) or one of its children changes, or a schedule.
         self.on_parent: Callable[[str], None] = lambda name: None
         self.on_schedule: Callable[[], None] = lambda: None
+        # Called when an endpoint changes, and before the jobs of a server that stops are ended.
+        self.on_endpoint: Callable[[], None] = lambda: None
+        self.on_stop: Callable[[], None] = lambda: None
 
     def start(self) -> None:
         """Resume every live job, and clean up gangs of this machine that no live job owns."""

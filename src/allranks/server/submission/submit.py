@@ -48,7 +48,8 @@ class Submission(NamedTuple):
     (``tools``), and the ``diff`` of uncommitted changes. ``continues`` is the ended job whose files
     it starts from, ``previous`` why that one ended. ``look``: seconds between two syncs of its
     state, for a rehearsal. ``environment_asked``: the environment that the continued job named.
-    ``python``: the submitter's Python, for nodes that may lack it."""
+    ``python``: the submitter's Python, for nodes that may lack it. ``serves``: it is a replica of a
+    deployment; only the server says so."""
 
     spec: Mapping[str, Any]
     code: str | None = None
@@ -61,12 +62,14 @@ class Submission(NamedTuple):
     look: float | None = None
     environment_asked: str = ""
     python: CurrentPython | None = None
+    serves: bool = False
 
     @staticmethod
     def load(data: Any) -> Submission:
         if not isinstance(data, dict) or not isinstance(data.get("spec"), dict):
             raise SpecError(NO_SUBMISSION)
         made = Submission(**{name: data[name] for name in Submission._fields if name in data})
+        made = made._replace(serves=False)
         if made.python is not None:
             made = made._replace(python=_python(made.python))
         texts = (made.code or "", made.in_place or "", made.diff, made.continues, made.previous)
@@ -157,6 +160,7 @@ def plan(
             images=kind.images,
             shared_home=kind.shared_home(options),
             python=submission.python,
+            serves=submission.serves,
         ),
         problems,
     )

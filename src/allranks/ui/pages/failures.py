@@ -22,7 +22,7 @@ class FailedChild(NamedTuple):
     what: list[str]
     explained: FailureExplanation | StepExplanation | None
     stack: StackGroup | None
-    count: int
+    number: int
 
 
 async def explanation(

@@ -95,7 +95,7 @@ class Model:
     @staticmethod
     def deploy(*_: Any, **__: Any) -> None:
         """Raises NotThere."""
-        not_there("Model.deploy", "models are registered, not served: allranks model download")
+        not_there("Model.deploy", "from Python no model is deployed yet: allranks model deploy")
 
     package = profile = deploy
 
@@ -104,7 +104,7 @@ class Model:
 
 
 class InferenceConfig:
-    """Not there: models are not served."""
+    """Not there: deploy by `allranks model deploy`."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         Model.deploy()

@@ -70,6 +70,7 @@ def server(services: ServicesDep, who: Who) -> ServerAnswer:
 
 def stop(services: ServicesDep, all: bool = False) -> StopAnswer:
     """Cancel the jobs of this machine, or ``all``; the caller stops the server when they end."""
+    services.loops.on_stop()
     live = services.records.live()
     names = [row.name for row in live if all or services.clusters.runs_here(row.plan)]
     for name in names:

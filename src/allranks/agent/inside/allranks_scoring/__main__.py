@@ -1,0 +1,191 @@
+"""Load a model, then answer requests until SIGTERM: those that are running end first.
+
+    python -m allranks_scoring [--script FILE] [--model PATH [--model-name NAME]] [--threads N]
+
+It listens on the Unix socket of ``ALLRANKS_SERVE_SOCKET``, or on the port ``PORT`` of this host.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.server
+import json
+import os
+import signal
+import socket
+import socketserver
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from typing import Any, ClassVar, Dict, Tuple
+from urllib.parse import urlsplit
+
+from . import models, scripts
+from .answers import Answer, BadRequest, Request, Score, as_json
+
+_SCORE = ("/score", "/invocations")
+_ALIVE = ("/", "/ping", "/health")
+_TEXT = "text/plain; charset=utf-8"
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    wbufsize = 1 << 16
+    # Set by ``main``.
+    score: Score
+    schema: ClassVar[Dict[str, Any]] = {}
+    turns: threading.Semaphore
+    running = 0
+    changed = threading.Condition()
+
+    def answer(self) -> None:
+        self._count(1)
+        try:
+            self._reply()
+        finally:
+            self._count(-1)
+
+    @classmethod
+    def _count(cls, more: int) -> None:
+        with cls.changed:
+            cls.running += more
+            cls.changed.notify_all()
+
+    def _reply(self) -> None:
+        address = urlsplit(self.path)
+        length = int(self.headers.get("content-length") or 0)
+        body = self.rfile.read(length)
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        request = Request(self.command, address.path, address.query, headers, body)
+        answer = self._answer(request)
+        self.send_response_only(answer.status)
+        self.send_header("content-type", answer.content_type)
+        self.send_header("content-length", str(len(answer.body)))
+        for name, value in answer.headers:
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(answer.body)
+        self.wfile.flush()
+
+    do_GET = do_POST = do_PUT = do_DELETE = do_OPTIONS = answer
+
+    def _answer(self, request: Request) -> Answer:
+        if request.path in _ALIVE and request.method in ("GET", "HEAD"):
+            return Answer(200, b"Healthy", _TEXT)
+        if request.path == "/swagger.json":
+            return as_json(_swagger(self.schema))
+        if request.path not in _SCORE:
+            return Answer(404, b"not found; send requests to /score\n", _TEXT)
+        began = time.monotonic()
+        with self.turns:
+            answer = _scored(type(self).score, request)
+        spent = "%.3f" % ((time.monotonic() - began) * 1000)
+        return answer._replace(headers=(*answer.headers, ("x-ms-run-fn-exec-ms", spent)))
+
+    def address_string(self) -> str:
+        return "router"
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """The router has an access log."""
+
+
+def _scored(score: Score, request: Request) -> Answer:
+    try:
+        return score(request)
+    except BadRequest as error:
+        return _failed(400, str(error))
+    except (Exception, SystemExit) as error:
+        # The script's own traceback, without the frames of this program.
+        own = (
+            error.__traceback__
+            and error.__traceback__.tb_next
+            and error.__traceback__.tb_next.tb_next
+        )
+        traceback.print_exception(type(error), error, own or error.__traceback__)
+        sys.stderr.flush()
+        message = str(error) or repr(error)
+        return _failed(500, "%s: %s" % (type(error).__name__, message))
+
+
+def _failed(status: int, message: str) -> Answer:
+    answer = as_json({"error": {"message": message}}, status)
+    return answer._replace(headers=(("x-ms-run-function-failed", "True"),))
+
+
+def _swagger(schema: Dict[str, Any]) -> Dict[str, Any]:
+    body = {"name": "body", "in": "body", "schema": schema.get("input", {"type": "object"})}
+    response = {"description": "the answer of run()", "schema": schema.get("output", {})}
+    post = {"operationId": "RunMLService", "parameters": [body], "responses": {"200": response}}
+    about = {"title": os.environ.get("ALLRANKS_ENDPOINT", "model"), "version": "1.0"}
+    return {"swagger": "2.0", "info": about, "paths": {"/score": {"post": post}}}
+
+
+class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
+    request_queue_size = 1024
+    allow_reuse_address = True
+    daemon_threads = True
+
+    def __init__(self, path: str, port: int) -> None:
+        if path:
+            self.address_family = socket.AF_UNIX
+            # Through /proc, because a socket's path is limited to 107 bytes.
+            folder = os.open(os.path.dirname(path), os.O_RDONLY)
+            path = "/proc/self/fd/%d/%s" % (folder, os.path.basename(path))
+            if os.path.exists(path):
+                os.unlink(path)
+        super().__init__(path or ("127.0.0.1", port), Handler)  # type: ignore[arg-type]
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):  # a caller that has gone
+            super().handle_error(request, client_address)
+
+
+def _model_folder(model: str, name: str) -> str:
+    """A folder that has the model under the name it was registered with, as scripts expect in
+    AZUREML_MODEL_DIR."""
+    folder = tempfile.mkdtemp(prefix="model-")
+    os.symlink(os.path.abspath(model), os.path.join(folder, name or os.path.basename(model)))
+    return folder
+
+
+def _loaded(script: str, model: str, name: str) -> Tuple[Score, Dict[str, Any]]:
+    if model:
+        os.environ["AZUREML_MODEL_DIR"] = _model_folder(model, name)
+        folder = model if os.path.isdir(model) else os.path.dirname(model)
+        os.environ["SM_MODEL_DIR"] = folder
+    if script:
+        return scripts.load(script, os.environ.get("SM_MODEL_DIR", ""))
+    return models.load(model), {}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m allranks_scoring")
+    parser.add_argument("--script", default="")
+    parser.add_argument("--model", default="")
+    parser.add_argument("--model-name", default="")
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    sys.path.insert(0, os.getcwd())
+    Handler.score, Handler.schema = _loaded(options.script, options.model, options.model_name)
+    Handler.turns = threading.Semaphore(options.threads)
+    path = os.environ.get("ALLRANKS_SERVE_SOCKET", "")
+    server = Server(path, int(os.environ.get("PORT", "0")))
+
+    def close(*_: Any) -> None:
+        threading.Thread(target=server.shutdown).start()
+
+    signal.signal(signal.SIGTERM, close)
+    print("ready for requests", flush=True)
+    server.serve_forever(poll_interval=0.2)
+    if path:
+        os.unlink(path)
+    server.server_close()
+    with Handler.changed:
+        Handler.changed.wait_for(lambda: Handler.running == 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""Endpoints: what ``/endpoints`` answers."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from typing_extensions import TypedDict
+
+from allranks.api.common import Document
+
+# `Failed`: no replica became ready in several tries; `UpdateFailed`: nor after an update, and those
+# of before answer.
+DeploymentState = Literal["Creating", "Ready", "Updating", "Degraded", "UpdateFailed", "Failed"]
+
+
+class ReplicaAnswer(TypedDict):
+    """One replica; ``job`` is the job that it is. ``reason``: why it is not ready."""
+
+    job: str
+    ready: bool
+    reason: str | None
+
+
+class RequestCounts(TypedDict):
+    """Requests since the router started. Latencies are in milliseconds, of the last 1,000
+    requests; None before the first."""
+
+    requests: int
+    errors: int
+    refused: int
+    running: int
+    waiting: int
+    p50: float | None
+    p95: float | None
+    p99: float | None
+
+
+class DeploymentAnswer(TypedDict):
+    """``ready`` of ``instances`` replicas answer. ``spec`` is the deployment as it was given,
+    ``revision`` counts its updates."""
+
+    name: str
+    endpoint: str
+    state: DeploymentState
+    reason: str | None
+    ready: int
+    instances: int
+    revision: int
+    model: str | None
+    created_by: str
+    created_at: str
+    replicas: list[ReplicaAnswer]
+    counts: RequestCounts | None
+    notes: list[str]
+    spec: Document
+
+
+class EndpointAnswer(TypedDict):
+    """``scoring_uri`` is None while the router is not up; ``state`` is the worst one of its
+    deployments, or `Empty`."""
+
+    name: str
+    state: str
+    description: str | None
+    tags: dict[str, str]
+    auth_mode: str
+    scoring_uri: str | None
+    traffic: dict[str, int]
+    mirror_traffic: dict[str, int]
+    created_by: str
+    created_at: str
+    deployments: list[DeploymentAnswer]
+    notes: list[str]
+
+
+class EndpointKeys(TypedDict):
+    """The two keys of an endpoint: either one is accepted."""
+
+    primary: str
+    secondary: str

@@ -1,0 +1,1 @@
+"""`allranks endpoint …`, `allranks deployment …` and `allranks model deploy`."""

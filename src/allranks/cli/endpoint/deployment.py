@@ -1,0 +1,331 @@
+"""`allranks deployment …` and `allranks model deploy`: replicas that answer for an endpoint."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from allranks.cli.endpoint.endpoint import path
+from allranks.cli.output import show
+from allranks.cli.output.sending import (
+    confirm_large_code,
+    confirm_large_data,
+    large_code_option,
+    large_data_option,
+    sending,
+)
+from allranks.errors import NotFound, SpecError, UsageError
+from allranks.sdk.connection import find_server
+
+if TYPE_CHECKING:
+    from allranks.api.endpoints import DeploymentAnswer, EndpointAnswer
+
+# Seconds that `create` and `update` wait.
+_PATIENCE = 1800.0
+
+
+def _of_endpoint(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="a deployment")
+    _endpoint(parser)
+
+
+def _endpoint(parser: argparse.ArgumentParser, required: bool = True) -> None:
+    parser.add_argument(
+        *("-e", "--endpoint", "--endpoint-name"),
+        required=required,
+        metavar="NAME",
+        help="its endpoint",
+    )
+
+
+def _from_file(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("-f", "--file", required=True, metavar="FILE", help="the deployment's YAML")
+    add("--name", metavar="NAME", help="its name, instead of the file's")
+    _endpoint(parser, required=False)
+    add("--no-wait", action="store_true", help="do not wait until it is ready")
+    large_code_option(add)
+    large_data_option(add)
+
+
+def create_options(parser: argparse.ArgumentParser) -> None:
+    _from_file(parser)
+    add = parser.add_argument
+    add("--all-traffic", action="store_true", help="all requests of the endpoint go to it")
+    add("--local", action="store_true", help="accepted: it runs on the server's machine anyway")
+
+
+def create(options: argparse.Namespace) -> int:
+    """Create a deployment, and wait until it is ready."""
+    data, base, lines = _read(options)
+    return _create(options, data, base, lines, all_traffic=options.all_traffic)
+
+
+def update_options(parser: argparse.ArgumentParser) -> None:
+    _from_file(parser)
+    parser.set_defaults(file=None)
+    for action in parser._actions:
+        if action.dest == "file":
+            action.required = False
+    add = parser.add_argument
+    add("--instance-count", type=int, metavar="N", help="change the number of replicas alone")
+    add("--rollback", action="store_true", help="back to what it was before its last update")
+
+
+def update(options: argparse.Namespace) -> int:
+    """Update a deployment: new replicas are ready before the old ones stop."""
+    if options.file is not None:
+        data, base, lines = _read(options)
+        return _send(options, data, base, lines, "PATCH")
+    if options.name is None or options.endpoint is None:
+        raise UsageError("which deployment?", hint="--name NAME -e ENDPOINT, or -f FILE")
+    body: dict[str, Any] = {"rollback": True} if options.rollback else {}
+    if options.instance_count is not None:
+        body = {"instance_count": options.instance_count}
+    if not body:
+        raise UsageError("nothing to update", hint="-f FILE, --instance-count N or --rollback")
+    at = path(options.endpoint, f"/deployments/{quote(options.name, safe='')}")
+    return _ready(options, find_server.ask("PATCH", at, body))
+
+
+def _read(options: argparse.Namespace) -> tuple[dict[str, Any], Path, Mapping[str, int]]:
+    from allranks.sdk.submit.deployment import read  # lazy: reads YAML
+
+    data, base, lines = read(Path(options.file))
+    for key, value in (("name", options.name), ("endpoint_name", options.endpoint)):
+        if value is not None:
+            data[key] = value
+    return data, base, lines
+
+
+def _create(
+    options: argparse.Namespace,
+    data: dict[str, Any],
+    base: Path,
+    lines: Mapping[str, int] | None = None,
+    *,
+    all_traffic: bool = False,
+) -> int:
+    more = {"all_traffic": True} if all_traffic else {}
+    return _send(options, data, base, lines, "POST", more)
+
+
+def _send(
+    options: argparse.Namespace,
+    data: dict[str, Any],
+    base: Path,
+    lines: Mapping[str, int] | None,
+    method: str,
+    more: Mapping[str, Any] = {},
+) -> int:
+    # lazy: imports the models
+    from allranks.sdk.submit.deployment import prepare_deployment
+    from allranks.sdk.submit.send import send
+    from allranks.spec.fields.problems import placed
+
+    with sending(options) as (line, note):
+        body, snapshots = confirm_large_code(
+            options,
+            lambda allow: prepare_deployment(
+                data,
+                base,
+                lines,
+                options.file,
+                note=note,
+                progress=line.report,
+                allow_large=allow,
+            ),
+        )
+        where = path(data["endpoint_name"], "/deployments")
+        if method == "PATCH":
+            where += "/" + quote(str(data["name"]), safe="")
+        try:
+            made: DeploymentAnswer = confirm_large_data(
+                options,
+                lambda allow: send(
+                    find_server.connect(),
+                    {**body, **more},
+                    snapshots,
+                    line.report,
+                    where=where,
+                    method=method,
+                    allow_large_data=allow,
+                    note=note,
+                ),
+            )
+        except SpecError as error:
+            problems = [placed(problem, lines or {}) for problem in error.problems]
+            raise SpecError(problems, file=error.file or options.file) from None
+    return _ready(options, made)
+
+
+def _ready(options: argparse.Namespace, made: DeploymentAnswer) -> int:
+    """Wait, with progress."""
+    from allranks.sdk.assets.endpoints import wait  # lazy: as above
+
+    for note in made["notes"]:
+        show.talk(f"note: {note}")
+    named = f"{made['endpoint']}/{made['name']}"
+    if getattr(options, "no_wait", False):
+        return show.result(options, made, f"{named} is on its way")
+    line = show.StatusLine(options.quiet or options.json)
+    try:
+        made = wait(
+            made["endpoint"], made["name"], lambda item: line.say(_progress(item)), _PATIENCE
+        )
+    finally:
+        line.clear()
+    return show.result(options, made, f"{named} is ready: {made['ready']} of {made['instances']}")
+
+
+def _progress(made: DeploymentAnswer) -> str:
+    waits = [item for item in made["replicas"] if not item["ready"]]
+    why = made["reason"] or (waits[0]["reason"] if waits else None) or "starts"
+    return (
+        f"{made['endpoint']}/{made['name']}: {made['ready']} of {made['instances']} ready ({why})"
+    )
+
+
+def list_deployments_options(parser: argparse.ArgumentParser) -> None:
+    _endpoint(parser)
+
+
+def list_deployments(options: argparse.Namespace) -> int:
+    endpoint: EndpointAnswer = find_server.ask("GET", path(options.endpoint))
+    rows = endpoint["deployments"]
+    head = ("NAME", "STATE", "READY", "TRAFFIC", "MODEL", "REQUESTS")
+    shares = endpoint["traffic"]
+    return show.listing(
+        options,
+        rows,
+        head,
+        [
+            (
+                item["name"],
+                item["state"],
+                f"{item['ready']}/{item['instances']}",
+                f"{shares.get(item['name'], 0)} %",
+                (item["model"] or "-").removeprefix("azureml:"),
+                str((item["counts"] or {"requests": 0})["requests"]),
+            )
+            for item in rows
+        ],
+    )
+
+
+show_deployment_options = delete_options = _of_endpoint
+
+
+def show_deployment(options: argparse.Namespace) -> int:
+    """Show a deployment and its replicas."""
+    made: DeploymentAnswer = find_server.ask("GET", _at(options))
+    if options.json:
+        show.as_json(made)
+        return 0
+    show.field("name", f"{made['endpoint']}/{made['name']}")
+    show.field("state", f"{made['state']}, {made['ready']} of {made['instances']} ready")
+    show.field("revision", str(made["revision"]))
+    if made["model"]:
+        show.field("model", made["model"])
+    if made["reason"]:
+        show.field("reason", made["reason"])
+    for item in made["replicas"]:
+        show.field("replica", f"{item['job']} ({'ready' if item['ready'] else item['reason']})")
+    return 0
+
+
+def delete(options: argparse.Namespace) -> int:
+    """Delete a deployment that has no traffic."""
+    made: DeploymentAnswer = find_server.ask("DELETE", _at(options))
+    return show.result(options, made, f"{made['endpoint']}/{made['name']} is deleted")
+
+
+def logs_options(parser: argparse.ArgumentParser) -> None:
+    _of_endpoint(parser)
+    tail = "the last N lines of each replica"
+    parser.add_argument("-l", "--tail", "--lines", type=int, metavar="N", help=tail)
+
+
+def logs(options: argparse.Namespace) -> int:
+    """Print what the replicas of a deployment have printed, the latest one's last."""
+    made: DeploymentAnswer = find_server.ask("GET", _at(options))
+    names = [item["job"] for item in made["replicas"]]
+    if not names and made["reason"]:
+        names = [made["reason"].partition(":")[0]]  # the last one that ended
+    if not names:
+        show.talk(f"{options.endpoint}/{options.name} has no replica yet")
+        return 0
+    from allranks.cli.main import main  # lazy: it imports this
+
+    code = 0
+    for name in names:
+        if len(names) > 1:
+            show.talk(f"{name}:")
+        tail = ["--tail", str(options.tail)] if options.tail is not None else []
+        code = main(["job", "logs", name, *tail]) or code
+    return code
+
+
+def _at(options: argparse.Namespace) -> str:
+    return path(options.endpoint, f"/deployments/{quote(options.name, safe='')}")
+
+
+def deploy_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("model", metavar="NAME[:VERSION]", help="a registered model")
+    add("--name", metavar="NAME", help="the endpoint (the model's name)")
+    add("--deployment", default="default", metavar="NAME", help="the deployment (default)")
+    add("--code", metavar="FOLDER", help="the folder of the scoring script")
+    add("--script", metavar="FILE", help="a scoring script with init() and run(data)")
+    add("--environment", metavar="ENV", help="azureml:NAME:VERSION (the current Python)")
+    add("--instances", type=int, default=1, metavar="N", help="the number of replicas")
+    add("--auth-mode", default="key", metavar="MODE", help="of a new endpoint: key or none")
+    add("--no-wait", action="store_true", help="do not wait until it is ready")
+    large_code_option(add)
+    large_data_option(add)
+
+
+def deploy(options: argparse.Namespace) -> int:
+    """Let a registered model answer requests: an endpoint with one deployment."""
+    name = (
+        options.name or options.model.removeprefix("azureml:").partition(":")[0].partition("@")[0]
+    )
+    name = name.replace("_", "-").replace(".", "-")
+    deployment: dict[str, Any] = {
+        "name": options.deployment,
+        "endpoint_name": name,
+        "model": "azureml:" + options.model.removeprefix("azureml:"),
+        "instance_count": options.instances,
+    }
+    if options.environment is not None:
+        deployment["environment"] = options.environment
+    if options.script is not None:
+        deployment["code_configuration"] = {
+            "code": options.code or ".",
+            "scoring_script": options.script,
+        }
+    options.file = None
+    exists = _has_deployment(name, options)
+    if exists:
+        code = _send(options, deployment, Path.cwd(), None, "PATCH")
+    else:
+        code = _create(options, deployment, Path.cwd(), all_traffic=True)
+    if not options.json and code == 0:
+        made: EndpointAnswer = find_server.ask("GET", path(name))
+        show.talk(f"it answers at {made['scoring_uri']}")
+        show.talk(f"try it: allranks endpoint invoke {name} --data '…'")
+    return code
+
+
+def _has_deployment(name: str, options: argparse.Namespace) -> bool:
+    """Whether the endpoint has it; an endpoint that is missing is created."""
+    try:
+        made: EndpointAnswer = find_server.ask("GET", path(name))
+    except NotFound:
+        body = {"name": name, "auth_mode": options.auth_mode}
+        find_server.ask("POST", "/api/v1/endpoints", body)
+        return False
+    return any(item["name"] == options.deployment for item in made["deployments"])

@@ -1,0 +1,230 @@
+"""`allranks endpoint …`: addresses that answer with models."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from allranks.cli.output import show
+from allranks.errors import UsageError
+from allranks.sdk.connection import find_server
+
+if TYPE_CHECKING:
+    from allranks.api.endpoints import EndpointAnswer, EndpointKeys
+
+_ENDPOINTS = "/api/v1/endpoints"
+
+
+def path(name: str, rest: str = "") -> str:
+    if not name.strip(". ") or "/" in name:
+        hint = "allranks endpoint list"
+        raise UsageError(f"{name!r} is not the name of an endpoint", hint=hint)
+    return f"{_ENDPOINTS}/{quote(name, safe='')}{rest}"
+
+
+def _name(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="an endpoint")
+
+
+def create_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("name", nargs="?", metavar="NAME", help="its name (the file's)")
+    add("-f", "--file", metavar="FILE", help="the endpoint's YAML")
+    add("--auth-mode", metavar="MODE", help="key (the default) or none")
+
+
+def create(options: argparse.Namespace) -> int:
+    """Create an endpoint: it answers when it has a deployment with traffic."""
+    # lazy: reads YAML and imports the models
+    from allranks.sdk.submit.deployment import read
+    from allranks.spec.endpoint import parse_endpoint
+    from allranks.spec.fields.scalars import sendable
+
+    data: dict[str, Any] = {}
+    lines = None
+    if options.file is not None:
+        data, _, lines = read(Path(options.file))
+    if options.name is not None:
+        data["name"] = options.name
+    if options.auth_mode is not None:
+        data["auth_mode"] = options.auth_mode
+    data = sendable(data)
+    parse_endpoint(data, lines, options.file)
+    made: EndpointAnswer = find_server.ask("POST", _ENDPOINTS, data)
+    for note in made["notes"]:
+        show.talk(f"note: {note}")
+    return show.result(
+        options, made, f"{made['name']} is created; next: allranks deployment create"
+    )
+
+
+def list_endpoints_options(parser: argparse.ArgumentParser) -> None:
+    del parser
+
+
+def list_endpoints(options: argparse.Namespace) -> int:
+    rows: list[EndpointAnswer] = find_server.ask("GET", _ENDPOINTS)
+    if not rows and not options.json:
+        show.talk(
+            "no endpoints yet\n\nhint: allranks model deploy MODEL, or endpoint create -f FILE"
+        )
+        return 0
+    head = ("NAME", "STATE", "TRAFFIC", "DEPLOYMENTS", "ADDRESS")
+    return show.listing(options, rows, head, [_row(item) for item in rows])
+
+
+def _row(made: EndpointAnswer) -> tuple[str, ...]:
+    deployments = " ".join(
+        f"{item['name']} ({item['ready']}/{item['instances']})" for item in made["deployments"]
+    )
+    return (
+        made["name"],
+        made["state"],
+        _traffic(made),
+        deployments or "-",
+        made["scoring_uri"] or "-",
+    )
+
+
+def _traffic(made: EndpointAnswer) -> str:
+    return " ".join(f"{name}={share}" for name, share in made["traffic"].items() if share) or "-"
+
+
+show_endpoint_options = delete_options = get_credentials_options = _name
+
+
+def show_endpoint(options: argparse.Namespace) -> int:
+    """Show an endpoint, its deployments, and how they answer."""
+    made: EndpointAnswer = find_server.ask("GET", path(options.name))
+    if options.json:
+        show.as_json(made)
+        return 0
+    show.field("name", made["name"])
+    show.field("state", made["state"])
+    show.field("address", made["scoring_uri"] or "-")
+    show.field("key", "none is asked for" if made["auth_mode"] == "none" else "as Bearer")
+    show.field("traffic", _traffic(made))
+    for item in made["deployments"]:
+        show.field(item["name"], f"{item['state']}, {item['ready']} of {item['instances']} ready")
+        if item["model"]:
+            show.field("  model", item["model"])
+        if item["reason"]:
+            show.field("  reason", item["reason"])
+        if counts := item["counts"]:
+            times = (
+                ""
+                if counts["p50"] is None
+                else (f", {counts['p50']:.1f} ms in the median, {counts['p99']:.1f} ms at 99 %")
+            )
+            show.field(
+                "  requests",
+                f"{counts['requests']}, {counts['errors']} failed, "
+                f"{counts['refused']} refused{times}",
+            )
+        for replica in item["replicas"]:
+            state = "ready" if replica["ready"] else replica["reason"] or "starts"
+            show.field("  replica", f"{replica['job']} ({state})")
+    for note in made["notes"]:
+        show.talk(f"note: {note}")
+    return 0
+
+
+def update_options(parser: argparse.ArgumentParser) -> None:
+    _name(parser)
+    add = parser.add_argument
+    add("--traffic", metavar="'A=90 B=10'", help="how requests are divided, in percent")
+    add("--mirror-traffic", metavar="'B=10'", help="copied to this deployment, in percent")
+
+
+def update(options: argparse.Namespace) -> int:
+    """Divide the requests of an endpoint in another way."""
+    data = {
+        key: shares(text, f"--{key.replace('_', '-')}")
+        for key, text in (
+            ("traffic", options.traffic),
+            ("mirror_traffic", options.mirror_traffic),
+        )
+        if text is not None
+    }
+    if not data:
+        raise UsageError("nothing to update", hint='--traffic "blue=90 green=10"')
+    made: EndpointAnswer = find_server.ask("PATCH", path(options.name), data)
+    return show.result(options, made, f"{made['name']}: traffic {_traffic(made)}")
+
+
+def shares(text: str, option: str) -> dict[str, int]:
+    """``blue=90 green=10``, or with commas. Raises UsageError."""
+    percents: dict[str, int] = {}
+    for word in text.replace(",", " ").split():
+        name, equals, percent = word.partition("=")
+        if not equals or not name or not percent.isdigit():
+            raise UsageError(f"{word!r} is not NAME=PERCENT", where=option, hint='"A=90 B=10"')
+        percents[name] = int(percent)
+    return percents
+
+
+def delete(options: argparse.Namespace) -> int:
+    """Delete an endpoint with its deployments."""
+    made: EndpointAnswer = find_server.ask("DELETE", path(options.name))
+    return show.result(options, made, f"{made['name']} is deleted; its replicas stop")
+
+
+def get_credentials(options: argparse.Namespace) -> int:
+    """Print the two keys of an endpoint; either one is accepted."""
+    keys: EndpointKeys = find_server.ask("GET", path(options.name, "/keys"))
+    if options.json:
+        show.as_json({"primaryKey": keys["primary"], "secondaryKey": keys["secondary"]})
+    else:
+        show.field("primary", keys["primary"])
+        show.field("secondary", keys["secondary"])
+    return 0
+
+
+def regenerate_keys_options(parser: argparse.ArgumentParser) -> None:
+    _name(parser)
+    which = "primary (the default) or secondary"
+    parser.add_argument("--key-type", default="primary", metavar="KEY", help=which)
+
+
+def regenerate_keys(options: argparse.Namespace) -> int:
+    """Replace a key: the old one is refused from then on."""
+    body = {"key": options.key_type.lower()}
+    keys: EndpointKeys = find_server.ask("POST", path(options.name, "/keys"), body)
+    return show.result(options, keys, f"{options.name} has a new {body['key']} key")
+
+
+def invoke_options(parser: argparse.ArgumentParser) -> None:
+    _name(parser)
+    add = parser.add_argument
+    add("-r", "--request-file", metavar="FILE", help="the body of the request; - is stdin")
+    add("--data", metavar="TEXT", help="the body itself")
+    add("-d", "--deployment", "--deployment-name", metavar="NAME", help="not by the traffic")
+    add("--content-type", default="application/json", metavar="TYPE", help="that of the body")
+
+
+def invoke(options: argparse.Namespace) -> int:
+    """Send a request to an endpoint, and print the answer."""
+    from allranks.sdk.assets.endpoints import invoke as send  # lazy: few commands send requests
+
+    if (options.request_file is None) == (options.data is None):
+        raise UsageError("what is the request?", hint="--request-file FILE, or --data TEXT")
+    if options.data is not None:
+        body = options.data.encode()
+    elif options.request_file == "-":
+        body = sys.stdin.buffer.read()
+    else:
+        body = _content(Path(options.request_file))
+    answer = send(options.name, body, options.deployment, options.content_type)
+    sys.stdout.write(answer if answer.endswith("\n") else answer + "\n")
+    return 0
+
+
+def _content(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise UsageError(f"cannot read the request: {why}", where=str(file)) from None

@@ -1,0 +1,87 @@
+"""Which replicas of a deployment start, drain and stop. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+# Seconds: before the second try, at most between two, and for the requests of a draining replica.
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 300.0
+DRAIN = 30.0
+# Tries that end before any replica was ready, after which a deployment counts as failed.
+HOPELESS = 3
+
+
+class Replica(NamedTuple):
+    """What is known of a replica. Times in seconds since the epoch. ``late``: it may take no more
+    time to become ready, or fails its probe. ``drains_since`` is None while it gets requests;
+    ``running``: requests that it has."""
+
+    job: str
+    revision: int
+    ready: bool = False
+    ended: bool = False
+    late: bool = False
+    drains_since: float | None = None
+    running: int = 0
+
+
+class Steps(NamedTuple):
+    """How many replicas start; which ones get no more requests, and which ones are stopped."""
+
+    start: int = 0
+    drain: tuple[str, ...] = ()
+    stop: tuple[str, ...] = ()
+
+
+def decide(
+    replicas: Sequence[Replica], revision: int, instances: int, now: float, next_try: float
+) -> Steps:
+    """The next steps towards ``instances`` replicas of a revision.
+
+    Replicas of older revisions serve until as many new ones are ready, so an update that fails
+    takes nothing away.
+    """
+    alive = [replica for replica in replicas if not replica.ended]
+    serving = [replica for replica in alive if replica.drains_since is None and not replica.late]
+    new = [replica for replica in serving if replica.revision == revision]
+    old = [replica for replica in serving if replica.revision != revision]
+    missing = instances - len(new) if now >= next_try else 0
+    # Ready ones stay: the others go first.
+    new.sort(key=lambda replica: not replica.ready)
+    old.sort(key=lambda replica: not replica.ready)
+    needed = max(0, instances - sum(replica.ready for replica in new))
+    drain = [*new[instances:], *old[needed:]]
+    leaving = [replica for replica in alive if replica.drains_since is not None or replica.late]
+    stop = [replica for replica in leaving if _may_stop(replica, now)]
+    return Steps(
+        max(0, missing),
+        tuple(replica.job for replica in drain),
+        tuple(replica.job for replica in stop),
+    )
+
+
+def _may_stop(replica: Replica, now: float) -> bool:
+    if replica.late or replica.drains_since is None or not replica.running:
+        return True
+    return now - replica.drains_since >= DRAIN
+
+
+def pause(failures: int) -> float:
+    """Seconds before the next try after so many failures in a row."""
+    if failures == 0:
+        return 0.0
+    return min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** (failures - 1))
+
+
+def state(replicas: Sequence[Replica], revision: int, instances: int, failures: int) -> str:
+    """A `DeploymentState`."""
+    ready = [replica for replica in replicas if replica.ready and replica.drains_since is None]
+    new = sum(replica.revision == revision for replica in ready)
+    if new >= instances:
+        return "Ready"
+    if failures >= HOPELESS and new == 0:
+        return "UpdateFailed" if ready else "Failed"
+    if len(ready) > new:
+        return "Updating"
+    return "Degraded" if new else "Creating"

@@ -1,0 +1,43 @@
+"""A deployment's file, and the job of its replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from allranks.core.progress import OnProgress, unheard
+from allranks.sdk.submit.prepare import prepare
+from allranks.sdk.submit.send import Snapshots
+from allranks.spec.endpoint import parse_deployment, replica_job
+from allranks.spec.fields.scalars import sendable
+from allranks.spec.yaml import load
+
+if TYPE_CHECKING:
+    from allranks.api.common import Document
+
+
+def read(file: Path) -> tuple[Document, Path, Mapping[str, int]]:
+    """The keys in a file, the folder that their paths start at, and their lines."""
+    data, lines = load.read(load.content(file), file=str(file))
+    return dict(data), file.absolute().parent, lines
+
+
+def prepare_deployment(
+    data: Mapping[str, Any],
+    base: Path,
+    lines: Mapping[str, int] | None = None,
+    file: str | None = None,
+    *,
+    note: Callable[[str], None] = lambda sentence: None,
+    progress: OnProgress = unheard,
+    allow_large: bool = False,
+) -> tuple[Document, Snapshots]:
+    """What the API wants for a deployment, and the snapshots of its code. Raises SpecError."""
+    sent = sendable(dict(data))
+    job = replica_job(parse_deployment(sent, lines, file))
+    submission, snapshots = prepare(
+        job, base, note=note, allow_large=allow_large, progress=progress
+    )
+    submission["spec"].pop("name", None)
+    return {"deployment": sent, "submission": submission}, snapshots

@@ -1,0 +1,91 @@
+"""The process of the router, `python -m allranks.serve`: the server starts it.
+
+    python -m allranks.serve --folder FOLDER --host HOST --port PORT
+
+In the folder: ``lock`` is held while it runs, ``address`` has its process, host and port,
+``control`` is the socket of the server, ``sockets`` those of replicas.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+
+import uvicorn
+
+from allranks import file_locks
+from allranks.serve.probes import probe_all
+from allranks.serve.router import Router
+from allranks.serve.table import load
+
+# Bytes of a line of the server, seconds that running requests get at the end.
+_LONGEST, _GRACE = 1 << 26, 30
+
+
+async def serve(folder: Path, listener: socket.socket) -> None:
+    router = Router(folder / "sockets")
+    config = uvicorn.Config(
+        router,
+        log_level="warning",
+        access_log=False,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=_GRACE,
+        lifespan="off",
+    )
+    server = uvicorn.Server(config)
+
+    async def control(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One line with the table, or `stop`; the answer is the state."""
+        with contextlib.suppress(OSError, ValueError):
+            while line := await reader.readline():
+                order = json.loads(line)
+                if order.get("stop"):
+                    server.should_exit = True
+                if "sites" in order:
+                    router.change(load(order["sites"]))
+                writer.write(json.dumps(router.state()).encode() + b"\n")
+                await writer.drain()
+        writer.close()
+
+    os.chdir(folder)
+    Path("control").unlink(missing_ok=True)
+    door = await asyncio.start_unix_server(control, "control", limit=_LONGEST)
+    probes = asyncio.create_task(probe_all(router))
+    host, port = listener.getsockname()[:2]
+    new = Path("address.new")
+    new.write_text(json.dumps({"pid": os.getpid(), "host": host, "port": port}))
+    new.replace("address")
+    await server.serve([listener])
+    probes.cancel()
+    door.close()
+    Path("address").unlink(missing_ok=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m allranks.serve")
+    parser.add_argument("--folder", required=True, type=Path)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=0)
+    options = parser.parse_args()
+    os.umask(0o077)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    folder = options.folder.absolute()
+    (folder / "sockets").mkdir(parents=True, exist_ok=True)
+    if file_locks.take(folder / "lock") is None:
+        sys.exit(0)  # one is running
+    try:
+        listener = socket.create_server((options.host, options.port), backlog=2048)
+    except OSError:
+        listener = socket.create_server((options.host, 0), backlog=2048)
+    asyncio.run(serve(folder, listener))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+"""Which deployment and which replica gets a request."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+
+from allranks.serve.table import Backend, Route
+from allranks.serve.upstream import Pool
+
+# Requests that may wait for a turn at a deployment; answers whose times are kept.
+_MOST_WAITING, _TIMES = 1000, 1000
+
+
+class Weights:
+    """Divides requests exactly: of each hundred, a deployment gets its percents, evenly spread."""
+
+    def __init__(self, percents: Mapping[str, int]) -> None:
+        self.percents = {name: percent for name, percent in percents.items() if percent > 0}
+        self._credit = dict.fromkeys(self.percents, 0)
+
+    def next(self) -> str | None:
+        """The deployment of the next request; None if none gets any."""
+        if not self.percents:
+            return None
+        for name, percent in self.percents.items():
+            self._credit[name] += percent
+        chosen = max(self._credit, key=lambda name: self._credit[name])
+        self._credit[chosen] -= sum(self.percents.values())
+        return chosen
+
+
+class Worker:
+    """A replica as the router sees it. ``reason``: why it is not ready."""
+
+    def __init__(self, backend: Backend, sockets: Path) -> None:
+        self.backend = backend
+        self.pool = Pool(backend.address, sockets)
+        self.running = 0
+        self.ready = False
+        self.reason: str | None = "it has not answered yet"
+        self.failures = 0
+
+
+class NoTurn(Exception):
+    """No replica is free within the time that a request may wait."""
+
+
+class NoReplica(Exception):
+    """No replica is ready."""
+
+
+class Deployment:
+    """The replicas of a deployment, and the requests that wait for one."""
+
+    def __init__(self, route: Route, sockets: Path) -> None:
+        self.route = route
+        self._sockets = sockets
+        self.workers: dict[str, Worker] = {}
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self.requests = self.errors = self.refused = 0
+        self.times: deque[float] = deque(maxlen=_TIMES)
+        self.change(route)
+
+    def change(self, route: Route) -> None:
+        self.route = route
+        before, self.workers = self.workers, {}
+        for backend in route.backends:
+            worker = before.pop(backend.job, None) or Worker(backend, self._sockets)
+            worker.backend = backend
+            self.workers[backend.job] = worker
+        for gone in before.values():
+            gone.ready = False
+            gone.pool.close()
+        self.wake()
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def running(self) -> int:
+        return sum(worker.running for worker in self.workers.values())
+
+    def _serving(self) -> list[Worker]:
+        return [
+            worker for worker in self.workers.values() if worker.ready and not worker.backend.drains
+        ]
+
+    def _free(self) -> Worker | None:
+        """The least loaded replica with a turn left."""
+        several = [worker for worker in self._serving() if worker.running < self.route.concurrency]
+        return min(several, key=lambda worker: worker.running, default=None)
+
+    async def take(self) -> Worker:
+        """A turn at a replica: see ``give``. Raises NoTurn and NoReplica."""
+        if not self._waiting and (worker := self._free()) is not None:
+            worker.running += 1
+            return worker
+        if len(self._waiting) >= _MOST_WAITING:
+            raise NoTurn
+        if not self._serving():
+            raise NoReplica
+        until = time.monotonic() + self.route.queue_wait
+        while True:
+            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(turn)
+            try:
+                await asyncio.wait_for(turn, max(0.0, until - time.monotonic()))
+            except TimeoutError:
+                raise NoTurn from None
+            finally:
+                if turn in self._waiting:
+                    self._waiting.remove(turn)
+            if (worker := self._free()) is not None:
+                worker.running += 1
+                return worker
+
+    def give(self, worker: Worker) -> None:
+        worker.running -= 1
+        self.wake()
+
+    def wake(self) -> None:
+        """Let as many requests go on as there are turns."""
+        turns = sum(max(0, self.route.concurrency - worker.running) for worker in self._serving())
+        while turns > 0 and self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                turns -= 1

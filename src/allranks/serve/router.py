@@ -1,0 +1,367 @@
+"""The application that callers meet: find the deployment, wait for a turn, forward, count."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import hmac
+import json
+import random
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+from allranks.serve.balance import Deployment, NoReplica, NoTurn, Weights, Worker
+from allranks.serve.table import Site
+from allranks.serve.upstream import Broken, Response, Unsent, head
+
+PREFIX = "/endpoints/"
+# Bytes: bodies up to the first are read before the request is sent on, larger ones pass through.
+_BUFFERED, _LARGEST = 1 << 20, 1 << 30
+# Replicas that a request is offered to.
+_TRIES = 4
+_DEPLOYMENT = b"azureml-model-deployment"
+_PRIVATE = frozenset((b"authorization", b"host"))
+_ID = (b"x-request-id", b"x-ms-client-request-id")
+
+
+class Refusal(Exception):
+    """An answer without a replica."""
+
+    def __init__(self, status: int, message: str, hint: str, headers: tuple[Any, ...] = ()) -> None:
+        super().__init__(message)
+        self.status, self.hint, self.headers = status, hint, headers
+
+
+class Gone(Exception):
+    """The caller has closed the connection."""
+
+
+class Call(NamedTuple):
+    """A request: ``rest`` is its path at the replica, ``body`` its pieces if it is large, ``send``
+    takes the answer as ASGI messages."""
+
+    scope: Any
+    id: bytes
+    rest: str
+    body: bytes | AsyncIterator[bytes]
+    send: Any
+
+
+class Place:
+    """An endpoint as the router serves it."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.weights, self.mirrors = Weights(site.traffic), Weights({})
+        self.deployments: dict[str, Deployment] = {}
+
+    def change(self, site: Site, sockets: Path) -> None:
+        self.site = site
+        if self.weights.percents != {n: p for n, p in site.traffic.items() if p > 0}:
+            self.weights = Weights(site.traffic)
+        rest = 100 - sum(site.mirror.values())
+        mirrored = {**site.mirror, "": rest} if site.mirror else {}
+        if self.mirrors.percents != {n: p for n, p in mirrored.items() if p > 0}:
+            self.mirrors = Weights(mirrored)
+        before, self.deployments = self.deployments, {}
+        for route in site.routes:
+            deployment = before.get(route.name)
+            if deployment is None:
+                deployment = Deployment(route, sockets)
+            else:
+                deployment.change(route)
+            self.deployments[route.name] = deployment
+
+
+class Router:
+    """An ASGI application. ``sockets``: the folder of the replicas' sockets."""
+
+    def __init__(self, sockets: Path) -> None:
+        self._sockets = sockets
+        self.places: dict[str, Place] = {}
+        self._copies: set[asyncio.Task[None]] = set()
+
+    def change(self, sites: list[Site]) -> None:
+        """Serve these endpoints from now on; running requests end as they began."""
+        before, self.places = self.places, {}
+        for site in sites:
+            place = before.get(site.name) or Place(site)
+            place.change(site, self._sockets)
+            self.places[site.name] = place
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            return
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        name = next((headers[item] for item in _ID if item in headers), None)
+        request_id = name or uuid4().hex.encode()
+        started = False
+
+        async def relay(message: Any) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            await self._answer(scope, headers, request_id, receive, relay)
+        except Refusal as refusal:
+            if started:  # only closing the connection is left
+                raise ConnectionError("the replica ended early") from refusal
+            await _refuse(refusal, request_id, send)
+        except Gone:
+            return
+
+    async def _answer(
+        self, scope: Any, headers: dict[bytes, bytes], request_id: bytes, receive: Any, send: Any
+    ) -> None:
+        path: str = scope["path"]
+        if path in ("/", "/health"):
+            await _text(send, 200, b"ok\n")
+            return
+        name, _, rest = path.removeprefix(PREFIX).partition("/")
+        place = self.places.get(name) if path.startswith(PREFIX) else None
+        if place is None:
+            hint = "POST /endpoints/NAME/score; allranks endpoint list"
+            raise Refusal(404, "there is no such endpoint", hint)
+        _authorize(place.site, headers)
+        deployment = _chosen(place, headers)
+        body = await _body(headers, receive)
+        if isinstance(body, bytes) and (copied := place.mirrors.next()):
+            self._copy(place.deployments.get(copied), scope, body, rest)
+        await _forward(deployment, Call(scope, request_id, rest, body, send))
+
+    def _copy(self, deployment: Deployment | None, scope: Any, body: bytes, rest: str) -> None:
+        """Send a copy whose answer nobody waits for."""
+        if deployment is None:
+            return
+
+        async def copy() -> None:
+            with contextlib.suppress(Refusal):
+                await _forward(deployment, Call(scope, b"mirrored", rest, body, _nowhere))
+
+        task = asyncio.create_task(copy())
+        self._copies.add(task)
+        task.add_done_callback(self._copies.discard)
+
+    def state(self) -> Any:
+        """What the server is told of each deployment, by `ENDPOINT/NAME`."""
+        return {
+            f"{name}/{item.route.name}": _counts(item)
+            for name, place in self.places.items()
+            for item in place.deployments.values()
+        }
+
+
+# ---------------------------------------------------------------- parts of an answer
+
+
+def _authorize(site: Site, headers: dict[bytes, bytes]) -> None:
+    if site.keys is None:
+        return
+    kind, _, key = headers.get(b"authorization", b"").partition(b" ")
+    digest = hashlib.sha256(key.strip()).hexdigest()
+    # All are compared: the time tells nothing.
+    matching = [hmac.compare_digest(digest, item) for item in site.keys]
+    if kind.lower() != b"bearer" or not any(matching):
+        hint = f"Authorization: Bearer KEY; allranks endpoint get-credentials {site.name}"
+        raise Refusal(401, "the key is missing or wrong", hint, ((b"www-authenticate", b"Bearer"),))
+
+
+def _chosen(place: Place, headers: dict[bytes, bytes]) -> Deployment:
+    header = headers.get(_DEPLOYMENT)
+    name = header.decode("latin-1") if header is not None else place.weights.next()
+    chosen = place.deployments.get(name or "")
+    if chosen is None and header is not None:
+        raise Refusal(404, f"there is no deployment {name!r}", "see allranks deployment list")
+    if chosen is None:
+        hint = f'allranks endpoint update {place.site.name} --traffic "NAME=100"'
+        raise Refusal(404, "no deployment of this endpoint has traffic", hint)
+    return chosen
+
+
+async def _body(headers: dict[bytes, bytes], receive: Any) -> bytes | AsyncIterator[bytes]:
+    """A small body as a whole; of a larger one that tells its length, its pieces."""
+    length = headers.get(b"content-length")
+    size = int(length) if length is not None else 0
+    if size > _LARGEST:
+        raise Refusal(413, "the body is larger than 1 GiB", "send addresses of large data")
+    if size > _BUFFERED:
+        return _pieces(receive)
+    chosen: list[bytes] = []
+    total = 0
+    async for piece in _pieces(receive):
+        chosen.append(piece)
+        total += len(piece)
+        if total > _LARGEST // 8:
+            raise Refusal(411, "a large body needs Content-Length", "send its length")
+    return b"".join(chosen)
+
+
+async def _pieces(receive: Any) -> AsyncIterator[bytes]:
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise Gone
+        yield message.get("body", b"")
+        if not message.get("more_body"):
+            return
+
+
+async def _forward(deployment: Deployment, call: Call) -> None:
+    """Answer a call by a replica of the deployment. Raises Refusal."""
+    began = time.monotonic()
+    deployment.requests += 1
+    try:
+        # A replica that is gone has seen nothing of the request: another one may answer it.
+        for _ in range(_TRIES):
+            worker = await _turn(deployment)
+            try:
+                await _answered(deployment, worker, call)
+                return
+            except Unsent as error:
+                worker.ready, worker.reason = False, str(error)
+                if not isinstance(call.body, bytes):
+                    break
+            finally:
+                deployment.give(worker)
+        deployment.errors += 1
+        raise Refusal(503, "the replicas are gone", _AGAIN)
+    finally:
+        deployment.times.append(time.monotonic() - began)
+
+
+async def _answered(deployment: Deployment, worker: Worker, call: Call) -> None:
+    """Raises Unsent, and Refusal."""
+    try:
+        async with asyncio.timeout(deployment.route.timeout) as limit:
+            await _exchange(deployment, worker, call, limit)
+    except TimeoutError:
+        deployment.errors += 1
+        hint = "request_settings.request_timeout_ms is the limit"
+        message = f"no answer within {deployment.route.timeout:g} s"
+        raise Refusal(408, message, hint) from None
+    except Broken as error:
+        deployment.errors += 1
+        worker.ready, worker.reason = False, str(error)
+        message = f"the replica {worker.backend.job} ended before its answer"
+        raise Refusal(502, message, _AGAIN) from None
+
+
+async def _turn(deployment: Deployment) -> Worker:
+    try:
+        return await deployment.take()
+    except NoTurn:
+        deployment.refused += 1
+        hint = "try again, or raise instance_count or request_settings"
+        wait = str(random.randint(1, 3)).encode()
+        raise Refusal(429, "all replicas are busy", hint, ((b"retry-after", wait),)) from None
+    except NoReplica:
+        deployment.refused += 1
+        reasons = [item.reason for item in deployment.workers.values() if item.reason]
+        why = f": {reasons[0]}" if reasons else ""
+        hint = "allranks deployment show, or logs, says why"
+        raise Refusal(503, f"no replica is ready{why}", hint, ((b"retry-after", b"1"),)) from None
+
+
+async def _exchange(
+    deployment: Deployment, worker: Worker, call: Call, limit: asyncio.Timeout
+) -> None:
+    """One request to one replica, and its answer to the caller. Raises Unsent and Broken."""
+    scope = call.scope
+    headers = [item for item in scope["headers"] if item[0] not in _PRIVATE]
+    headers += [(b"host", b"localhost"), (b"x-request-id", call.id)]
+    length = len(call.body) if isinstance(call.body, bytes) else _length(scope)
+    target = b"/" + call.rest.encode("utf-8", "surrogateescape")
+    if scope["query_string"]:
+        target += b"?" + scope["query_string"]
+    connection = await worker.pool.take()
+    try:
+        request = head(scope["method"], target, headers, length)
+        response = await connection.ask(request, call.body)
+        limit.reschedule(None)  # the answer has begun: it may stream as long as it likes
+        await _relay(deployment, response, call)
+    except BaseException:
+        connection.close()
+        raise
+    worker.pool.give(connection)
+
+
+def _length(scope: Any) -> int:
+    return int(dict(scope["headers"])[b"content-length"])
+
+
+_AGAIN = "send the request again; allranks job explain JOB says what happened"
+
+
+async def _relay(deployment: Deployment, response: Response, call: Call) -> None:
+    status, headers = response.status, [*response.headers]
+    failed = dict(headers).get(b"x-ms-run-function-failed")
+    if failed is not None:
+        deployment.errors += 1
+        if status >= 500:  # as Azure ML tells the model's own errors
+            headers.append((b"ms-azureml-model-error-statuscode", str(status).encode()))
+            headers.append((b"ms-azureml-model-error-reason", b"model_error"))
+            status = 424
+    elif status >= 500:
+        deployment.errors += 1
+    headers += [(b"x-request-id", call.id), (_DEPLOYMENT, deployment.route.name.encode())]
+    if deployment.route.model:
+        headers.append((b"allranks-model", deployment.route.model.encode()))
+    await call.send({"type": "http.response.start", "status": status, "headers": headers})
+    async for piece in response.pieces():
+        await call.send({"type": "http.response.body", "body": piece, "more_body": True})
+    await call.send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _refuse(refusal: Refusal, request_id: bytes, send: Any) -> None:
+    error = {
+        "message": str(refusal),
+        "hint": refusal.hint,
+        "request_id": request_id.decode("latin-1"),
+    }
+    body = json.dumps({"error": error}).encode()
+    own = [(b"content-type", b"application/json"), (b"x-request-id", request_id), *refusal.headers]
+    own.append((b"content-length", str(len(body)).encode()))
+    await send({"type": "http.response.start", "status": refusal.status, "headers": own})
+    await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+async def _text(send: Any, status: int, body: bytes) -> None:
+    headers = [(b"content-type", b"text/plain"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+async def _nowhere(_: Any) -> None:
+    """The answer to a mirrored request."""
+
+
+def _counts(deployment: Deployment) -> Any:
+    times = sorted(deployment.times)
+
+    def share(of: float) -> float | None:
+        return round(times[min(len(times) - 1, int(of * len(times)))] * 1000, 3) if times else None
+
+    return {
+        "requests": deployment.requests,
+        "errors": deployment.errors,
+        "refused": deployment.refused,
+        "running": deployment.running,
+        "waiting": deployment.waiting,
+        "p50": share(0.5),
+        "p95": share(0.95),
+        "p99": share(0.99),
+        "replicas": {
+            job: {
+                "ready": item.ready,
+                "reason": None if item.ready else item.reason,
+                "running": item.running,
+                "failures": item.failures,
+            }
+            for job, item in deployment.workers.items()
+        },
+    }

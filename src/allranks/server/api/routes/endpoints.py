@@ -1,0 +1,303 @@
+"""Routes for endpoints and their deployments."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, cast
+
+from allranks.api.endpoints import DeploymentAnswer, EndpointAnswer, EndpointKeys, RequestCounts
+from allranks.core.replicas import Replica, state
+from allranks.errors import Conflict, MissingCode, Problem, SpecError, UsageError
+from allranks.server.assets.data_locations import Find
+from allranks.server.auth.roles import Role, Who, require_own, require_role
+from allranks.server.dependencies import JsonBody, Services, ServicesDep
+from allranks.server.endpoints.keeper import instances_of
+from allranks.server.endpoints.router_process import RouterProcess
+from allranks.server.submission.submit import NO_SUBMISSION, Submission, plan
+from allranks.server.timestamps import iso_time
+from allranks.spec import endpoint as spec_of
+from allranks.spec.fields.azureml_references import asset_of
+from allranks.store.endpoints import DeploymentRow, EndpointRow
+from allranks.store.jobs.job_rows import snapshots
+
+if TYPE_CHECKING:
+    from allranks.api.endpoints import DeploymentState
+
+_SEVERITY = ("Failed", "UpdateFailed", "Degraded", "Creating", "Updating", "Ready")
+
+
+def list_endpoints(services: ServicesDep) -> list[EndpointAnswer]:
+    return [_endpoint(row, services) for row in services.endpoints.list()]
+
+
+def create(data: JsonBody, services: ServicesDep, who: Who) -> EndpointAnswer:
+    """Create an endpoint, with two keys of its own."""
+    made = spec_of.parse_endpoint(data)
+    row = EndpointRow(made.name, dict(data), [], time.time(), who.name)
+    _check_traffic(made, services)
+    services.endpoints.put(row, new=True)
+    _new_key(services, row, "primary", "secondary")
+    services.loops.on_endpoint()
+    return _endpoint(services.endpoints.get(made.name), services)
+
+
+def show(name: str, services: ServicesDep) -> EndpointAnswer:
+    return _endpoint(services.endpoints.get(name), services)
+
+
+def update(name: str, data: JsonBody, services: ServicesDep, who: Who) -> EndpointAnswer:
+    """Replace keys of an endpoint's specification: its traffic, tags, …"""
+    row = services.endpoints.get(name)
+    require_own(who, name, row.created_by)
+    changed = {**row.spec, **data, "name": name}
+    _check_traffic(spec_of.parse_endpoint(changed), services)
+    services.endpoints.put(row._replace(spec=changed))
+    services.loops.on_endpoint()
+    return _endpoint(services.endpoints.get(name), services)
+
+
+def delete(name: str, services: ServicesDep, who: Who) -> EndpointAnswer:
+    """Delete an endpoint with its deployments."""
+    row = services.endpoints.get(name)
+    require_own(who, name, row.created_by)
+    answer = _endpoint(row, services)
+    for item in services.endpoints.deployments(name):
+        services.endpoints.change(item, is_deleted=True)
+    services.endpoints.delete(name)
+    services.endpoints.keys.put(name, {})
+    services.loops.on_endpoint()
+    return answer
+
+
+def show_keys(name: str, services: ServicesDep, who: Who) -> EndpointKeys:
+    """The keys. Members may ask: an endpoint is there to be called."""
+    require_role(who, Role.MEMBER)
+    services.endpoints.get(name)
+    return cast(EndpointKeys, services.endpoints.keys.get(name))
+
+
+def renew_key(name: str, data: JsonBody, services: ServicesDep, who: Who) -> EndpointKeys:
+    """Replace the key that ``data`` names as ``key``: `primary` or `secondary`."""
+    row = services.endpoints.get(name)
+    require_own(who, name, row.created_by)
+    which = data.get("key", "primary")
+    if which not in ("primary", "secondary"):
+        raise UsageError(f"{which!r} is no key", hint="primary or secondary")
+    _new_key(services, row, which)
+    services.loops.on_endpoint()
+    return show_keys(name, services, who)
+
+
+def create_deployment(
+    name: str, data: JsonBody, services: ServicesDep, who: Who
+) -> DeploymentAnswer:
+    """Create a deployment: ``deployment`` is its spec, ``submission`` the job of a replica. With
+    ``all_traffic`` it gets all of it."""
+    row = _deployment(name, data, services, who.name)
+    endpoint = services.endpoints.get(name)
+    require_own(who, name, endpoint.created_by)
+    with services.admission_lock:
+        _require_code(row, services)
+        services.endpoints.create_deployment(row)
+    if data.get("all_traffic"):
+        traffic = {**endpoint.spec, "traffic": {row.name: 100}}
+        services.endpoints.put(endpoint._replace(spec=traffic))
+    services.loops.on_endpoint()
+    return _shown(row, services)
+
+
+def update_deployment(
+    name: str, deployment: str, data: JsonBody, services: ServicesDep, who: Who
+) -> DeploymentAnswer:
+    """Update a deployment: new replicas are ready before the old ones drain. ``data`` is as for
+    `create_deployment`, or has ``instance_count``, or ``rollback``: to what it was before."""
+    row = services.endpoints.deployment(name, deployment)
+    require_own(who, row.key, row.created_by)
+    if data.keys() == {"instance_count"}:
+        changed = {**row.spec, **data}
+        spec_of.parse_deployment(changed)
+        row = services.endpoints.change(row, spec=changed)
+    else:
+        row = services.endpoints.change(row, **_changes(row, data, services))
+    services.loops.on_endpoint()
+    return _shown(row, services)
+
+
+def _changes(row: DeploymentRow, data: Mapping[str, Any], services: Services) -> dict[str, Any]:
+    """The columns of an update to a new revision."""
+    if data.get("rollback"):
+        if row.previous is None:
+            hint = "it was never updated"
+            raise Conflict(f"{row.key} has no earlier revision", hint=hint)
+        columns = dict(row.previous)
+    else:
+        made = _deployment(row.endpoint, data, services, row.created_by)
+        _require_code(made, services)
+        columns = {"spec": made.spec, "submission": made.submission, "asset": made.asset}
+    before = {"spec": row.spec, "submission": row.submission, "asset": row.asset}
+    more = {"previous": before, "revision": row.revision + 1}
+    return {**columns, **more, "failures": 0, "next_try": 0.0, "reason": None}
+
+
+def show_deployment(name: str, deployment: str, services: ServicesDep) -> DeploymentAnswer:
+    return _shown(services.endpoints.deployment(name, deployment), services)
+
+
+def delete_deployment(
+    name: str, deployment: str, services: ServicesDep, who: Who
+) -> DeploymentAnswer:
+    """Delete a deployment. Raises Conflict while it has traffic."""
+    row = services.endpoints.deployment(name, deployment)
+    require_own(who, row.key, row.created_by)
+    endpoint = services.endpoints.get(name)
+    if percent := (endpoint.spec.get("traffic") or {}).get(deployment):
+        hint = f'allranks endpoint update {name} --traffic "OTHER=100", or delete the endpoint'
+        raise Conflict(f"{row.key} has {percent} percent of the traffic", hint=hint)
+    row = services.endpoints.change(row, is_deleted=True)
+    services.loops.on_endpoint()
+    return _shown(row, services)
+
+
+# ---------------------------------------------------------------- parts
+
+
+def _deployment(
+    endpoint: str, data: Mapping[str, Any], services: Services, by: str
+) -> DeploymentRow:
+    """Raises SpecError, and what the job of a replica would be refused with."""
+    spec, submission = data.get("deployment"), data.get("submission")
+    if not isinstance(spec, dict) or not isinstance(submission, dict):
+        raise SpecError(NO_SUBMISSION)
+    spec, submission = dict(spec), dict(submission)
+    spec["endpoint_name"] = endpoint
+    made = spec_of.parse_deployment(spec)
+    asset = _asset(made, spec, submission, services)
+    replica = Submission.load(submission)
+    find: Find = services.records.answering
+    where = (services.home, services.clusters, services.environments, services.datastores, find)
+    trial = replica._replace(spec={**replica.spec, "name": made.name})
+    planned = plan(trial, *where)
+    if not services.clusters.runs_here(planned):
+        hint = "leave `compute` out, or name one of the type local"
+        problem = Problem("replicas run on the server's machine only, so far", "compute", hint=hint)
+        raise SpecError(problem)
+    return DeploymentRow(
+        endpoint,
+        made.name,
+        spec,
+        submission,
+        1,
+        time.time(),
+        by,
+        asset=asset,
+    )
+
+
+def _asset(
+    made: spec_of.Deployment, spec: dict[str, Any], submission: dict[str, Any], services: Services
+) -> str:
+    """The name of a model's file or folder, as it was registered. A label is replaced by the
+    version that it stands for now, so that all replicas have the same."""
+    if isinstance(made.model, spec_of.InlineModel):
+        return PurePath(made.model.path).name
+    if (reference := spec_of.model_reference(made)) is None:
+        return ""
+    row = services.models.versions.row(asset_of(reference, "model"))
+    spec["model"] = f"azureml:{row.name}:{row.version}"
+    job = submission["spec"]
+    inputs = {"model": {**job["inputs"]["model"], "path": spec["model"]}}
+    submission["spec"] = {**job, "inputs": {**job["inputs"], **inputs}}
+    return PurePath(str(row.spec.get("path") or row.name)).name
+
+
+def _require_code(row: DeploymentRow, services: Services) -> None:
+    own = {row.submission["code"]} if row.submission.get("code") else set[str]()
+    if not all(map(services.blobs.is_complete, own | {*snapshots(row.submission["spec"])})):
+        raise MissingCode("the code has not been uploaded yet", hint="upload it first")
+
+
+def _check_traffic(made: spec_of.Endpoint, services: Services) -> None:
+    names = {row.name for row in services.endpoints.deployments(made.name) if not row.is_deleted}
+    for key, several in (("traffic", made.traffic), ("mirror_traffic", made.mirror_traffic)):
+        for name, percent in several.items():
+            if percent and name not in names:
+                has = ", ".join(sorted(names)) or "none yet"
+                problem = Problem(f"there is no deployment {name!r}", key, hint=f"there are: {has}")
+                raise SpecError(problem)
+
+
+def _new_key(services: Services, row: EndpointRow, *which: str) -> None:
+    keys = {
+        **services.endpoints.keys.get(row.name),
+        **{item: secrets.token_urlsafe(32) for item in which},
+    }
+    services.endpoints.keys.put(row.name, keys)
+    hashes = [hashlib.sha256(key.encode()).hexdigest() for key in keys.values()]
+    services.endpoints.put(services.endpoints.get(row.name)._replace(keys=hashes))
+
+
+def _endpoint(row: EndpointRow, services: Services) -> EndpointAnswer:
+    made = spec_of.parse_endpoint(row.spec)
+    rows = [item for item in services.endpoints.deployments(row.name) if not item.is_deleted]
+    deployments = [_shown(item, services) for item in rows]
+    states = sorted((item["state"] for item in deployments), key=_SEVERITY.index)
+    address = RouterProcess(services.home.serve).address
+    return {
+        "name": row.name,
+        "state": states[0] if states else "Empty",
+        "description": made.description,
+        "tags": dict(made.tags),
+        "auth_mode": made.auth_mode,
+        "scoring_uri": f"{address}/endpoints/{row.name}/score" if address else None,
+        "traffic": dict(made.traffic),
+        "mirror_traffic": dict(made.mirror_traffic),
+        "created_by": row.created_by,
+        "created_at": iso_time(row.created_at) or "",
+        "deployments": deployments,
+        "notes": spec_of.notes(row.spec),
+    }
+
+
+def _shown(row: DeploymentRow, services: Services) -> DeploymentAnswer:
+    counts: dict[str, Any] = services.endpoints.counts.get(row.key, {})
+    reports = counts.get("replicas", {})
+    instances = instances_of(row)
+    replicas = [
+        Replica(
+            item.job,
+            item.revision,
+            bool(reports.get(item.job, {}).get("ready")),
+            drains_since=item.drains_since,
+        )
+        for item in row.replicas
+    ]
+    model = row.spec.get("model")
+    return {
+        "name": row.name,
+        "endpoint": row.endpoint,
+        "state": cast("DeploymentState", state(replicas, row.revision, instances, row.failures)),
+        "reason": row.reason,
+        "ready": sum(item.ready and item.drains_since is None for item in replicas),
+        "instances": instances,
+        "revision": row.revision,
+        "model": model if isinstance(model, str) else None,
+        "created_by": row.created_by,
+        "created_at": iso_time(row.created_at) or "",
+        "replicas": [
+            {
+                "job": item.job,
+                "ready": item.ready,
+                "reason": reports.get(item.job, {}).get("reason"),
+            }
+            for item in replicas
+        ],
+        "counts": cast(RequestCounts, {k: v for k, v in counts.items() if k != "replicas"})
+        if counts
+        else None,
+        "notes": spec_of.notes(row.spec),
+        "spec": row.spec,
+    }

@@ -1,0 +1,278 @@
+"""The thread that keeps deployments as they shall be: their replicas are jobs."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from allranks.core.replicas import Replica, decide, pause
+from allranks.errors import AllranksError
+from allranks.events import Kind
+from allranks.serve.table import Backend, Route, Site, pack
+from allranks.server.dependencies import Services
+from allranks.server.endpoints.router_process import RouterProcess
+from allranks.server.submission.submit import Submission, submit
+from allranks.statuses import TERMINAL, JobStatus
+from allranks.store.endpoints import DeploymentRow, EndpointRow, ReplicaRow
+from allranks.store.jobs.job_rows import JobRow
+
+log = logging.getLogger("allranks.endpoints")
+
+# Seconds between two looks: while something changes, else; and for the thread's end.
+_QUICK, _CALM, _STOP_TIMEOUT = 0.05, 1.0, 3.0
+# The key of the router's port among a home's single values.
+_PORT = "serve.port"
+
+
+class Keeper:
+    """Works from ``start`` until ``stop``. ``wake`` is thread-safe. ``counts``: what the router
+    says of each deployment."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._router = RouterProcess(services.home.serve)
+        self._woken, self._ended, self._is_paused = threading.Event(), False, False
+        self._thread = threading.Thread(target=self._run, name="endpoints", daemon=True)
+        self._canceled: set[str] = set()
+
+    def start(self) -> None:
+        self._services.loops.on_endpoint = self.wake
+        self._services.loops.on_stop = self.pause
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._ended = True
+        self._woken.set()
+        self._thread.join(_STOP_TIMEOUT)
+        self._router.close()
+
+    def wake(self) -> None:
+        """Look now: an endpoint has changed."""
+        self._woken.set()
+
+    def pause(self) -> None:
+        """The server stops for good: its replicas end, and are not started again."""
+        self._is_paused = True
+        self._router.end()
+
+    def _run(self) -> None:
+        while not self._ended:
+            wait: float | None = _CALM
+            try:
+                wait = None if self._is_paused else self._look()
+            except (AllranksError, OSError) as error:
+                log.warning("endpoints: %s", error)
+            except Exception:
+                log.exception("endpoints: failed; retrying")
+            self._woken.wait(wait)
+            self._woken.clear()
+
+    def _look(self) -> float | None:
+        """The seconds until the next look; None without endpoints."""
+        sites, rows = self._services.endpoints.list(), self._services.endpoints.deployments()
+        if not sites and not rows:
+            self._router.end()
+            return None
+        settings = self._services.endpoints.settings
+        address = self._router.ensure(settings.get(_PORT) or 0)
+        port = int(address.rpartition(":")[2])
+        if settings.get(_PORT) != port:
+            settings.set(_PORT, port)
+        counts = self._router.exchange({"sites": pack([_site(item, rows) for item in sites])})
+        self._services.endpoints.counts = counts
+        busy = [self._advance(row, counts.get(row.key, {})) for row in rows]
+        return _QUICK if any(busy) else _CALM
+
+    def _advance(self, row: DeploymentRow, counts: Mapping[str, Any]) -> bool:
+        """Take the next steps of a deployment; whether it is on its way."""
+        now = time.time()
+        states = {item.job: self._seen(row, item, counts, now) for item in row.replicas}
+        instances = 0 if row.is_deleted else instances_of(row)
+        steps = decide([*states.values()], row.revision, instances, now, row.next_try)
+        replicas, changes = list[ReplicaRow](), dict[str, Any]()
+        for item in row.replicas:
+            state = states[item.job]
+            if state.ended or (state.late and item.drains_since is None):
+                if item.drains_since is None:
+                    changes |= self._failed(row, item, state, counts, now)
+                if state.ended:
+                    self._canceled.discard(item.job)
+                    continue
+            leaves = item.job in steps.drain or state.late
+            since = now if leaves and item.drains_since is None else item.drains_since
+            replicas.append(
+                item._replace(was_ready=item.was_ready or state.ready, drains_since=since)
+            )
+            if item.job in steps.stop:
+                self._cancel(item.job)
+        if any(item.ready and item.revision == row.revision for item in states.values()):
+            changes |= {"failures": 0, "reason": None}
+        for _ in range(steps.start):
+            try:
+                replicas.append(self._start(row))
+            except AllranksError as error:
+                changes |= self._refused(row, error, now)
+                break
+        made = {**changes, "replicas": tuple(replicas)}
+        before = row._asdict()
+        if any(before[name] != value for name, value in made.items()):
+            row = self._services.endpoints.change(row, **made)
+        if row.is_deleted and not row.replicas:
+            self._services.endpoints.forget(row)
+            return False
+        settled = len(replicas) == instances and all(
+            item.drains_since is None and states.get(item.job, Replica("", 0)).ready
+            for item in replicas
+        )
+        return not settled and (row.failures == 0 or now >= row.next_try or bool(replicas))
+
+    def _seen(
+        self, row: DeploymentRow, replica: ReplicaRow, counts: Mapping[str, Any], now: float
+    ) -> Replica:
+        job = self._services.records.latest(replica.job)
+        ended = job is None or job.record.status in TERMINAL
+        report = counts.get("replicas", {}).get(replica.job, {})
+        ready = bool(report.get("ready")) and not ended
+        late = not ended and not ready and self._is_late(row, replica, job, now)
+        return Replica(
+            replica.job,
+            replica.revision,
+            ready,
+            ended,
+            late,
+            replica.drains_since,
+            int(report.get("running", 0)),
+        )
+
+    def _is_late(
+        self, row: DeploymentRow, replica: ReplicaRow, job: JobRow | None, now: float
+    ) -> bool:
+        if replica.was_ready:
+            return True  # the router asks for several failures before it says so
+        if job is None or job.record.status is not JobStatus.RUNNING or job.started_at is None:
+            return False
+        return now - job.started_at > ready_within(row)
+
+    def _failed(
+        self,
+        row: DeploymentRow,
+        replica: ReplicaRow,
+        state: Replica,
+        counts: Mapping[str, Any],
+        now: float,
+    ) -> dict[str, Any]:
+        """What a replica that ended by itself, or never got ready, changes."""
+        failures = 1 if replica.was_ready else row.failures + 1
+        why = counts.get("replicas", {}).get(replica.job, {}).get("reason")
+        reason = f"{replica.job} was not ready within {ready_within(row):g} s: {why}"
+        if state.ended:
+            job = self._services.records.latest(replica.job)
+            error = job.error if job is not None else None
+            reason = f"{replica.job}: {error['message'] if error is not None else 'it ended'}"
+        elif replica.was_ready:
+            reason = f"{replica.job} does not answer: {why}"
+        log.warning("%s: %s", row.key, reason)
+        # One that was ready is replaced at once.
+        wait = 0.0 if replica.was_ready else pause(failures)
+        return {"failures": failures, "reason": reason, "next_try": now + wait}
+
+    def _refused(self, row: DeploymentRow, error: AllranksError, now: float) -> dict[str, Any]:
+        failures = row.failures + 1
+        log.warning("%s: %s", row.key, error)
+        return {"failures": failures, "reason": str(error), "next_try": now + pause(failures)}
+
+    def _start(self, row: DeploymentRow) -> ReplicaRow:
+        """Submit the job of one replica. Raises AllranksError."""
+        made = Submission.load(row.submission)
+        name = f"{row.endpoint}-{row.name}-r{row.revision}-{secrets.token_hex(3)}"
+        address = f"unix:{secrets.token_hex(8)}"
+        if listens_on_port(row.submission["spec"]):
+            address = f"tcp:{_free_port()}"
+        kind, _, place = address.partition(":")
+        where = {"PORT": place}
+        if kind == "unix":
+            where = {"ALLRANKS_SERVE_SOCKET": str(self._router.sockets / place)}
+        own = {"ALLRANKS_ENDPOINT": row.endpoint, "ALLRANKS_MODEL_NAME": row.asset, **where}
+        spec = dict(made.spec)
+        spec |= {
+            "name": name,
+            "environment_variables": {**(spec.get("environment_variables") or {}), **own},
+            "properties": {
+                **(spec.get("properties") or {}),
+                "allranks.endpoint": row.endpoint,
+                "allranks.deployment": row.name,
+            },
+        }
+        submit(made._replace(spec=spec, serves=True), self._services, row.created_by)
+        return ReplicaRow(name, row.revision, address, time.time())
+
+    def _cancel(self, name: str) -> None:
+        if name in self._canceled:
+            return
+        self._canceled.add(name)
+        job = self._services.records.latest(name)
+        if job is not None and job.record.status not in TERMINAL and not job.record.canceled:
+            self._services.records.append(name, [job.event(Kind.CANCEL_ASKED)])
+            self._services.loops.wake(name)
+
+
+def instances_of(row: DeploymentRow) -> int:
+    return int(row.spec.get("instance_count") or 1)
+
+
+def ready_within(row: DeploymentRow) -> float:
+    """Seconds from a replica's start until it must be ready."""
+    probe = {"initial_delay": 10, "period": 10, "failure_threshold": 30}
+    probe |= row.spec.get("readiness_probe") or {}
+    return float(probe["initial_delay"] + probe["period"] * probe["failure_threshold"])
+
+
+def listens_on_port(spec: Mapping[str, Any]) -> bool:
+    """Whether a replica has a port instead of a socket: programs of others, and containers."""
+    environment = spec.get("environment")
+    in_container = isinstance(environment, Mapping) and bool(
+        environment.get("image") or environment.get("build")
+    )
+    return in_container or "-m allranks_scoring" not in spec["command"]
+
+
+def _free_port() -> int:
+    with socket.socket() as made:
+        made.bind(("127.0.0.1", 0))
+        return int(made.getsockname()[1])
+
+
+def _site(row: EndpointRow, rows: list[DeploymentRow]) -> Site:
+    own = [item for item in rows if item.endpoint == row.name and not item.is_deleted]
+    return Site(
+        row.name,
+        None if row.spec.get("auth_mode") == "none" else tuple(row.keys),
+        row.spec.get("traffic") or {},
+        row.spec.get("mirror_traffic") or {},
+        tuple(map(_route, own)),
+    )
+
+
+def _route(row: DeploymentRow) -> Route:
+    settings = row.spec.get("request_settings") or {}
+    live, ready = row.spec.get("liveness_probe") or {}, row.spec.get("readiness_probe") or {}
+    return Route(
+        name=row.name,
+        backends=tuple(
+            Backend(item.job, item.address, item.drains_since is not None) for item in row.replicas
+        ),
+        model=str(row.spec.get("model") if isinstance(row.spec.get("model"), str) else ""),
+        timeout=settings.get("request_timeout_ms", 5000) / 1000,
+        queue_wait=settings.get("max_queue_wait_ms", 500) / 1000,
+        concurrency=settings.get("max_concurrent_requests_per_instance", 1),
+        ready_path=ready.get("path") or "/",
+        live_path=live.get("path") or "/",
+        probe_timeout=float(live.get("timeout", 2)),
+        period=float(live.get("period", 10)),
+        failures=live.get("failure_threshold", 30),
+    )

@@ -1,0 +1,280 @@
+"""Online endpoints and their deployments, with Azure ML v2's keys."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
+
+from allranks.errors import Problem, SpecError
+from allranks.spec.fields.base import Part
+from allranks.spec.fields.problems import placed, problems
+from allranks.spec.fields.scalars import (
+    Count,
+    EmptyableText,
+    Free,
+    Integer,
+    PathText,
+    Text,
+    Texts,
+    Variable,
+    matching,
+)
+from allranks.spec.job_keys import AnyEnvironment
+from allranks.spec.job_parts import ModelType, snake
+
+_Snake = BeforeValidator(snake)
+_ENDPOINT = matching(
+    r"[A-Za-z0-9][A-Za-z0-9-]{0,62}",
+    "must have 1 to 63 letters, digits or `-`, and start with a letter or digit",
+    "it is a part of the scoring address",
+)
+EndpointName = Annotated[Text, AfterValidator(_ENDPOINT)]
+Percent = Annotated[Integer, Field(ge=0, le=100)]
+Traffic = dict[EndpointName, Percent]
+Milliseconds = Annotated[Integer, Field(ge=1)]
+
+# Accepted without effect: why.
+NOTED: Mapping[str, str] = {
+    "identity": "replicas run as the user of the compute",
+    "public_network_access": "the address is that of this server",
+    "egress_public_network_access": "replicas have the network of their node",
+    "location": "it is here",
+    "kind": "all are alike here",
+    "app_insights_enabled": "requests are counted here: allranks endpoint show",
+    "data_collector": "requests are counted here, not kept",
+    "model_mount_path": "AZUREML_MODEL_DIR says where the model is",
+    "type": "all run here",
+}
+
+
+class Endpoint(Part):
+    """An address that answers, and how its requests are divided among its deployments.
+    ``traffic`` is in percent by deployment; ``mirror_traffic`` is copied there, too."""
+
+    schema_: Text | None = Field(default=None, alias="$schema")
+    name: EndpointName
+    description: Text | None = None
+    tags: Texts = Field(default_factory=dict)
+    properties: Texts = Field(default_factory=dict)
+    auth_mode: Annotated[Literal["key", "aml_token", "aad_token", "none"], _Snake] = "key"
+    traffic: Traffic = Field(default_factory=dict)
+    mirror_traffic: Traffic = Field(default_factory=dict)
+    compute: Text | None = None
+    identity: Free | None = None
+    public_network_access: Text | None = None
+    location: Text | None = None
+    kind: Text | None = None
+    type: Text | None = None
+
+
+class InlineModel(Part):
+    """A model by its files: it is not registered."""
+
+    name: Text | None = None
+    version: Text | None = None
+    description: Text | None = None
+    tags: Texts = Field(default_factory=dict)
+    properties: Texts = Field(default_factory=dict)
+    type: ModelType | None = None
+    flavors: Free | None = None
+    path: PathText = Field(min_length=1)
+
+
+class CodeConfiguration(Part):
+    code: PathText = "."
+    scoring_script: Text = Field(min_length=1)
+
+
+class RequestSettings(Part):
+    """A request waits for ``max_queue_wait_ms`` at most for one of the turns of a replica."""
+
+    request_timeout_ms: Milliseconds = 5000
+    max_concurrent_requests_per_instance: Count = 1
+    max_queue_wait_ms: Milliseconds = 500
+
+
+class Probe(Part):
+    """Times in seconds. A replica has ``initial_delay`` + ``period`` × ``failure_threshold`` to
+    become ready; one that was ready and fails ``failure_threshold`` times is replaced."""
+
+    initial_delay: Count = 10
+    period: Count = 10
+    timeout: Count = 2
+    success_threshold: Count = 1
+    failure_threshold: Count = 30
+    path: Text | None = None
+
+
+class ScaleSettings(Part):
+    type: Annotated[Literal["default", "target_utilization"], _Snake] = "default"
+    min_instances: Count | None = None
+    max_instances: Count | None = None
+    polling_interval: Count | None = None
+    target_utilization_percentage: Percent | None = None
+
+
+class Deployment(Part):
+    """Replicas that answer the requests of an endpoint: a model with or without a scoring script,
+    or any ``command`` that listens on the port of its variable ``PORT`` (ours)."""
+
+    schema_: Text | None = Field(default=None, alias="$schema")
+    name: EndpointName
+    endpoint_name: EndpointName
+    type: Text | None = None
+    description: Text | None = None
+    tags: Texts = Field(default_factory=dict)
+    properties: Texts = Field(default_factory=dict)
+    model: InlineModel | Text | None = None
+    code_configuration: CodeConfiguration | None = None
+    command: Text | None = None
+    code: PathText | None = None
+    environment: AnyEnvironment | None = None
+    environment_variables: dict[Variable, EmptyableText] = Field(default_factory=dict)
+    compute: Text | None = None
+    instance_type: Text | None = None
+    instance_count: Count = 1
+    request_settings: RequestSettings = Field(default_factory=RequestSettings)
+    liveness_probe: Probe = Field(default_factory=Probe)
+    readiness_probe: Probe = Field(default_factory=Probe)
+    scale_settings: ScaleSettings = Field(default_factory=ScaleSettings)
+    app_insights_enabled: bool | None = None
+    egress_public_network_access: Text | None = None
+    data_collector: Free | None = None
+    model_mount_path: Text | None = None
+
+
+Of = TypeVar("Of", Endpoint, Deployment)
+_SECTIONS: Mapping[str, tuple[type[BaseModel], ...]] = {
+    "code_configuration": (CodeConfiguration,),
+    "request_settings": (RequestSettings,),
+    "liveness_probe": (Probe,),
+    "readiness_probe": (Probe,),
+    "scale_settings": (ScaleSettings,),
+    "model": (InlineModel,),
+}
+
+
+def parse_endpoint(
+    data: Mapping[str, Any], lines: Mapping[str, int] | None = None, file: str | None = None
+) -> Endpoint:
+    """Raises one SpecError with all problems."""
+    made = _parse(Endpoint, data, lines or {}, file)
+    if problem := traffic_problem(made.traffic):
+        raise SpecError([placed(problem, lines or {})], file=file)
+    if sum(made.mirror_traffic.values()) > 50:
+        hint = "mirror_traffic is for one deployment, and at most 50 percent"
+        problem = Problem("more than 50 percent are mirrored", "mirror_traffic", hint=hint)
+        raise SpecError([placed(problem, lines or {})], file=file)
+    return made
+
+
+def parse_deployment(
+    data: Mapping[str, Any], lines: Mapping[str, int] | None = None, file: str | None = None
+) -> Deployment:
+    """Raises one SpecError with all problems."""
+    made = _parse(Deployment, data, lines or {}, file)
+    several = [*_problems_of(made)]
+    if several:
+        raise SpecError([placed(problem, lines or {}) for problem in several], file=file)
+    return made
+
+
+def _parse(
+    kind: type[Of], data: Mapping[str, Any], lines: Mapping[str, int], file: str | None
+) -> Of:
+    values = {key: value for key, value in data.items() if value is not None}
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        several = problems(error, values, {"": (kind,), **_SECTIONS})
+        raise SpecError([placed(problem, lines) for problem in several], file=file) from None
+
+
+def traffic_problem(traffic: Mapping[str, int]) -> Problem | None:
+    """Why requests cannot be divided so: the sum is to be 0 or 100."""
+    total = sum(traffic.values())
+    if total in (0, 100):
+        return None
+    hint = "the percents of all deployments add up to 100, or to 0 for no traffic"
+    return Problem(f"the traffic adds up to {total}, not to 100", "traffic", hint=hint)
+
+
+def _problems_of(made: Deployment) -> list[Problem]:
+    if made.command is not None and made.code_configuration is not None:
+        hint = "a scoring script is run by `code_configuration` alone"
+        return [Problem("a deployment has a command or a scoring script", "command", hint=hint)]
+    if made.command is None and made.code_configuration is None and made.model is None:
+        hint = "model: azureml:NAME:VERSION, with code_configuration unless it needs no script"
+        return [Problem("a deployment needs a model, a scoring script or a command", hint=hint)]
+    if isinstance(made.model, InlineModel) and made.model.type == "triton_model":
+        hint = "serve it with `command: tritonserver …` in an environment that has Triton"
+        return [Problem("Triton is not started here", "model.type", hint=hint)]
+    scale = made.scale_settings
+    least, most = scale.min_instances or 1, scale.max_instances or made.instance_count
+    if least > most:
+        hint = "min_instances ≤ max_instances"
+        return [Problem("it scales from more than to", "scale_settings", hint=hint)]
+    return []
+
+
+def notes(data: Mapping[str, Any]) -> list[str]:
+    """A sentence for each key without effect."""
+    return [
+        f"no effect here: {key} ({why})" for key, why in NOTED.items() if data.get(key) is not None
+    ]
+
+
+# What a model's file, folder or version is called in the job of a replica.
+_MODEL = "model"
+_REFERENCE = re.compile(r"azureml:(?P<name>[^:@/]+)(?:[:@].+)?")
+
+
+def model_reference(deployment: Deployment) -> str | None:
+    """The registered model, as ``azureml:NAME:VERSION``; None without one."""
+    model = deployment.model
+    if not isinstance(model, str):
+        return None
+    return model if model.startswith("azureml:") else f"azureml:{model}"
+
+
+def replica_job(deployment: Deployment) -> dict[str, Any]:
+    """The command job of one replica, without a name."""
+    job: dict[str, Any] = {
+        "type": "command",
+        "display_name": f"{deployment.endpoint_name}/{deployment.name}",
+        "experiment_name": deployment.endpoint_name,
+        "environment_variables": dict(deployment.environment_variables),
+        "command": deployment.command or _scoring(deployment),
+        "hang_timeout": _NEVER,
+    }
+    if (model := model_reference(deployment)) is not None:
+        job["inputs"] = {_MODEL: {"type": "custom_model", "path": model}}
+    elif isinstance(deployment.model, InlineModel):
+        job["inputs"] = {_MODEL: {"type": "custom_model", "path": deployment.model.path}}
+    configuration = deployment.code_configuration
+    code = configuration.code if configuration is not None else deployment.code
+    data = deployment.model_dump(mode="json", exclude_none=True, by_alias=True)
+    job |= {key: data[key] for key in ("environment", "compute") if key in data}
+    if code is not None:
+        job["code"] = code
+    if deployment.instance_type is not None:
+        job["resources"] = {"instance_type": deployment.instance_type}
+    return job
+
+
+# Seconds: a replica without requests is idle, not stuck.
+_NEVER = 1e9
+
+
+def _scoring(deployment: Deployment) -> str:
+    words = ["python -m allranks_scoring"]
+    if deployment.code_configuration is not None:
+        script = deployment.code_configuration.scoring_script
+        words.append("--script '" + script.replace("'", "'\"'\"'") + "'")
+    if deployment.model is not None:
+        words.append(f'--model ${{{{inputs.{_MODEL}}}}} --model-name "$ALLRANKS_MODEL_NAME"')
+    words.append(f"--threads {deployment.request_settings.max_concurrent_requests_per_instance}")
+    return " ".join(words)

@@ -1,0 +1,141 @@
+"""Endpoints and deployments: what shall be, and which jobs are the replicas."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, NamedTuple
+
+from allranks.errors import Conflict, NotFound
+from allranks.store.key_values import Settings
+from allranks.store.secrets import Secrets
+
+_ENDPOINTS, _DEPLOYMENTS = "endpoints", "deployments"
+
+
+class EndpointRow(NamedTuple):
+    """``keys`` are the SHA-256 of its keys, in hexadecimal digits. Times in seconds since the
+    epoch."""
+
+    name: str
+    spec: dict[str, Any]
+    keys: list[str]
+    created_at: float
+    created_by: str
+
+
+class ReplicaRow(NamedTuple):
+    """A replica that was started. ``address``: `unix:NAME` in the folder of sockets, or
+    `tcp:PORT`. ``was_ready``: it has been."""
+
+    job: str
+    revision: int
+    address: str
+    started_at: float
+    was_ready: bool = False
+    drains_since: float | None = None
+
+
+class DeploymentRow(NamedTuple):
+    """``submission`` is the job of a replica, without its name; ``previous`` has ``spec`` and
+    ``submission`` before the last update. ``failures``: tries in a row that ended; ``reason``: why
+    the last one did. ``asset``: the name of its model's file or folder."""
+
+    endpoint: str
+    name: str
+    spec: dict[str, Any]
+    submission: dict[str, Any]
+    revision: int
+    created_at: float
+    created_by: str
+    asset: str = ""
+    previous: dict[str, Any] | None = None
+    replicas: tuple[ReplicaRow, ...] = ()
+    failures: int = 0
+    next_try: float = 0.0
+    reason: str | None = None
+    is_deleted: bool = False
+
+    @property
+    def key(self) -> str:
+        return f"{self.endpoint}/{self.name}"
+
+
+class Endpoints:
+    """The endpoints and deployments of a home. Thread-safe."""
+
+    def __init__(self, settings: Settings, secrets: Secrets) -> None:
+        self.settings = self._settings = settings
+        # The keys of each endpoint: `primary` and `secondary`.
+        self.keys = secrets
+        # What the router said last of each deployment, by `ENDPOINT/NAME`.
+        self.counts: dict[str, Any] = {}
+        self._lock = threading.Lock()
+
+    def list(self) -> list[EndpointRow]:
+        """All endpoints by name."""
+        several = self._settings.get(_ENDPOINTS) or {}
+        return [EndpointRow(**several[name]) for name in sorted(several)]
+
+    def get(self, name: str) -> EndpointRow:
+        """Raises NotFound."""
+        data = (self._settings.get(_ENDPOINTS) or {}).get(name)
+        if data is None:
+            raise NotFound(f"endpoint {name!r} not found", hint="allranks endpoint list")
+        return EndpointRow(**data)
+
+    def put(self, row: EndpointRow, *, new: bool = False) -> None:
+        """Create or replace an endpoint. Raises Conflict for a ``new`` one whose name is taken."""
+        if new and row.name in (self._settings.get(_ENDPOINTS) or {}):
+            hint = f"allranks endpoint update {row.name}, or delete it first"
+            raise Conflict(f"an endpoint named {row.name!r} already exists", hint=hint)
+        self._settings.change(_ENDPOINTS, {row.name: row._asdict()})
+
+    def delete(self, name: str) -> None:
+        self._settings.change(_ENDPOINTS, {name: None})
+
+    def deployments(self, endpoint: str | None = None) -> list_of[DeploymentRow]:
+        """Those of an endpoint, or all; deleted ones too, until their replicas have ended."""
+        several = self._settings.get(_DEPLOYMENTS) or {}
+        rows = [_deployment(several[key]) for key in sorted(several)]
+        return [row for row in rows if endpoint in (None, row.endpoint)]
+
+    def deployment(self, endpoint: str, name: str) -> DeploymentRow:
+        """Raises NotFound."""
+        for row in self.deployments(endpoint):
+            if row.name == name and not row.is_deleted:
+                return row
+        hint = f"allranks deployment list -e {endpoint}"
+        raise NotFound(f"deployment {name!r} of endpoint {endpoint!r} not found", hint=hint)
+
+    def create_deployment(self, row: DeploymentRow) -> None:
+        """Raises Conflict if there is one of that name."""
+        with self._lock:
+            before = (self._settings.get(_DEPLOYMENTS) or {}).get(row.key)
+            if before is not None:
+                hint = "update it: allranks deployment update -f FILE"
+                if before["is_deleted"]:
+                    hint = "its replicas are stopping: try again in a moment"
+                raise Conflict(f"a deployment named {row.key!r} already exists", hint=hint)
+            self._settings.change(_DEPLOYMENTS, {row.key: row._asdict()})
+
+    def change(self, row: DeploymentRow, **columns: Any) -> DeploymentRow:
+        """Change columns of the deployment as it is now. Raises NotFound."""
+        with self._lock:
+            data = (self._settings.get(_DEPLOYMENTS) or {}).get(row.key)
+            if data is None:
+                raise NotFound(f"deployment {row.key!r} not found")
+            made = _deployment(data)._replace(**columns)
+            self._settings.change(_DEPLOYMENTS, {row.key: made._asdict()})
+            return made
+
+    def forget(self, row: DeploymentRow) -> None:
+        """A deleted deployment whose replicas have ended."""
+        self._settings.change(_DEPLOYMENTS, {row.key: None})
+
+
+list_of = list  # `Endpoints.list` hides the builtin
+
+
+def _deployment(data: dict[str, Any]) -> DeploymentRow:
+    replicas = tuple(ReplicaRow(*values) for values in data["replicas"])
+    return DeploymentRow(**{**data, "replicas": replicas})

@@ -1,0 +1,144 @@
+"""From a model to an endpoint that answers, and what keeps it up."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from tests.support import Allranks, answer, kill_agents, kill_server, until
+
+pytestmark = pytest.mark.slow
+SCORE = """
+import json, os
+def init():
+    if os.environ["V"] == "bad": raise RuntimeError("no such model")
+def run(data):
+    folder = os.environ["AZUREML_MODEL_DIR"]
+    return [os.environ["V"], open(os.path.join(folder, "my model.txt")).read()]
+"""
+DEPLOYMENT = """
+$schema: https://azuremlschemas.azureedge.net/latest/managedOnlineDeployment.schema.json
+name: blue
+endpoint_name: birds
+model: {path: "my model.txt"}
+code_configuration: {code: src, scoring_script: score.py}
+environment_variables: {V: "%s"}
+instance_type: Standard_DS3_v2
+instance_count: 1
+app_insights_enabled: true
+"""
+
+
+@pytest.fixture
+def files(code: Path) -> Path:
+    (code / "src").mkdir()
+    (code / "src" / "score.py").write_text(SCORE)
+    (code / "my model.txt").write_text("weights")
+    for version in ("1", "2", "bad"):
+        (code / f"{version}.yml").write_text(DEPLOYMENT % version)
+    return code
+
+
+def score(allranks: Allranks) -> object:
+    done = allranks("endpoint", "invoke", "birds", "--data", "{}")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.end_to_end
+def test_a_deployment_from_its_file_to_its_end(allranks: Allranks, files: Path, home: Path):
+    made = allranks("endpoint", "create", "birds")
+    assert made.returncode == 0, made.stderr
+    made = allranks("deployment", "create", "-f", "1.yml", "--all-traffic", timeout=120)
+    assert made.returncode == 0, made.stdout + made.stderr
+    assert "note: no effect here: app_insights_enabled" in made.stderr + made.stdout
+    assert score(allranks) == ["1", "weights"]
+    shown = answer(allranks, "endpoint", "show", "birds")
+    uri = shown["scoring_uri"]
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        urllib.request.urlopen(uri, b"{}")
+    refused = allranks("deployment", "delete", "blue", "-e", "birds")
+    assert "has 100 percent of the traffic" in refused.stderr
+
+    # An update that cannot start takes nothing away; going back is one command.
+    made = allranks("deployment", "update", "-f", "bad.yml", timeout=120)
+    assert made.returncode == 1
+    assert "RuntimeError: no such model" in made.stderr
+    assert score(allranks) == ["1", "weights"]
+    assert answer(allranks, "endpoint", "show", "birds")["state"] == "UpdateFailed"
+    made = allranks(
+        "deployment", "update", "--name", "blue", "-e", "birds", "--rollback", timeout=120
+    )
+    assert made.returncode == 0, made.stderr
+    made = allranks("deployment", "update", "-f", "2.yml", timeout=120)
+    assert made.returncode == 0, made.stderr
+    assert score(allranks) == ["2", "weights"]
+
+    # While no server is there, requests are answered.
+    key = answer(allranks, "endpoint", "get-credentials", "birds")["primaryKey"]
+    kill_server(home)
+    request = urllib.request.Request(uri, b"{}", {"Authorization": f"Bearer {key}"})
+    assert json.load(urllib.request.urlopen(request)) == ["2", "weights"]
+
+    # A replica that dies is replaced, and all come back after `server stop`, at the same address.
+    (replica,) = answer(allranks, "deployment", "show", "blue", "-e", "birds")["replicas"]
+    kill_agents(home, replica["job"])
+    until(lambda: is_ready(allranks, unlike=replica["job"]), 60)
+    assert allranks("server", "stop").returncode == 0
+    until(lambda: is_ready(allranks), 60)
+    assert answer(allranks, "endpoint", "show", "birds")["scoring_uri"] == uri
+    assert score(allranks) == ["2", "weights"]
+
+    assert allranks("endpoint", "delete", "birds").returncode == 0
+    until(lambda: not answer(allranks, "job", "list", "--status", "Running"), 60)
+    assert allranks("endpoint", "show", "birds").returncode != 0
+
+
+def is_ready(allranks: Allranks, unlike: str = "") -> bool:
+    replicas = answer(allranks, "deployment", "show", "blue", "-e", "birds")["replicas"]
+    return any(each["ready"] and each["job"] != unlike for each in replicas)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("name: a b\n", "name"),
+        ("name: e\ntraffic: {blue: 90}\n", "adds up to 90"),
+        ("name: e\ntraffic: {blue: 100}\n", "there is no deployment 'blue'"),
+        ("name: e\nauth: key\n", "auth"),
+    ],
+)
+def test_an_endpoint_that_is_refused(shared: Allranks, code: Path, text: str, said: str):
+    (code / "e.yml").write_text(text)
+    done = shared("endpoint", "create", "-f", "e.yml")
+    assert done.returncode == 2, done.stderr
+    assert said in done.stderr
+    assert "hint: " in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "needs a model"),
+        ("model: azureml:nosuch:1\n", "not found"),
+        ("model: {path: gone}\n", "gone"),
+        ("model: {path: ., type: triton_model}\n", "Triton"),
+        (
+            "command: x\ncode_configuration: {scoring_script: s.py}\n",
+            "a command or a scoring script",
+        ),
+        ("model: {path: .}\ninstance_count: 0\n", "instance_count"),
+    ],
+)
+def test_a_deployment_that_is_refused(shared: Allranks, code: Path, text: str, said: str):
+    (code / "d.yml").write_text("name: blue\nendpoint_name: refused\n" + text)
+    shared("endpoint", "create", "refused")
+    done = shared("deployment", "create", "-f", "d.yml")
+    assert done.returncode != 0, done.stdout
+    assert said in done.stderr
+    assert "hint: " in done.stderr
+    assert answer(shared, "endpoint", "show", "refused")["deployments"] == []
+    assert shared("endpoint", "delete", "refused").returncode == 0

@@ -1,0 +1,217 @@
+"""What a replica answers: real scoring processes on sockets of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import until
+
+pytestmark = pytest.mark.medium
+INSIDE = Path(__file__).parents[2] / "src" / "allranks" / "agent" / "inside"
+
+
+class Connection(http.client.HTTPConnection):
+    def __init__(self, path: Path) -> None:
+        super().__init__("localhost", timeout=30)
+        self.path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(30)
+        self.sock.connect(str(self.path))
+
+
+class Replica:
+    def __init__(self, folder: Path, *words: str, **env: str) -> None:
+        self.path = folder / "s"
+        env = {
+            **os.environ,
+            "PYTHONPATH": str(INSIDE),
+            "ALLRANKS_SERVE_SOCKET": str(self.path),
+            **env,
+        }
+        command = [sys.executable, "-m", "allranks_scoring", *words]
+        self.process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def listens_or_ended(self) -> bool:
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(self.path))
+            return True
+        return self.process.poll() is not None
+
+    def ask(
+        self, body: object = b"", path: str = "/score", method: str = "POST", **headers: str
+    ) -> tuple[int, str, dict[str, str]]:
+        connection = Connection(self.path)
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        connection.request(method, path, data, {k.replace("_", "-"): v for k, v in headers.items()})
+        answer = connection.getresponse()
+        found = answer.status, answer.read().decode(), dict(answer.getheaders())
+        connection.close()
+        return found
+
+    def end(self) -> str:
+        self.process.terminate()
+        return self.process.communicate(timeout=30)[0]
+
+
+Started = Callable[..., Replica]
+
+
+@pytest.fixture
+def replica(tmp_path: Path) -> Iterator[Started]:
+    made: list[Replica] = []
+
+    def start(script: str = "", *words: str, **env: str) -> Replica:
+        if script:
+            (tmp_path / "score.py").write_text(script)
+            words = ("--script", "score.py", *words)
+        made.append(Replica(tmp_path, *words, **env))
+        until(made[-1].listens_or_ended)
+        return made[-1]
+
+    yield start
+    for each in made:
+        if each.process.stdout is not None and not each.process.stdout.closed:
+            each.end()
+
+
+AZURE = """
+import json, os
+def init():
+    global text
+    text = open(os.path.join(os.environ["AZUREML_MODEL_DIR"], "my model.txt")).read()
+def run(data):
+    print("got", data)
+    found = json.loads(data)
+    if found == "exit": raise SystemExit(3)
+    if found == "set": return {1}
+    return [text, found["x"]]
+"""
+
+
+def test_a_scoring_script_of_azure(replica: Started, tmp_path: Path):
+    (tmp_path / "stored").write_text("weights")
+    one = replica(AZURE, "--model", "stored", "--model-name", "my model.txt")
+    assert one.ask({"x": 1})[:2] == (200, '["weights", 1]')
+    status, text, headers = one.ask({"y": 1})
+    assert (status, json.loads(text)["error"]["message"]) == (500, "KeyError: 'x'")
+    assert headers["x-ms-run-function-failed"] == "True"
+    assert "which JSON cannot hold" in one.ask("set")[1] or "JSON cannot hold" in one.ask("set")[1]
+    assert one.ask("exit")[0] == 500
+    assert one.ask(path="/", method="GET")[:2] == (200, "Healthy")
+    assert one.ask(path="/nowhere")[0] == 404
+    assert "/score" in json.loads(one.ask(path="/swagger.json", method="GET")[1])["paths"]
+    printed = one.end()
+    assert "got" in printed
+    assert "KeyError: 'x'" in printed
+    assert "allranks_scoring" not in printed.partition("Traceback")[2].partition("KeyError")[0]
+    assert not one.path.exists()
+
+
+RAW = """
+from azureml.contrib.services.aml_request import AMLRequest, rawhttp
+from azureml.contrib.services.aml_response import AMLResponse
+def init(): pass
+@rawhttp
+def run(request):
+    if request.method == "GET":
+        return AMLResponse(request.args["q"], 200)
+    answer = AMLResponse({"size": len(request.get_data(False))}, 201, json_str=True)
+    answer.headers["Access-Control-Allow-Origin"] = request.headers.get("Origin")
+    return answer
+"""
+
+
+def test_raw_http(replica: Started):
+    one = replica(RAW)
+    status, text, headers = one.ask(b"\xff\x00", Origin="http://here")
+    assert (status, text) == (201, '{"size": 2}')
+    assert headers["Access-Control-Allow-Origin"] == "http://here"
+    assert one.ask(path="/score?q=a%20b", method="GET")[:2] == (200, "a b")
+
+
+SAGEMAKER = """
+import os
+def model_fn(model_dir): return float(open(os.path.join(model_dir, "m")).read())
+def predict_fn(data, model): return [[model * cell for cell in row] for row in data]
+"""
+
+
+def test_handlers_of_sagemaker(replica: Started, tmp_path: Path):
+    (tmp_path / "m").write_text("2")
+    one = replica(SAGEMAKER, "--model", "m")
+    assert one.ask([[1, 2]], "/invocations")[:2] == (200, "[[2.0, 4.0]]")
+    said = one.ask(b"1,2\n3,4\n", "/invocations", Content_Type="text/csv", Accept="text/csv")
+    assert said[:2] == (200, "2.0,4.0\n6.0,8.0\n")
+    assert one.ask(b"{", "/invocations")[0] == 400
+    assert one.ask(path="/ping", method="GET")[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("script", "words", "said"),
+    [
+        ("def score(x): pass", (), "neither run(data)"),
+        ("import nosuch", (), "No module named 'nosuch'"),
+        ("", ("--script", "gone.py"), "gone.py was not found"),
+        ("", ("--model", "README"), "needs a scoring script"),
+    ],
+)
+def test_what_cannot_start_says_why(
+    replica: Started, tmp_path: Path, script: str, words: Any, said: str
+):
+    (tmp_path / "README").write_text("no model")
+    one = replica(script, *words)
+    printed = one.process.communicate(timeout=30)[0]
+    assert one.process.returncode == 1
+    assert said in printed
+
+
+def test_a_pickle_without_a_script(replica: Started, tmp_path: Path):
+    (tmp_path / "kept.py").write_text(
+        "class Twice:\n    def predict(self, rows): return [2 * row[0] for row in rows]\n"
+    )
+    make = "import kept, pickle; pickle.dump(kept.Twice(), open('m.pkl', 'wb'))"
+    subprocess.run([sys.executable, "-c", make], cwd=tmp_path, check=True)
+    one = replica("", "--model", "m.pkl")
+    for body in ([[3]], {"data": [[3]]}, {"input_data": [[3]]}, {"instances": [[3]]}):
+        assert one.ask(body)[:2] == (200, "[6]"), body
+    columns = {"input_data": {"columns": ["x"], "index": [0], "data": [[3]]}}
+    assert one.ask(columns)[:2] == (200, "[6]")
+    assert one.ask([[3]], "/invocations")[:2] == (200, '{"predictions": [6]}')
+    assert one.ask(b"no json")[0] == 400
+
+
+def test_a_request_that_runs_is_answered_before_the_end(replica: Started, tmp_path: Path):
+    script = (
+        "import os, time\ndef run(data):\n    open('began', 'w').close()\n"
+        "    while not os.path.exists('go'): time.sleep(0.01)\n    return 'done'\n"
+    )
+    one = replica(script)
+    connection = Connection(one.path)
+    connection.request("POST", "/score", b"x")
+    until((tmp_path / "began").exists)
+    one.process.terminate()
+    until(lambda: not one.path.exists())
+    (tmp_path / "go").touch()
+    assert connection.getresponse().read() == b'"done"'
+    connection.close()
+    assert one.process.wait(30) == 0
