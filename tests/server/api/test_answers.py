@@ -182,6 +182,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         leave_nothing(home)
 
 
+MODEL = {"type": "custom_model", "path": "azureml:m:1"}
+
+
 def submission(server: Server, spec: Any) -> dict[str, Any]:
     base = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
     return {"spec": spec, "in_place": str(server.folder), "base": base}
@@ -202,6 +205,7 @@ def test_every_route_answers_as_described(server: Server) -> None:
     server("POST", "/jobs/live/channels", {"command": ["true"]})
 
     made(server)
+    endpoints(server)
     for name in ("done", "failed", "live", "sweep", "sweep_0", "pipeline"):
         shown(server, name)
     lists(server)
@@ -254,6 +258,28 @@ def made(server: Server) -> None:
     about = {"name": "run-1", "experiment": "e", "display_name": "r", "source": "/runs/1"}
     points = json.dumps({"points": [["loss", None, 0, 1.0, 0.5]]}) + "\n"
     server("POST", "/jobs/imported", {**about, "began": 1.0, "ended": 2.0, "lines": points})
+
+
+def endpoints(server: Server) -> None:
+    """An endpoint whose replica does not end."""
+    server("POST", "/endpoints", {"name": "e", "tags": {"a": "b"}, "kind": "managed"})
+    spec = {"name": "blue", "endpoint_name": "e", "command": "sleep 600", "model": "azureml:m:1"}
+    job = submission(
+        server, {"type": "command", "command": "sleep 600", "inputs": {"model": MODEL}}
+    )
+    body = {"deployment": spec, "submission": job, "all_traffic": True}
+    server("POST", "/endpoints/e/deployments", body)
+    blue = "/endpoints/e/deployments/blue"
+    until(lambda: server("GET", blue)["replicas"] and server("GET", blue)["counts"])
+    server("GET", "/endpoints")
+    server("GET", "/endpoints/e")
+    server("PATCH", "/endpoints/e", {"mirror_traffic": {"blue": 10}})
+    server("PATCH", blue, {"instance_count": 2})
+    server("GET", "/endpoints/e/keys")
+    server("POST", "/endpoints/e/keys", {"key": "secondary"})
+    server("PATCH", "/endpoints/e", {"traffic": {}, "mirror_traffic": {}})
+    server("DELETE", blue)
+    server("DELETE", "/endpoints/e")
 
 
 def shown(server: Server, name: str) -> None:

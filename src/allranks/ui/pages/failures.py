@@ -60,10 +60,10 @@ async def failed_child(session: Session, job: ShownJob) -> FailedChild | None:
 def _failed(job: ShownJob) -> list[tuple[str, str]]:
     """The names of its failed jobs, and what they are of it."""
     trials = sorted(job.get("trials", ()), key=lambda trial: trial["number"])
-    found = [(trial["job"], f"trial {trial['number']}") for trial in trials if _is_failed(trial)]
+    children = [(trial["job"], f"trial {trial['number']}") for trial in trials if _is_failed(trial)]
     steps = job["steps"] if job["type"] == "pipeline" else {}
-    found += [(s["job"] or "", f"step {name}") for name, s in steps.items() if _is_failed(s)]
-    return [(name, what) for name, what in found if name]
+    children += [(s["job"] or "", f"step {name}") for name, s in steps.items() if _is_failed(s)]
+    return [(name, what) for name, what in children if name]
 
 
 def _is_failed(child: Any) -> bool:
@@ -85,7 +85,7 @@ async def culprit(session: Session, job: ShownJob) -> StackGroup | None:
 def culprit_of(answer: StacksAnswer, rank: int | None) -> StackGroup | None:
     """The group of the rank that is elsewhere than the others, or of ``rank``, or the largest."""
     odd = answer["odd"]
-    wanted = rank if odd is None else odd["rank"]
+    culprit_rank = rank if odd is None else odd["rank"]
     groups = [group for group in answer["groups"] if group["stack"]] or answer["groups"]
-    mine = [group for group in groups if wanted in group["ranks"]]
+    mine = [group for group in groups if culprit_rank in group["ranks"]]
     return next(iter(mine or groups), None)

@@ -51,12 +51,11 @@ def _window(
     ended = row.record.status in TERMINAL or 0 < attempt < row.record.attempt
     attempt = attempt or row.record.attempt
     log = _log(services, row, attempt)
-    found = None
+    line = log.find([_place(text) for text in at]) if at else None
     if at:
-        found = log.find([_place(each) for each in at])
-        if found is None:
+        if line is None:
             raise NotFound(f"{name} has printed nothing there", where=at[0][:80])
-        begin = log.before(found, WINDOW // 4).begin
+        begin = log.before(line, WINDOW // 4).begin
         window = log.after(begin)
     elif after is not None:
         window = log.after(after)
@@ -72,7 +71,7 @@ def _window(
         "begin": window.begin,
         "end": window.end,
         "pieces": log.pieces,
-        "found": found,
+        "found": line,
         "ordered": log.ordered,
         "over": over,
     }
