@@ -14,7 +14,7 @@ from allranks.agent.data.file_entry import Changed, FileEntry, Report
 from allranks.agent.data.input_request import InputRequest
 from allranks.agent.transport.link import ServerAddress
 from allranks.errors import AllranksError, Conflict, NotFound, Passing, Unreachable
-from allranks.http_client import Client
+from allranks.http_client import Client, Reply
 
 if TYPE_CHECKING:
     from allranks.api.agents import InputListing
@@ -57,12 +57,27 @@ class InputServer:
         answer = json.loads(self.call(client, "GET", f"{name}/digest"))
         return str(answer["digest"])
 
-    def call(self, client: Client, method: str, path: str, body: bytes = b"") -> bytes:
+    def read(self, client: Client, name: str, body: bytes, into: memoryview) -> bool:
+        """Read pieces; whether they have the size of ``into``, which then has them."""
+        reply = self._reply(client, "POST", name, body, into)
+        return reply.headers.get("content-length") == str(len(into))
+
+    def call(self, client: Client, method: str, path: str) -> bytes:
+        return self._reply(client, method, path).body
+
+    def _reply(
+        self,
+        client: Client,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        into: memoryview | None = None,
+    ) -> Reply:
         while True:
             if self._stopped.is_set():
                 raise Stopped
             try:
-                return client.call(method, f"{self._base}/{path}", body or None).body
+                return client.call(method, f"{self._base}/{path}", body, into=into)
             except Passing:  # it holds the call for some seconds first
                 self._waits()
             except Unreachable:
@@ -113,8 +128,9 @@ class ServerInput:
             def get(pieces: Sequence[_Piece]) -> None:
                 if not hasattr(clients, "own"):
                     clients.own = self._server.client()
+                    clients.buffer = memoryview(bytearray(_PIECE))
                     opened.append(clients.own)
-                self._get(clients.own, pieces, folder)
+                self._get(clients.own, clients.buffer, pieces, folder)
                 with lock:
                     for piece in pieces:
                         report(piece.size, True)
@@ -144,18 +160,20 @@ class ServerInput:
             hint="check the path on the machine of the server",
         )
 
-    def _get(self, client: Client, pieces: Sequence[_Piece], folder: Path) -> None:
+    def _get(
+        self, client: Client, buffer: memoryview, pieces: Sequence[_Piece], folder: Path
+    ) -> None:
         rows = [
             [piece.file.name, piece.file.size, _mtime_ns(piece.file), piece.offset, piece.size]
             for piece in pieces
         ]
         body = json.dumps(rows).encode()
+        data = buffer[: sum(piece.size for piece in pieces)]
         try:
-            data = memoryview(self._server.call(client, "POST", self.request.name, body))
+            if not self._server.read(client, self.request.name, body, data):
+                raise Changed(self.request.name)
         except Conflict as error:
             raise Changed(str(error)) from None
-        if len(data) != sum(piece.size for piece in pieces):
-            raise Changed(self.request.name)
         for file, offset, size in pieces:
             if size:
                 with (folder / file.name).open("r+b") as out:

@@ -31,7 +31,13 @@ class Mailbox(Client):
         self._folder = Path(url.removeprefix(MAILBOX))
 
     def call(
-        self, method: str, path: str, body: Any = None, *, timeout: float | None = None
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        timeout: float | None = None,
+        into: memoryview | None = None,
     ) -> Reply:
         name = uuid.uuid4().hex
         head = {"method": method, "path": path, "token": self.token}
@@ -40,7 +46,12 @@ class Mailbox(Client):
             answer, content = self._answer(name, timeout or self._timeout)
         except OSError as error:
             raise Unreachable(f"cannot use the mailbox at {self._folder}: {error}") from None
-        return checked(Reply(int(answer["status"]), {}, content))
+        size = {"content-length": str(len(content))}
+        reply = checked(Reply(int(answer["status"]), size, content))
+        if into is None or len(into) != len(content):
+            return reply
+        into[:] = content
+        return reply._replace(body=b"")
 
     def download(self, path: str, *, timeout: float = 60.0) -> Iterator[bytes]:
         yield self.call("GET", path, timeout=timeout).body

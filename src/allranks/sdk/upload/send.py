@@ -13,15 +13,16 @@ import json
 import os
 import stat
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
 
 from allranks.core.amounts import size_text
 from allranks.core.data.upload_manifest import File, Link, Manifest
 from allranks.core.progress import OnProgress, Progress, unheard
 from allranks.errors import Conflict, MissingData, ServerError, UsageError
-from allranks.http_client import Client
+from allranks.http_client import Client, FilePart
 from allranks.sdk.connection.parallel import Connection, Interrupted, Shared
 from allranks.sdk.upload import stores
 from allranks.sdk.upload.digests import Digests, changed, open_data
@@ -32,8 +33,10 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 2 << 30
 _UPLOADS, _BLOBS = "/api/v1/uploads", "/api/v1/blobs"
-# Files up to a size are sent in packs of at most so many bytes and files, others in pieces.
+# Files up to a size are sent in packs of at most so many bytes and files, others in pieces: larger
+# ones while a piece takes less than so many seconds, as each waits for its answer.
 _SMALL, _PACK, _FILES, _PIECE = 1 << 20, 4 << 20, 1000, 16 << 20
+_LARGEST, _QUICK = 128 << 20, 1.0
 # Hashes that are asked for at a time.
 _ASKED = 20_000
 # In seconds: the server makes links of all files.
@@ -250,10 +253,11 @@ class _Sender:
 
     def _pieces(self, blob: _Blob, file: BinaryIO) -> None:
         """Send a blob from where the server is. Raises UsageError if its content differs."""
-        counted, at = 0, self._at(blob)
+        counted, at, most = 0, self._at(blob), _PIECE
         while at is not None:
             self._count(at - counted, 0)
-            start, end = _extent(file, at, blob.size)
+            start, end = _extent(file, at, blob.size, most)
+            began = time.monotonic()
             try:
                 complete = self._put(blob, file, start, end)
             except Conflict:  # another upload of the same is ahead
@@ -263,6 +267,7 @@ class _Sender:
             self._count(end - at, end - start)
             if complete:
                 return
+            most = min(2 * most, _LARGEST) if time.monotonic() - began < _QUICK else _PIECE
             counted = at = end
         self._count(blob.size - counted, 0)
 
@@ -286,36 +291,13 @@ class _Sender:
         """Send a piece once; whether the blob is complete. A piece whose answer is lost may be
         there: then the server says where to go on."""
         path = f"{_BLOBS}/{blob.digest}/part?offset={start}&size={blob.size}"
-        piece = _Piece(file, start, end)
-        answer = self._connection.ask(
-            lambda client: client.call("PUT", path, piece, timeout=600.0)  # type: ignore[arg-type]
-        )
+        piece = cast(BinaryIO, FilePart(file, start, end - start))
+        answer = self._connection.ask(lambda client: client.call("PUT", path, piece, timeout=600.0))
         written: WrittenPart = json.loads(answer.body)
         return written["complete"]
 
 
-class _Piece:
-    """A part of a file, as the body of a request."""
-
-    def __init__(self, file: BinaryIO, start: int, end: int) -> None:
-        self._file, self._start, self._size, self._at = file, start, end - start, 0
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        self._at = offset + (self._size if whence == 2 else 0)
-        return self._at
-
-    def read(self, size: int = -1) -> bytes:
-        left = self._size - self._at
-        self._file.seek(self._start + self._at)
-        data = self._file.read(left if size < 0 else min(size, left))
-        if left and not data:
-            # It became shorter. What is sent in its place is not the content that was named.
-            data = bytes(min(left, 1 << 20))
-        self._at += len(data)
-        return data
-
-
-def _extent(file: BinaryIO, at: int, size: int) -> tuple[int, int]:
+def _extent(file: BinaryIO, at: int, size: int, most: int) -> tuple[int, int]:
     """The next piece that is not a hole; at the end of the file an empty one."""
     start = at
     with contextlib.suppress(OSError, io.UnsupportedOperation):
@@ -327,8 +309,8 @@ def _extent(file: BinaryIO, at: int, size: int) -> tuple[int, int]:
             except OSError:  # nothing but a hole
                 start = size
             hole = os.lseek(number, start, os.SEEK_HOLE) if start < size else size
-            return start, min(start + _PIECE, hole, size)
-    return start, min(start + _PIECE, size)
+            return start, min(start + most, hole, size)
+    return start, min(start + most, size)
 
 
 def _matches(blob: _Blob, file: BinaryIO) -> bool:

@@ -54,7 +54,7 @@ class _Part:
             self.size += len(zeros)
         os.ftruncate(self.file, self.size)
 
-    def write(self, data: bytes | bytearray) -> None:
+    def write(self, data: bytes | bytearray | memoryview) -> None:
         left = memoryview(data)
         while left:
             written = os.pwrite(self.file, left, self.size)
@@ -80,7 +80,9 @@ class Incoming:
         except FileNotFoundError:
             return 0
 
-    def write(self, digest: str, offset: int, data: bytes | bytearray, size: int) -> bool:
+    def write(
+        self, digest: str, offset: int, data: bytes | bytearray | memoryview, size: int
+    ) -> bool:
         """Write a piece of a blob of ``size`` bytes; whether the blob is here, complete. What lies
         between the last piece and ``offset`` is zeros.
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import json
 import os
 import secrets
 import shutil
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,11 +23,12 @@ from allranks.server.arguments import BODY
 from allranks.server.assets.datastores import DEFAULT
 from allranks.server.dependencies import ServicesDep
 from allranks.server.http.content import Content
+from allranks.server.http.large_body import large_body
 from allranks.server.http.request_limits import Count
 from allranks.store.files import same_data
 
-# The most bytes of a pack, which is held in memory, and of a piece that is written at a time.
-_PACK, _PIECE = 16 << 20, 4 << 20
+# The most bytes of a pack, which is held in memory.
+_PACK = 16 << 20
 # Seals the answers that are expected, so that nothing need be kept until they come.
 _KEY = secrets.token_bytes(32)
 
@@ -48,28 +51,27 @@ async def write_part(
 ) -> WrittenPart:
     """Write the next piece of a blob of ``size`` bytes. Before it may be zeros that are not sent.
     409 if another upload of the same blob has come further."""
-    held, complete, failed = bytearray(), False, None
-    at = offset
+    complete, at, failed = False, offset, None
 
-    async def write() -> None:
-        nonlocal at, complete, held
-        data, held = held, bytearray()
-        complete = await run_in_threadpool(services.incoming.write, digest, at, data, size)
-        at += len(data)
-
-    async for piece in request.stream():
-        if failed is not None:
-            continue  # who still sends does not read the answer
-        held += piece
+    async def write(piece: memoryview, at: int) -> None:
+        nonlocal complete, failed
         try:
-            if len(held) >= _PIECE:
-                await write()
+            complete = await run_in_threadpool(services.incoming.write, digest, at, piece, size)
         except Exception as error:
             failed = error
+
+    writing: Awaitable[None] | None = None
+    try:
+        async for piece in large_body(request):
+            if writing is not None:
+                await writing
+            if failed is None:  # else only read: who still sends does not read the answer
+                writing = asyncio.create_task(write(piece, at))
+                at += len(piece)
+    finally:
+        await (writing or write(memoryview(b""), at))
     if failed is not None:
         raise failed
-    if held or at == offset:
-        await write()
     return {"complete": complete}
 
 
