@@ -108,8 +108,10 @@ def test_data_assets_models_and_the_way_back(far: Far) -> None:
     assert not again["created"]
     kept = answer(far(MAKE + "allranks data create here --path ./data --no-upload --json"))
     assert kept["path"].endswith("/far/data")
-    got = far("allranks data download cats -p got >&2; cat got/cats/a got/cats/b")
-    assert got.stdout == "1\n2\n", got.stderr
+    download = "allranks data download cats -p got >&2; "
+    got = far(download + download + "cat got/cats/a got/cats/b; readlink got/cats/link")
+    assert got.stdout == "1\n2\na\n", got.stderr
+    assert "left out" not in got.stderr
     file = answer(far(MAKE + "allranks data upload data/a --json"))
     assert file["type"] == "uri_file"
     assert far("allranks data download a -p got >&2; cat got/a/a").stdout == "1\n"

@@ -539,6 +539,13 @@ class FileAnswer(TypedDict):
     mtime_ns: int
 
 
+class LinkAnswer(TypedDict):
+    """A symbolic link of a data asset."""
+
+    path: str
+    target: str
+
+
 class CodeFile(TypedDict):
     """A file of a job's code; of a link its target."""
 

@@ -10,7 +10,7 @@ import pytest
 from allranks.errors import NotFound, ServerError
 from allranks.sdk.transfer import download as download_module
 from allranks.sdk.transfer.download import download
-from allranks.sdk.transfer.write_files import beside, checked, destination, is_there
+from allranks.sdk.transfer.write_files import beside, checked, destination, is_there, place_link
 
 NEVER = threading.Event()
 TIME = 1_700_000_000_123_456_789
@@ -198,3 +198,17 @@ def test_what_travels_together():
     assert [len(unit) for unit in units] == [1, 1, 128, 128, 46, 2, 1]
     assert [unit[0].size for unit in units[:2]] == [1 << 30, (1 << 20) + 1]
     assert sorted(each for unit in units for each in unit) == wanted
+
+
+def test_links_stay_inside_and_take_the_place_of_links_alone(tmp_path: Path) -> None:
+    assert place_link(tmp_path, "d/sub/link", "../a")
+    assert place_link(tmp_path, "d/sub/link", "../b")
+    assert os.readlink(tmp_path / "d/sub/link") == "../b"
+    for target in ("/etc", "../../x", "x/../../../x", ""):
+        assert not place_link(tmp_path, "d/sub/out", target)
+    (tmp_path / "d/file").write_text("mine")
+    assert not place_link(tmp_path, "d/file", "sub")
+    (tmp_path / "d/away").symlink_to("/tmp")
+    assert not place_link(tmp_path, "d/away/link", "x")
+    assert (tmp_path / "d/file").read_text() == "mine"
+    assert sorted(os.listdir(tmp_path / "d")) == ["away", "file", "sub"]

@@ -17,11 +17,11 @@ from allranks.sdk.connection.parallel import Shared
 from allranks.sdk.connection.urls import asset_path, job_path, state_path
 from allranks.sdk.jobs.files import selected
 from allranks.sdk.transfer.fetch import SMALL, Entry, Fetcher, Tally
-from allranks.sdk.transfer.write_files import beside, checked, is_there
+from allranks.sdk.transfer.write_files import beside, checked, is_there, place_link
 
 if TYPE_CHECKING:
     from allranks.api.assets import DataAnswer, ModelAnswer, ModelFile, StateEntry
-    from allranks.api.jobs import FileAnswer
+    from allranks.api.jobs import FileAnswer, LinkAnswer
     from allranks.api.metrics import ShownJob
 
 # Small files are sent in bundles of at most this many bytes and files.
@@ -156,7 +156,7 @@ def download_data(
     progress: OnProgress = unheard,
 ) -> Fetched:
     """Download a version of a data asset into a folder of its name in ``folder``, like
-    ``download``. Links are skipped.
+    ``download``. Links that could lead out of it are skipped.
 
     Raises NotFound for an unknown version, and for one that is not on the server's disk.
     """
@@ -165,10 +165,12 @@ def download_data(
         name = asset["name"]
         place = asset_path("data", f"{name}:{asset['version']}")
         listing: list[FileAnswer] = client.json("GET", f"{place}/files")
-        links: list[str] = client.json("GET", f"{place}/links")
+        links: list[LinkAnswer] = client.json("GET", f"{place}/links")
     entries = list(_entries(listing, {file["path"]: f"{name}/{file['path']}" for file in listing}))
     fetched = _fetched(connect, place, folder, entries, progress)
-    return fetched._replace(links=tuple(f"{name}/{path}" for path in links))
+    paths = {f"{name}/{link['path']}": link["target"] for link in links}
+    skipped = (path for path, target in paths.items() if not place_link(folder, path, target))
+    return fetched._replace(links=tuple(skipped))
 
 
 def download_state(

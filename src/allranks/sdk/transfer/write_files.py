@@ -18,6 +18,7 @@ import zlib
 from collections.abc import Container, Iterator
 from pathlib import Path
 
+from allranks.core.data.state_manifest import stays_inside
 from allranks.errors import ServerError
 from allranks.sdk.connection.parallel import Interrupted
 
@@ -222,6 +223,29 @@ _HINTS = {
     errno.EISDIR: "move it away, or choose another folder: -p DIR",
     errno.ENOTDIR: "what is in the way is not a folder: move it away, or choose another: -p DIR",
 }
+
+
+def place_link(folder: Path, path: str, target: str) -> bool:
+    """Make a link in place of another one, or of nothing; whether it is there. False for one that
+    could lead out of the folder that the path begins with, or where something else is."""
+    *words, name = checked(path).split("/")
+    if not stays_inside(path, target):
+        return False
+    try:
+        above = _opened(folder, words, make=True)
+    except OSError:
+        return False
+    try:
+        with contextlib.suppress(OSError):
+            if os.readlink(name, dir_fd=above) == target:
+                return True
+            os.unlink(name, dir_fd=above)
+        os.symlink(target, name, dir_fd=above)
+    except OSError:
+        return False
+    finally:
+        os.close(above)
+    return True
 
 
 def _same(status: os.stat_result, size: int, mtime_ns: int) -> bool:

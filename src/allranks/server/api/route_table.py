@@ -70,7 +70,7 @@ ROUTES = (
     Row("GET /jobs/{name}/files/{_:rest}", _R, "job_files:file"),
     Row("GET /models/{reference}/files/{_:rest}", _R, "job_files:file"),
     Row("GET /data/{version}/files", _R, "job_files:files"),
-    Row("GET /data/{version}/links", _R, "job_files:links"),
+    Row("GET /data/{version}/links", _R, "job_files:data_links"),
     Row("GET /data/{version}/files/{_:rest}", _R, "job_files:file"),
     Row("GET /states/{state}/files/{_:rest}", _R, "job_files:file"),
     Row("POST /jobs/{name}/bundle", _R, "job_files:bundle"),

@@ -7,6 +7,7 @@ are downloaded up to the listed size and then verified by checksum.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -24,7 +25,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 
 from allranks.agent.data.file_entry import FileEntry
-from allranks.api.jobs import BundleHead, ChecksumAnswer, FileAnswer
+from allranks.api.jobs import BundleHead, ChecksumAnswer, FileAnswer, LinkAnswer
 from allranks.errors import NotFound, UsageError
 from allranks.server.arguments import BODY, Given
 from allranks.server.assets.job_files import UNLISTED, below
@@ -194,9 +195,22 @@ def files(
 
 def links(place: Place) -> Annotated[Response, Content(list[str])]:
     """The paths of symbolic links in the job's folder, which ``files`` does not list."""
+    return Response(json.dumps([*_links(place)]), media_type="application/json")
+
+
+def data_links(place: Place) -> Annotated[Response, Content(list[LinkAnswer])]:
+    """The symbolic links of a data asset; an object store has none."""
+    answer = list[LinkAnswer]()
+    for path in _links(place):
+        assert isinstance(place, _Place)
+        with contextlib.suppress(FileNotFoundError):
+            answer.append({"path": path, "target": os.readlink(place.root / path)})
+    return Response(json.dumps(answer), media_type="application/json")
+
+
+def _links(place: _Place | StoredData) -> Iterator[str]:
     listed = place.listed() if isinstance(place, _Place) else ()
-    paths = [path for path, status in listed if stat.S_ISLNK(status.st_mode)]
-    return Response(json.dumps(paths), media_type="application/json")
+    yield from (path for path, status in listed if stat.S_ISLNK(status.st_mode))
 
 
 def file(place: Place, path: Named, request: Request) -> Response:
