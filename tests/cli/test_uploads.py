@@ -119,6 +119,14 @@ def test_data_assets_models_and_the_way_back(far: Far) -> None:
     assert model["files"] == 1
 
 
+def test_a_folder_that_the_server_does_not_see_is_not_run_in(far: Far) -> None:
+    done = far("allranks run --in-place -- true")
+    assert done.returncode == 2, done.stdout
+    assert "does not see this folder as it is here" in done.stderr
+    assert "leave --in-place out" in done.stderr
+    assert far("cd ..; mkdir -p same; allranks run --in-place -C same -- true").returncode == 0
+
+
 def test_too_much_is_refused_with_the_flag(far: Far) -> None:
     done = far("truncate -s 3G data/large; allranks data upload data")
     assert done.returncode == 2

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from allranks.core.amounts import counted, size_text
 from allranks.core.progress import OnProgress, unheard
+from allranks.errors import UsageError
 from allranks.http_client import Client
 from allranks.sdk.connection import find_server
 from allranks.sdk.upload.listing import Note
@@ -61,7 +62,16 @@ def sentence(path: str, made: Uploaded) -> str:
 
 def bring(client: Client, submission: Any, how: How) -> Any:
     """The submission with the addresses of local inputs that a server elsewhere cannot see; they
-    are uploaded. Raises as ``upload``."""
+    are uploaded. Raises as ``upload``, and UsageError for a folder to run in that it cannot see."""
+    for job in submission if isinstance(submission, list) else [submission or {}]:
+        folder = job.get("in_place")
+        if folder and unproven(client, [folder]):
+            raise UsageError(
+                f"the server at {client.url} does not see this folder as it is here",
+                where=f"--in-place: {folder}",
+                hint="leave --in-place out, and the code goes along with the job; or work in a "
+                "folder on a disk that both see at the same path",
+            )
     local = {path for holder, key in _local(submission) for path in [holder[key]]}
     return replaced(submission, unproven(client, sorted(local)), how) if local else submission
 
