@@ -313,9 +313,10 @@ class Cutting(Proxy):
 def test_random_cuts_lose_and_repeat_nothing(
     server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(send, "_PIECE", 256 * KB)
     monkeypatch.setattr(parallel, "_PAUSES", (0.0,) * 100)
     for seed in range(8):
+        # Also pieces that are longer than what passes.
+        monkeypatch.setattr(send, "_PIECE", (256 * KB, 16 * MB)[seed % 2])
         cut_at_random(server, tmp_path / str(seed), seed)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, Protocol, TypeVar
 
 from allranks.errors import Unreachable
@@ -26,6 +26,10 @@ class Interrupted(Exception):
     """The work was interrupted, or failed in another thread."""
 
 
+class Cut(Exception):
+    """The connection broke in the middle of a request, of which a part may have arrived."""
+
+
 class Worker(Protocol[Unit]):
     """Does units of work in a thread of its own. Raises Interrupted and AllranksError."""
 
@@ -40,7 +44,8 @@ class Connection:
     def __init__(self, connect: Callable[[], Client], stop: threading.Event, kept: str) -> None:
         self._connect, self._stop, self._kept = connect, stop, kept
         self._client: Client | None = None
-        self._heard = 0
+        self._heard = self._heard_at_cut = 0
+        self._pauses = iter(_PAUSES)
 
     def hear(self, count: int = 1) -> None:
         """Note progress: the connection works."""
@@ -53,19 +58,38 @@ class Connection:
         while True:
             before = self._heard
             try:
-                if self._client is None:
-                    self._client = self._connect()
-                return ask(self._client)
+                return ask(self._connected())
             except Unreachable as error:
                 self.close()
                 if self._heard > before:
                     pauses = iter(_PAUSES)
-                pause = next(pauses, None)
-                if pause is None:
-                    error.hint = f"run the same command again when it is back; {self._kept}"
-                    raise
-                if self._stop.wait(pause):
-                    raise Interrupted from None
+                self._wait(error, pauses)
+
+    def ask_once(self, ask: Callable[[Client], T]) -> T:
+        """The reply to what is not requested again as it was. Raises Cut if the connection breaks,
+        and otherwise like ``ask``."""
+        try:
+            return ask(self._connected())
+        except Unreachable as error:
+            self.close()
+            if self._heard > self._heard_at_cut:
+                self._pauses = iter(_PAUSES)
+            self._heard_at_cut = self._heard
+            self._wait(error, self._pauses)
+            raise Cut from None
+
+    def _connected(self) -> Client:
+        if self._client is None:
+            self._client = self._connect()
+        return self._client
+
+    def _wait(self, error: Unreachable, pauses: Iterator[float]) -> None:
+        pause = next(pauses, None)
+        if pause is None:
+            error.hint = f"run the same command again when it is back; {self._kept}"
+            raise error
+        if self._stop.wait(pause):
+            raise Interrupted from None
 
     def close(self) -> None:
         if self._client is not None:

@@ -23,7 +23,7 @@ from allranks.core.data.upload_manifest import File, Link, Manifest
 from allranks.core.progress import OnProgress, Progress, unheard
 from allranks.errors import Conflict, MissingData, ServerError, UsageError
 from allranks.http_client import Client, FilePart
-from allranks.sdk.connection.parallel import Connection, Interrupted, Shared
+from allranks.sdk.connection.parallel import Connection, Cut, Interrupted, Shared
 from allranks.sdk.upload import stores
 from allranks.sdk.upload.digests import Digests, changed, open_data
 from allranks.sdk.upload.listing import Listing, Note, Source, list_data, too_large, unreadable
@@ -263,11 +263,16 @@ class _Sender:
             except Conflict:  # another upload of the same is ahead
                 counted, at = at, self._at(blob)
                 continue
+            except Cut:  # go on from what has arrived, in pieces that this link lets pass
+                counted, at, most = at, self._at(blob), _SMALL
+                self._connection.hear(at != counted)
+                continue
             self._connection.hear()
             self._count(end - at, end - start)
             if complete:
                 return
-            most = min(2 * most, _LARGEST) if time.monotonic() - began < _QUICK else _PIECE
+            is_quick = time.monotonic() - began < _QUICK
+            most = min(2 * most, _LARGEST) if is_quick else min(most, _PIECE)
             counted = at = end
         self._count(blob.size - counted, 0)
 
@@ -288,11 +293,12 @@ class _Sender:
         return size
 
     def _put(self, blob: _Blob, file: BinaryIO, start: int, end: int) -> bool:
-        """Send a piece once; whether the blob is complete. A piece whose answer is lost may be
-        there: then the server says where to go on."""
+        """Send a piece once; whether the blob is complete. Raises Conflict and Cut."""
         path = f"{_BLOBS}/{blob.digest}/part?offset={start}&size={blob.size}"
         piece = cast(BinaryIO, FilePart(file, start, end - start))
-        answer = self._connection.ask(lambda client: client.call("PUT", path, piece, timeout=600.0))
+        answer = self._connection.ask_once(
+            lambda client: client.call("PUT", path, piece, timeout=600.0)
+        )
         written: WrittenPart = json.loads(answer.body)
         return written["complete"]
 
