@@ -35,6 +35,7 @@ class JobTimes(NamedTuple):
     status: str
     goodput: Goodput
     cost: float | None = None
+    events: Sequence[Event] = ()
 
 
 def job_times(client: Client, name: str) -> JobTimes:
@@ -47,7 +48,7 @@ def job_times(client: Client, name: str) -> JobTimes:
     cost = _cost(series)
     if cost is None and ways:
         cost = _cost_by_state(client, job, ways)
-    return JobTimes(name, job["status"], result, cost)
+    return JobTimes(name, job["status"], result, cost, events)
 
 
 def children_of(client: Client, name: str) -> list[str]:

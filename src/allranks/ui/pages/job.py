@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
 from allranks.core.job.rank_variables import summarize
-from allranks.errors import AllranksError, Conflict, NotFound
-from allranks.sdk.jobs.goodput_facts import job_times
+from allranks.errors import Conflict, NotFound
 from allranks.ui import render
 from allranks.ui.api import Session, job_path
 from allranks.ui.pages.failures import culprit, culprit_of, explanation, failed_child
 from allranks.ui.pages.graph import graph
+from allranks.ui.pages.sweep import worth
+from allranks.ui.pages.timeline import timeline
 
 if TYPE_CHECKING:
-    from allranks.api.assets import ShownState
     from allranks.api.common import Document
     from allranks.api.jobs import EventAnswer, ExplainedStep, PlanAnswer
     from allranks.api.metrics import MetricsSummary, MetricSummary, NodeLoad, ShownJob
@@ -56,12 +54,11 @@ async def overview(request: Request) -> Response:
     session: Session = request.state.session
     name = request.path_params["name"]
     job: ShownJob = await session.get(job_path(name))
-    explained, failed, stack, metrics, timeline, children = await asyncio.gather(
+    explained, failed, stack, metrics, children = await asyncio.gather(
         explanation(session, job),
         failed_child(session, job),
         culprit(session, job),
         _metrics(session, job),
-        _timeline(session, job),
         _below(session, job),
     )
     return render.page(
@@ -74,7 +71,7 @@ async def overview(request: Request) -> Response:
         stack=stack,
         metrics=metrics[:_METRICS],
         more_metrics=len(metrics) - _METRICS,
-        timeline=timeline,
+        timeline=await timeline(session, job, metrics),
         nodes=_nodes(job),
         **children,
     )
@@ -141,55 +138,6 @@ async def _metrics(session: Session, job: ShownJob) -> list[MetricSummary]:
     return answer["series"]
 
 
-async def _timeline(session: Session, job: ShownJob) -> dict[str, Any] | None:
-    """Where the time went: activities with their place and width in percent of the whole, and when
-    versions of its state, which are its checkpoints, were written."""
-    if job["type"] != "command":
-        return None
-    try:
-        times = await run_in_threadpool(_job_times, session, job["name"])
-        written = await _checkpoints(session, job)
-    except AllranksError:
-        return None
-    spans = times.goodput.spans
-    if not spans or spans[-1].end <= spans[0].begin:
-        return None
-    begin, whole = spans[0].begin, spans[-1].end - spans[0].begin
-    activities = [
-        {
-            "activity": str(each.activity),
-            "attempt": each.attempt,
-            "seconds": each.seconds,
-            "at": 100 * (each.begin - begin) / whole,
-            "share": 100 * each.seconds / whole,
-        }
-        for each in spans
-    ]
-    marks = [
-        {"version": version, "seconds": at - begin, "at": 100 * (at - begin) / whole}
-        for version, at in written
-        if begin <= at <= spans[-1].end
-    ]
-    return {"activities": activities, "checkpoints": marks}
-
-
-async def _checkpoints(session: Session, job: ShownJob) -> list[tuple[int, float]]:
-    """The versions of its state that the job wrote, and when."""
-    if job["state"]["version"] is None:
-        return []
-    state: ShownState = await session.get(f"states/{quote(job['state']['name'], safe='')}")
-    return [
-        (each["version"], datetime.fromisoformat(each["written_at"]).timestamp())
-        for each in state["versions"]
-        if each["job"] == job["name"] and each["written_at"]
-    ]
-
-
-def _job_times(session: Session, name: str) -> Any:
-    with session.client() as client:
-        return job_times(client, name)
-
-
 async def _below(session: Session, job: ShownJob) -> dict[str, Any]:
     """The trials of a sweep, or the graph of a pipeline and why its steps ran."""
     steps: dict[str, ExplainedStep] = {}
@@ -202,6 +150,7 @@ async def _below(session: Session, job: ShownJob) -> dict[str, Any]:
         "more_trials": len(trials) - _TRIALS,
         "parameters": parameters,
         "steps": steps,
+        "worth": worth(job),
         "graph": graph(job["steps"]) if job["type"] == "pipeline" else None,
     }
 

@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse, Response
 from allranks.errors import UsageError
 from allranks.ui import render
 from allranks.ui.api import Session, job_path
+from allranks.ui.pages.sweep import even
 
 if TYPE_CHECKING:
     from allranks.api.metrics import MetricsSummary, ShownJob
@@ -72,7 +73,8 @@ async def trials(request: Request) -> Response:
     session: Session = request.state.session
     job: ShownJob = await session.get(job_path(request.path_params["name"]))
     rows = sorted(job.get("trials", ()), key=lambda each: each["number"])
-    return JSONResponse({"objective": job.get("objective"), "trials": rows})
+    answer = {"objective": job.get("objective"), "trials": rows, "even": even(job)}
+    return JSONResponse(answer)
 
 
 async def _passed(request: Request, what: str, **query: str | None) -> Response:

@@ -2,6 +2,7 @@
 // inline styles, and of which 512 rows of 300 cells would take a second.
 
 import { get } from "./page.js";
+import { shade } from "./shades.js";
 
 const canvas = document.getElementById("heat");
 const note = document.getElementById("heat-note");
@@ -13,15 +14,7 @@ form?.elements.metric.addEventListener("change", ({ target }) => {
   form.requestSubmit();
 });
 
-// Cividis: people with any colour vision tell it apart, and it rises in lightness.
-const SCALE = [[0, 34, 78], [53, 69, 108], [124, 123, 120], [188, 175, 111], [254, 232, 56]];
 const [LEFT, TOP, BOTTOM, RIGHT] = [64, 8, 24, 92];
-
-function shade(share) {
-  const place = Math.max(0, Math.min(1, share)) * (SCALE.length - 1);
-  const low = Math.min(SCALE.length - 2, Math.floor(place));
-  return SCALE[low].map((each, n) => each + (place - low) * (SCALE[low + 1][n] - each));
-}
 
 let heat = null;
 

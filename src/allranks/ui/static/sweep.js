@@ -1,5 +1,7 @@
-// The charts of a sweep: the value of each trial with the best so far, and parallel coordinates.
+// The charts of a sweep: the value of each trial with the best so far, parallel coordinates, and the
+// contour of two parameters.
 
+import { contour, parallel } from "./parallel.js";
 import { config, escape, json, layout, number, show, style } from "./plot.js";
 
 const box = document.querySelector("[data-sweep]");
@@ -18,68 +20,72 @@ function history(trials, objective) {
   ];
 }
 
-// The places of values on an axis from 0 to 1: of numbers by size, of texts one after another.
-function axis(values) {
-  const known = values.filter((each) => each !== undefined && each !== null);
-  if (known.every((each) => typeof each === "number")) {
-    const low = Math.min(...known);
-    const high = Math.max(...known);
-    const log = low > 0 && high / low >= 100;
-    const size = log ? Math.log : (each) => each;
-    const span = size(high) - size(low);
-    return (each) => (number(each) === null ? null : span ? (size(each) - size(low)) / span : 0.5);
-  }
-  const texts = [...new Set(known.map((each) => JSON.stringify(each)))];
-  return (each) => {
-    const at = texts.indexOf(JSON.stringify(each));
-    return at < 0 ? null : texts.length > 1 ? at / (texts.length - 1) : 0.5;
-  };
+// The columns of parallel coordinates: parameters, then the metric.
+function columnsOf(trials, metric, even) {
+  const keys = [...new Set(trials.flatMap((each) => Object.keys(each.parameters)))];
+  return [
+    ...keys.map((name) => ({ name, values: trials.map((each) => each.parameters[name]), even: even.includes(name) })),
+    { name: metric, values: trials.map((each) => each.value) },
+  ];
 }
 
-function parallel(trials, objective) {
-  const known = trials.filter((each) => number(each.value) !== null);
-  const keys = [...new Set(known.flatMap((each) => Object.keys(each.parameters)))];
-  const columns = [
-    ...keys.map((key) => ({ name: key, values: known.map((each) => each.parameters[key]) })),
-    { name: objective.primary_metric, values: known.map((each) => each.value) },
-  ];
-  const places = columns.map((column) => axis(column.values));
-  const worth = known.map((each) => each.value).sort((a, b) => a - b);
-  if (objective.goal === "maximize") worth.reverse();
+function amongBest(trials, goal) {
+  const worth = trials.map((each) => each.value).sort((a, b) => a - b);
+  if (goal === "maximize") worth.reverse();
   const limit = worth[Math.max(0, Math.ceil(worth.length / 5) - 1)];
-  const good = (each) => (objective.goal === "minimize" ? each.value <= limit : each.value >= limit);
-  const x = columns.map((column) => escape(column.name));
-  return known
-    .map((each, at) => ({
-      x,
-      y: columns.map((column, number) => places[number](column.values[at])),
-      text: columns.map((column) => escape(String(column.values[at] ?? "–"))),
-      hovertemplate: "%{x}: %{text}",
-      name: escape(each.job),
-      mode: "lines+markers",
-      type: "scatter",
-      showlegend: false,
-      connectgaps: true,
-      line: { color: style(good(each) ? 1 : 7).color, width: good(each) ? 2 : 1 },
-      opacity: good(each) ? 1 : 0.4,
-    }))
-    .sort((a, b) => a.opacity - b.opacity);
+  return trials.map(({ value }) => (goal === "minimize" ? value <= limit : value >= limit));
+}
+
+// The rows of the table follow the brushes.
+function chosen(trials, brushed) {
+  let [kept, all] = [0, 0];
+  for (const row of document.querySelectorAll("tr[data-trial]")) {
+    const inside = !brushed || trials.has(row.dataset.trial);
+    row.hidden = !inside;
+    kept += inside;
+    all += 1;
+  }
+  box.querySelector(".parallel [role=status]").textContent = brushed ? `${kept} of ${all} trials.` : "";
+}
+
+function drawContour(trials, columns, metric) {
+  const panel = box.querySelector(".contour");
+  const parameters = columns.slice(0, -1);
+  panel.hidden = parameters.length < 2 || trials.length < 5;
+  if (panel.hidden) return;
+  const form = panel.querySelector("form");
+  const { across, up } = form.elements;
+  if (across.length !== parameters.length) {
+    // The most important ones first, as in the table.
+    const ranked = [...document.querySelectorAll(".worth tbody th")].map((each) => each.textContent);
+    const [first, second] = [...new Set([...ranked, ...parameters.map(({ name }) => name)])];
+    for (const [select, usual] of [[across, first], [up, second]]) {
+      select.replaceChildren(...parameters.map(({ name }) => new Option(name, name, name === usual, name === usual)));
+    }
+    form.onchange = draw;
+  }
+  const named = (select) => parameters.find(({ name }) => name === select.value);
+  const points = trials.map((each) => ({ value: each.value, text: `${each.job}: ${metric} ${each.value}` }));
+  contour(panel.querySelector("canvas"), points, named(across), named(up), panel.querySelector("[role=status]"));
 }
 
 async function draw() {
-  const { trials, objective } = await json(box.dataset.sweep);
-  if (!trials.some((each) => number(each.value) !== null)) return;
-  const [first, second] = box.querySelectorAll(".plot");
+  const { trials, objective, even } = await json(box.dataset.sweep);
+  const known = trials.filter((each) => number(each.value) !== null);
+  if (!known.length) return;
   const metric = objective.primary_metric;
+  const first = box.querySelector(".plot");
   await show(first, history(trials, objective), layout(`${objective.goal} ${metric}`, "trial", false), config(metric));
-  const second_layout = layout("Parameters; the best fifth stands out", "", false);
-  second_layout.hovermode = "closest";
-  second_layout.yaxis.showticklabels = false;
-  await show(second, parallel(trials, objective), second_layout, config("parameters"));
+  const columns = columnsOf(known, metric, even);
+  const panel = box.querySelector(".parallel");
+  panel.hidden = false;
+  parallel(panel.querySelector("svg"), known, columns, amongBest(known, objective.goal), chosen);
+  drawContour(known, columns, metric);
 }
 
 if (box) {
   draw();
+  addEventListener("resize", draw);
   let last = 0;
   addEventListener("news", () => {
     if (Date.now() - last < 2000) return;
