@@ -44,7 +44,8 @@ _PAGES = [
     *(f"/assets/{kind}" for kind in ("models", "data", "environments", "components")),
     *(f"/assets/{kind}" for kind in ("datastores", "states", "schedules", "datastores/default")),
     *(f"/do/{action}?job=good" for action in ("cancel", "restart", "preempt", "tag")),
-    *(f"/do/{action}?job=good" for action in ("archive", "delete", "register")),
+    *(f"/do/{action}?job=good" for action in ("archive", "delete", "register", "note")),
+    "/upload",
 ]
 
 

@@ -608,7 +608,7 @@ class MergedLine(TypedDict):
 @final
 class MergedLog(TypedDict):
     """Output of all ranks by time: the lines that end in the pieces from ``begin`` to
-    before ``end`` of ``pieces`` so far. ``found``: the piece that was asked for. ``ordered``:
+    before ``end`` of ``pieces`` so far. ``place``: the piece that was asked for. ``ordered``:
     whether times are known. ``over``: no more will come."""
 
     attempt: int
@@ -616,7 +616,7 @@ class MergedLog(TypedDict):
     begin: int
     end: int
     pieces: int
-    found: int | None
+    place: int | None
     ordered: bool
     over: bool
 

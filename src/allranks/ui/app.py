@@ -38,6 +38,7 @@ from allranks.ui.pages import (
     ranks,
     report,
     signing,
+    uploads,
 )
 from allranks.ui.sign_in import Doorkeeper
 
@@ -70,6 +71,7 @@ _PAGES: tuple[tuple[str, Handler, tuple[str, ...]], ...] = (
     ("/jobs/{name}/report", report.page, ("GET",)),
     ("/jobs/{name}/details", job.details, ("GET",)),
     ("/do/{action}", actions.act, ("GET", "POST")),
+    ("/upload", uploads.upload, ("GET", "POST")),
     ("/computes", computes.page, ("GET",)),
     ("/assets/{kind}", assets.page, ("GET",)),
     ("/assets/{kind}/{reference:path}", assets.asset, ("GET",)),

@@ -17,7 +17,10 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from allranks.core.amounts import counted, size_text
+from allranks.core.job.marks import NOTE, STAR, without_marks
 from allranks.statuses import TERMINAL
+from allranks.ui.markdown import markdown
+from allranks.ui.messages import COOKIE, take
 from allranks.version import __version__
 
 FOLDER = Path(__file__).parent
@@ -54,8 +57,15 @@ def environment() -> Environment:
         "pretty": lambda value: json.dumps(value, indent=2, ensure_ascii=False, default=str),
         "printable": printable,
         "frame": frame,
+        "markdown": markdown,
+        "without_marks": without_marks,
     }
-    made.globals |= {"version": __version__, "ended": lambda status: status in _ENDED}
+    made.globals |= {
+        "NOTE": NOTE,
+        "STAR": STAR,
+        "version": __version__,
+        "ended": lambda status: status in _ENDED,
+    }
     return made
 
 
@@ -124,11 +134,16 @@ def page(request: Request, template: str, status: int = 200, **values: Any) -> R
     """A page from a template, which also gets the person and the secret of the forms."""
     state = request.state
     person = getattr(state, "person", None)
+    message = take(request)
     html = request.app.state.templates.get_template(template).render(
         person=person,
         forms=getattr(state, "forms", ""),
         address=request.url.path,
         query=_Query(request.query_params),
+        message=message,
         **values,
     )
-    return HTMLResponse(html, status)
+    answer = HTMLResponse(html, status)
+    if message is not None:
+        answer.delete_cookie(COOKIE, path="/ui")
+    return answer

@@ -13,6 +13,7 @@ POLICY = "; ".join(
         "script-src 'self'",
         "style-src 'self'",
         "img-src 'self' data: blob:",
+        "media-src 'self'",
         "connect-src 'self'",
         "form-action 'self'",
         "frame-src 'self'",

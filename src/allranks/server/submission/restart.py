@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from allranks.core.job.code_packages import NOT_RECORDED
 from allranks.core.job.continuation import Carried
+from allranks.core.job.marks import without_marks
 from allranks.core.plan import CurrentPython
 from allranks.engines.registry import KINDS
 from allranks.errors import Conflict, SpecError, UsageError
@@ -148,9 +149,9 @@ def _sentence(row: JobRow, made: JobRow, resumed: bool, chosen: bool) -> str:
 
 
 def tagged_spec(row: JobRow, services: Services) -> dict[str, Any]:
-    """A copy of the job's spec with its current tags."""
+    """A copy of the job's spec with its current tags, but its note and its star."""
     spec = deepcopy(dict(row.spec))
-    if (tags := dict(services.annotations.of(row.id).tags)) or "tags" in spec:
+    if (tags := without_marks(services.annotations.of(row.id).tags)) or "tags" in spec:
         spec["tags"] = tags
     return spec
 

@@ -40,7 +40,7 @@ class LogTimes:
     def add(self, rank: int, start: int, end: int, at: float) -> None:
         """Note a part of a rank's output that has arrived, and when it was printed. If the disk is
         full, nothing is noted: output counts more than its order."""
-        places = [(each, min(end, each + _PIECE)) for each in range(start, end, _PIECE)]
+        places = [(first, min(end, first + _PIECE)) for first in range(start, end, _PIECE)]
         data = b"".join(_ENTRY.pack(at, first, last - first, rank) for first, last in places)
         with contextlib.suppress(OSError):
             if start == 0:

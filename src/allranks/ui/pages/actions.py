@@ -5,15 +5,21 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from allranks.core.job.marks import NOTE, STAR, without_marks
 from allranks.errors import AllranksError, Forbidden, NotFound, UsageError
 from allranks.ui import render
 from allranks.ui.api import Session, job_path
+from allranks.ui.messages import leave
+from allranks.ui.pages.forms import changes, fields, paths
+
+if TYPE_CHECKING:
+    from allranks.api.metrics import ShownJob
 
 
 class Action(NamedTuple):
@@ -45,6 +51,9 @@ ACTIONS = {
         True,
     ),
     "tag": Action("Tag", "job tag", "Tags are set on the jobs.", "Set tags"),
+    "note": Action("Note", "job tag", "A note in Markdown, on the job's page.", "Save"),
+    "star": Action("Star", "job tag", "Starred jobs come first in the list.", "Star"),
+    "unstar": Action("Unstar", "job tag", "The jobs are listed as others.", "Unstar"),
     "archive": Action("Archive", "job archive", "The jobs are hidden from lists.", "Archive"),
     "restore": Action("Restore", "job restore", "Lists show the jobs again.", "Restore"),
     "delete": Action(
@@ -73,10 +82,10 @@ async def act(request: Request) -> Response:
         raise Forbidden(f"{request.state.person.name} is a reader and may not change anything")
     if request.method == "GET":
         jobs = list(dict.fromkeys(request.query_params.getlist("job")))
-        return _describe(request, name, action, jobs)
+        return await _describe(request, name, action, jobs)
     form = await request.form()
     jobs = [str(each) for each in form.getlist("job")]
-    values = {key: str(form.get(key, "")).strip() for key in ("text", "path", "choice", "set")}
+    values = {key: str(value) for key, value in form.items()}
     if not jobs:
         raise UsageError("no job is chosen", hint="tick jobs in the list")
     done: list[str] = []
@@ -91,18 +100,37 @@ async def act(request: Request) -> Response:
     if problems:
         return render.page(request, "problems.html", action=action, problems=problems, done=done)
     place = f"/ui/jobs/{quote(done[0])}" if len(done) == 1 and name != "delete" else "/ui/"
-    return RedirectResponse(place, 303)
+    answer = RedirectResponse(place, 303)
+    leave(answer, name, done)
+    return answer
 
 
-def _describe(request: Request, name: str, action: Action, jobs: Sequence[str]) -> Response:
+async def _describe(request: Request, name: str, action: Action, jobs: Sequence[str]) -> Response:
+    """The form, with the values that a single job has now."""
+    session: Session = request.state.session
     words = ["allranks", *action.command.split()]
     if name == "register":
         words += ["NAME", "--job", *jobs, "--path", "outputs/…"]
     else:
-        more = {"tag": ["KEY=VALUE"], "restart": ["--set", "inputs.lr=0.1"]}
+        more = {
+            "tag": ["KEY=VALUE"],
+            "restart": ["--set", "inputs.lr=0.1"],
+            "note": [f"{NOTE}=…"],
+            "star": [f"{STAR}=yes"],
+            "unstar": ["--remove", STAR],
+        }
         words += [*jobs, *more.get(name, [])]
+    values: dict[str, Any] = {}
+    if len(jobs) == 1:
+        job: ShownJob = await session.get(job_path(jobs[0]))
+        values = {"job": job, "fields": fields(job), "tags": without_marks(job["tags"])}
+        if name in ("register", "delete"):
+            files = await session.get(job_path(jobs[0], "files"))
+            size = sum(file["size"] for file in files)
+            values |= {"paths": paths(files), "files": len(files), "size": size}
+    command = shlex.join(words)
     return render.page(
-        request, "action.html", name=name, action=action, jobs=jobs, command=shlex.join(words)
+        request, "action.html", name=name, action=action, jobs=jobs, command=command, **values
     )
 
 
@@ -110,26 +138,43 @@ async def _do(session: Session, action: str, job: str, values: Mapping[str, str]
     """Do it to one job with the values of the form; returns the job to look at next."""
     path = job_path(job)
     data: dict[str, Any] | None
+    text = values.get("text", "").strip()
     if action in ("cancel", "preempt"):
         data = {"by": "the web page"} if action == "preempt" else None
         await session.call("POST", f"{path}/{action}", data)
     elif action == "restart":
-        changes = [line.strip() for line in values["set"].splitlines() if line.strip()]
-        data = {"set": changes} if changes else None
-        choice = {values["choice"]: "true"} if values["choice"] in ("resume", "fresh") else {}
-        answer = await session.call("POST", f"{path}/restart", data, **choice)
+        lines = values.get("set", "").splitlines()
+        changed = changes(await session.get(path), values)
+        changed += [line.strip() for line in lines if line.strip()]
+        data = {"set": changed} if changed else None
+        choice = values.get("choice", "")
+        query = {choice: "true"} if choice in ("resume", "fresh") else {}
+        answer = await session.call("POST", f"{path}/restart", data, **query)
         return str(answer.json()["name"])
     elif action in ("archive", "restore"):
         await session.call("PATCH", path, {"archived": action == "archive"})
-    elif action == "tag":
-        await session.call("PATCH", path, {"tags": _tags(values["text"])})
+    elif action in ("tag", "note", "star", "unstar"):
+        await session.call("PATCH", path, _tag_changes(action, text, values))
     elif action == "register":
-        await session.call(
-            "POST", "models", {"name": values["text"], "path": values["path"], "job": job}
-        )
+        keys = ("path", "version", "description")
+        model = {key: values[key].strip() for key in keys if values.get(key, "").strip()}
+        await session.call("POST", "models", {"name": text, "job": job, **model})
     else:
         await session.call("DELETE", path)
     return job
+
+
+def _tag_changes(action: str, text: str, values: Mapping[str, str]) -> dict[str, Any]:
+    """The tags to set, and those to remove: a tag whose input was emptied, an empty note."""
+    if action == "note":
+        return {"tags": {NOTE: text}} if text else {"remove_tags": [NOTE]}
+    if action in ("star", "unstar"):
+        return {"tags": {STAR: "yes"}} if action == "star" else {"remove_tags": [STAR]}
+    prefix = "tag."
+    inputs = {k.removeprefix(prefix): v.strip() for k, v in values.items() if k.startswith(prefix)}
+    left = {key: value for key, value in inputs.items() if value}
+    more = _tags(text) if text or not inputs else {}
+    return {"tags": {**left, **more}, "remove_tags": [key for key in inputs if key not in left]}
 
 
 def _tags(text: str) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -10,7 +11,9 @@ from starlette.responses import Response
 
 from allranks.errors import NotFound
 from allranks.ui import render
-from allranks.ui.api import Session
+from allranks.ui.api import Session, job_path
+from allranks.ui.pages.graph import Graph, graph
+from allranks.ui.pages.job import inputs_of
 
 
 class Kind(NamedTuple):
@@ -59,8 +62,8 @@ KINDS = {
     ),
 }
 
-# Those that job files name by version, and the jobs that a page lists.
-_USED, _USERS = ("models", "data", "environments", "components"), 50
+# Those that job files name by version, and the jobs that a page lists and draws.
+_USED, _USERS, _DRAWN = ("models", "data", "environments", "components"), 50, 8
 
 
 async def page(request: Request) -> Response:
@@ -84,9 +87,48 @@ async def asset(request: Request) -> Response:
         uses = f"{version['name']}:{version['version']}"
         filters = {"children": "true", "archived": "all", "limit": _USERS}
         users = await session.get("jobs", uses=uses, **filters)
+    lineage = await _lineage(session, plural, version, users) if plural in _USED else None
     return render.page(
-        request, "asset.html", kind=kind, name=plural, asset=version, of=reference, users=users
+        request,
+        "asset.html",
+        kind=kind,
+        name=plural,
+        asset=version,
+        of=reference,
+        users=users,
+        lineage=lineage,
     )
+
+
+async def _lineage(
+    session: Session, plural: str, asset: dict[str, Any], users: list[Any]
+) -> Graph | None:
+    """What the job that made it read, that job, the asset, and jobs that use it. None if neither is
+    known."""
+    name = f"{asset['name']}:{asset['version']}"
+    boxes: dict[str, Any] = {}
+    maker = asset.get("job")
+    if maker:
+        inputs: dict[str, tuple[str, str]] = {}
+        status = "deleted"
+        with contextlib.suppress(NotFound):
+            job = await session.get(job_path(maker))
+            inputs, status = inputs_of(job["spec"]), job["status"]
+        read = {path: page for path, page in inputs.values() if page}
+        boxes |= {path: _box((), "input", page) for path, page in read.items()}
+        boxes[maker] = _box(tuple(read), status, _page(maker))
+    boxes[name] = _box((maker,) if maker else (), plural, f"/ui/assets/{plural}/{quote(name)}")
+    for user in users[:_DRAWN]:
+        boxes.setdefault(user["name"], _box((name,), user["status"], _page(user["name"])))
+    return graph(boxes) if len(boxes) > 1 else None
+
+
+def _box(after: tuple[str, ...], status: str, page: str) -> dict[str, Any]:
+    return {"after": after, "status": status, "page": page}
+
+
+def _page(job: str) -> str:
+    return f"/ui/jobs/{quote(job, safe='')}"
 
 
 def _kind(request: Request) -> Kind:

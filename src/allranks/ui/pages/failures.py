@@ -22,7 +22,7 @@ class FailedChild(NamedTuple):
     what: list[str]
     explained: FailureExplanation | StepExplanation | None
     stack: StackGroup | None
-    number: int
+    failures: int
 
 
 async def explanation(
@@ -85,7 +85,7 @@ async def culprit(session: Session, job: ShownJob) -> StackGroup | None:
 def culprit_of(answer: StacksAnswer, rank: int | None) -> StackGroup | None:
     """The group of the rank that is elsewhere than the others, or of ``rank``, or the largest."""
     odd = answer["odd"]
-    culprit_rank = rank if odd is None else odd["rank"]
+    culprit = rank if odd is None else odd["rank"]
     groups = [group for group in answer["groups"] if group["stack"]] or answer["groups"]
-    mine = [group for group in groups if culprit_rank in group["ranks"]]
+    mine = [group for group in groups if culprit in group["ranks"]]
     return next(iter(mine or groups), None)

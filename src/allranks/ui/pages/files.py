@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import csv
-import io
-import json
+import re
 import zipfile
 from collections.abc import AsyncIterator
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import quote
 
 from starlette.requests import Request
@@ -17,15 +14,16 @@ from starlette.responses import Response, StreamingResponse
 from allranks.errors import NotFound, UsageError
 from allranks.ui import render, security
 from allranks.ui.api import Session, file_path, job_path
+from allranks.ui.pages.previews import AUDIO, IMAGES, ending, preview
 
 if TYPE_CHECKING:
     from allranks.api.jobs import FileAnswer
     from allranks.api.metrics import ShownJob
 
-# Files of a list, bytes of a preview, rows of a table.
-_MOST, _PREVIEW, _ROWS = 2000, 256 << 10, 200
-_IMAGES = {"png": "png", "jpg": "jpeg", "jpeg": "jpeg", "gif": "gif", "webp": "webp"}
-_TABLES = {"csv": ",", "tsv": "\t"}
+# Files of a list, and pictures of a series.
+_MOST, _PICTURES = 2000, 60
+# The last number in a name.
+_STEP = re.compile(r"(.*?)(\d+)(\D*\.\w+)", re.DOTALL)
 
 
 async def page(request: Request) -> Response:
@@ -35,12 +33,16 @@ async def page(request: Request) -> Response:
     listing: list[FileAnswer] = await session.get(job_path(job["name"], "files"))
     shown = _searched(listing, request)
     chosen = request.query_params.get("path")
-    preview: dict[str, Any] | None = None
+    shown_file: dict[str, Any] | None = None
     if chosen is not None:
         size = next((each["size"] for each in listing if each["path"] == chosen), None)
         if size is None:
             raise NotFound(f"{job['name']} has no file {render.printable(chosen)[:255]!r}")
-        preview = await _preview(session, job["name"], chosen, size)
+        shown_file = await preview(session, job["name"], chosen, size)
+    folder = request.query_params.get("folder") or (chosen or "").rpartition("/")[0]
+    folders: list[Folder] = []
+    if not request.query_params.get("find"):
+        shown, folders = _in_folder(listing, folder)
     return render.page(
         request,
         "files.html",
@@ -49,8 +51,66 @@ async def page(request: Request) -> Response:
         files=shown[:_MOST],
         count=len(shown),
         chosen=chosen,
-        preview=preview,
+        preview=shown_file,
+        folder=folder,
+        above=_above(folder),
+        folders=folders[:_MOST],
+        series=_series(shown),
     )
+
+
+class Folder(NamedTuple):
+    """A folder with everything below it."""
+
+    path: str
+    files: int
+    size: int
+
+
+class Picture(NamedTuple):
+    path: str
+    step: int
+
+
+def _in_folder(files: list[Any], folder: str) -> tuple[list[Any], list[Folder]]:
+    """The files directly in a folder, and its folders."""
+    start = f"{folder}/" if folder else ""
+    own: list[Any] = []
+    folders: dict[str, Folder] = {}
+    for file in files:
+        if not file["path"].startswith(start):
+            continue
+        name, slash, _ = file["path"][len(start) :].partition("/")
+        if not slash:
+            own.append(file)
+            continue
+        before = folders.get(name, Folder(start + name, 0, 0))
+        folders[name] = Folder(start + name, before.files + 1, before.size + file["size"])
+    return own, sorted(folders.values())
+
+
+def _above(folder: str) -> list[tuple[str, str]]:
+    """The folders above and itself, each with its path."""
+    parts = folder.split("/") if folder else []
+    return [(part, "/".join(parts[: end + 1])) for end, part in enumerate(parts)]
+
+
+def _series(files: list[Any]) -> list[tuple[str, list[Picture]]]:
+    """Pictures whose names differ in their last number, which is their step, by that step."""
+    series: dict[str, list[Picture]] = {}
+    for file in files:
+        name = render.printable(file["path"])
+        if ending(name) in IMAGES and (number := _STEP.fullmatch(name)):
+            before = number[1].rpartition("/")[2]
+            series.setdefault(f"{before}…{number[3]}", []).append(
+                Picture(file["path"], int(number[2][-15:]))
+            )
+    several = [(name, sorted(all_, key=_step)) for name, all_ in series.items() if len(all_) > 1]
+    return [(name, all_[-_PICTURES:]) for name, all_ in sorted(several)]
+
+
+def _step(picture: Picture) -> int:
+    return picture.step
 
 
 def _searched(files: list[Any], request: Request) -> list[Any]:
@@ -131,35 +191,9 @@ async def content(request: Request) -> Response:
 
 
 def _kind(path: str) -> str:
-    ending = path.rpartition(".")[2].lower()
-    if ending in _IMAGES:
-        return f"image/{_IMAGES[ending]}"
-    return {"html": "text/html", "svg": "image/svg+xml"}.get(ending, "application/octet-stream")
-
-
-async def _preview(session: Session, job: str, path: str, size: int) -> dict[str, Any]:
-    """What to show of a file: an image, a table, JSON, a page, text, or that it is none."""
-    ending = path.rpartition(".")[2].lower()
-    if ending in _IMAGES or ending == "svg":
-        return {"kind": "image", "size": size}
-    if ending == "html":
-        return {"kind": "page", "size": size}
-    if size == 0:
-        return {"kind": "text", "text": "", "size": 0, "cut": False}
-    async with session.stream("GET", file_path(job, path), span=f"bytes=0-{_PREVIEW - 1}") as got:
-        data = await got.aread()
-    cut = size > len(data)
-    if b"\0" in data[:4096]:
-        return {"kind": "binary", "size": size}
-    text = data.decode(errors="replace")
-    if ending in _TABLES:
-        rows = csv.reader(io.StringIO(text), delimiter=_TABLES[ending])
-        try:
-            table = [row for row, _ in zip(rows, range(_ROWS + 1), strict=False)]
-            return {"kind": "table", "rows": table, "size": size, "cut": cut or len(table) > _ROWS}
-        except csv.Error:
-            pass
-    if ending == "json" and not cut:
-        with contextlib.suppress(ValueError):
-            text = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
-    return {"kind": "text", "text": text, "size": size, "cut": cut}
+    end = ending(path)
+    if end in IMAGES:
+        return f"image/{IMAGES[end]}"
+    if end in AUDIO:
+        return f"audio/{AUDIO[end]}"
+    return {"html": "text/html", "svg": "image/svg+xml"}.get(end, "application/octet-stream")

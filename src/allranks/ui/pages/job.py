@@ -90,7 +90,7 @@ async def details(request: Request) -> Response:
         "details.html",
         tab="details",
         job=job,
-        inputs=_inputs(job["spec"]),
+        inputs=inputs_of(job["spec"]),
         plan=plan,
         ranks=summarize(plan["ranks"][:_PLANNED]) if plan else None,
         events=events[-200:],
@@ -98,7 +98,7 @@ async def details(request: Request) -> Response:
     )
 
 
-def _inputs(spec: Document) -> dict[str, tuple[str, str]]:
+def inputs_of(spec: Document) -> dict[str, tuple[str, str]]:
     """What the job reads, by name: as written, and its page if it is an asset or another job's."""
     inputs = {}
     for name, value in (spec.get("inputs") or {}).items():

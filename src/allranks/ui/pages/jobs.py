@@ -7,6 +7,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from allranks.core.job.marks import STAR
 from allranks.statuses import JobStatus
 from allranks.ui import render
 
@@ -36,10 +37,17 @@ async def jobs(request: Request) -> Response:
     listing = await request.state.session.get(
         "jobs", **filters, limit=limit + 1, metrics="true", children=_flag(query.get("children"))
     )
+    starred: list[Any] = []
+    if not filters:
+        # They come first, however old they are.
+        starred = await request.state.session.get(
+            "jobs", tag=f"{STAR}=yes", limit=_ROWS, metrics="true", children="true"
+        )
+    names = {job["name"] for job in starred}
     return render.page(
         request,
         "jobs.html",
-        jobs=listing[:limit],
+        jobs=starred + [job for job in listing[:limit] if job["name"] not in names],
         more=limit + _ROWS if len(listing) > limit else None,
         statuses=[str(each) for each in JobStatus],
         sorts=_SORTS,

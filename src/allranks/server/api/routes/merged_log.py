@@ -51,11 +51,12 @@ def _window(
     ended = row.record.status in TERMINAL or 0 < attempt < row.record.attempt
     attempt = attempt or row.record.attempt
     log = _log(services, row, attempt)
-    line = log.find([_place(text) for text in at]) if at else None
+    piece = None
     if at:
-        if line is None:
+        piece = log.find([_place(text) for text in at])
+        if piece is None:
             raise NotFound(f"{name} has printed nothing there", where=at[0][:80])
-        begin = log.before(line, WINDOW // 4).begin
+        begin = log.before(piece, WINDOW // 4).begin
         window = log.after(begin)
     elif after is not None:
         window = log.after(after)
@@ -71,7 +72,7 @@ def _window(
         "begin": window.begin,
         "end": window.end,
         "pieces": log.pieces,
-        "found": line,
+        "place": piece,
         "ordered": log.ordered,
         "over": over,
     }

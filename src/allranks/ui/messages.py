@@ -1,0 +1,56 @@
+"""What an action has done, said on the page that follows it; with a way back where there is one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import NamedTuple
+from urllib.parse import quote, unquote
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from allranks.core.amounts import counted
+
+COOKIE = "allranks_done"
+# Actions, what they have done, and the action that undoes it.
+_DONE = {
+    "cancel": ("is being canceled", ""),
+    "restart": ("runs", ""),
+    "preempt": ("is being preempted", ""),
+    "tag": ("has these tags", ""),
+    "note": ("has this note", ""),
+    "star": ("is starred", "unstar"),
+    "unstar": ("is no longer starred", "star"),
+    "archive": ("is archived", "restore"),
+    "restore": ("is in lists again", "archive"),
+    "delete": ("is deleted", ""),
+    "register": ("is a model now", ""),
+    "upload": ("is uploaded", ""),
+}
+# Names in a cookie.
+_MOST = 40
+
+
+class Message(NamedTuple):
+    text: str
+    undo: str
+    jobs: list[str]
+
+
+def leave(answer: Response, action: str, names: Sequence[str]) -> None:
+    """Say on the next page what was done to the ``names``."""
+    value = quote(json.dumps([action, len(names), names[:_MOST]]))
+    answer.set_cookie(COOKIE, value, max_age=60, path="/ui", httponly=True, samesite="lax")
+
+
+def take(request: Request) -> Message | None:
+    """The message that an action left, if there is one. Anybody may have written it."""
+    try:
+        action, count, names = json.loads(unquote(request.cookies.get(COOKIE, "")))
+        done, undo = _DONE[action]
+        names = [str(name) for name in names]
+        subject = names[0] if count == 1 else counted(int(count), "job")
+    except (ValueError, TypeError, KeyError, IndexError):
+        return None
+    return Message(f"{subject}: {done}", undo if count == len(names) else "", names)

@@ -1,0 +1,66 @@
+"""Upload files of the reader's computer as a version of a data asset."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path, PurePosixPath
+from urllib.parse import quote
+
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import UploadFile
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from allranks.errors import Forbidden, UsageError
+from allranks.sdk.upload.inputs import How
+from allranks.ui import render
+from allranks.ui.api import Session
+from allranks.ui.messages import leave
+
+
+async def upload(request: Request) -> Response:
+    """The form (GET), or the upload (POST). The server accepts 64 MiB in one request."""
+    if not request.state.person.may_change:
+        raise Forbidden(f"{request.state.person.name} is a reader and may not change anything")
+    if request.method == "GET":
+        return render.page(request, "upload.html", command="allranks data upload FOLDER")
+    form = await request.form()
+    session: Session = request.state.session
+    files = [file for file in form.getlist("files") if isinstance(file, UploadFile)]
+    files = [file for file in files if file.filename]
+    name = str(form.get("name", "")).strip()
+    if not name or not files:
+        raise UsageError("a name and at least one file are needed", where="upload")
+    with tempfile.TemporaryDirectory(prefix="allranks-upload-") as folder:
+        path, is_file = await run_in_threadpool(_written, Path(folder), name, files)
+        made = await run_in_threadpool(How().upload, str(path), session.client)
+    kind = "uri_file" if is_file else "uri_folder"
+    await session.call("POST", "data", {"name": name, "type": kind, "path": made.path})
+    answer = RedirectResponse(f"/ui/assets/data/{quote(name, safe='')}", 303)
+    leave(answer, "upload", [name])
+    return answer
+
+
+def _written(folder: Path, name: str, files: list[UploadFile]) -> tuple[Path, bool]:
+    """The uploaded files in a folder, or the only one that came without a folder."""
+    root = folder / "data"
+    paths = [_place(str(file.filename)) for file in files]
+    for file, place in zip(files, paths, strict=True):
+        target = root / place
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("xb") as copy:
+            shutil.copyfileobj(file.file, copy)
+    if len(files) == 1 and len(paths[0].parts) == 1:
+        return root / paths[0], True
+    first = paths[0].parts[0]
+    whole = all(len(path.parts) > 1 and path.parts[0] == first for path in paths)
+    return (root / first if whole else root), False
+
+
+def _place(name: str) -> PurePosixPath:
+    """Where a file goes below a folder. Raises UsageError for a name that leads out of it."""
+    path = PurePosixPath(name.replace("\\", "/"))
+    if path.is_absolute() or not path.parts or ".." in path.parts or "\0" in name:
+        raise UsageError(f"{name[:80]!r} is not a name of a file in a folder", where="files")
+    return path
