@@ -38,10 +38,22 @@ export function layout(title, x, log, unit) {
   };
 }
 
+// A chart that is drawn again under a drag would lose it, so drawing waits for its end.
+let released = null;
+document.addEventListener("pointerdown", ({ target }) => {
+  if (!target.closest?.(".plot")) return;
+  released = new Promise((done) => {
+    // Plotly zooms at the mouse event, which comes after the pointer's.
+    const end = () => setTimeout(() => ((released = null), done()), 50);
+    for (const name of ["pointerup", "pointercancel"]) document.addEventListener(name, end, { once: true });
+  });
+}, true);
+
 // Draw a chart, again or for the first time. What the reader chose in it stays: the zoomed ranges as
 // long as the axes are the same `kind`, and the series that the legend hides. Plotly's own
 // `uirevision` loses zooms that were dragged, in plotly.js 4.1.
 export async function show(box, data, layout, config, kind = "") {
+  await released;
   if (box.dataset.kind === kind) keepView(box, data, layout);
   box.dataset.kind = kind;
   await Plotly.react(box, data, layout, config);

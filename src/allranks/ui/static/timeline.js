@@ -21,9 +21,9 @@ function ago(seconds) {
   return `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min`;
 }
 
-function amount(value, name) {
+function amount(value, { kind, name }) {
+  if (kind === "metric") return String(Number(value.toPrecision(4)));
   if (/load|cpu/.test(name)) return `${Number(value.toPrecision(3))} %`;
-  if (!/memory/.test(name)) return String(Number(value.toPrecision(4)));
   const power = Math.max(0, Math.min(4, Math.floor(Math.log10(value || 1) / 3)));
   return `${Number((value / 1000 ** power).toPrecision(3))} ${["B", "kB", "MB", "GB", "TB"][power]}`;
 }
@@ -66,15 +66,16 @@ function drawCurve(svg, attempts) {
   svg.rows = rows.sort((a, b) => a[0] - b[0]);
 }
 
-function laneOf(name) {
+function laneOf([kind, name]) {
   const lanes = find(".curves");
-  const there = [...lanes.querySelectorAll("svg")].find((each) => each.dataset.name === name);
+  const there = [...lanes.querySelectorAll("svg")].find(({ dataset }) => dataset.kind === kind && dataset.name === name);
   if (there) return there;
   const label = document.createElement("span");
   label.className = "lane-name";
-  label.append(name.replaceAll("_", " "), " ", document.createElement("small"));
+  label.title = name;
+  label.append(kind === "metric" ? name : name.replaceAll("_", " "), " ", document.createElement("small"));
   const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  for (const [key, value] of Object.entries({ class: "lane tall", preserveAspectRatio: "none", role: "img", "aria-label": `${name} over time`, "data-name": name }))
+  for (const [key, value] of Object.entries({ class: "lane tall", preserveAspectRatio: "none", role: "img", "aria-label": `${name} over time`, "data-kind": kind, "data-name": name }))
     svg.setAttribute(key, value);
   lanes.append(label, svg);
   return svg;
@@ -86,7 +87,7 @@ async function draw() {
   view();
   const curves = JSON.parse(find(".timeline").dataset.curves);
   // In their order, whichever answers first.
-  const lanes = curves.map(([, name]) => laneOf(name));
+  const lanes = curves.map(laneOf);
   await Promise.all(curves.map(async (curve, n) => drawCurve(lanes[n], await curveOf(curve))));
   view();
   values(null);
@@ -138,7 +139,7 @@ function values(moment) {
     const rows = svg.rows ?? [];
     const after = moment === null ? rows.length - 1 : rows.findIndex(([at]) => at >= moment);
     const row = rows[after < 0 ? rows.length - 1 : after];
-    if (row) svg.previousElementSibling.lastChild.textContent = amount(row[1], svg.dataset.name);
+    if (row) svg.previousElementSibling.lastChild.textContent = amount(row[1], svg.dataset);
   }
 }
 
