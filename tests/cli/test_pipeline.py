@@ -162,10 +162,10 @@ def test_steps_run_in_order_and_unchanged_ones_are_reused(
     assert allranks("run", *used).stdout == "xxx 0.5 []\n"
 
     # The trial and the step of the nested pipeline are its grandchildren.
-    assert {"trained xxx", "acc=0.5"} <= {*done.stdout.splitlines()}
+    assert {"inner_one | trained xxx", "tune_1 | acc=0.5"} <= {*done.stdout.splitlines()}
     assert sorted(allranks("job", "stream", "one").stdout) == sorted(done.stdout)
-    lines = allranks("job", "stream", "one", "--prefix").stdout.splitlines()
-    assert {"inner_one | trained xxx", "tune_1 | acc=0.5"} <= {*lines}
+    lines = allranks("job", "stream", "one", "--no-prefix").stdout.splitlines()
+    assert {"trained xxx", "acc=0.5"} <= {*lines}
     names = {each["name"] for each in answer(allranks, "job", "list", "--parent", "one")}
     assert names == {"one_prep", "one_train", "one_inner", "one_tune", "one_show"}
     listed = [each["name"] for each in answer(allranks, "job", "list", "--experiment", "pipes")]
