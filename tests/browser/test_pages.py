@@ -55,11 +55,15 @@ def _axe() -> str:
     return (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
 
 
-@pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.end_to_end), "dark"])
-def test_every_page(site: Site, browser: Any, scheme: str) -> None:
-    """No error in the console, no failed request, and nothing serious by axe-core."""
+@pytest.mark.parametrize(
+    ("scheme", "width"),
+    [pytest.param("light", 1440, marks=pytest.mark.end_to_end), ("dark", 1024), ("dark", 390)],
+)
+def test_every_page(site: Site, browser: Any, scheme: str, width: int) -> None:
+    """No error in the console, no failed request, nothing serious by axe-core, nothing wider than
+    the window, at most one button that stands out, and headers at the side of their numbers."""
     axe, found = _axe(), []
-    with watched(browser, color_scheme=scheme) as it:
+    with watched(browser, color_scheme=scheme, viewport={"width": width, "height": 844}) as it:
         it.go(site.link())
         for place in _PAGES:
             it.go(f"{site.url}/ui{place}")
@@ -67,6 +71,10 @@ def test_every_page(site: Site, browser: Any, scheme: str) -> None:
                 # A chart is drawn when its title is.
                 it.page.wait_for_selector(".chart .gtitle, .empty")
             assert it.page.locator("h1").count() == 1, place
+            assert it.page.locator(".primary:visible").count() <= 1, place
+            wide = it.page.evaluate("document.documentElement.scrollWidth")
+            assert wide <= width, f"{place} is {wide} pixels wide"
+            assert not it.page.evaluate(_LEFT_OF_THEIR_NUMBERS), place
             it.page.evaluate(axe)
             result = it.page.evaluate("axe.run({resultTypes: ['violations']})")
             found += [
@@ -78,20 +86,70 @@ def test_every_page(site: Site, browser: Any, scheme: str) -> None:
         it.ok()
 
 
-def test_a_phone(site: Site, browser: Any) -> None:
-    """Nothing is wider than the window."""
-    with watched(browser, viewport={"width": 360, "height": 740}) as it:
+# Headers of columns whose cells stand at the right, but which do not themselves.
+_LEFT_OF_THEIR_NUMBERS = """() => [...document.querySelectorAll("table")].flatMap((table) => {
+    const heads = [...table.querySelectorAll("thead th")];
+    const cells = [...table.querySelectorAll("tbody tr:first-child > *")];
+    return heads.filter((head, n) => cells.length === heads.length
+        && cells[n].classList.contains("right") && !head.classList.contains("right"))
+        .map((head) => head.textContent);
+})"""
+
+
+def test_pages_are_light(site: Site, browser: Any) -> None:
+    """60 kB as sent, without the chart library."""
+    with watched(browser) as it:
         it.go(site.link())
-        for place in (
-            "/",
-            "/jobs/bad",
-            "/jobs/sweep",
-            "/jobs/good/logs",
-            "/compare?job=good&job=bad",
-        ):
+        protocol = it.page.context.new_cdp_session(it.page)
+        protocol.send("Network.setCacheDisabled", {"cacheDisabled": True})
+        for place in ("/", "/jobs/bad", "/jobs/good/logs", "/jobs/good/metrics"):
+            sent: list[Any] = []
+            it.page.on("requestfinished", lambda each, sent=sent: sent.append(each))
             it.go(f"{site.url}/ui{place}")
-            width = it.page.evaluate("document.documentElement.scrollWidth")
-            assert width <= 360, f"{place} is {width} pixels wide"
+            sizes = {each.url: each.sizes()["responseBodySize"] for each in sent}
+            assert len(sizes) > 4
+            own = sum(size for url, size in sizes.items() if "plotly" not in url)
+            assert own <= 60_000, (place, sizes)
+
+
+def test_without_a_mouse(site: Site, signed_in: Watched) -> None:
+    """Pages, tabs, rows, a choice, the palette and the help, by keys alone."""
+    page = signed_in.page
+    signed_in.go(f"{site.url}/ui/computes")
+    page.keyboard.press("g")
+    page.keyboard.press("j")
+    page.wait_for_selector("h1:text-is('Jobs')")
+    page.keyboard.press("/")
+    page.keyboard.type("good")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("name=good"))
+    page.keyboard.press("j")
+    page.keyboard.press("x")
+    until(lambda: page.get_by_label("Choose good", exact=True).is_checked())
+    assert page.get_by_role("button", name="Compare").is_visible()
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("/jobs/good$"))
+    page.keyboard.press("2")
+    page.wait_for_url(re.compile("/jobs/good/metrics"))
+    page.keyboard.press("]")
+    page.wait_for_url(re.compile("/jobs/good/ranks"))
+    page.keyboard.press("Control+k")
+    page.keyboard.type("restart bad")
+    page.wait_for_selector("[aria-selected=true] >> text=restart bad")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("/do/restart.job=bad"))
+    page.keyboard.press("?")
+    box = page.get_by_role("checkbox", name="single keys too")
+    box.uncheck()
+    page.keyboard.press("Escape")
+    page.keyboard.press("g")
+    page.keyboard.press("j")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("exact")
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.documentElement.dataset.times") == "exact"
+    assert "/do/restart" in page.url, "single keys are off"
+    signed_in.ok()
 
 
 def test_a_failed_job_is_explained_first(site: Site, signed_in: Watched) -> None:

@@ -56,7 +56,7 @@ function palette() {
   made.innerHTML = `<input role="combobox" aria-expanded="true" aria-controls="found-here" aria-label="Find a job, a page or an action" placeholder="Find a job, a page or an action" autocomplete="off" spellcheck="false"><ul role="listbox" id="found-here" aria-label="Found"></ul>`;
   const [input, list] = made.children;
   const fixed = commands();
-  let [shown, at, asked] = [[], 0, 0];
+  let [shown, at] = [[], 0];
   const mark = (place) => {
     at = Math.max(0, Math.min(place, shown.length - 1));
     [...list.children].forEach((each, n) => each.setAttribute("aria-selected", n === at));
@@ -67,7 +67,7 @@ function palette() {
     made.close();
     shown[place]?.run();
   };
-  const draw = (found) => {
+  const draw = (found, over = false) => {
     shown = found;
     list.replaceChildren(...found.map((each, n) => {
       const row = document.createElement("li");
@@ -80,25 +80,29 @@ function palette() {
       row.addEventListener("click", () => run(n));
       return row;
     }));
-    if (!found.length) list.innerHTML = `<li role="option" aria-disabled="true"><span>Nothing has this name.</span><span></span></li>`;
-    mark(0);
+    if (!found.length && over) list.innerHTML = `<li role="option" aria-disabled="true"><span>Nothing has this name.</span><span></span></li>`;
+    mark(over ? at : 0);
   };
+  let searching = null;
   const search = async () => {
-    const [text, mine] = [input.value.trim(), ++asked];
+    const text = input.value.trim();
     const parts = text.toLowerCase().split(/\s+/);
     const near = fixed.filter((each) => parts.every((part) => each.text.toLowerCase().includes(part)));
-    const found = await jobs(text).catch(() => []);
-    if (mine === asked) draw(text ? [...near, ...found] : [...found, ...near]);
+    // What the page has is there at once, so that Enter never runs what an earlier text had found.
+    draw(near);
+    const mine = (searching = jobs(text).catch(() => []));
+    const found = await mine;
+    if (mine === searching) draw(text ? [...near, ...found] : [...found, ...near], true);
   };
   input.addEventListener("input", search);
-  input.addEventListener("keydown", (event) => {
+  input.addEventListener("keydown", async (event) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    if (step) mark((at + step + shown.length) % shown.length);
-    else if (event.key === "Enter") run(at);
-    else return;
+    if (!step && event.key !== "Enter") return;
     event.preventDefault();
+    if (!shown.length) await searching;
+    if (step) mark((at + step + shown.length) % shown.length);
+    else run(at);
   });
-  draw(fixed);
   made.showModal();
   search();
 }
