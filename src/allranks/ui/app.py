@@ -14,6 +14,7 @@ from urllib.parse import quote
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
@@ -93,7 +94,7 @@ def create_app(api_url: str, key: bytes) -> ASGIApp:
         Route("/sign-in", signing.sign_in, methods=["GET", "POST"]),
         Route("/plotly.js", _plotly),
         Mount("/static", GZipMiddleware(_static)),
-        *(Route(path, _signed_in(page), methods=[*methods]) for path, page, methods in _PAGES),
+        *(_route(*each) for each in _PAGES),
     ]
     app = Starlette(
         routes=[Mount(BASE, routes=routes)],
@@ -104,6 +105,13 @@ def create_app(api_url: str, key: bytes) -> ASGIApp:
     app.state.doorkeeper = Doorkeeper(key)
     app.state.templates = render.environment()
     return _Secured(app)
+
+
+def _route(path: str, page: Handler, methods: tuple[str, ...]) -> Route:
+    """Numbers and output are compressed; pages are not, whose sizes would tell of their forms'
+    secret to whoever may choose a part of them."""
+    small = [Middleware(GZipMiddleware)] if path.endswith((".json", "/log")) else None
+    return Route(path, _signed_in(page), methods=[*methods], middleware=small)
 
 
 class _Secured:
