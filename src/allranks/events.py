@@ -43,6 +43,8 @@ class Kind(StrEnum):
 
 # What a NOTE is about whose message names processes that could not be ended.
 LEFTOVERS = "leftovers"
+# …of a note on a service of the job; its data are `service`, `state` and `message`.
+SERVICE = "service"
 
 FROM_AGENTS = frozenset(
     {

@@ -1,17 +1,22 @@
-"""Getting into a job with an image: programs and terminals inside its container."""
+"""Getting into a job with an image: programs, terminals and services inside its container."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
+import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.cli.test_enter import Terminal, processes
+from tests.cli.test_ssh import Ssh
 from tests.containers.conftest import IMAGE, Podman
-from tests.support import Allranks, until
+from tests.support import CLI, Allranks, environment, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.containers, pytest.mark.timeout(400)]
 
@@ -49,3 +54,24 @@ def test_what_enters_is_inside(here: Allranks, code: Path, home: Path):
     assert terminal.ended() == -signal.SIGKILL
     until(lambda: not processes("sleep 987651"))
     assert here("job", "exec", "in", "--", "bash", "-c", "true").returncode == 0
+
+
+def test_services_and_sftp_are_inside(here: Allranks, code: Path, home: Path, tmp_path: Path):
+    web = 'echo "in $FROM_IMAGE" >there; exec python3 -m http.server $PORT --bind 127.0.0.1'
+    job = {"command": "sleep 600", "environment": {"image": IMAGE}, "name": "inside"}
+    (code / "job.yml").write_text(json.dumps(job | {"services": {"web": {"command": web}}}))
+    assert here("job", "create", "-f", "job.yml").returncode == 0
+    until(lambda: "web: Running" in here("job", "show", "inside").stdout, 60)
+    argv = [sys.executable, "-c", CLI, "job", "port-forward", "inside", "web"]
+    with subprocess.Popen(argv, env=environment(home), stdout=subprocess.PIPE, text=True) as lead:
+        assert lead.stdout is not None
+        with urllib.request.urlopen(f"{lead.stdout.readline().strip()}there") as answer:
+            assert answer.read() == b"in yes\n"
+        lead.kill()
+    ssh = Ssh(here, home, "inside")
+    assert ssh("ssh", ssh.host, "echo $FROM_IMAGE; cat there").stdout == "yes\nin yes\n"
+    assert ssh("scp", f"{ssh.host}:there", tmp_path).returncode == 0
+    assert (tmp_path / "there").read_text() == "in yes\n"
+    assert here("job", "cancel", "inside").returncode == 0
+    here("job", "wait", "inside")
+    until(lambda: not processes("http.server"))

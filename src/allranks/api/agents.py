@@ -32,8 +32,8 @@ class AttemptAssignment(Assignment):
 
 class ChannelOrder(TypedDict):
     """A channel that a helper of the agent has to connect: a program with its words, a shell if
-    there are none, a server of sftp, a port, or with ``debug`` a debugger of the rank's held
-    process, by its id if it is not 0."""
+    there are none, a server of sftp, a port, a service by its name, which may be empty, or with
+    ``debug`` a debugger of the rank's held process, by its id if it is not 0."""
 
     number: int
     rank: int | None
@@ -41,6 +41,7 @@ class ChannelOrder(TypedDict):
     terminal: bool
     sftp: bool
     port: int | None
+    service: str
     debug: NotRequired[int | None]
 
 

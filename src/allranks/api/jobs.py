@@ -358,6 +358,19 @@ class PlanAnswer(TypedDict):
     ranks: list[PlannedRank]
 
 
+class ServiceAnswer(TypedDict):
+    """A service of a job on a node. ``state``: Waiting, Starting, Running, Completed, Failed or
+    Ended; Own: the job itself listens on ``port``. ``page``: its path on the web page."""
+
+    name: str
+    type: str
+    node: int
+    state: str
+    message: str
+    port: int | None
+    page: str | None
+
+
 class ChannelAnswer(TypedDict):
     """A channel that waits for its client, and where it leads."""
 

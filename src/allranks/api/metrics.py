@@ -10,7 +10,7 @@ from typing import NotRequired
 from typing_extensions import TypedDict
 
 from allranks.api.common import Number
-from allranks.api.jobs import JobAnswer, JobSummary, StateOfJob, WorkingFolderAnswer
+from allranks.api.jobs import JobAnswer, JobSummary, ServiceAnswer, StateOfJob, WorkingFolderAnswer
 
 # Step, seconds since the epoch, value.
 MetricPoint = tuple[int, float, Number]
@@ -185,3 +185,4 @@ class ShownJob(JobAnswer):
     load: NotRequired[list[NodeLoad]]
     state: NotRequired[StateOfJob]
     working_folder: NotRequired[WorkingFolderAnswer | None]
+    services: NotRequired[list[ServiceAnswer]]

@@ -58,7 +58,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "job stacks": ("-", "calm_otter --rank 0"),
     "job exec": ("- -- nvidia-smi", "calm_otter --rank 3 -- python -c 'import torch'"),
     "job shell": ("-", "calm_otter --rank 3"),
-    "job port-forward": ("- 6006", "calm_otter 8000:80 --rank 3"),
+    "job port-forward": ("- 6006", "calm_otter my_jupyter", "calm_otter 8000:80 --rank 3"),
     "job ssh-config": ("-", "calm_otter --rank 3 --include"),
     "job cp": ("-:outputs/model.pt .", "config.yml calm_otter:config.yml --rank 3"),
     "job restart": ("-", "calm_otter -C . --set inputs.lr=0.1", "my_sweep --trials 40"),

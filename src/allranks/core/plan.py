@@ -87,6 +87,24 @@ class OutputTask(NamedTuple):
         return bool(self.uri) and self.mode != "direct"
 
 
+class ServiceTask(NamedTuple):
+    """A service of a node: what ``type`` says, or a ``command``; without one it is the job's own.
+    ``port``: None for any free one, which is in its variable PORT. ``everywhere``: on all nodes,
+    not on the first alone."""
+
+    name: str
+    type: str
+    command: str = ""
+    port: int | None = None
+    log_dir: str = ""
+    everywhere: bool = False
+
+    @property
+    def is_started(self) -> bool:
+        """Whether the node starts it."""
+        return bool(self.command) or self.type in ("jupyter_lab", "vs_code", "tensor_board")
+
+
 class Recipe(NamedTuple):
     """A virtual environment to build on the node, shared by all jobs with the same recipe.
     ``python`` is `3.11` or `>=3.9,<3.12`, or empty for the submitter's; ``requirements`` and
@@ -220,6 +238,7 @@ class Task(NamedTuple):
     sends_files: bool = False
     may_send: bool = False
     fresh_work: bool = False
+    services: tuple[ServiceTask, ...] = ()
 
     @property
     def home(self) -> str:
@@ -245,6 +264,7 @@ class Task(NamedTuple):
         fields["outputs"] = tuple(OutputTask(**item) for item in fields["outputs"])
         fields["warm"] = tuple(fields["warm"])
         fields["metrics"] = tuple(MetricTask(**item) for item in fields["metrics"])
+        fields["services"] = tuple(ServiceTask(**item) for item in fields.get("services", ()))
         if container := fields["container"]:
             fields["container"] = Container(**{**container, "args": tuple(container["args"])})
         if recipe := fields["recipe"]:

@@ -21,6 +21,7 @@ from allranks.server.auth.roles import PERSON
 from allranks.server.dependencies import Services
 from allranks.server.http.connection_limit import RefusalLog
 from allranks.server.http.error_responses import reply
+from allranks.server.http.service_pages import ServicePages, label_of
 
 log = logging.getLogger("allranks.authentication")
 
@@ -40,6 +41,7 @@ class Gate:
     """The application of a whole server: MLflow, the web page, people's routes, and the agents'."""
 
     def __init__(self, services: Services, people: App, agents: App, mlflow: App, ui: App) -> None:
+        self._service_pages = ServicePages(services.home.ui / "services")
         self._services, self._people = services, people
         self._agents, self._mlflow, self._ui = agents, mlflow, ui
         self._refusals = RefusalLog(log, "%d requests had no valid token, the last from %s")
@@ -59,12 +61,14 @@ class Gate:
         except AllranksError as error:
             await reply(error)(scope, receive, send)
             return
-        # Those two set their own headers.
-        is_page = app in (self._mlflow, self._ui)
+        # Those set their own headers.
+        is_page = app in (self._mlflow, self._ui, self._service_pages)
         await app(scope, receive, send if is_page else _with_headers(send))
 
     def _choose(self, scope: Scope, headers: Headers) -> App:
         """The application for a request. Raises Forbidden, and Unauthorized for a person."""
+        if label_of(headers) is not None:
+            return self._service_pages
         if f"{scope['path']}/".startswith(f"{PREFIX}/"):
             return self._mlflow  # which authenticates by itself and refuses in MLflow's format
         if f"{scope['path']}/".startswith(f"{UI}/") or scope["path"] == "/":

@@ -1,7 +1,6 @@
 """Services of a job and its identity, with Azure ML's keys.
 
-They are checked, recorded and shown. `allranks job tensorboard` opens a TensorBoard; nothing is
-started for other services.
+Which of them nodes start: see `core.job.services`.
 """
 
 from __future__ import annotations
@@ -29,9 +28,11 @@ _TYPES = (
 
 
 class JobService(Part):
-    """A service of a running job. ``nodes``: ``all``, or None for the first."""
+    """A service of a running job. ``nodes``: ``all``, or None for the first. ``command`` is ours:
+    what starts it."""
 
     type: Text | None = None
+    command: Text | None = None
     port: Port | None = None
     nodes: Literal["all"] | None = None
     properties: Free = Field(default_factory=dict)

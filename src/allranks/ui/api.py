@@ -91,6 +91,10 @@ class Session:
         """See ``Api.stream``."""
         return self._api.stream(self._token, method, path, data, span=span)
 
+    @property
+    def token(self) -> str:
+        return self._token
+
     def client(self) -> Client:
         """A client for code that is not asynchronous, to be used in another thread."""
         return Client(self._api.url, self._token)

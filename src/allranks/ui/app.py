@@ -38,9 +38,11 @@ from allranks.ui.pages import (
     metrics,
     ranks,
     report,
+    services,
     signing,
     uploads,
 )
+from allranks.ui.service_links import ServiceLinks
 from allranks.ui.sign_in import Doorkeeper
 
 BASE = "/ui"
@@ -69,6 +71,7 @@ _PAGES: tuple[tuple[str, Handler, tuple[str, ...]], ...] = (
     ("/jobs/{name}/files.zip", files.download, ("GET",)),
     ("/jobs/{name}/stacks", job.stacks, ("GET", "POST")),
     ("/jobs/{name}/code", code.page, ("GET",)),
+    ("/jobs/{name}/service", services.open_service, ("GET",)),
     ("/jobs/{name}/report", report.page, ("GET",)),
     ("/jobs/{name}/details", job.details, ("GET",)),
     ("/do/{action}", actions.act, ("GET", "POST")),
@@ -102,6 +105,7 @@ def create_app(api_url: str, key: bytes) -> ASGIApp:
         exception_handlers={AllranksError: _refused, HTTPException: _no_page, Exception: _broken},
     )
     app.state.api = Api(api_url)
+    app.state.service_links = ServiceLinks(Path("services"))
     app.state.doorkeeper = Doorkeeper(key)
     app.state.templates = render.environment()
     return _Secured(app)

@@ -6,39 +6,49 @@ from typing import Any
 
 import pytest
 
-from allranks.core.job.services import service_notes
+from allranks.core.job.services import public_keys, service_notes
 
 BOARD = "to open t: allranks job tensorboard calm_fox"
+
+
+FORWARD = "allranks job port-forward calm_fox"
+PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl me"
 
 
 @pytest.mark.parametrize(
     ("services", "notes"),
     [
         ({}, []),
-        ({"t": {"type": "tensor_board"}}, [BOARD]),
         ({"t": {"type": "tensor_board", "log_dir": "./outputs/tb"}}, [BOARD]),
         (
-            {"t": {"type": "tensor_board", "log_dir": "output/tb"}},
+            {"lab": {"type": "jupyter_lab"}, "mine": {"type": "my_dashboard", "port": 8501}},
+            [f"to open lab: {FORWARD} lab", f"to open mine: {FORWARD} mine"],
+        ),
+        ({"c": {"command": "x"}, "Studio": {"type": "studio"}}, [f"to open c: {FORWARD} c"]),
+        (
+            {"a": {"type": "dashboard"}, "b": {}},
             [
-                f"{BOARD}; `log_dir: output/tb` is not in it, but what is written below ./logs, "
-                "./outputs and $SSM_TENSORBOARD_DIR"
+                f"the service {name} has neither a command nor a port, and nothing is started"
+                for name in ("a (dashboard)", "b")
             ],
         ),
         (
-            {
-                "t": {"type": "tensor_board", "log_dir": "logs"},
-                "code": {"type": "vs_code"},
-                "lab": {"type": "jupyter_lab"},
-                "mine": {"type": "my_dashboard", "port": 8501},
-                "any": {"port": 1},
-            },
+            {"s": {"type": "ssh", "ssh_public_keys": PUBLIC}, "n": {"type": "ssh"}},
+            [f"to open {name}: allranks job ssh-config calm_fox" for name in "sn"],
+        ),
+        (
+            {"s": {"type": "ssh", "ssh_public_keys": "<paste it>"}},
             [
-                BOARD,
-                "the services code (vs_code), lab (jupyter_lab), "
-                "mine (my_dashboard), any are recorded but not started",
+                "to open s: allranks job ssh-config calm_fox",
+                "`ssh_public_keys` of s is no public key, and lets nobody in",
             ],
         ),
     ],
 )
 def test_notes(services: dict[str, dict[str, Any]], notes: list[str]) -> None:
     assert [*service_notes("calm_fox", services)] == notes
+
+
+@pytest.mark.parametrize("line", ["", "#", "ssh-rsa", "ssh-rsa AAAA", "ssh-rsa é", PUBLIC[4:]])
+def test_what_is_no_public_key(line: str) -> None:
+    assert public_keys(f"{line}\n{PUBLIC}\n") == [PUBLIC]

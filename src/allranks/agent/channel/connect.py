@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from typing import TYPE_CHECKING
 
 from allranks.channel import PROTOCOL, Connection
@@ -11,6 +13,23 @@ if TYPE_CHECKING:
     from allranks.agent.channel.entrance import Request
 
 _CONNECT = 20.0
+
+
+def to_socket(path: str) -> socket.socket:
+    """Connect to a Unix socket of any path, however long. Raises OSError."""
+    folder, name = os.path.split(path)
+    connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    handle = -1
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        connected.connect(f"/proc/self/fd/{handle}/{name}")
+    except OSError:
+        connected.close()
+        raise
+    finally:
+        if handle >= 0:
+            os.close(handle)
+    return connected
 
 
 def connect(request: Request, index: int) -> Connection:

@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
@@ -53,7 +53,8 @@ _PROMPT = r"\[\e[1m\]{who}\[\e[0m\]:\W\$ "
 
 class Request(TypedDict):
     """What a helper gets on its standard input. ``end`` ends what a program leaves in a
-    container, ``script`` is that program; ``hosts`` are where a port may listen."""
+    container, ``script`` is that program; ``hosts`` are where a port may listen. ``socket`` is that
+    of a service, in place of a port."""
 
     url: str
     token: str
@@ -68,7 +69,15 @@ class Request(TypedDict):
     end: list[str]
     script: str
     port: int | None
+    socket: str
     hosts: list[str]
+
+
+class Address(TypedDict):
+    """Where a service of this node listens: on a port, or on the socket of that path."""
+
+    port: int
+    socket: str
 
 
 class Entrance:
@@ -85,17 +94,23 @@ class Entrance:
         self.started: Mapping[int, Started] = {}
         # Where the held processes of the attempt are.
         self.held: Path | None = None
+        self.services: Mapping[str, Address] = {}
         self._helpers: list[subprocess.Popen[bytes]] = []
         self._lock = threading.Lock()
 
     def open(self, order: ChannelOrder) -> None:
         """Start a helper for that channel. Thread-safe."""
-        data = json.dumps(self._request(order)).encode()
+        self.start_helper(_ARGV, json.dumps(self._request(order)), subprocess.DEVNULL)
+
+    def start_helper(
+        self, argv: Sequence[str], request: str, stdout: int
+    ) -> subprocess.Popen[bytes]:
+        """Start a helper that `leave` ends. Thread-safe."""
         helper = subprocess.Popen(
-            _ARGV,
+            argv,
             env={"PYTHONPATH": _OURS, **{k: os.environ[k] for k in _NEEDED if k in os.environ}},
             stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
+            stdout=stdout,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
@@ -106,11 +121,16 @@ class Entrance:
             keeper.VISITORS.add(helper.pid)
         assert helper.stdin is not None
         with helper.stdin as stdin:
-            stdin.write(data)
+            stdin.write(request.encode())
+        return helper
+
+    def outside(self) -> dict[str, str]:
+        """The environment of a program that leads into the container: the agent's own."""
+        return dict(os.environ)
 
     def leave(self) -> None:
         """The attempt is over: nothing is left to enter, and helpers end what they started."""
-        self.container, self.started, self.held = None, {}, None
+        self.container, self.started, self.held, self.services = None, {}, None, {}
         with self._lock:
             helpers, self._helpers = self._helpers, []
         for helper in helpers:
@@ -143,16 +163,17 @@ class Entrance:
             "end": [],
             "script": "",
             "port": order["port"],
+            "socket": "",
             "hosts": list(dict.fromkeys(("127.0.0.1", self._address, "::1"))),
         }
+        if name := order["service"]:
+            return self._to_service(request, name)
         if self.container is not None and order["port"] is None and not refusal:
             try:
                 entering = self.container.entering(number, argv, cwd, env, terminal)
             except (AllranksError, OSError) as error:
                 return {**request, "refusal": str(error)}
-            # The program outside that leads inside has the agent's own environment.
-            outside = dict(os.environ)
-            request |= {**entering._asdict(), "env": outside, "cwd": "/"}  # type: ignore[typeddict-item]
+            request |= {**entering._asdict(), "env": self.outside(), "cwd": "/"}  # type: ignore[typeddict-item]
         return request
 
     def _debugger(self, rank: int | None, pid: int) -> list[str]:
@@ -167,6 +188,12 @@ class Entrance:
 
     def _unheld(self, rank: int | None) -> str:
         return f"no Python of rank {rank} has failed and waits: look around with `job shell`"
+
+    def _to_service(self, request: Request, name: str) -> Request:
+        address = self.services.get(name)
+        if address is None:
+            return {**request, "refusal": f"{name} has not started on node {self._node}"}
+        return {**request, "port": address["port"] or None, "socket": address["socket"]}
 
     def _unstarted(self, rank: int | None) -> str:
         what = "no rank runs" if rank is None else f"rank {rank} has not started"

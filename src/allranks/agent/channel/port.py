@@ -1,4 +1,5 @@
-"""Lead connections to a port of this node: each has a thread, and a connection of the channel."""
+"""Lead connections to a port or a service of this node: each has a thread, and a connection of the
+channel."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import socket
 import threading
 from typing import TYPE_CHECKING
 
-from allranks.agent.channel.connect import connect
+from allranks.agent.channel.connect import connect, to_socket
 from allranks.channel import Connection, Frame, relay
 from allranks.errors import AllranksError
 
@@ -45,6 +46,11 @@ def _lead(request: Request, index: int) -> None:
 
 def _connected(request: Request) -> tuple[socket.socket | None, str]:
     """A connection to the port, or why there is none."""
+    if request["socket"]:
+        try:
+            return to_socket(request["socket"]), ""
+        except OSError as error:
+            return None, f"the service does not answer: {(error.strerror or str(error)).lower()}"
     port, reason = request["port"], ""
     for host in request["hosts"]:
         try:

@@ -38,21 +38,22 @@ def main() -> int:
         end_descendants(_END)
         connection.finish()
     if request["end"]:  # after a signal the container ends, too
-        _end_in_container(request)
+        end_in_container(request["script"], request["end"])
     return 0
 
 
-def _end_in_container(request: Request) -> None:
+def end_in_container(script: str, end: list[str]) -> None:
+    """End what a program has left in the container, and remove its script."""
     with contextlib.suppress(OSError, subprocess.SubprocessError):
-        os.unlink(request["script"])
-        subprocess.run(request["end"], stdin=subprocess.DEVNULL, capture_output=True, timeout=_END)
+        os.unlink(script)
+        subprocess.run(end, stdin=subprocess.DEVNULL, capture_output=True, timeout=_END)
 
 
 def _serve(connection: Connection, request: Request) -> None:
     if request["refusal"]:
         connection.send(Frame.FAILED, request["refusal"].encode())
         return
-    if request["port"] is not None:
+    if request["port"] is not None or request["socket"]:
         from allranks.agent.channel import port  # lazy: threads
 
         port.serve(connection, request)

@@ -50,7 +50,7 @@ from allranks.core.job import code_packages
 from allranks.core.lifecycle.phases import Phase
 from allranks.core.plan import Interpreter, Place, Task, pack
 from allranks.errors import AllranksError, is_passing
-from allranks.events import Kind
+from allranks.events import SERVICE, Kind
 from allranks.settings import Clocks
 from allranks.statuses import Reason
 
@@ -423,7 +423,8 @@ class Agent:
             from allranks.agent.monitoring.memory_limit import MemoryLimit  # lazy: rare
 
             limit = MemoryLimit(self._where.memory, attempt.exceed)
-        attempt.run(partial(reports.begin, roots=attempt.pids, limit=limit, met=attempt.met))
+        begin = partial(reports.begin, roots=attempt.pids, limit=limit, met=attempt.met)
+        attempt.run(partial(self._begun, begin, folder, work.folder))
         ports.release(self._claimed)  # another job may use them while files are sent
         reports.over()
         done = attempt.reason is Reason.DONE
@@ -441,6 +442,25 @@ class Agent:
         for note in reports.finish():
             self._say(Kind.NOTE, about="metrics", **note)
         return attempt.reason is Reason.DONE
+
+    def _begun(
+        self,
+        begin: Callable[[Mapping[int, Path]], None],
+        folder: Path,
+        cwd: Path,
+        logs: Mapping[int, Path],
+    ) -> None:
+        """The ranks run: begin their reports, and the services beside them."""
+        begin(logs)
+        node = self._where.node
+        services = [each for each in self._task.services if each.everywhere or node == 0]
+        if services:
+            from allranks.agent.channel.services import Services  # lazy: few jobs have some
+
+            Services(self._entrance, folder, self._say_service).begin(services, cwd)
+
+    def _say_service(self, name: str, state: str, message: str) -> None:
+        self._say(Kind.NOTE, about=SERVICE, service=name, state=state, message=message)
 
     def _secret(self) -> str:
         """The secret of this attempt, the same on all its nodes."""

@@ -129,6 +129,8 @@ def _job(line: Line) -> int:
     answer = _answer([*words, "--json"])
     if line.verb == "list":
         answer = [shapes.job(each) for each in answer]
+    elif line.verb == "show-services":
+        answer = shapes.services(answer, _address(), int(line.values.get("--node-index", ["0"])[0]))
     elif line.verb in ("show", "cancel", "update"):
         answer = shapes.job(answer, _address())
     if line.verb not in ("archive", "restore", "download"):

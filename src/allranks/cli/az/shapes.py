@@ -40,6 +40,22 @@ def job(data: Answer, address: str = "") -> Document:
     return answer
 
 
+def services(data: Answer, address: str, node: int) -> Document:
+    """The services of a node, as `az ml job show-services` has them."""
+    return {
+        service["name"]: {
+            "type": service["type"],
+            "port": service["port"],
+            "status": service["state"],
+            "error": service["message"] or None,
+            "endpoint": f"{address}{service['page']}" if service["page"] else None,
+            "properties": {},
+        }
+        for service in data.get("services", ())
+        if service["node"] == node
+    }
+
+
 def asset(data: Answer) -> Document:
     """A version of data, an environment, a model or a component, as `az ml … show` has it."""
     name = f"{data.get('name')}:{data['version']}" if data.get("version") else data.get("name")

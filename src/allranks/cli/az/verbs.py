@@ -112,6 +112,7 @@ VERBS: Mapping[str, Verb] = {
         "job download",
         (_NAME, _o("--all", "--all", Takes.NOTHING), _o("--output-name", "--output-name"), _PATH),
     ),
+    "job show-services": Verb("job show", (_NAME, _o("-i --node-index", None))),
     "job connect-ssh": Verb(
         "job ssh-config",
         (_NAME, _o("-i --node-index", "--node"), _o("-f --private-key-file-path", None)),

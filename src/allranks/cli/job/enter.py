@@ -97,14 +97,17 @@ def debug(options: argparse.Namespace) -> int:
 def port_forward_options(parser: argparse.ArgumentParser) -> None:
     job_argument(parser)
     ports = "the port in the job, and the port here if it is another; 0 is any free one"
-    parser.add_argument("port", metavar="[LOCAL:]PORT", help=ports)
+    parser.add_argument("port", metavar="[LOCAL:]PORT", help=f"{ports}; or a service's name")
     _where_options(parser)
 
 
 def port_forward(options: argparse.Namespace) -> int:
-    """Lead connections to a port of this machine to a port of a rank's node; Ctrl-C stops it."""
+    """Lead connections to a port of this machine to a port of a rank's node, or to a service of the
+    job file; Ctrl-C stops it."""
     local, _, remote = options.port.rpartition(":")
-    port, here = _port(remote), _port(local or remote)
+    is_service = not remote.isdecimal()
+    port = None if is_service else _port(remote)
+    here = _port(local or ("0" if is_service else remote))
     if port == 0:
         raise UsageError("0 is no port of a job", where="PORT", hint="name the port that listens")
     with socket.socket() as listener:
@@ -113,17 +116,19 @@ def port_forward(options: argparse.Namespace) -> int:
             listener.bind((_HOST, here))
             listener.listen()
         except OSError as error:
-            hint = f"another one: allranks job port-forward {options.name} 0:{port}"
+            hint = f"another one: allranks job port-forward {options.name} 0:{remote}"
             reason = (error.strerror or str(error)).lower()
             raise UsageError(f"cannot listen on port {here}: {reason}", hint=hint) from None
-        channel = Channel(options.name, options.rank, options.node, port=port)
+        what = {"service": remote} if is_service else {"port": port}
+        channel = Channel(options.name, options.rank, options.node, **what)
+        target = remote if is_service else f"port {port}"
         address = f"{_HOST}:{listener.getsockname()[1]}"
         if options.json:
-            show.as_line({"address": address, "to": f"{channel.where}, port {port}"})
+            show.as_line({"address": address, "to": f"{channel.where}, {target}"})
         else:
-            show.line(address)
+            show.line(f"http://{address}/" if is_service else address)
             if not options.quiet:
-                show.talk(f"leads to port {port} of {channel.where}; Ctrl-C stops it")
+                show.talk(f"leads to {target} of {channel.where}; Ctrl-C stops it")
         PortForward(channel, listener, show.talk).serve()
     return 0
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         JobAnswer,
         ListedJob,
         NodeOfJob,
+        ServiceAnswer,
         StateOfJob,
     )
     from allranks.api.metrics import MetricsSummary, NodeLoad, ShownJob
@@ -101,6 +102,7 @@ def show_job(options: argparse.Namespace) -> int:
         *_network(job["node_states"], on_cluster=bool(job["cluster_job"])),
         *_metrics(job),
         *_load(job["load"]),
+        *_services(job["services"], client.url),
         *_settings_of(job["spec"]),
     ]
     for name, value in lines:
@@ -226,15 +228,25 @@ def _load(nodes: list[NodeLoad]) -> list[tuple[str, str]]:
     return rows
 
 
+def _services(services: list[ServiceAnswer], url: str) -> list[tuple[str, str]]:
+    """Each service, how it goes, and its page."""
+    rows = list[tuple[str, str]]()
+    for service in services:
+        where = f" on node {service['node']}" if service["node"] else ""
+        kind = f" ({service['type']})" if service["type"] else ""
+        why = f": {service['message']}" if service["message"] else ""
+        page = f", {url}{service['page']}" if service["page"] else ""
+        text = f"{service['name']}{kind}{where}: {service['state']}{why}{page}"
+        rows.append(("" if rows else "services", text))
+    return rows
+
+
 def _settings_of(spec: Document) -> list[tuple[str, str]]:
-    """The tier, services and identity in the job file, if any."""
+    """The tier and identity in the job file, if any."""
     tier = (spec.get("queue_settings") or {}).get("job_tier")
-    services = spec.get("services") or {}
-    texts = [f"{name} ({each.get('type') or '?'})" for name, each in services.items()]
     size = (spec.get("resources") or {}).get("instance_type")
     lines = [("instance", size)] if size else []
     lines += [("tier", tier)] if tier else []
-    lines += [("services", ", ".join(texts))] if texts else []
     identity = spec.get("identity") or {}
     return [*lines, ("identity", identity["type"])] if identity else lines
 

@@ -24,6 +24,7 @@ from allranks.core.environments.recipe import (
 )
 from allranks.core.job.gpu_allocation import Choice, Request, choose
 from allranks.core.job.images import container_of, memory_of, node_image
+from allranks.core.job.services import service_tasks
 from allranks.core.plan import (
     CurrentPython,
     Gang,
@@ -194,6 +195,7 @@ def _task(spec: CommandJob, context: CompileContext, around: Mapping[str, Any]) 
         sends_files=context.shared_home is SharedHome.NO,
         may_send=context.shared_home is SharedHome.AUTO,
         fresh_work=spec.retry.fresh_work,
+        services=service_tasks(spec.services),
         **around,
     )
     return task._replace(**_makers(context)) if task.moves_data else task

@@ -1,31 +1,60 @@
-"""What a submitter is told of the services in a job file: which can be opened, and how. Pure."""
+"""The services in a job file: what nodes start, and what the submitter is told. Pure."""
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
+
+from allranks.core.plan import ServiceTask
 
 # Folders of a job's artifacts that TensorBoard shows; the last is SSM_TENSORBOARD_DIR.
 SHOWN = ("logs", "outputs", "tensorboard")
+_STARTED = ("jupyter_lab", "vs_code")
+# Azure's own pages of a job, which it puts into its answers.
+_PAGES = ("studio", "tracking")
+
+
+class _Service(Protocol):
+    """One of `spec.services`."""
+
+    type: Any
+    command: Any
+    port: Any
+    nodes: Any
+
+
+def service_tasks(services: Mapping[str, _Service]) -> tuple[ServiceTask, ...]:
+    """What a node has of each; nothing of those that are only Azure's pages."""
+    return tuple(
+        ServiceTask(
+            name,
+            str(service.type or ""),
+            service.command or "",
+            service.port,
+            getattr(service, "log_dir", None) or "",
+            service.nodes == "all",
+        )
+        for name, service in services.items()
+        if service.type not in _PAGES
+    )
 
 
 def service_notes(job: str, services: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """A sentence for each TensorBoard, and one that names all that nothing is started for."""
-    others = []
+    """Sentences on how to open what starts, and on what does not."""
     for name, service in services.items():
-        if service.get("type") != "tensor_board":
-            others.append(f"{name} ({service['type']})" if service.get("type") else name)
-            continue
-        folder = str(service.get("log_dir") or "logs").removeprefix("./")
-        collected = folder.partition("/")[0] in ("logs", "outputs")
-        elsewhere = (
-            f"; `log_dir: {folder}` is not in it, but what is written below ./logs, ./outputs "
-            "and $SSM_TENSORBOARD_DIR"
-        )
-        yield f"to open {name}: allranks job tensorboard {job}{'' if collected else elsewhere}"
-    if others:
-        yield f"the services {', '.join(others)} are recorded but not started"
+        kind, keys = service.get("type"), str(service.get("ssh_public_keys") or "")
+        if kind == "ssh":
+            yield f"to open {name}: allranks job ssh-config {job}"
+            if keys.strip() and not public_keys(keys):
+                yield f"`ssh_public_keys` of {name} is no public key, and lets nobody in"
+        elif kind == "tensor_board":
+            yield f"to open {name}: allranks job tensorboard {job}"
+        elif kind in _STARTED or service.get("command") or service.get("port"):
+            yield f"to open {name}: allranks job port-forward {job} {name}"
+        elif kind not in _PAGES:
+            what = f"{name} ({kind})" if kind else name
+            yield f"the service {what} has neither a command nor a port, and nothing is started"
 
 
 def public_keys(text: str) -> list[str]:

@@ -17,6 +17,7 @@ from allranks.sdk.connection.urls import job_path
 
 if TYPE_CHECKING:
     from allranks.api.jobs import ChannelAnswer
+    from allranks.http_client import Client
 
 
 class Completed(NamedTuple):
@@ -29,11 +30,18 @@ class Completed(NamedTuple):
 
 class Channel:
     """An open channel into a job; ``where`` is its rank, or node, in words. Raises AllranksError
-    if the job cannot be entered."""
+    if the job cannot be entered. ``connect`` makes a client of its server."""
 
-    def __init__(self, name: str, rank: int | None, node: int | None, **what: Any) -> None:
-        self.name = name
-        with find_server.connect() as client:
+    def __init__(
+        self,
+        name: str,
+        rank: int | None,
+        node: int | None,
+        connect: Callable[[], Client] = find_server.connect,
+        **what: Any,
+    ) -> None:
+        self.name, self._connect = name, connect
+        with connect() as client:
             request = {"rank": rank, "node": node, **what}
             made: ChannelAnswer = client.json("POST", job_path(name, "/channels"), request)
             of_node = made["rank"] is None
@@ -43,7 +51,7 @@ class Channel:
 
     def connect(self, index: int) -> Connection:
         """One more connection, for a port."""
-        with find_server.connect() as client:
+        with self._connect() as client:
             return Connection(client.upgrade(f"{self._path}/{index}", PROTOCOL))
 
     def lost(self) -> AllranksError:

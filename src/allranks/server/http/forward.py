@@ -28,18 +28,21 @@ _HOP = {
     b"origin",
     b"referer",
 }
+_ADDRESS = {b"host", b"origin", b"referer"}
 _PRIVATE = {b"authorization", b"cookie"}
 
 
 class Call(NamedTuple):
     """``target`` is the raw path and query; ``size`` is that of the body, None: chunked.
-    ``private``: also forward the headers that identify the caller."""
+    ``private``: also forward the headers that identify the caller; ``is_own_host``: and those that
+    say by which address it came."""
 
     method: str
     target: str
     headers: Headers
     size: int | None
     private: bool = False
+    is_own_host: bool = False
 
 
 async def forward(path: str, call: Call, body: AsyncIterator[bytes], send: Send) -> None:
@@ -78,9 +81,11 @@ async def _write_request(
 ) -> None:
     lines = [f"{call.method} {call.target} HTTP/1.1".encode("latin-1")]
     dropped = _HOP if call.private else _HOP | _PRIVATE
+    dropped = dropped - _ADDRESS if call.is_own_host else dropped
     lines += [b"%s: %s" % each for each in call.headers if each[0].lower() not in dropped]
     size = b"transfer-encoding: chunked" if call.size is None else b"content-length: %d" % call.size
-    writer.write(b"\r\n".join([*lines, b"host: localhost", b"connection: close", size, b"", b""]))
+    lines += [] if call.is_own_host else [b"host: localhost"]
+    writer.write(b"\r\n".join([*lines, b"connection: close", size, b"", b""]))
     async for piece in body:
         if piece:
             writer.write(b"%x\r\n%s\r\n" % (len(piece), piece) if call.size is None else piece)

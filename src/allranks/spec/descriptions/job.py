@@ -58,8 +58,8 @@ JOB: Mapping[str, Mapping[str, str]] = {
     "CommandJob": {
         "type": "The type of the job.",
         "limits": "Time limits.",
-        "services": "Services of the job by name. `allranks job tensorboard` opens one of the "
-        "type `tensor_board`. Others are kept and not started.",
+        "services": "Services beside the ranks by name: `jupyter_lab`, `vs_code`, "
+        "`tensor_board`, or a `command`. They end with the ranks.",
         "parent_job_name": "The name of the job that this one belongs to. Kept in the record.",
         "search_space": "The values of a sweep's parameters, in its trials. Set by the sweep.",
         "state": "The name of a state folder, which later jobs of that name find again.",
@@ -187,20 +187,22 @@ JOB: Mapping[str, Mapping[str, str]] = {
     },
     "JobService": {
         "type": "The type of the service.",
-        "port": "The port that it listens on.",
+        "command": "allranks only: what starts it, in bash, beside the ranks. It listens on "
+        "`$PORT` of 127.0.0.1.",
+        "port": "The port that it listens on; any free one if left out.",
         "nodes": "`all`, or the first node if left out.",
         "properties": PROPERTIES,
     },
     "SshJobService": {
-        "type": "SSH. Nothing is started for it.",
+        "type": "SSH: `allranks job ssh-config` leads there, with or without this service.",
         "ssh_public_keys": "The public keys that may log in.",
     },
-    "JupyterLabJobService": {"type": "JupyterLab. Nothing is started for it."},
+    "JupyterLabJobService": {"type": "JupyterLab, if the environment has it."},
     "TensorBoardJobService": {
-        "type": "TensorBoard. `allranks job tensorboard` opens it.",
-        "log_dir": "The folder with the logs.",
+        "type": "TensorBoard, if the environment has it.",
+        "log_dir": "The folder with the logs, in the working folder. `logs` if left out.",
     },
-    "VsCodeJobService": {"type": "Visual Studio Code. Nothing is started for it."},
+    "VsCodeJobService": {"type": "code-server or openvscode-server, if the environment has one."},
     "ManagedIdentityConfiguration": {
         "type": "A managed identity of Azure.",
         "client_id": "The identity's client ID.",

@@ -14,6 +14,7 @@ from allranks.errors import Conflict, UsageError
 from allranks.server.auth.roles import Who, require_own
 from allranks.server.dependencies import ServicesDep
 from allranks.server.http.request_limits import Count
+from allranks.server.jobs.services import require_service
 from allranks.server.jobs.view import submitter
 from allranks.server.loop.channels import entered, held_rank, place, require_held
 
@@ -22,9 +23,10 @@ _WORDS = 1 << 20
 
 
 class ChannelRequest(BaseModel):
-    """A program with its words, a shell if there are none, a server of ``sftp``, a ``port``, or
-    with ``debug`` a debugger of a held job: of the process with that id, or 0. ``rank`` or
-    ``node``: of a node, its first rank; a debugger's is by default the one that failed."""
+    """A program with its words, a shell if there are none, a server of ``sftp``, a ``port``, a
+    ``service`` of the job file, or with ``debug`` a debugger of a held job: of the process with
+    that id, or 0. ``rank`` or ``node``: of a node, its first rank; a debugger's is by default the
+    one that failed."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -33,6 +35,7 @@ class ChannelRequest(BaseModel):
     terminal: bool = False
     sftp: bool = False
     debug: Count | None = None
+    service: str = ""
     rank: Count | None = None
     node: Count | None = None
 
@@ -42,10 +45,10 @@ def create(name: str, request: ChannelRequest, services: ServicesDep, who: Who) 
     caller connects next. The entry is an event of the job."""
     row = services.records.with_ranks(name)
     require_own(who, name, submitter(row.spec))
-    if (request.port is not None or request.sftp) and (request.command or request.terminal):
-        raise UsageError("ports and sftp have no command", where="command", hint="leave it out")
-    if request.port is not None and request.sftp:
-        raise UsageError("give a port or sftp", where="sftp", hint="leave out one of them")
+    is_program = bool(request.command or request.terminal)
+    if is_program + (request.port is not None) + request.sftp + bool(request.service) > 1:
+        hint = "leave out the others"
+        raise UsageError("give one of command, port, sftp and service", where="command", hint=hint)
     if request.rank is not None and request.node is not None:
         raise UsageError("give a rank or a node", where="node", hint="leave out one of them")
     if sum(map(len, request.command)) > _WORDS:
@@ -62,8 +65,12 @@ def create(name: str, request: ChannelRequest, services: ServicesDep, who: Who) 
         what = f"debug{f' process {request.debug}' if request.debug else ''}"
     if request.port is not None:
         what = f"port {request.port}"
+    if request.service:
+        require_service(row, request.service, where.node)
+        what = f"service {request.service}"
     services.records.append(name, [entered(row, where, who, what)])
-    order = request.model_dump(include={"command", "port", "sftp", "terminal", "debug"})
+    keys = {"command", "port", "service", "sftp", "terminal", "debug"}
+    order = request.model_dump(include=keys)
     channel = services.channels.open(row, where, who, order)
     return {"number": channel.number, "node": where.node, "rank": where.rank}
 
@@ -74,6 +81,6 @@ async def connect(
     """Connect the client's end: the answer is 101, and then bytes of the protocol
     `allranks-channel`. ``index`` is 0, or a connection to the port."""
     channel = services.channels.find_own(name, number, who)
-    if index and channel.order["port"] is None:
+    if index and channel.order["port"] is None and not channel.order["service"]:
         raise Conflict("only a port has several connections", hint="open another channel")
     return await services.channels.connect(request, channel, index, "client")

@@ -31,6 +31,7 @@ from allranks.server.http.content import LINES, Content
 from allranks.server.http.public_listener import PORT, PublicAddress
 from allranks.server.http.request_limits import Count
 from allranks.server.jobs import view
+from allranks.server.jobs.services import services_of
 from allranks.server.jobs.stream import StreamRequest
 from allranks.server.jobs.view import submitter
 from allranks.server.parents import view as parents
@@ -146,6 +147,7 @@ def show(name: str, services: ServicesDep) -> ShownJob:
         **measured(row, services),
         "state": services.states.brief(row),
         "working_folder": services.working_folders.brief(row),
+        "services": services_of(row, services.records, with_pages=page(name) is not None),
         "page": page(row.name),
     }
 

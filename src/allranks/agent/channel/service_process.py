@@ -1,0 +1,84 @@
+"""The helper of one service: `python -m allranks.agent.channel.service_process`, with a request on
+standard input. It writes what becomes of the service, a line each: `[state, message]`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from allranks.agent.channel.connect import to_socket
+from allranks.agent.channel.visit import end_in_container
+from allranks.agent.processes.keeper import become_subreaper, end_descendants
+from allranks.agent.processes.ranks import last_lines
+
+if TYPE_CHECKING:
+    from allranks.agent.channel.services import ServiceRequest
+
+# Seconds between two looks whether it listens, and to end what it has started.
+_LOOK, _END = 0.25, 10.0
+
+
+def main() -> int:
+    request: ServiceRequest = json.loads(sys.stdin.buffer.read())
+    become_subreaper()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    try:
+        _run(request)
+    finally:
+        end_descendants(_END)
+        if request["end"]:
+            end_in_container(request["script"], request["end"])
+    return 0
+
+
+def _run(request: ServiceRequest) -> None:
+    log = Path(request["log"])
+    try:
+        with open(log, "wb") as file:
+            process = subprocess.Popen(
+                request["argv"],
+                cwd=request["cwd"],
+                env=request["env"],
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+    except OSError as error:
+        _say("Failed", f"it does not start: {error.strerror}")
+        return
+    ended = os.pidfd_open(process.pid)
+    while not select.select([ended], [], [], _LOOK)[0]:
+        if _listens(request):
+            _say("Running", "")
+            break
+    code = process.wait()
+    lines = last_lines(log)
+    how = f"exited with code {code}" if code >= 0 else f"was ended by signal {-code}"
+    _say("Failed" if code else "Completed", f"{how}: {lines[-1]}" if lines else how)
+
+
+def _listens(request: ServiceRequest) -> bool:
+    with contextlib.suppress(OSError):
+        if request["socket"]:
+            to_socket(f"{request['folder']}/{request['socket']}").close()
+        else:
+            socket.create_connection(("127.0.0.1", request["port"]), _LOOK).close()
+        return True
+    return False
+
+
+def _say(state: str, message: str) -> None:
+    print(json.dumps([state, message[:1000]]), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
