@@ -14,8 +14,8 @@ from allranks.sdk.connection.urls import job_path
 if TYPE_CHECKING:
     from allranks.api.jobs import ComparisonAnswer
 
-# Bytes of a file that are compared, and lines of a difference.
-_LARGE, _MOST = 256 << 10, 400
+# Bytes of a file that are compared.
+_LARGE = 256 << 10
 
 _SECTIONS = ("code", "environment")
 
@@ -39,9 +39,9 @@ class Different(NamedTuple):
 
 
 def line_differences(
-    client: Client, comparison: ComparisonAnswer, most: int | None = None
+    client: Client, comparison: ComparisonAnswer, most: int | None = None, lines: int = 400
 ) -> list[Different]:
-    """What differs from the first job, in at most so many ways."""
+    """What differs from the first job, in at most so many ways, and ``lines`` of each file."""
     first, *others = (job["name"] for job in comparison["jobs"])
     ways: dict[tuple[object, ...], list[int]] = {}
     for at in range(1, len(others) + 1):
@@ -54,10 +54,17 @@ def line_differences(
         parts = None
         if most is None or number < most:
             at = places[0]
-            code = _code(client, comparison, first, names[0], at)
-            parts = [*_environment(comparison, at), *code]
+            every = [
+                *_environment(comparison, at),
+                *_code(client, comparison, first, names[0], at),
+            ]
+            parts = [_first(lines, part) for part in every]
         different.append(Different(names, parts))
     return different
+
+
+def _first(most: int, part: Lines) -> Lines:
+    return part._replace(lines=part.lines[:most], more=max(0, len(part.lines) - most))
 
 
 def _environment(comparison: ComparisonAnswer, at: int) -> list[Lines]:
@@ -91,8 +98,8 @@ def _lines(path: str, what: str, before: str | None, after: str | None) -> Lines
     if before is None or after is None:
         return Lines(path, what, ["no text, or too large to compare"])
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="")
-    several = list(islice(lines, 2, None))
-    return Lines(path, what, several[:_MOST], max(0, len(several) - _MOST))
+    # Without the names.
+    return Lines(path, what, list(islice(lines, 2, None)))
 
 
 def _text(client: Client, job: str, path: str) -> str | None:

@@ -212,19 +212,7 @@ def _finite(value: Any) -> float | None:
 
 def _lines(session: Session, comparison: ComparisonAnswer) -> list[Different]:
     with session.client() as client:
-        different = line_differences(client, comparison, _WAYS)
-    return [
-        way._replace(
-            parts=way.parts
-            and [
-                part._replace(
-                    lines=part.lines[:_LINES], more=part.more + max(0, len(part.lines) - _LINES)
-                )
-                for part in way.parts
-            ]
-        )
-        for way in different
-    ]
+        return line_differences(client, comparison, _WAYS, _LINES)
 
 
 def _scaling(session: Session, jobs: list[ListedJob]) -> Scaling | None:
