@@ -18,7 +18,7 @@ def main() -> None:
     parser.add_argument("--api", required=True, help="the URL of the server")
     options = parser.parse_args()
     os.umask(0o077)
-    app = create_app(options.api, load_key(Path("key")))
+    app = create_app(options.api, load_key(Path("key")), Path("services"))
     uvicorn.run(app, uds=options.socket, log_level="warning", timeout_keep_alive=60)
 
 

@@ -83,8 +83,9 @@ _PAGES: tuple[tuple[str, Handler, tuple[str, ...]], ...] = (
 )
 
 
-def create_app(api_url: str, key: bytes) -> ASGIApp:
-    """The application. ``key`` seals the cookies: see ``sign_in``."""
+def create_app(api_url: str, key: bytes, services: Path) -> ASGIApp:
+    """The application. ``key`` seals the cookies: see ``sign_in``; ``services`` is the folder of
+    ``ServiceLinks``."""
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -105,7 +106,7 @@ def create_app(api_url: str, key: bytes) -> ASGIApp:
         exception_handlers={AllranksError: _refused, HTTPException: _no_page, Exception: _broken},
     )
     app.state.api = Api(api_url)
-    app.state.service_links = ServiceLinks(Path("services"))
+    app.state.service_links = ServiceLinks(services)
     app.state.doorkeeper = Doorkeeper(key)
     app.state.templates = render.environment()
     return _Secured(app)
