@@ -75,3 +75,17 @@ def test_services_and_sftp_are_inside(here: Allranks, code: Path, home: Path, tm
     assert here("job", "cancel", "inside").returncode == 0
     here("job", "wait", "inside")
     until(lambda: not processes("http.server"))
+
+
+def test_a_held_failure_inside_is_debugged(here: Allranks, code: Path):
+    (code / "held.py").write_text(
+        "import os, time\nif os.environ['RANK'] == '1':\n    secret = 42\n    [0][secret]\n"
+        "time.sleep(600)\n"
+    )
+    words = ("--detach", "--name", "held", "--image", IMAGE, "-p", 2, "--on-failure", "hold")
+    assert here("run", *words, "--", "python", "held.py").returncode == 0
+    until(lambda: "held until" in here("job", "show", "held").stdout, 60)
+    done = here("job", "debug", "held", input="p secret\n")
+    assert "(Pdb) 42\n" in done.stdout, done
+    assert here("job", "release", "held").returncode == 0
+    assert here("job", "wait", "held").returncode == 1

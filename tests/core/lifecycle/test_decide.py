@@ -1012,7 +1012,7 @@ def test_after_its_time_a_held_job_starts_again_if_it_may():
     assert story.step().data["purpose"] == "regroup"
 
 
-@pytest.mark.parametrize("what", ["lost", "gone", "taken", "canceled"])
+@pytest.mark.parametrize("what", ["lost", "gone", "taken", "preempted", "canceled"])
 def test_what_ends_a_job_ends_its_hold_and_the_failure_stays_the_cause(what: str):
     story = held()
     if what == "lost":
@@ -1021,6 +1021,8 @@ def test_what_ends_a_job_ends_its_hold_and_the_failure_stays_the_cause(what: str
         story.server(Kind.SEEN, state="gone", why="")
     elif what == "taken":
         story.agent(0, Kind.TAKEN, reason="PREEMPTED")
+    elif what == "preempted":  # the node that holds it
+        story.server(Kind.PREEMPT_ASKED, 1)
     else:
         story.server(Kind.CANCEL_ASKED)
     assert story.step().data["purpose"] == "finish"

@@ -122,7 +122,9 @@ def _failed(node: Node, event: Event) -> Node:
 
 def _preempted_node(node: Node, event: Event) -> Node:
     """The node is to end. Its ranks have the grace period, and peers that fail meanwhile fail
-    because of it."""
+    because of it. A failed attempt that it holds ends, too."""
+    if node.held:
+        return node._replace(held=0.0)
     if node.reason is not None or node.left or node.state is NodeState.LOST:
         return node
     reason = Reason(event.data.get("reason", Reason.PREEMPTED))

@@ -50,6 +50,9 @@ ACTIONS = {
         "Preempt",
         True,
     ),
+    "release": Action(
+        "Release", "job release", "The jobs that are held after a failure end.", "Release"
+    ),
     "tag": Action("Tag", "job tag", "Tags are set on the jobs.", "Set tags"),
     "note": Action("Note", "job tag", "A note in Markdown, on the job's page.", "Save"),
     "star": Action("Star", "job tag", "Starred jobs come first in the list.", "Star"),
@@ -139,7 +142,7 @@ async def _do(session: Session, action: str, job: str, values: Mapping[str, str]
     path = job_path(job)
     data: dict[str, Any] | None
     text = values.get("text", "").strip()
-    if action in ("cancel", "preempt"):
+    if action in ("cancel", "preempt", "release"):
         data = {"by": "the web page"} if action == "preempt" else None
         await session.call("POST", f"{path}/{action}", data)
     elif action == "restart":
