@@ -99,7 +99,9 @@ def relative(seconds: float) -> str:
     size = abs(seconds)
     if size < 45:
         return "now"
-    amount = next(f"{size / whole:.0f} {unit}" for whole, unit in _UNITS if size >= 0.75 * whole)
+    near = (unit for unit in _UNITS if size >= 0.95 * unit[0])
+    whole, name = next(near, _UNITS[-1])
+    amount = f"{size / whole:.0f} {name}"
     return f"{amount} ago" if seconds > 0 else f"in {amount}"
 
 

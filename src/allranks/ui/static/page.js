@@ -6,7 +6,7 @@ const UNITS = [[31557600, "y"], [2629800, "mo"], [86400, "d"], [3600, "h"], [60,
 function relative(seconds) {
   const size = Math.abs(seconds);
   if (size < 45) return "now";
-  const [each, unit] = UNITS.find(([each]) => size >= 0.75 * each);
+  const [each, unit] = UNITS.find(([each]) => size >= 0.95 * each) ?? UNITS.at(-1);
   const amount = `${Math.round(size / each)} ${unit}`;
   return seconds > 0 ? `${amount} ago` : `in ${amount}`;
 }
