@@ -80,6 +80,13 @@ def test_a_failed_job_stays_for_a_debugger_until_it_is_released(
     assert allranks("job", "debug", "two", input="p 6 * 7\n").stdout.count("42") == 1
     refused = allranks("job", "debug", "two", "--rank", 0)
     assert (refused.returncode, "rank 0 has not failed" in refused.stderr) == (2, True)
+    assert " Held " in allranks("top", "--once").stdout
+    url = json.loads(allranks("server", "status", "--json").stdout)["url"]
+    for role in ("reader", "member"):
+        made = allranks("server", "token", "create", f"a-{role}", "--role", role, "--json")
+        env = {"ALLRANKS_SERVER": url, "ALLRANKS_TOKEN": json.loads(made.stdout)["token"]}
+        assert allranks("job", "debug", "two", env=env).returncode == 2
+        assert allranks("job", "release", "two", env=env).returncode == 2
     assert allranks("job", "release", "two", "--retry").returncode == 0
     until(lambda: show(allranks, "two")["attempts"] == 2 and "held" in str(show(allranks, "two")))
     assert allranks("job", "release", "two").returncode == 0

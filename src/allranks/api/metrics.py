@@ -174,7 +174,9 @@ class Measured(TypedDict):
 
 
 class LiveJob(JobSummary, Measured):
-    """A live job with what it reports."""
+    """A live job with what it reports, and why it does not go on."""
+
+    status_reason: str | None
 
 
 class ShownJob(JobAnswer):

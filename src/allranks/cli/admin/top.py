@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from allranks.cli.output import colours, load, show, tables
 from allranks.core.amounts import counted
+from allranks.core.lifecycle.pending_reason import HELD
 from allranks.sdk.connection import find_server
 from allranks.sdk.jobs.follow import answered
 
@@ -143,15 +144,17 @@ def _rows(job: LiveJob) -> Iterator[tuple[str, ...]]:
     metrics = ", ".join(_values(job["metrics"]))
     started = datetime.fromisoformat(job["started_at"] or job["created_at"])
     age = show.seconds((datetime.now(UTC) - started).total_seconds())
+    held = (job["status_reason"] or "").startswith(HELD)
+    status = "Held" if held else job["status"]
     nodes = [each for each in job["load"] if each["now"]]
     rows = [[node] for node in nodes] if len(nodes) <= _MAX_NODES else [nodes]
     if not nodes:
-        yield (job["name"], job["status"], "-", age, *["-"] * 8, metrics)
+        yield (job["name"], status, "-", age, *["-"] * 8, metrics)
     for number, several in enumerate(rows):
         first = number == 0
         yield (
             job["name"] if first else "",
-            job["status"] if first else "",
+            status if first else "",
             str(several[0]["node"]) if len(several) == 1 else counted(len(several), "node"),
             age if first else "",
             *_use(several),

@@ -162,7 +162,12 @@ def resources(
 def top(services: ServicesDep) -> Annotated[Response, Content(list[api.LiveJob])]:
     """The live jobs, each with its load and metrics."""
     live: list[api.LiveJob] = [
-        {**view.brief(row), **measured(row, services)} for row in services.records.live()
+        {
+            **view.brief(row),
+            "status_reason": view.status_reason(row) or None,
+            **measured(row, services),
+        }
+        for row in services.records.live()
     ]
     return _json(live)
 
