@@ -16,6 +16,8 @@ import time
 import traceback
 from pathlib import Path
 
+import psutil
+
 import allranks as sdk
 from allranks.channel import Lost
 from allranks.errors import AllranksError, Unreachable
@@ -105,7 +107,10 @@ def _end(home: Path, job: sdk.Job, way: str, dice: random.Random) -> tuple[str, 
         job.preempt(dice.choice([None, 0, 1]))
         return ENDS
     if way in ("agent", "keeper"):
-        kill(victims(home, job.name, way, dice))
+        killed = victims(home, job.name, way, dice)
+        while any("visit" in word for pid in killed for word in psutil.Process(pid).cmdline()):
+            killed = victims(home, job.name, way, dice)  # a debugger's helper is no agent
+        kill(killed)
         return (*ENDS, "NODE_LOST")
     if way == "server":
         kill_server(home)

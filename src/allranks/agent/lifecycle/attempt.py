@@ -74,8 +74,9 @@ class Attempt:
         self._node_end = end
         held = stage.task.on_failure is not None
         self._hold = Hold(stage.folder) if held else None
-        # Called before the processes of a failed attempt are stopped.
+        # Called before the processes of a held attempt are stopped, and when it is held no more.
         self.before_stopping: Callable[[], None] = lambda: None
+        self.when_released: Callable[[], None] = lambda: None
         self._order, self._say = order, say
         self._running = Running() if stage.container is None else stage.container.running()
         self._launch = Launch(self._running, {})
@@ -249,9 +250,12 @@ class Attempt:
             for ended in self._running.reap():
                 self._rank_ended(ended)
             hold.failed()
+        self.when_released()  # a process with an open debugger does not end
         hold.let_go()
-        until = time.monotonic() + self._clocks.peer_grace
-        while self._running.fds and (left := until - time.monotonic()) > 0:
+        until = time.monotonic() + self._clocks.grace
+        while (left := until - time.monotonic()) > 0:
+            if hold.ranks.isdisjoint(process.rank for process in self._running.processes):
+                break
             self._inbox.wait(left, self._running.fds)
             for ended in self._running.reap():
                 self._rank_ended(ended)

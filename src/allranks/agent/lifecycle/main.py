@@ -415,6 +415,7 @@ class Agent:
         others = tracker_variables.folders(self._task, work.paths)
         reports = AttemptReports(self._task, self._attempt, folder, work.folder, self._link, others)
         attempt.before_stopping = reports.keep_stacks
+        attempt.when_released = self._entrance.leave
         self._state.start(attempt.deaths)
         self._files.start()
         self._working.start(self._attempt, attempt.deaths)

@@ -50,6 +50,8 @@ class Hold:
             os.close(at)
         self._listener.listen(64)
         self._kept: dict[int, socket.socket] = {}
+        # The ranks that have failed and wait.
+        self.ranks: set[int] = set()
         self._stopped: set[int] = set()
         self.has_stopped = False
 
@@ -72,6 +74,7 @@ class Hold:
                 connection.close()
                 raise
             self._kept[failed.pid] = connection
+            self.ranks.add(failed.rank)
             return failed
         return None
 
@@ -91,18 +94,24 @@ class Hold:
             time.sleep(_PACE)
 
     def let_go(self) -> None:
-        """Let the failed processes end as they would have; no more are kept."""
+        """Let the failed processes end as they would have, with those that were started beside
+        them, for which torch's launcher waits. No more are kept."""
         self._listener.close()
-        for connection in self._kept.values():
+        for pid, connection in self._kept.items():
+            beside = {other for launcher in _above(pid) for other in below(launcher)}
+            self._go_on(beside & self._stopped)
             connection.close()
         self._kept.clear()
 
     def close(self) -> None:
         """Let all processes go on; twice is once."""
         self.let_go()
-        for pid in self._stopped:
+        self._go_on({*self._stopped})
+
+    def _go_on(self, pids: set[int]) -> None:
+        for pid in pids:
             _send(pid, signal.SIGCONT)
-        self._stopped.clear()
+        self._stopped -= pids
 
 
 def _pid(credentials: bytes) -> int:
@@ -110,10 +119,10 @@ def _pid(credentials: bytes) -> int:
 
 
 def _above(pid: int) -> set[int]:
+    """What has started it, below this process."""
     above: set[int] = set()
     with contextlib.suppress(OSError, IndexError, ValueError):
-        while pid > 1 and pid != os.getpid():
-            pid = parent_of(pid)
+        while (pid := parent_of(pid)) > 1 and pid != os.getpid():
             above.add(pid)
     return above
 
