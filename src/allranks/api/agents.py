@@ -45,11 +45,29 @@ class ChannelOrder(TypedDict):
     debug: NotRequired[int | None]
 
 
+class ProfileOrder(TypedDict):
+    """A profile that somebody wants: of these ranks, or of all if there are none."""
+
+    number: int
+    kind: Literal["python", "torch", "memory"]
+    seconds: float
+    ranks: list[int]
+
+
+class RankProfile(TypedDict):
+    """What a process of a rank has answered, or why it has not."""
+
+    rank: int
+    pid: int
+    answer: Packed | None
+    why: str
+
+
 class Order(Assignment):
     """An assignment on its way. ``id`` differs where the assignment does; ``server`` names the
     process that sent it, ``heard`` is the number of the last event that it has of the node.
     ``watched``: somebody looks at the job; ``stacks``: the number of an open request for stacks;
-    ``channels``: those that the agent does not know yet."""
+    ``channels``: those that the agent does not know yet; ``profile``: one to take."""
 
     attempt: int
     id: str
@@ -58,6 +76,7 @@ class Order(Assignment):
     watched: NotRequired[bool]
     stacks: NotRequired[int]
     channels: NotRequired[list[ChannelOrder]]
+    profile: NotRequired[ProfileOrder]
 
 
 class HeldSet(TypedDict):

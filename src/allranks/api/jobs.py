@@ -739,6 +739,40 @@ class SavedStacks(TypedDict):
     processes: list[StackProcess]
 
 
+class UnprofiledRank(TypedDict):
+    rank: int | None
+    node: int
+    why: str
+
+
+class Operator(TypedDict):
+    """An operator of a torch trace; ``share``: of the time on its device."""
+
+    name: str
+    device: str
+    calls: int
+    seconds: float
+    share: float
+
+
+class ProfileAnswer(TypedDict):
+    """A profile of the ranks. ``verdict`` is a `core.profiles.verdict.Verdict`; ``memory``: of each
+    rank the lines that grew, its size, and torch's allocator; ``files``: the paths in the record.
+    """
+
+    job: str
+    attempt: int
+    at: float
+    kind: str
+    seconds: float
+    verdict: Packed
+    missing: list[UnprofiledRank]
+    operators: list[Operator]
+    memory: list[Document]
+    files: list[str]
+    folder: str
+
+
 class CollectiveCall(TypedDict):
     """The last collective of a group that a rank has called; see `core.diagnosis.collectives`."""
 

@@ -59,6 +59,7 @@ COMMANDS: dict[str, Command] = {
     "job debug": Command("job.enter:debug", "debug a held failure where it happened", plain=True),
     "job release": Command("job.job:release", "end a job that is held after a failure"),
     "job stacks": Command("job.stacks:stacks", "show the Python stacks of every rank"),
+    "job profile": Command("job.profile:profile", "say what holds a running job up"),
     "job exec": Command("job.enter:exec", "run a program in a running job"),
     "job shell": Command("job.enter:shell", "open a shell in a running job", plain=True),
     "job port-forward": Command("job.enter:port_forward", "reach a port of a running job"),

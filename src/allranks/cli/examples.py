@@ -56,6 +56,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "job debug": ("-", "calm_otter --rank 3"),
     "job release": ("-", "calm_otter --retry"),
     "job stacks": ("-", "calm_otter --rank 0"),
+    "job profile": ("-", "calm_otter --seconds 10 --kind torch --ranks 0"),
     "job exec": ("- -- nvidia-smi", "calm_otter --rank 3 -- python -c 'import torch'"),
     "job shell": ("-", "calm_otter --rank 3"),
     "job port-forward": ("- 6006", "calm_otter my_jupyter", "calm_otter 8000:80 --rank 3"),

@@ -56,6 +56,7 @@ from allranks.server.loop.heartbeats import Heartbeats
 from allranks.server.loop.live_views import LiveViews
 from allranks.server.loop.loop_services import LoopServices
 from allranks.server.loop.loops import Loops
+from allranks.server.loop.profiles import Profiles
 from allranks.server.loop.stacks import Stacks
 from allranks.server.loop.wakeups import Wakeups
 from allranks.server.mlflow import tracking
@@ -257,6 +258,7 @@ def _services(
         input_turns=InputTurns(),
         working_folders=working_folders,
         stacks=stacks,
+        profiles=Profiles(home, wakeups),
         channels=Channels(wakeups),
         annotations=Annotations(database),
         schedules=Schedules(database),

@@ -29,6 +29,7 @@ from allranks.server.loop.hangs import Hangs
 from allranks.server.loop.heartbeats import Heartbeats
 from allranks.server.loop.live_views import LiveViews
 from allranks.server.loop.loops import Loops
+from allranks.server.loop.profiles import Profiles
 from allranks.server.loop.stacks import Stacks
 from allranks.server.loop.wakeups import Wakeups
 from allranks.server.mlflow.tracking import Tracking
@@ -86,6 +87,7 @@ class Services(NamedTuple):
     input_turns: InputTurns
     working_folders: WorkingFolders
     stacks: Stacks
+    profiles: Profiles
     channels: Channels
     annotations: Annotations
     schedules: Schedules

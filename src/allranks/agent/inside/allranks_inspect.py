@@ -11,11 +11,13 @@ Nothing here may print, raise, or do anything that a script could notice.
 """
 
 import _thread
+import atexit
 import contextlib
 import fcntl
 import json
 import os
 import pickle
+import re
 import sys
 import time
 
@@ -29,6 +31,9 @@ HEADER = 64
 # The entries of a group that are sent, and the most of a process.
 _OF_GROUP, _MOST = 16, 128
 _LIBRARIES = ("site-packages", "dist-packages", "/lib/python", "<")
+
+# What errors of collectives say.
+_OF_COLLECTIVES = re.compile(r"gloo|NCCL|[Pp]rocess ?[Gg]roup|preamble|c10d|by peer|collective")
 
 # The descriptors of this process: the file's, and both ends of the pipe.
 _ends = []  # type: List[int]
@@ -46,6 +51,28 @@ def listen(once=False):  # type: (bool) -> None
         _thread.start_new_thread(_answer, (ends[0], ends[2], once))
     except Exception:
         _close()
+
+
+def leave_note():  # type: () -> None
+    """When a collective's error ends this process: leave the last collectives for the agent."""
+    atexit.register(_leave_note)
+
+
+def _leave_note():  # type: () -> None
+    try:
+        error = getattr(sys, "last_value", None)
+        folder = os.path.dirname(os.environ.get("ALLRANKS_METRICS_FILE", ""))
+        if error is None or not folder or not _OF_COLLECTIVES.search(repr(error)):
+            return
+        note = collectives()
+        # The failed one may count as finished.
+        max(note["entries"], key=lambda entry: entry["since"])["pending"] = True
+        path = os.path.join(folder, "collectives-%d.json" % note["rank"])
+        with open(path + ".new", "w") as file:
+            json.dump(note, file)
+        os.rename(path + ".new", path)
+    except Exception:
+        pass
 
 
 def _high(fd):  # type: (int) -> int
@@ -117,7 +144,7 @@ class _NotLoaded(object):
         return getattr(importlib.import_module("torch._inductor"), name)
 
 
-def collectives(_=None):  # type: (Any) -> Dict[str, Any]
+def collectives(_=None, _of_group=_OF_GROUP):  # type: (Any, int) -> Dict[str, Any]
     """The last collectives of each group, and the groups with their ranks."""
     torch = sys.modules["torch"]  # type: Any
     c10d = torch._C._distributed_c10d
@@ -130,7 +157,12 @@ def collectives(_=None):  # type: (Any) -> Dict[str, Any]
     finally:
         if stand_in is not None and vars(torch).get("_inductor") is stand_in:
             del torch._inductor
-    return {"rank": _rank(), "groups": _groups(), "entries": _newest(entries), "at": time.time()}
+    return {
+        "rank": _rank(),
+        "groups": _groups(),
+        "entries": _newest(entries, _of_group),
+        "at": time.time(),
+    }
 
 
 def _rank():  # type: () -> Optional[int]
@@ -148,7 +180,7 @@ def _groups():  # type: () -> List[Tuple[str, str, List[int]]]
     return groups
 
 
-def _newest(entries):  # type: (List[Dict[str, Any]]) -> List[Dict[str, Any]]
+def _newest(entries, most):  # type: (List[Dict[str, Any]], int) -> List[Dict[str, Any]]
     counts = {}  # type: Dict[str, int]
     newest = []  # type: List[Dict[str, Any]]
     for entry in reversed(entries):
@@ -156,7 +188,7 @@ def _newest(entries):  # type: (List[Dict[str, Any]]) -> List[Dict[str, Any]]
             continue
         group = str(entry["process_group"][0])
         counts[group] = counts.get(group, 0) + 1
-        if counts[group] <= _OF_GROUP and len(newest) < _MOST:
+        if counts[group] <= most and len(newest) < _MOST * most / _OF_GROUP:
             done = entry.get("retired") or entry.get("state") == "completed"
             newest.append(
                 {
@@ -181,4 +213,10 @@ def _place(frames):  # type: (List[Dict[str, Any]]) -> str
     return ""
 
 
-_DO = {"collectives": collectives}  # type: Dict[str, Any]
+def _profile(question):  # type: (Dict[str, Any]) -> Dict[str, Any]
+    import allranks_profile  # type: ignore[import-not-found] # lazy: beside this file
+
+    return dict(allranks_profile.profile(question))
+
+
+_DO = {"collectives": collectives, "profile": _profile}  # type: Dict[str, Any]

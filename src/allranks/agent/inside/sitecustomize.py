@@ -65,11 +65,18 @@ def _answer(number, frame):  # type: (int, Optional[FrameType]) -> None
         return
     _answering = True
     try:
+        profiler = sys.modules.get("allranks_profile")
+        if profiler is not None:
+            profiler.run_tasks()
+        if os.pread(_file, 7, 0) == b"listen\n":
+            import allranks_inspect  # type: ignore[import-not-found,unused-ignore] # lazy: as above
+
+            allranks_inspect.listen(True)
         lines = ["answered\n"]
         # The names without a lock: who holds it may be what everybody waits for.
         active = getattr(sys.modules.get("threading"), "_active", {})
         for ident, top in sys._current_frames().items():
-            if top.f_code is _answer.__code__ or top.f_code.co_filename == _INSPECT:
+            if top.f_code is _answer.__code__ or top.f_code.co_filename.startswith(_OURS):
                 continue
             current = top  # type: Optional[FrameType]
             name = getattr(active.get(ident), "name", "")
@@ -155,16 +162,19 @@ def _listen_in_groups(c10d):  # type: (Any) -> None
         update(group)
         if group is not None:
             try:
-                import allranks_inspect  # type: ignore[import-not-found] # lazy: beside this file
+                import allranks_inspect  # type: ignore[import-not-found,unused-ignore] # lazy: beside this file
 
                 allranks_inspect.listen()
+                allranks_inspect.leave_note()
             except Exception:
                 pass
 
     c10d._update_default_pg = update_and_listen
 
 
-_INSPECT = os.path.join(os.path.dirname(__file__), "allranks_inspect.py")
+# The files of threads of ours, which no stack shows.
+_HERE = os.path.dirname(__file__)
+_OURS = tuple(os.path.join(_HERE, "allranks_%s.py" % name) for name in ("inspect", "profile"))
 _file, _answering = -1, False
 if hasattr(os, "register_at_fork"):
     _begin()

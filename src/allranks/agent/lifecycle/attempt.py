@@ -86,6 +86,7 @@ class Attempt:
         self._context = FailureContext()
         self._facts: Mapping[str, Any] = {}
         self._kept_end: _End | None = None
+        self._disagreement = ""
         self._forced: tuple[Reason, Callable[[], _End]] | None = None
         # For whoever decides which files are complete.
         self.deaths = Deaths()
@@ -195,6 +196,7 @@ class Attempt:
                 self._stop(why, failed[0].at)
                 return why, None
             if failed:
+                self._disagreement = self._compared(failed[0])
                 self._keep(failed[0])
                 self._stop(Reason.PEER_FAILED)
                 return Reason.RANK_EXITED, failed[0]
@@ -302,6 +304,16 @@ class Attempt:
         while self._inbox.taken is None and time.monotonic() < until:
             self._inbox.wait(until - time.monotonic())
         return self._inbox.taken
+
+    def _compared(self, first: Ended) -> str:
+        """In which collective the ranks disagreed, if that ended the first one."""
+        rank = first.process.rank
+        is_aborted = first.signal == "SIGABRT"
+        if rank is None or (first.signal and not is_aborted):
+            return ""
+        from allranks.agent.monitoring import desync  # lazy: few attempts fail
+
+        return desync.explain(self._stage.folder, rank, is_aborted, self.pids())
 
     def _stop(self, why: Reason, since: float | None = None) -> None:
         """Send SIGTERM, wait for the grace, send SIGKILL; then end what the ranks left behind."""
@@ -461,6 +473,8 @@ class Attempt:
             behind_pipe = pipes.failed_behind_pipe(process.log, first.code)
             line = rank_failure.error_line(tail, first.code, behind_pipe)
             message += f": {line}" if line else ""
+        if self._disagreement:
+            message += f"; {self._disagreement}"
         reason = rank_failure.reason(first.signal, self._facts)
         if taken is not None:
             reason = Reason.PORT_TAKEN

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from allranks.agent.monitoring.idle_ranks import IdleRanks
     from allranks.agent.monitoring.memory_limit import MemoryLimit
     from allranks.agent.monitoring.metrics import Metrics
+    from allranks.api.agents import ProfileOrder, RankProfile
 
 # The files of an attempt's folder that contain points, by the server's name for them.
 FEEDS = {
@@ -72,6 +73,7 @@ class AttemptReports:
             batched = name == "resources"
             self._link.feed(Feed(self._attempt, name, self._folder / file, batched=batched))
         self._link.stacks = partial(_stacks, self._link.node, roots, {})
+        self._link.profile = partial(_profile, self._link.node, roots)
         self._mlflow = self._mlflow_files()
         if self._task.hang_timeout is not None:
             # lazy: off by default
@@ -124,6 +126,7 @@ class AttemptReports:
     def over(self) -> None:
         """End when the ranks have ended."""
         self._link.stacks = list
+        self._link.profile = lambda order: []
         if self._monitor is not None:
             self._monitor.stop()
         if self._mlflow is not None:
@@ -165,3 +168,11 @@ def _stacks(
     from allranks.agent.monitoring.stacks import take  # lazy: rarely requested
 
     return take(node, roots(), busy)
+
+
+def _profile(
+    node: int, roots: Callable[[], Mapping[int, int]], order: ProfileOrder
+) -> list[RankProfile]:
+    from allranks.agent.monitoring.profiles import take  # lazy: rarely requested
+
+    return take(node, roots(), order)

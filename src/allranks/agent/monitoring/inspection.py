@@ -7,7 +7,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +25,9 @@ class Question:
     @staticmethod
     def ask(pid: int, question: Mapping[str, Any]) -> Question | None:
         """Ask; None if the process has no thread that answers."""
-        folder = f"/proc/{pid}/fd"
         with contextlib.suppress(OSError):
-            for name in os.listdir(folder):
-                with contextlib.suppress(OSError):
-                    match = _FILE.match(os.readlink(f"{folder}/{name}"))
-                    # A fork may not have closed its parent's yet.
-                    if match and int(match[1]) == _own_number(pid):
-                        return Question._send(folder, name, match[2], question)
+            if (ends := _ends(pid)) is not None:
+                return Question._send(f"/proc/{pid}/fd", *ends, question)
         return None
 
     @staticmethod
@@ -68,17 +63,47 @@ def ask_all(
 ) -> dict[int, dict[str, Any]]:
     """The answers of the processes that answer within ``patience`` seconds."""
     questions = {pid: sent for pid in pids if (sent := Question.ask(pid, question)) is not None}
+    return wait_for(questions, patience)
+
+
+def is_listening(pid: int) -> bool:
+    """Whether a thread of the process answers."""
+    with contextlib.suppress(OSError):
+        return _ends(pid) is not None
+    return False
+
+
+def wait_for(
+    questions: Mapping[int, Question],
+    patience: float,
+    is_there: Callable[[int], bool] = lambda pid: True,
+) -> dict[int, dict[str, Any]]:
+    """The answers that come within ``patience`` seconds, from processes that are there."""
     answers: dict[int, dict[str, Any]] = {}
     until = time.monotonic() + patience
-    while len(answers) < len(questions) and time.monotonic() < until:
-        for pid in questions.keys() - answers.keys():
+    while pending := [pid for pid in questions.keys() - answers.keys() if is_there(pid)]:
+        for pid in pending:
             with contextlib.suppress(OSError, ValueError):
                 if (answer := questions[pid].answer()) is not None:
                     answers[pid] = answer
+        if time.monotonic() > until:
+            break
         time.sleep(0.005)
     for sent in questions.values():
         sent.close()
     return answers
+
+
+def _ends(pid: int) -> tuple[str, str] | None:
+    """The descriptors of its file and of its pipe. Raises OSError."""
+    folder = f"/proc/{pid}/fd"
+    for name in os.listdir(folder):
+        with contextlib.suppress(OSError):
+            match = _FILE.match(os.readlink(f"{folder}/{name}"))
+            # A fork may not have closed its parent's yet.
+            if match and int(match[1]) == _own_number(pid):
+                return name, match[2]
+    return None
 
 
 def _own_number(pid: int) -> int:

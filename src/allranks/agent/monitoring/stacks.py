@@ -78,6 +78,33 @@ def _collect(node: int, roots: Mapping[int, int], busy: Mapping[int, float]) -> 
     return processes
 
 
+def ask_to_listen(pid: int) -> bool:
+    """Have a Python start the thread that answers `inspection`, as soon as its first thread runs
+    Python. Return whether it is such a Python. Thread-safe."""
+    with _LOCK, contextlib.suppress(OSError):
+        caught = status(pid, "SigCgt", 16)
+        fd = _file(pid) if caught & 1 << (_ALIVE - 1) and state(pid) not in "TtZX" else None
+        if fd is not None:
+            try:
+                os.ftruncate(fd, 0)
+                os.write(fd, b"listen\n")
+                _send(pid, _ALIVE)
+            finally:
+                os.close(fd)
+            return True
+    return False
+
+
+def _file(pid: int) -> int | None:
+    """Open the file into which a process writes its stacks."""
+    folder = f"/proc/{pid}/fd"
+    for number in os.listdir(folder):
+        with contextlib.suppress(OSError):
+            if _MARK in os.readlink(f"{folder}/{number}"):
+                return os.open(f"{folder}/{number}", os.O_RDWR | os.O_CLOEXEC)
+    return None
+
+
 class _Request:
     """The signals sent to a process. ``fd`` is the file into which it writes its answer."""
 
@@ -100,15 +127,12 @@ class _Request:
         caught = status(pid, "SigCgt", 16)
         if not caught & 1 << (_WHERE - 1) or state(pid) in "TtZX":
             return None
-        folder = f"/proc/{pid}/fd"
-        for number in os.listdir(folder):
-            with contextlib.suppress(OSError):
-                if _MARK in os.readlink(f"{folder}/{number}"):
-                    fd = os.open(f"{folder}/{number}", os.O_RDWR | os.O_CLOEXEC)
-                    try:
-                        return _Request(pid, fd, caught)
-                    except OSError:
-                        os.close(fd)
+        fd = _file(pid)
+        if fd is not None:
+            try:
+                return _Request(pid, fd, caught)
+            except OSError:
+                os.close(fd)
         return None
 
     def done(self) -> bool:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
         HelloAnswer,
         HelloRequest,
         Order,
+        ProfileOrder,
+        RankProfile,
     )
     from allranks.core.data.addresses import Account
 
@@ -89,6 +91,9 @@ class Link:
         # Called with each channel that somebody opens, in a thread of its own.
         self.channel: Callable[[ChannelOrder], None] | None = None
         self._last_channel = 0
+        # Profiles the ranks; takes seconds.
+        self.profile: Callable[[ProfileOrder], list[RankProfile]] = lambda order: []
+        self._last_profile = 0
         self.still: dict[str, Any] | None = None
         # The number of the last request for stacks.
         self._stacks_request = 0
@@ -217,7 +222,7 @@ class Link:
             try:
                 query = f"attempt={self.attempt}&known={last_id}&stacks={self._stacks_request}"
                 if self.channel is not None:
-                    query += f"&channels={self._last_channel}"
+                    query += f"&channels={self._last_channel}&profiles={self._last_profile}"
                 order: Order = client.json("GET", f"{self._base}/orders?{query}")
             except (Unauthorized, NotFound):
                 order = {
@@ -237,6 +242,10 @@ class Link:
             if (number := order.pop("stacks", 0)) > self._stacks_request:
                 self._stacks_request = number
                 threading.Thread(target=self._send_stacks, args=(number,), daemon=True).start()
+            profile = order.pop("profile", None)
+            if profile is not None and profile["number"] > self._last_profile:
+                self._last_profile = profile["number"]
+                threading.Thread(target=self._send_profile, args=(profile,), daemon=True).start()
             for channel in order.pop("channels", ()):
                 if self.channel is not None and channel["number"] > self._last_channel:
                     self._last_channel = channel["number"]
@@ -259,6 +268,14 @@ class Link:
         path, data = f"{self._base}/stacks/{number}", self.stacks()
         with contextlib.suppress(AllranksError, OSError), self.server.client(_TIMEOUT) as client:
             client.json("PUT", path, data)
+
+    def _send_profile(self, order: ProfileOrder) -> None:
+        """Profile the ranks and send what each has said; each by itself, as it may be large."""
+        path, ranks = f"{self._base}/profiles/{order['number']}", self.profile(order)
+        with contextlib.suppress(AllranksError, OSError), self.server.client(_TIMEOUT) as client:
+            for rank in ranks:
+                client.json("PUT", path, {"last": False, "rank": rank})
+            client.json("PUT", path, {"last": True, "rank": None})
 
     def _resend(self, order: Order) -> None:
         """Send what a restarted server lacks: its record may have been restored from a backup."""

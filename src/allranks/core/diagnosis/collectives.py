@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import StrEnum
+from math import inf
 from typing import Any, NamedTuple
 
 from allranks.core.diagnosis.stacks import Process, doing, numbers
@@ -44,11 +45,13 @@ class Group(NamedTuple):
 
 class Recorded(NamedTuple):
     """What a process has recorded: its groups, and the last collectives of each in the order of
-    their numbers. ``rank`` is that of the default group."""
+    their numbers. ``rank`` is that of the default group; ``quiet`` are the seconds since it called
+    the last one."""
 
     rank: int
     groups: tuple[Group, ...]
     entries: tuple[Entry, ...]
+    quiet: float = inf
 
 
 class Kind(StrEnum):
@@ -87,7 +90,8 @@ def load(data: Mapping[str, Any]) -> Recorded:
         Group(str(name), str(title), _numbers(ranks)) for name, title, ranks in data["groups"]
     )
     entries = sorted(map(_entry, data["entries"]), key=lambda entry: entry.number)
-    return Recorded(_number(data["rank"]), tuple(groups), tuple(entries))
+    last = max((entry.since for entry in entries), default=-inf)
+    return Recorded(_number(data["rank"]), tuple(groups), tuple(entries), data["at"] - last)
 
 
 def of_processes(processes: Iterable[Process]) -> dict[int, Recorded]:

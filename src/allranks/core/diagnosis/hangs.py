@@ -81,6 +81,9 @@ def hung(
         earlier = {(p.node, p.pid): stacks.place(p) for p in before}
         if not busy or not all(_polls(process, earlier, timeout, gpu) for process in busy):
             return None
+    recorded = collectives.of_processes(now).values()
+    if any(one.quiet < timeout - _SLACK for one in recorded):
+        return None  # small tensors are less data than a connection's heartbeat
     least = min((min(times.quiet, times.still) for times in quiet.values()), default=timeout)
     stuck = [process for process in now if process.rank in quiet]
     failure = _in_collectives(stuck, timeout, write_time) or _failure(stuck, timeout)

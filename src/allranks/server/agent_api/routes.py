@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         ChannelOrder,
         HelloAnswer,
         Order,
+        ProfileOrder,
         ReceivedAnswer,
     )
 
@@ -75,6 +76,7 @@ def create_app(more: Sequence[Route] = ()) -> Direct:
         Route(PREFIX + "/{node:int}/events", events, methods=["POST"]),
         Route(PREFIX + "/{node:int}/orders", orders),
         Route(PREFIX + "/{node:int}/stacks/{number:int}", stacks, methods=["PUT"]),
+        Route(PREFIX + "/{node:int}/profiles/{number:int}", profiles, methods=["PUT"]),
         Route(PREFIX + "/{node:int}/still/{attempt:int}", still, methods=["PUT"]),
         Route(PREFIX + "/{node:int}/logs/{attempt:int}/{rank:int}", logs, methods=["PUT"]),
         Route(PREFIX + "/{node:int}/points/{attempt:int}/{feed}", points, methods=["PUT"]),
@@ -144,12 +146,13 @@ async def events(request: Request) -> Response:
 async def orders(request: Request) -> Response:
     """The current order. The answer is delayed while the agent already knows the order, for at most
     a third of a lease. With ``stacks``: the number of the last stack request that it has answered;
-    ``channels``: that of the last channel that it knows."""
+    ``channels`` and ``profiles``: those of the last channel and profile that it knows."""
     services, agent = who(request)
     attempt = number_of(request, "attempt")
     held = request.query_params.get("known", "")
     answered = number_of(request, "stacks") if "stacks" in request.query_params else 0
     opened = number_of(request, "channels") if "channels" in request.query_params else None
+    profiled = number_of(request, "profiles") if "profiles" in request.query_params else None
     until = time.monotonic() + min(services.clocks.lease / 3, 10.0)
     while True:
         count = services.wakeups.count(agent.job)
@@ -157,10 +160,11 @@ async def orders(request: Request) -> Response:
         _check_node(row, agent.node)
         stacks = _stacks_for(services, row, attempt, answered)
         channels = _channels_for(services, row, agent, opened)
+        profile = _profile_for(services, row, agent, profiled)
         order_id = _order_id(services, row, agent, attempt)
         left = until - time.monotonic()
-        if _is_news(order_id, held) or stacks or channels or left <= 0:
-            return _answer(services, row, agent, attempt, stacks, channels)
+        if _is_news(order_id, held) or stacks or channels or profile or left <= 0:
+            return _answer(services, row, agent, attempt, stacks, channels, profile)
 
         def concerns() -> bool:
             """Whether the news has changed what this agent has to do."""
@@ -170,6 +174,7 @@ async def orders(request: Request) -> Response:
                 or _is_news(_order_id(services, latest, agent, attempt), held)
                 or _stacks_for(services, latest, attempt, answered) > 0
                 or bool(_channels_for(services, latest, agent, opened))
+                or _profile_for(services, latest, agent, profiled) is not None
             )
 
         try:
@@ -205,6 +210,13 @@ def _channels_for(
     return [] if opened is None else services.channels.pending(row, agent.node, opened)
 
 
+def _profile_for(
+    services: Services, row: JobRow, agent: Agent, known: int | None
+) -> ProfileOrder | None:
+    """The profile that the agent has to take; None: it is of an older version and takes none."""
+    return None if known is None else services.profiles.pending(row, agent.node, known)
+
+
 def _order(services: Services, row: JobRow, agent: Agent, attempt: int, asked: int) -> Order:
     order: Order = {
         "attempt": attempt,
@@ -230,10 +242,13 @@ def _answer(
     attempt: int,
     stacks: int,
     channels: Sequence[ChannelOrder] = (),
+    profile: ProfileOrder | None = None,
 ) -> Response:
     order = _order(services, row, agent, attempt, stacks)
     if channels:
         order["channels"] = [*channels]
+    if profile is not None:
+        order["profile"] = profile
     body = json.dumps(order)
     if order["do"] == "go":
         # The same for all nodes of a gang: made for each, it takes seconds for hundreds.
@@ -262,6 +277,15 @@ async def stacks(request: Request) -> Response:
         await run_in_threadpool(services.stacks.receive, agent.job, agent.node, number, answer)
     if services.hangs.waits_for(agent.job):
         services.loops.wake(agent.job)
+    return JSONResponse({})
+
+
+async def profiles(request: Request) -> Response:
+    """Receive the profile of a rank."""
+    services, agent = who(request)
+    number, part = request.path_params["number"], parse(await request.body())
+    with readable():
+        await run_in_threadpool(services.profiles.receive, agent.job, agent.node, number, part)
     return JSONResponse({})
 
 

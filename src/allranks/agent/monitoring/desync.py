@@ -1,0 +1,69 @@
+"""Whether ranks that failed in a collective disagreed on it: what they left, and what others say.
+
+A rank that ends by such an error leaves its last collectives in the attempt's folder
+(`inside/allranks_inspect.py`). The other ranks of the node are asked before they are ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from allranks.agent.monitoring.inspection import ask_all
+from allranks.agent.processes.rank_processes import families
+from allranks.core.diagnosis import collectives
+from allranks.core.diagnosis.collectives import Kind, Recorded
+
+# Seconds to wait for the other ranks: an error of one soon becomes one of its peers.
+_PATIENCE = 0.5
+_DISAGREE = (Kind.OPERATION, Kind.SHAPE, Kind.TYPE)
+_LEFT = "collectives-{}.json"
+
+
+def explain(folder: Path, rank: int, is_aborted: bool, roots: Mapping[int, int]) -> str:
+    """In what the ranks disagreed, when ``rank`` had failed in a collective; else empty. One that
+    was aborted, as gloo's threads do, leaves nothing. ``roots`` are the first processes of the
+    ranks that are there."""
+    if not is_aborted and not (folder / _LEFT.format(rank)).exists():
+        return ""
+    until = time.monotonic() + _PATIENCE
+    answers: dict[int, Any] = {}
+    while True:
+        _ask(folder, roots, answers)
+        if roots.keys() <= answers.keys() or time.monotonic() > until:
+            break
+        time.sleep(0.02)
+    recorded: dict[int, Recorded] = {}
+    for answer in answers.values():
+        with contextlib.suppress(TypeError, ValueError, KeyError):
+            loaded = collectives.load(answer)
+            recorded[loaded.rank] = loaded
+    expected = {
+        member for one in recorded.values() for group in one.groups for member in group.ranks
+    }
+    finding = collectives.compare(recorded, expected - recorded.keys() - roots.keys())
+    kinds = _DISAGREE if is_aborted else (*_DISAGREE, Kind.GROUPS, Kind.GONE, Kind.NOT_CALLED)
+    if finding is None or finding.kind not in kinds:
+        return ""
+    return collectives.sentence(finding, _time_of_day)
+
+
+def _ask(folder: Path, roots: Mapping[int, int], answers: dict[int, Any]) -> None:
+    """Add what ranks have left, which counts more than what they say, and what those say that are
+    there."""
+    trees = families(roots.values())
+    pids = {pid: rank for rank, root in roots.items() for pid in trees.get(root, [root])}
+    for pid, answer in ask_all(pids, {"do": "collectives"}, _PATIENCE / 2).items():
+        answers[pids[pid]] = answer
+    for path in folder.glob(_LEFT.format("*")):
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+            answer = json.loads(path.read_text())
+            answers[int(answer["rank"])] = answer
+
+
+def _time_of_day(at: float) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(at))

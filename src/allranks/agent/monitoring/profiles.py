@@ -1,0 +1,85 @@
+"""Profile the ranks of a node, all at once, through the thread that answers in each."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from allranks.agent.monitoring import stacks
+from allranks.agent.monitoring.inspection import Question, is_listening, wait_for
+from allranks.agent.processes.rank_processes import families
+
+if TYPE_CHECKING:
+    from allranks.api.agents import ProfileOrder, RankProfile
+
+# Seconds for a process to begin to listen, and for answers after the end of the window. Traces of
+# torch are written first.
+_LISTEN, _PATIENCE, _WRITING = 2.0, 5.0, 40.0
+_RATE = 100.0
+
+
+def take(node: int, roots: Mapping[int, int], order: ProfileOrder) -> list[RankProfile]:
+    """The profile of each rank that the order names, or why there is none."""
+    trees = families(roots.values())
+    if not roots:  # they run in a container
+        trees, roots = stacks.inside(node)
+    selected = {
+        rank: trees.get(root, [root])
+        for rank, root in roots.items()
+        if not order["ranks"] or rank in order["ranks"]
+    }
+    ranks = _listening(selected)
+    patience = _WRITING if order["kind"] == "torch" else _PATIENCE
+    question = {"do": "profile", "kind": order["kind"], "seconds": order["seconds"]}
+    question |= {"rate": _RATE, "keep": patience}
+    sent: dict[int, Question | None] = {}
+    for pids in ranks.values():
+        for pid in pids:
+            sent[pid] = Question.ask(pid, question)
+    several = {pid: question for pid, question in sent.items() if question is not None}
+    answers = wait_for(several, order["seconds"] + patience, _exists)
+    return [
+        {"rank": rank, "pid": pid, "answer": answers.get(pid), "why": _why(pid, answers, sent)}
+        for rank, pids in ranks.items()
+        for pid in pids or [0]
+    ]
+
+
+def _listening(trees: Mapping[int, list[int]]) -> dict[int, list[int]]:
+    """The processes of each rank that are in a group of torch; else its first Python, which is
+    asked to listen."""
+    ranks = {rank: [pid for pid in tree if is_listening(pid)] for rank, tree in trees.items()}
+    late: list[int] = []
+    for rank, tree in trees.items():
+        if not ranks[rank]:
+            python = next((pid for pid in tree if stacks.ask_to_listen(pid)), None)
+            ranks[rank] = [] if python is None else [python]
+            late += ranks[rank]
+    until = time.monotonic() + _LISTEN
+    while not all(map(is_listening, late)) and time.monotonic() < until:
+        time.sleep(0.01)
+    return ranks
+
+
+def _exists(pid: int) -> bool:
+    return os.path.exists(f"/proc/{pid}")
+
+
+def _why(pid: int, answers: Mapping[int, Any], sent: Mapping[int, Question | None]) -> str:
+    """Why there is no profile; empty if there is one."""
+    if pid in answers:
+        return str(answers[pid].get("error", ""))
+    if not pid:
+        return "it has no Python that can be asked, or is not there any more"
+    with contextlib.suppress(OSError, IndexError):
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        if state in "Tt":
+            return "it is stopped by a signal"
+        if state not in "ZX":
+            in_c = "its first thread runs no Python that could answer"
+            return "it did not answer in time" if sent.get(pid) else in_c
+    return "it has ended meanwhile"
