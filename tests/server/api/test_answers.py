@@ -202,6 +202,8 @@ def test_every_route_answers_as_described(server: Server) -> None:
     until(lambda: server("GET", "/jobs/live")["status"] == "Running")
     until(lambda: any(job["load"] for job in server("GET", "/top")))
     server("POST", "/jobs/live/stacks")
+    server("POST", "/jobs/live/profile", {"seconds": 0.5})
+    server("GET", "/jobs/live/profile")
     server("POST", "/jobs/live/channels", {"command": ["true"]})
 
     made(server)

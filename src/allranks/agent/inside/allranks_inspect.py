@@ -18,6 +18,7 @@ import json
 import os
 import pickle
 import re
+import select
 import sys
 import time
 
@@ -100,9 +101,12 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def _answer(pipe, file, once):  # type: (int, int, bool) -> None
-    text = b""
+    text, keep = b"", 0.0
     try:
         while True:
+            # Until the agent has read the last answer, at least.
+            if once and keep and not select.select([pipe], [], [], keep)[0]:
+                return
             while b"\n" not in text:
                 more = os.read(pipe, 4096)
                 if not more:
@@ -119,9 +123,7 @@ def _answer(pipe, file, once):  # type: (int, int, bool) -> None
             os.pwrite(file, body, HEADER)
             header = "%d %d" % (question["number"], len(body))
             os.pwrite(file, header.ljust(HEADER).encode(), 0)
-            if once:
-                time.sleep(question.get("keep", 5.0))  # until the agent has read it
-                return
+            keep = question.get("keep", 5.0)
     except Exception:
         pass
     finally:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from allranks.agent.monitoring import stacks
 from allranks.agent.monitoring.inspection import Question, is_listening, wait_for
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 # torch are written first.
 _LISTEN, _PATIENCE, _WRITING = 2.0, 5.0, 40.0
 _RATE = 100.0
+_NO_PYTHON_NOW = "its first thread runs no Python that could answer"
 
 
 def take(node: int, roots: Mapping[int, int], order: ProfileOrder) -> list[RankProfile]:
@@ -42,11 +42,17 @@ def take(node: int, roots: Mapping[int, int], order: ProfileOrder) -> list[RankP
             sent[pid] = Question.ask(pid, question)
     several = {pid: question for pid, question in sent.items() if question is not None}
     answers = wait_for(several, order["seconds"] + patience, _exists)
-    return [
-        {"rank": rank, "pid": pid, "answer": answers.get(pid), "why": _why(pid, answers, sent)}
-        for rank, pids in ranks.items()
-        for pid in pids or [0]
-    ]
+    profiles: list[RankProfile] = []
+    for rank, pids in ranks.items():
+        for pid in pids:
+            why = str(answers.get(pid, {}).get("error", ""))
+            if pid not in answers:
+                why = _why([pid], "it did not answer in time" if sent[pid] else _NO_PYTHON_NOW)
+            profiles.append({"rank": rank, "pid": pid, "answer": answers.get(pid), "why": why})
+        if not pids:
+            why = _why(selected[rank], "it has no Python that can be asked")
+            profiles.append({"rank": rank, "pid": 0, "answer": None, "why": why})
+    return profiles
 
 
 def _listening(trees: Mapping[int, list[int]]) -> dict[int, list[int]]:
@@ -69,17 +75,12 @@ def _exists(pid: int) -> bool:
     return os.path.exists(f"/proc/{pid}")
 
 
-def _why(pid: int, answers: Mapping[int, Any], sent: Mapping[int, Question | None]) -> str:
-    """Why there is no profile; empty if there is one."""
-    if pid in answers:
-        return str(answers[pid].get("error", ""))
-    if not pid:
-        return "it has no Python that can be asked, or is not there any more"
-    with contextlib.suppress(OSError, IndexError):
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        if state in "Tt":
-            return "it is stopped by a signal"
-        if state not in "ZX":
-            in_c = "its first thread runs no Python that could answer"
-            return "it did not answer in time" if sent.get(pid) else in_c
-    return "it has ended meanwhile"
+def _why(pids: Iterable[int], otherwise: str) -> str:
+    """Why the processes of a rank gave no profile."""
+    states = set()
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            states.add(stacks.state(pid))
+    if states & {"T", "t"}:
+        return "it is stopped by a signal"
+    return otherwise if states - {"Z", "X"} else "it has ended meanwhile"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +16,14 @@ from allranks.core.insights.analyze import report as insights
 from allranks.core.insights.scaling import Gain, Row, Scaling
 from allranks.core.insights.scaling import scaling as compare
 from allranks.core.plan import pack
-from allranks.errors import UsageError
+from allranks.errors import NotFound, UsageError
+from allranks.http_client import Client
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
 from allranks.sdk.jobs.report_facts import observed
 
 if TYPE_CHECKING:
-    from allranks.api.jobs import JobRecord
+    from allranks.api.jobs import JobRecord, ProfileAnswer
     from allranks.api.metrics import ShownJob
 
 
@@ -40,13 +42,16 @@ def report(options: argparse.Namespace) -> int:
     with find_server.connect() as client:
         job = observed(client, options.name)
         record: ShownJob = client.json("GET", job_path(options.name))
+        profile = _profile(client, options.name)
     analysis = insights(job)
     if options.json:
         listed = [each._asdict() | {"kind": str(each.kind)} for each in analysis.insights]
         for entry in listed:
             del entry["verdict"]
-        ended = {key: record[key] for key in ("name", "status", "error")}
+        ended: dict[str, Any] = {key: record[key] for key in ("name", "status", "error")}
         more = {"used": analysis.used, "needed": analysis.needed}
+        if profile is not None:
+            ended["profile"] = profile["verdict"]
         show.as_json(ended | {"bottleneck": analysis.bottleneck, "insights": listed} | more)
         return 0
     for line in _ended(record):
@@ -57,6 +62,10 @@ def report(options: argparse.Namespace) -> int:
         for word, text in (("change", insight.hint), ("gain", insight.gain)):
             if text:
                 print(f"  {word:<7} {text}")
+    if profile is not None:
+        at = time.strftime("%Y-%m-%d %H:%M", time.localtime(profile["at"]))
+        verdict: Any = profile["verdict"]
+        print("\n" + show.one_line(f"profile of {at}: {verdict['kind']}: {verdict['message']}"))
     if analysis.used:
         print("\nduring training:")
     for sentence in analysis.used:
@@ -65,6 +74,15 @@ def report(options: argparse.Namespace) -> int:
         for sentence in analysis.needed:
             show.talk(f"\nfor more detail: {sentence}")
     return 0
+
+
+def _profile(client: Client, name: str) -> ProfileAnswer | None:
+    """The newest profile that somebody has taken of the job."""
+    try:
+        answer: ProfileAnswer = client.json("GET", job_path(name, "/profile"))
+    except NotFound:
+        return None
+    return answer
 
 
 def _ended(job: JobRecord) -> list[str]:

@@ -24,6 +24,7 @@ class Phase(StrEnum):
     OPTIMIZER = "optimizer"
     CHECKPOINT = "checkpoint"
     COLLECTIVE = "collective"
+    IMPORT = "import"
     OTHER = "other"
 
 
@@ -130,6 +131,8 @@ _LIBRARY = re.compile(r"(site|dist)-packages/|/lib/python\d|^<")
 def phase(stack: Sequence[Frame]) -> Phase:
     """The phase of a stack, from its outermost frame. A collective of a checkpoint or of the input
     counts as that."""
+    if any(frame.file.startswith("<frozen importlib") for frame in stack):
+        return Phase.IMPORT
     shown = {kind for frame in stack for kind in _of_frame(frame)}
     for first in (Phase.CHECKPOINT, Phase.INPUT):
         if first in shown:

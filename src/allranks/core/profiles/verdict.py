@@ -111,16 +111,19 @@ def _decide(
     if not ranks or len(counts) < len(ranks) or min(counts) < _FEWEST:
         return Verdict(Kind.UNKNOWN, "the ranks were sampled too rarely", "profile more seconds")
     mean = {kind: fmean(one.shares.get(kind, 0.0) for one in ranks) for kind in Phase}
+    if (importing := mean.pop(Phase.IMPORT)) >= 0.3:
+        text = f"the ranks import modules for {importing:.0%} of the time"
+        return Verdict(Kind.UNKNOWN, text, "profile once they train")
     if not missing and (slow := _slow_rank(profiles, ranks, arrivals)) is not None:
         return slow
     if (gil := _gil(ranks)) is not None:
         return gil
     waiting = mean.pop(Phase.COLLECTIVE)
+    if waiting >= 0.4 and waiting > max(mean.values()):
+        return _network(waiting, profiles, ranks, arrivals)
     for kind in (Phase.OPTIMIZER, Phase.BACKWARD, Phase.FORWARD, Phase.OTHER):
         mean[kind] /= max(1 - waiting, 0.1)  # of the rank's own time
     largest = max(mean, key=lambda kind: mean[kind] / _FROM[kind])
-    if waiting >= 0.4 and waiting > mean[largest]:
-        return _network(waiting, ranks, arrivals)
     if mean[largest] < _FROM[largest]:
         shares = ", ".join(f"{kind} {share:.0%}" for kind, share in mean.items() if share >= 0.05)
         return Verdict(Kind.UNKNOWN, f"no phase stands out: {shares}, waiting {waiting:.0%}")
@@ -138,11 +141,22 @@ def _bottleneck(kind: Phase, share: float, ranks: Sequence[RankShares]) -> Verdi
 
 
 def _network(
-    waiting: float, ranks: Sequence[RankShares], arrivals: Sequence[Mapping[int, Entry]]
+    waiting: float,
+    profiles: Sequence[Samples],
+    ranks: Sequence[RankShares],
+    arrivals: Sequence[Mapping[int, Entry]],
 ) -> Verdict:
-    message = f"all ranks wait {waiting:.0%} of the time in collectives, and none comes late"
+    message = f"all ranks wait {waiting:.0%} of the time in collectives"
     if len(ranks) < 2 or len(arrivals) < 3:
-        return Verdict(Kind.UNKNOWN, f"ranks wait {waiting:.0%} of the time in collectives")
+        return Verdict(Kind.UNKNOWN, message, "profile more seconds, and all ranks")
+    late = [max(map(_since, one.values())) - fmean(map(_since, one.values())) for one in arrivals]
+    if sum(late) / min(samples.seconds for samples in profiles) >= 0.3 * waiting:
+        starved = fmean(one.starved for one in ranks)
+        message += ", each time for another one"
+        if starved >= 0.2:
+            message += f"; they wait {starved:.0%} of it for a processor of their hosts"
+        return Verdict(Kind.UNKNOWN, message, "give each rank its own processors")
+    message += ", and none comes late"
     hint = (
         "exchange less: larger batches, gradient accumulation, or compressed gradients; check the"
     )
@@ -240,6 +254,10 @@ def _arrivals(profiles: Sequence[Samples]) -> list[Mapping[int, Entry]]:
             for key in sorted(key for key in shared if key[0] == name):
                 arrivals.append({rank: calls[rank][key] for rank in members})
     return arrivals
+
+
+def _since(entry: Entry) -> float:
+    return entry.since
 
 
 def _last(arrival: Mapping[int, Entry]) -> tuple[int, float]:

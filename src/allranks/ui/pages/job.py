@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
@@ -21,7 +22,7 @@ from allranks.ui.pages.timeline import timeline
 
 if TYPE_CHECKING:
     from allranks.api.common import Document
-    from allranks.api.jobs import EventAnswer, ExplainedStep, PlanAnswer
+    from allranks.api.jobs import EventAnswer, ExplainedStep, PlanAnswer, ProfileAnswer
     from allranks.api.metrics import MetricsSummary, MetricSummary, NodeLoad, ShownJob
 
 # Cells of ranks that a page shows; and children of a sweep.
@@ -126,8 +127,20 @@ async def stacks(request: Request) -> Response:
             why = str(error)
     rank = None if job["error"] is None else job["error"]["rank"]
     first = None if answer is None else culprit_of(answer, rank)
+    profile: ProfileAnswer | None = None
+    with contextlib.suppress(NotFound):
+        profile = await session.get(job_path(name, "profile"))
+    flame = [] if profile is None else [file for file in profile["files"] if file.endswith(".svg")]
     return render.page(
-        request, "stacks.html", tab="stacks", job=job, stacks=answer, why=why, first=first
+        request,
+        "stacks.html",
+        tab="stacks",
+        job=job,
+        stacks=answer,
+        why=why,
+        first=first,
+        profile=profile,
+        flame=flame[0] if flame else "",
     )
 
 
