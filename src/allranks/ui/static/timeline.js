@@ -5,6 +5,8 @@ import { get } from "./page.js";
 
 const [WIDE, HEIGHT, POINTS] = [1000, 40, 400];
 const find = (name) => document.querySelector(`#timeline ${name}`);
+// When the curves were drawn, how many milliseconds until they may be again, and what waits for it.
+let [last, pause, timer] = [0, 2000, null];
 // What is shown, in seconds since the epoch; null: the whole.
 let shown = null;
 const [kind, from, to] = (new URLSearchParams(location.search).get("range") ?? "").split(":");
@@ -56,7 +58,7 @@ function drawCurve(svg, attempts) {
   const low = rows.reduce((least, row) => Math.min(least, row[2]), Infinity);
   const high = rows.reduce((most, row) => Math.max(most, row[3]), -Infinity);
   const x = (at) => ((WIDE * (at - begin)) / seconds).toFixed(2);
-  const y = (value) => (HEIGHT - 3 - ((HEIGHT - 6) * (value - low)) / (high - low || 1)).toFixed(1);
+  const y = (value) => (HEIGHT - 3 - ((HEIGHT - 6) * (value - low)) / (high - low || 1)).toFixed(3);
   svg.replaceChildren(
     ...attempts.filter((each) => each.length).flatMap((each) => [
       path(`M${each.map((row) => `${x(row[0])} ${y(row[3])}`).join("L")}L${each.toReversed().map((row) => `${x(row[0])} ${y(row[2])}`).join("L")}Z`, "band"),
@@ -64,6 +66,7 @@ function drawCurve(svg, attempts) {
     ]),
   );
   svg.rows = rows.sort((a, b) => a[0] - b[0]);
+  svg.place = y;
 }
 
 function laneOf([kind, name]) {
@@ -88,9 +91,22 @@ async function draw() {
   const curves = JSON.parse(find(".timeline").dataset.curves);
   // In their order, whichever answers first.
   const lanes = curves.map(laneOf);
+  const begun = performance.now();
   await Promise.all(curves.map(async (curve, n) => drawCurve(lanes[n], await curveOf(curve))));
+  // Of hundreds of ranks a curve is work for the server.
+  pause = Math.max(2000, 20 * (performance.now() - begun));
   view();
   values(null);
+}
+
+// The top and height of what a lane has between two moments.
+function heightOf(svg, low, high) {
+  const rows = (svg.rows ?? []).filter(([at]) => at >= low && at <= high);
+  if (!shown || !rows.length) return [0, HEIGHT];
+  const top = Number(svg.place(rows.reduce((most, row) => Math.max(most, row[3]), -Infinity)));
+  const bottom = Number(svg.place(rows.reduce((least, row) => Math.min(least, row[2]), Infinity)));
+  const edge = Math.max(0.01, (bottom - top) / 12);
+  return [top - edge, bottom - top + 2 * edge];
 }
 
 // Show the chosen part in all lanes, in the address and in the link to the charts.
@@ -98,8 +114,8 @@ function view() {
   const { begin, seconds } = span();
   const [low, high] = shown ?? [begin, begin + seconds];
   for (const svg of document.querySelectorAll("#timeline .lane")) {
-    const height = svg.classList.contains("tall") ? HEIGHT : 24;
-    svg.setAttribute("viewBox", `${(WIDE * (low - begin)) / seconds} 0 ${(WIDE * (high - low)) / seconds} ${height}`);
+    const [top, height] = svg.classList.contains("tall") ? heightOf(svg, low, high) : [0, 24];
+    svg.setAttribute("viewBox", `${(WIDE * (low - begin)) / seconds} ${top} ${(WIDE * (high - low)) / seconds} ${height}`);
   }
   const query = new URLSearchParams(location.search);
   query.delete("range");
@@ -186,12 +202,14 @@ document.addEventListener("pointerup", (event) => {
 });
 document.addEventListener("click", (event) => event.target.dataset?.move && move(event.target.dataset.move));
 document.addEventListener("dblclick", (event) => momentAt(event) !== null && move("all"));
-let last = 0;
 addEventListener("news", () => {
   if (find(".timetools")?.hidden) find(".timetools").hidden = false;
   if (find(".timeline")) view();
-  if (Date.now() - last < 2000) return;
-  last = Date.now();
-  draw();
+  // Also after the last news.
+  timer ??= setTimeout(() => {
+    timer = null;
+    last = performance.now();
+    draw();
+  }, Math.max(0, last + pause - performance.now()));
 });
 draw();
