@@ -71,6 +71,11 @@ class Compute(Part):
             )
         return self
 
+    @property
+    def provisioning_state(self) -> str:
+        """Azure's word for a compute that is there."""
+        return "Succeeded"
+
     def to_dict(self) -> dict[str, Any]:
         """JSON data without default values; ``parse`` restores the object from it."""
         return self.model_dump(mode="json", exclude_defaults=True)

@@ -21,25 +21,40 @@ from typing import Any, NamedTuple
 import allranks
 from allranks.agent.inside import azureml_run
 from allranks.cli.importing.finding import prefix_of
+from allranks.cli.importing.keywords import KEYS_OF_JOBS, keywords_of
 from allranks.compat.azure.absent import Absent
 from allranks.compat.azure.names import NAMES
 from allranks.core.environments import curated
 from allranks.core.environments.recipe import Compute, Resolved, resolve
 from allranks.errors import AllranksError, Problem, SpecError
+from allranks.sdk.client import Job
+from allranks.sdk.submit.command import Command
+from allranks.sdk.submit.nodes import SECTIONS, Node
 from allranks.spec.fields.azureml_references import Asset
 from allranks.spec.job_parts import Environment
 
-_PIN = re.compile(r"[A-Za-z][\w.-]*(?:\[[\w,]+\])?[=~<>!]=\s*\d[\w.*]*")
+PIN = re.compile(r"[A-Za-z][\w.-]*(?:\[[\w,]+\])?[=~<>!]=\s*\d[\w.*]*")
 _ASSET = re.compile(r"azureml:(?!//jobs/)\S+|AzureML-\S+")
+# A place for the outputs of each job, in a datastore that every workspace has.
+_OUTPUT = re.compile(
+    r"azureml://(?:[^\s\"]+/)?datastores/(?:workspaceblobstore|\$\{\{default_datastore\}\})/paths/"
+    r"\S*\$\{\{\S*"
+)
+# Packages that allranks answers: here, or to the ranks of `ssm`'s tasks.
+_ANSWERED = {"azureml", "azure", "mldesigner", "simple_sagemaker", "worker_toolkit"}
 # Calls that look up what the workspace has, and a server may not.
-_LOOKED_UP = ("get_by_name", "get_by_id", "get_default_datastore", "get_model_path")
-_PLAIN = (str, int, float, bool, bytes, type(None))
+_LOOKED_UP = ("get_by_name", "get_by_id", "get_model_path")
+# Members whose values are no objects of ours, though a type hint is `Any` or missing.
+_OF_OTHERS = {"to_pandas_dataframe", *dir(str), *dir(dict), *dir(list)}
+# Names of the keywords that a function takes whatever they are: without effect.
+_IGNORED = ("_", "__", "settings")
+_PLAIN = (str, int, float, bool, bytes, type(None), list, dict)
 
 
 class _Value(NamedTuple):
     """An instance of a class of ours, or with ``is_made`` False the class or function itself.
     ``type`` None: it comes from ours, and its type is not known. ``owner``: of a method.
-    ``inner``: what a generic class, such as Poller, is of."""
+    ``inner``: what a generic class, such as Poller, or a collection is of."""
 
     type: Any
     is_made: bool = True
@@ -77,7 +92,8 @@ class Judge:
             for target in node.targets:
                 self._bind(target, value)
         elif isinstance(node, ast.For):
-            self._bind(node.target, self._value(node.iter) and _UNKNOWN)
+            several = self._value(node.iter)
+            self._bind(node.target, several and _element(several))
         elif isinstance(node, ast.Attribute | ast.Call):
             self._value(node)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -96,7 +112,7 @@ class Judge:
                 self._values[alias.asname or alias.name] = _Value(value, is_made=False)
 
     def _expect_installed(self, *modules: str) -> None:
-        for top in {module.partition(".")[0] for module in modules} - {"azureml", "azure"}:
+        for top in {module.partition(".")[0] for module in modules} - _ANSWERED:
             own = (self._folder / top, self._folder / f"{top}.py")
             if find_spec(top) is None and not any(path.exists() for path in own):
                 self._doubt(f"the module {top} is not in this Python")
@@ -117,33 +133,49 @@ class Judge:
         if isinstance(node, ast.Subscript):
             whole = self._value(node.value)
             getter = getattr(whole.type, "__getitem__", None) if whole is not None else None
-            return _of_hint(getter, "return") if inspect.isfunction(getter) else whole and _UNKNOWN
+            if inspect.isfunction(getter):
+                return _of_hint(getter, "return")
+            return whole and _element(whole)
         if isinstance(node, ast.Call):
             return self._called(node, self._value(node.func))
         if isinstance(node, ast.Attribute) and (base := self._value(node.value)) is not None:
-            return self._member(base.type, node.attr)._replace(inner=base.inner)
+            member = self._member(base.type, node.attr)
+            return member and member._replace(inner=member.inner or base.inner)
         return None
 
-    def _member(self, owner: Any, name: str) -> _Value:
+    def _member(self, owner: Any, name: str) -> _Value | None:
+        """What a member is; None if it has nothing to do with ours."""
+        live = getattr(owner, "live_type", None)
+        if live is not None and hasattr(live, name):
+            return self._member(live, name)  # it does the work while the program runs
+        # Of steps keys, and outputs whose names are the user's.
+        if owner in (Node, Command) and (name in SECTIONS or name == "outputs"):
+            return None
+        if owner is None and name in _OF_OTHERS:
+            return None
         if not inspect.isclass(owner):
             self._doubt(f"whether .{name} is there")
             return _UNKNOWN
+        if owner in _PLAIN:
+            return None
         member = inspect.getattr_static(owner, name, None)
+        if member is None and (other := _other_with(owner, name)) is not None:
+            return self._member(other, name)
         if isinstance(member, property):
             return _of_hint(member.fget, "return")
         if isinstance(member, staticmethod | classmethod):
             member = member.__func__
         if inspect.isfunction(member):
             return _Value(member, is_made=False, owner=owner)
-        if owner in _PLAIN:
-            return _UNKNOWN
+        if inspect.isclass(member):
+            return _Value(member, is_made=False)
         own = [base for base in owner.__mro__ if base.__module__.startswith("allranks")]
         sources = {base: inspect.getsource(base) for base in own}
         for base, text in sources.items():
             if made := re.search(rf"\bself\.{name} = (\w+)\(", text):
                 return _Value(getattr(sys.modules[base.__module__], made[1], None))
         source = "\n".join(sources.values())
-        if name in getattr(owner, "KEYS", ()):
+        if name in getattr(owner, "KEYS", ()) or (owner is Job and name in KEYS_OF_JOBS):
             return _UNKNOWN
         if member is None and not hasattr(owner, "KEYS"):
             # Names of the user's own, such as those of outputs.
@@ -174,6 +206,8 @@ class Judge:
         name = ast.unparse(node.func)
         if name.rpartition(".")[2] in _LOOKED_UP:
             self._doubt(f"{name} asks for what the workspace has")
+        if name.rpartition(".")[2] in _OF_OTHERS:
+            return None
         if not name.endswith(".log_row"):  # its keywords are columns
             self._check_keywords(function, name, [keyword.arg for keyword in node.keywords])
         if inspect.isclass(function.type):
@@ -188,15 +222,18 @@ class Judge:
 
     def _overloaded(self, node: ast.Call, function: Any) -> _Value | None:
         """What a function returns for the type of its first argument."""
-        argument = self._value(node.args[0]) if node.args else None
-        if argument is None or not inspect.isclass(argument.type):
-            return None
         for overload in typing.get_overloads(function):
             parameter = next(
                 name for name in inspect.signature(overload).parameters if name != "self"
             )
+            keywords = [each.value for each in node.keywords if each.arg == parameter]
+            argument = self._value([*node.args, *keywords][0]) if node.args or keywords else None
+            if argument is None or not inspect.isclass(argument.type):
+                return None
             parameter_type = typing.get_type_hints(overload).get(parameter)
-            if inspect.isclass(parameter_type) and issubclass(argument.type, parameter_type):
+            kinds = typing.get_args(parameter_type) or (parameter_type,)
+            classes = tuple(each for each in kinds if inspect.isclass(each))
+            if issubclass(argument.type, classes):
                 return _of_hint(overload, "return")
         return None
 
@@ -210,11 +247,14 @@ class Judge:
             # It passes its keywords on to our own one of that name.
             behind = getattr(allranks, function.__name__, function)
         last = inspect.signature(behind).parameters
+        if any(e.kind is e.VAR_KEYWORD and e.name in _IGNORED for e in last.values()):
+            return
         # Models refuse other keys, or note them.
         fields = getattr(behind, "model_fields", {})
         more = any(e.kind is e.VAR_KEYWORD and e.annotation != "Never" for e in last.values())
         names = {*inspect.signature(function).parameters, *last, *fields, *_unpacked(behind), None}
         names |= set(getattr(_of_hint(function, "return").type, "model_fields", ()))
+        names |= set(keywords_of(function))
         for keyword in keywords:
             if keyword not in names and (fields or more):
                 self._doubt(f"the argument {keyword} of {name}")
@@ -225,10 +265,22 @@ class Judge:
         if text.startswith(("s3://", "gs://")) or "core.windows.net/" in prefix_of(text):
             self.data[text] = None
             self._doubt(f"whether {prefix_of(text)} can be read")
-        for pin in _PIN.findall(text):
+        for pin in PIN.findall(text):
             self._doubt(f"whether {pin} installs")
-        if _ASSET.fullmatch(text) and not _is_built_in(text):
+        is_known = _OUTPUT.fullmatch(text) or _is_built_in(text)
+        if _ASSET.fullmatch(text) and not is_known:
             self._doubt(f"whether {text} is there")
+
+
+def _other_with(owner: Any, name: str) -> Any:
+    """A class that has a member which ``owner`` lacks: of those derived from it, of which the
+    object may be, as a run may be that of a sweep."""
+    return next((each for each in owner.__subclasses__() if hasattr(each, name)), None)
+
+
+def _element(several: _Value) -> _Value:
+    """What a collection holds."""
+    return _UNKNOWN if several.inner is None else _Value(several.inner)
 
 
 def _unpacked(function: Any) -> Iterator[str]:
@@ -272,5 +324,7 @@ def _of_hint(thing: Any, name: str) -> _Value:
         return _Value(origin, inner=ours[0] if ours else None)
     if isinstance(hint, types.UnionType) and len(ours) == 1:
         return _Value(ours[0])
+    if origin is not None and len(ours) == 1:
+        return _Value(list, inner=ours[0])
     is_class = inspect.isclass(hint) and (hint.__module__.startswith("allranks") or hint in _PLAIN)
     return _Value(hint) if is_class else _UNKNOWN

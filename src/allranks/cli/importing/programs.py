@@ -6,12 +6,20 @@ import ast
 import json
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from allranks.cli.az.verbs import read as read_az
-from allranks.cli.importing.finding import NO, NOT_KNOWN, PARTLY, YES, Finding, mentions
-from allranks.cli.importing.judge import Judge
+from allranks.cli.importing.finding import (
+    NO,
+    NOT_KNOWN,
+    PARTLY,
+    YES,
+    Finding,
+    mentions,
+    prefix_of,
+)
+from allranks.cli.importing.judge import PIN, Judge
 from allranks.compat.azure.names import ABSENT, NAMES, PACKAGES
 from allranks.compat.ssm.parser import read as read_ssm
 from allranks.errors import AllranksError
@@ -20,11 +28,15 @@ _OURS = ("azureml", "azure.ai.ml", "simple_sagemaker")
 _SAGEMAKER = ("sagemaker", "boto3")
 # It may have an apostrophe, which is no quote.
 _COMMENT = re.compile(r"(?m)(?:^|(?<=\s))#[^\n\"]*$")
+_ASSIGNED = re.compile(r"(?m)^\s*(?:export\s+)?(\w+)=[\"']?([^\"'\n]*)[\"']?\s*(?:#.*)?$")
+# A word that is only a variable, or all further arguments: `$@`, `${@:4}`.
+_VARIABLE = re.compile(r"\$\{?(\w+|[@*])(?::\d+)?\}?")
 # Before a command: keywords of the shell, assignments, and programs that start it.
 _BEFORE = re.compile(r"(?:if|then|else|do|while|until|!|\{|time|exec|nohup|sudo|\w+=\S*|.*\$)")
 # Lines of a notebook that IPython or a shell runs, but for those that only show something.
 _MAGIC = re.compile(
-    r"\s*(?:!(?!\s*(?:ls|cat|pwd|echo)\b)|%(?:pip|conda|run|cd|sh|bash)\b|%%(?!time))"
+    r"\s*(?:!(?!\s*(?:ls|cat|pwd|echo|mkdir)\b)|%(?:pip|conda|run|cd|sh|bash)\b"
+    r"|%%(?!time|writefile|capture))"
 )
 
 
@@ -93,7 +105,7 @@ def _sources(file: Path) -> Iterator[str]:
     for cell in json.loads(text)["cells"]:
         if cell["cell_type"] == "code":
             lines = "".join(cell["source"]).splitlines()
-            if lines and lines[0].startswith("%%"):
+            if lines and re.match(r"%%(?!time|capture)", lines[0]):
                 continue  # a file, or another language
             yield "\n".join(each for each in lines if not each.lstrip().startswith(("%", "!")))
 
@@ -126,12 +138,19 @@ def look_at_script(file: Path, name: str) -> Finding | None:
         return None
     problems: list[tuple[str, str]] = []
     doubts: list[str] = []
+    data: list[str] = []
     supported, kinds = 0, set()
-    for program, words in _commands(text):
+    known = dict(_ASSIGNED.findall(text))
+    for program, each in _commands(text):
         kinds.add(program)
+        words = list(_expanded(each, known))
         try:
             read_ssm(words) if program == "ssm" else read_az(words)
             supported += 1
+            addresses = [word for word in words if prefix_of(word)]
+            data += addresses
+            doubts += [f"whether {prefix_of(each)} can be read" for each in addresses]
+            doubts += [f"whether {pin} installs" for word in words for pin in PIN.findall(word)]
         except AllranksError as error:
             if any("$" in word or "`" in word for word in words):
                 # The shell may make something else of it.
@@ -150,8 +169,20 @@ def look_at_script(file: Path, name: str) -> Finding | None:
         f'{each}: a file `{each}` on PATH with exec allranks {each} "$@"' for each in sorted(kinds)
     )
     if runs == NOT_KNOWN:
-        notes = (f"not tried: {'; '.join(doubts)}", *notes)
-    return Finding(name, "script", runs, notes, tuple(problems))
+        notes = (f"not tried: {'; '.join(dict.fromkeys(doubts))}", *notes)
+    return Finding(name, "script", runs, notes, tuple(problems), (), tuple(data))
+
+
+def _expanded(words: Sequence[str], known: Mapping[str, str]) -> Iterator[str]:
+    """The words as the shell splits them where nothing else is given: without the script's further
+    arguments, and with the script's own values of variables."""
+    for word in words:
+        if (name := _VARIABLE.fullmatch(word)) is None:
+            yield word
+        elif name[1] in known and "$" not in known[name[1]]:
+            yield from known[name[1]].split()
+        elif name[1] not in ("@", "*"):
+            yield word
 
 
 def _commands(text: str) -> Iterator[tuple[str, list[str]]]:

@@ -58,19 +58,19 @@ def Input(  # Azure's name
 ) -> job_parts.Input | OpenInput:
     """An input with data, or without ``path`` the declaration of one."""
     for name in more:
-        if name not in (*_OF_DATA, *_OF_DECLARATIONS):
-            near = difflib.get_close_matches(name, (*_OF_DATA, *_OF_DECLARATIONS), 1)
+        if name not in (*OF_DATA, *OF_DECLARATIONS):
+            near = difflib.get_close_matches(name, (*OF_DATA, *OF_DECLARATIONS), 1)
             hint = f"did you mean {near[0]}?" if near else "leave it out"
             raise UsageError(f"the argument `{name}` of Input is not there in allranks", hint=hint)
     if path is None:
         return OpenInput(type=type, **more)
-    keys = {key: value for key, value in more.items() if value is not None and key in _OF_DATA}
+    keys = {key: value for key, value in more.items() if value is not None and key in OF_DATA}
     return job_parts.Input(type=type, path=path, **keys)  # type: ignore[arg-type]
 
 
-_OF_DATA = ("mode", "datastore", "unpack", "sharded")
+OF_DATA = ("mode", "datastore", "unpack", "sharded")
 # What says nothing about data that is given.
-_OF_DECLARATIONS = (
+OF_DECLARATIONS = (
     "default",
     "optional",
     "description",
@@ -190,15 +190,15 @@ class ParallelComponent(Component):
     """A component that runs an entry script on many files."""
 
 
-_IDLE = ("input_data_format", "docker_args", "shm_size", "environment_variables")
+IDLE = ("input_data_format", "docker_args", "shm_size", "environment_variables")
 
 
 def parallel_run_function(
     *, task: RunFunction, instance_count: int | None = None, **keywords: Any
 ) -> ParallelComponent:
     """A parallel component. The keywords are the keys of its file."""
-    kept = {key: value for key, value in keywords.items() if key not in _IDLE}
-    idle = {key: value for key, value in keywords.items() if key in _IDLE}
+    kept = {key: value for key, value in keywords.items() if key not in IDLE}
+    idle = {key: value for key, value in keywords.items() if key in IDLE}
     without_effect("parallel_run_function", idle)
     if instance_count is not None:
         kept["resources"] = {"instance_count": instance_count}
@@ -328,7 +328,7 @@ class _Jobs(Jobs):
         parent_job_name: str | None = None,
         list_view_type: str = "ActiveOnly",
         **keywords: Any,
-    ) -> Any:
+    ) -> builtins.list[Job]:
         """Also the children of a job, in the order in which they began."""
         archived = {"All": None, "ArchivedOnly": True}.get(list_view_type, False)
         if parent_job_name is None:
@@ -357,6 +357,9 @@ class _Workspaces:
         return [Workspace()]
 
 
+_WORKSPACE = ("subscription_id", "resource_group_name", "workspace_name")
+
+
 class MLClient(Absent, sdk.MLClient):
     """``allranks.MLClient`` with what is Azure's alone."""
 
@@ -364,4 +367,7 @@ class MLClient(Absent, sdk.MLClient):
         super().__init__(credential, *names, **keywords)
         self.jobs = _Jobs()
         self.workspaces = _Workspaces()
-        self.workspace_name = keywords.get("workspace_name") or (names[2:3] or ("allranks",))[0]
+        given = {**dict(zip(_WORKSPACE, names, strict=False)), **keywords}
+        self.subscription_id = given.get("subscription_id") or ""
+        self.resource_group_name = given.get("resource_group_name") or "here"
+        self.workspace_name = given.get("workspace_name") or "allranks"

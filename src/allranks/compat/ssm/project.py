@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import sys
 from collections.abc import Mapping, Sequence
@@ -69,6 +70,18 @@ class SageMakerTask:
         self._task.clean()
 
 
+@dataclasses.dataclass
+class InstanceParams:
+    """The instances of a project's tasks."""
+
+    instance_type: str = ""
+    instance_count: int = 1
+    volume_size: int = 30
+    use_spot_instances: bool = True
+    max_run_mins: float = 1440
+    max_wait_mins: float = 0
+
+
 class SageMakerProject:
     """Tasks that belong together. ``bucket_name``, roles and regions have no effect."""
 
@@ -122,9 +135,9 @@ class SageMakerProject:
         self._instances = _given(_INSTANCES, locals())
 
     @property
-    def defaultInstanceParams(self) -> Any:  # as above
-        """The instances of its tasks, as attributes."""
-        return type("InstanceParams", (), {"instance_type": "", **self._instances})()
+    def defaultInstanceParams(self) -> InstanceParams:  # as above
+        """The instances of its tasks."""
+        return InstanceParams(**self._instances)
 
     def buildOrGetImage(self, instance_type: str = "", **image: Any) -> str:  # as above
         """Nothing is built before a task runs. ``image`` replaces the default image params."""

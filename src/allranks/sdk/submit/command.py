@@ -12,6 +12,7 @@ from pydantic import PrivateAttr
 from allranks.sdk.submit.nodes import Node, is_building, plain
 from allranks.sdk.submit.pipeline import anchored
 from allranks.spec.job import CommandJob
+from allranks.spec.job_parts import Resources
 from allranks.spec.sweep.build import build_sweep
 from allranks.spec.sweep.job import SweepJob
 from allranks.spec.sweep.search_space import DISTRIBUTIONS
@@ -52,6 +53,14 @@ class Command(CommandJob):
         for name, output in self.outputs.items():
             setattr(step.outputs, name, output)
         return step
+
+    def set_resources(self, **keys: Any) -> None:
+        """As azure.ai.ml's: set keys of ``resources``."""
+        self.resources = Resources(**{**self.resources.model_dump(), **keys})
+
+    def set_limits(self, *, timeout: float) -> None:
+        """As azure.ai.ml's: set the time limit in seconds."""
+        self.limits = self.limits.model_copy(update={"timeout": timeout})
 
     def sweep(self, *, primary_metric: str, goal: str, **keywords: Any) -> SweepJob:
         """A sweep over the parameters given by calling the job, or by ``search_space``: the job

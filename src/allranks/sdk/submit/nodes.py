@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _BUILDING: ContextVar[tuple[list[Node], ...]] = ContextVar("pipelines", default=())
 # Keys of a step that may be set as attributes.
 _SETTABLE = ComponentNode.model_fields.keys() - {"type", "component", "inputs", "outputs"}
-_SECTIONS = ("distribution", "environment_variables", "limits", "queue_settings", "resources")
+SECTIONS = ("distribution", "environment_variables", "limits", "queue_settings", "resources")
 
 
 class PipelineInput(str):
@@ -144,7 +144,7 @@ class StepInputs:
 class Node:
     """A step. Its KEYS, such as ``compute``, may be set as attributes."""
 
-    KEYS = frozenset((*_SETTABLE, *_SECTIONS))
+    KEYS = frozenset((*_SETTABLE, *SECTIONS))
 
     def __init__(
         self, job: Mapping[str, Any], inputs: Mapping[str, Any], outputs: list[str] | None, own: str
@@ -171,7 +171,7 @@ class Node:
 
     def __getattr__(self, name: str) -> Any:
         """Sections, such as ``resources``, whose keys may be set: ``resources.instance_count``."""
-        if name not in _SECTIONS:
+        if name not in SECTIONS:
             raise AttributeError(f"a step has no key {name!r}")
         keys = plain(self._set.get(name, self._job.get(name))) or {}
         section = self._set[name] = keys if isinstance(keys, Section) else Section(keys)

@@ -94,6 +94,10 @@ class ComputeTarget:
     def get_status(self) -> ComputeTargetStatus:
         return ComputeTargetStatus(self.name)
 
+    @property
+    def status(self) -> ComputeTargetStatus:
+        return self.get_status()
+
     def serialize(self) -> dict[str, Any]:
         return {"name": self.name, "computeType": self.type, "provisioningState": "Succeeded"}
 

@@ -52,7 +52,9 @@ _SOON, _SELDOM, _LONG = 0.02, 2.0, 5.0
 
 class InteractiveRun(Run):
     """A run of this program. What logs and uploads works until ``complete`` or ``fail``; the rest
-    is as of any run."""
+    is as of any run. ``live_type``: what has the members that work until then."""
+
+    live_type = azureml_run.Run
 
     def __init__(self, experiment: Any, options: Mapping[str, Any]) -> None:
         """Raises RunEnvironmentException if its job does not start here."""

@@ -135,6 +135,8 @@ class RunConfiguration:
 class ScriptRunConfig:
     """A script, or a command, to run. ``arguments`` may hold data and outputs."""
 
+    run_config: RunConfiguration
+
     def __init__(
         self,
         source_directory: str | os.PathLike[str] | None = None,

@@ -26,6 +26,8 @@ class Workspace(Absent):
     """Every workspace is this server: names, subscriptions and groups are kept and change
     nothing."""
 
+    sku = "Basic"
+
     def __init__(
         self,
         subscription_id: str = "",
@@ -95,7 +97,7 @@ class Workspace(Absent):
         return environment.Environment.list(self)
 
     @property
-    def datasets(self) -> dict[str, datasets_.FileDataset]:
+    def datasets(self) -> dict[str, datasets_.TabularDataset]:
         return datasets_.Dataset.get_all(self)
 
     @property

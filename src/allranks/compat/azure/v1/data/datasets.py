@@ -180,7 +180,7 @@ class Dataset:
     File, Tabular = Files, Tables
 
     @staticmethod
-    def get_by_name(workspace: object, name: str, version: str | int = "latest") -> FileDataset:
+    def get_by_name(workspace: object, name: str, version: str | int = "latest") -> TabularDataset:
         """Raises UserErrorException."""
         label = str(version) == "latest"
         with found():
@@ -190,13 +190,13 @@ class Dataset:
         return made
 
     @staticmethod
-    def get_all(workspace: object) -> dict[str, FileDataset]:
+    def get_all(workspace: object) -> dict[str, TabularDataset]:
         return {
             each.name: Dataset.get_by_name(workspace, each.name) for each in Client().data.list()
         }
 
     @staticmethod
-    def get_by_id(workspace: object, id: str) -> FileDataset:
+    def get_by_id(workspace: object, id: str) -> TabularDataset:
         for dataset in Dataset.get_all(workspace).values():
             if dataset.id == id:
                 return dataset

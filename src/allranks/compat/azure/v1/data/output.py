@@ -71,6 +71,10 @@ class OutputAsInput:
 
     as_download = as_mount
 
+    def as_input(self, name: str) -> OutputAsInput:
+        """The same under another name."""
+        return OutputAsInput(self.output, name)
+
     def bind(self, bound: Bound) -> str:
         return bound.input(self.name, reference(self.output))
 
