@@ -114,3 +114,10 @@ def test_two_lines_to_the_best_parameters(shared_home, monkeypatch, code, job):
     )
     best = Client().jobs.create_or_update(sweep).wait().best
     assert (best["value"], best["parameters"]) == (6, {"a": 3})
+
+
+def test_values_of_distributions_in_their_order():
+    assert Uniform(0.1, 0.9) == Uniform(min_value=0.1, max_value=0.9)
+    assert Choice([1, 2]) == Choice(values=[1, 2])
+    with pytest.raises(TypeError, match="Uniform takes 2 values, not 3"):
+        Uniform(0.1, 0.2, 0.3)

@@ -448,4 +448,5 @@ def test_a_config_file_is_read(code: Path, tmp_path: Path) -> None:
     given = {"subscription_id": "s", "resource_group": "g", "workspace_name": "w"}
     (tmp_path / "config.json").write_text(json.dumps(given))
     found = Workspace.from_config(str(tmp_path / "config.json"))
-    assert (found.name, found.get_details()) == ("w", {k: given[k] for k in [*given][:2]})
+    details = {key: found.get_details()[key] for key in [*given][:2]}
+    assert (found.name, details) == ("w", {key: given[key] for key in details})

@@ -210,6 +210,7 @@ class Judge:
             return None
         if not name.endswith(".log_row"):  # its keywords are columns
             self._check_keywords(function, name, [keyword.arg for keyword in node.keywords])
+            self._check_positions(function, name, node.args)
         if inspect.isclass(function.type):
             return _Value(function.type)
         if function.type.__name__ == "get_context":
@@ -236,6 +237,19 @@ class Judge:
             if issubclass(argument.type, classes):
                 return _of_hint(overload, "return")
         return None
+
+    def _check_positions(self, value: _Value, name: str, arguments: list[ast.expr]) -> None:
+        parameters = list(inspect.signature(value.type).parameters.values())
+        if value.owner is not None:
+            parameters = [each for each in parameters if each.name not in ("self", "cls")]
+        kinds = [each.kind for each in parameters]
+        is_open = inspect.Parameter.VAR_POSITIONAL in kinds
+        if is_open or any(isinstance(each, ast.Starred) for each in arguments):
+            return
+        most = kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        if len(arguments) > most:
+            what = f"{name} takes {most or 'no'} arguments by position, not {len(arguments)}"
+            self.problems[what] = None
 
     def _check_keywords(self, value: _Value, name: str, keywords: list[str | None]) -> None:
         function = behind = value.type

@@ -45,7 +45,17 @@ def _lower(value: object) -> object:
     return value
 
 
-class Choice(Part):
+class _InOrder(Part):
+    """Its values may be given in their order, as azure.ai.ml takes them: ``Uniform(0.1, 0.9)``."""
+
+    def __init__(self, *values: Any, **keywords: Any) -> None:
+        names = [name for name in type(self).model_fields if name != "type"]
+        if len(values) > len(names):
+            raise TypeError(f"{type(self).__name__} takes {len(names)} values, not {len(values)}")
+        super().__init__(**dict(zip(names, values, strict=False)), **keywords)
+
+
+class Choice(_InOrder):
     """One of ``values``. A value that is a mapping is a space of its own: its parameters exist only
     in the trials that draw it."""
 
@@ -53,7 +63,7 @@ class Choice(Part):
     values: Annotated[tuple[Any, ...], BeforeValidator(_plain_values)]
 
 
-class Uniform(Part):
+class Uniform(_InOrder):
     """A number between two bounds."""
 
     type: Literal["uniform"] = "uniform"
@@ -90,7 +100,7 @@ class QLogUniform(Uniform):
     q: Positive
 
 
-class Normal(Part):
+class Normal(_InOrder):
     """A number from the normal distribution with the mean ``mu`` and the deviation ``sigma``."""
 
     type: Literal["normal"] = "normal"
@@ -118,7 +128,7 @@ class QLogNormal(Normal):
     q: Positive
 
 
-class Randint(Part):
+class Randint(_InOrder):
     """A whole number from 0 to ``upper`` - 1."""
 
     type: Literal["randint"] = "randint"

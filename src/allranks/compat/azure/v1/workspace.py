@@ -80,10 +80,14 @@ class Workspace(Absent):
         """Write what ``from_config`` reads."""
         file = Path(path or ".", ".azureml", file_name or "config.json")
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps({**self.get_details(), "workspace_name": self.name}, indent=4))
+        file.write_text(json.dumps({**self._place(), "workspace_name": self.name}, indent=4))
+
+    def _place(self) -> dict[str, str]:
+        return {"subscription_id": self.subscription_id, "resource_group": self.resource_group}
 
     def get_details(self) -> dict[str, str]:
-        return {"subscription_id": self.subscription_id, "resource_group": self.resource_group}
+        names = {"id": self.id, "name": self.name, "location": self.location, "sku": self.sku}
+        return {**self._place(), **names}
 
     @property
     def compute_targets(self) -> dict[str, compute.ComputeTarget]:

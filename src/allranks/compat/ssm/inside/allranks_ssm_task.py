@@ -95,6 +95,9 @@ class Node:
         for name, content in self._files().items():
             with open(os.path.join(configuration, name + ".json"), "w") as file:
                 json.dump(content, file)
+        if self.config["kind"] == "shell":
+            # As simple-sagemaker's launcher of lines makes it; scripts make it by WorkerConfig.
+            os.makedirs(os.path.join(self.state, self.instance), exist_ok=True)
         if not self.is_real:
             return
         for path, folder in self.places.items():
