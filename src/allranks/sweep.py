@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
-from allranks.spec.sweep import search_space
 from allranks.spec.sweep.early_termination import Bandit as BanditPolicy
 from allranks.spec.sweep.early_termination import MedianStopping as MedianStoppingPolicy
 from allranks.spec.sweep.early_termination import TruncationSelection as TruncationSelectionPolicy
@@ -16,6 +12,7 @@ from allranks.spec.sweep.job import Objective, SweepJob
 from allranks.spec.sweep.job import RandomSampling as RandomSamplingAlgorithm
 from allranks.spec.sweep.job import SweepLimits as SweepJobLimits
 from allranks.spec.sweep.search_space import (
+    Choice,
     LogNormal,
     LogUniform,
     Normal,
@@ -26,16 +23,6 @@ from allranks.spec.sweep.search_space import (
     Randint,
     Uniform,
 )
-
-
-class Choice(search_space.Choice):
-    """One of several values: ``Choice([16, 32])`` or ``Choice(values=[16, 32])``."""
-
-    def __init__(self, values: Sequence[Any] | None = None, /, **keywords: Any) -> None:
-        if values is not None:
-            keywords["values"] = tuple(values)
-        super().__init__(**keywords)
-
 
 __all__ = [
     "AshaSamplingAlgorithm",

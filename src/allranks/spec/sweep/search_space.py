@@ -46,7 +46,8 @@ def _lower(value: object) -> object:
 
 
 class _InOrder(Part):
-    """Its values may be given in their order, as azure.ai.ml takes them: ``Uniform(0.1, 0.9)``."""
+    """Its values may be given in their order, as azure.ai.ml takes them: ``Uniform(0.1, 0.9)``,
+    ``Choice([16, 32])``."""
 
     def __init__(self, *values: Any, **keywords: Any) -> None:
         names = [name for name in type(self).model_fields if name != "type"]
