@@ -91,6 +91,8 @@ class Incoming:
         """
         while not self._blobs.has(digest):
             part = self._opened(digest)
+            if part is None:
+                break
             with part.lock:
                 if part.is_gone:  # another upload has completed it, or removed it
                     continue
@@ -144,8 +146,11 @@ class Incoming:
         path = self._blobs.path(digest)
         return path.with_name(f"{digest}{PART}")
 
-    def _opened(self, digest: str) -> _Part:
+    def _opened(self, digest: str) -> _Part | None:
+        """None if the blob is here: a piece that comes too late must not begin it again."""
         with self._lock:
+            if self._blobs.has(digest):
+                return None
             part = self._parts.get(digest)
             if part is None or part.is_gone or not self._path(digest).exists():
                 path = self._path(digest)
@@ -161,12 +166,12 @@ class Incoming:
         path = self._path(digest)
         with self._lock:
             self._parts.pop(digest, None)
-        part.is_gone = True
-        if part.hash.hexdigest() != digest:
-            path.unlink(missing_ok=True)
-            raise _differs(digest)
-        os.fchmod(part.file, 0o444)
-        path.replace(self._blobs.path(digest))
+            part.is_gone = True
+            if part.hash.hexdigest() != digest:
+                path.unlink(missing_ok=True)
+                raise _differs(digest)
+            os.fchmod(part.file, 0o444)
+            path.replace(self._blobs.path(digest))
 
 
 def _malformed() -> UsageError:
