@@ -13,6 +13,8 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
@@ -40,33 +42,42 @@ def run(given: argparse.Namespace) -> Result:
         with data.open("wb") as file:
             for left in range(size, 0, -_CHUNK):
                 file.write(os.urandom(min(_CHUNK, left)))
-        server = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "bench.agents_server", str(root / "home"), "tls"),
-                *(str(given.input_nodes), str(data.parent)),
-            ],
-            stdout=subprocess.PIPE,
-        )
-        try:
-            assert server.stdout is not None
-            told = json.loads(server.stdout.readline())
-            url, token = f"https://127.0.0.1:{told['port']}", told["tokens"][0]
+        with _serving(given, root, "tls") as secured, _serving(given, root, "plain") as plain:
+            return _measured(given, root, data, secured, plain)
+
+
+@contextmanager
+def _serving(given: argparse.Namespace, root: Path, door: str) -> Iterator[str]:
+    """A server of the data, with a home of its own over TLS or plain; how nodes reach it."""
+    home = root / ("home" if door == "tls" else door)
+    data = home / "data" / "set"
+    if door != "tls":
+        data.mkdir(parents=True)
+        os.link(root / "home" / "data" / "set" / "large", data / "large")
+    words = ("bench.agents_server", str(home), door, str(given.input_nodes), str(data))
+    server = subprocess.Popen([sys.executable, "-m", *words], stdout=subprocess.PIPE)
+    try:
+        assert server.stdout is not None
+        told = json.loads(server.stdout.readline())
+        url, fingerprint = f"http://127.0.0.1:{told['port']}", ""
+        if door == "tls":
+            url = url.replace("http", "https")
             while not (fingerprint := fingerprint_of(url)):
                 time.sleep(0.1)
-            where = json.dumps([url, token, fingerprint])
-            return _measured(given, root, data, where)
-        finally:
-            server.terminate()
-            server.wait()
+        yield json.dumps([url, told["tokens"][0], fingerprint])
+    finally:
+        server.terminate()
+        server.wait()
 
 
-def _measured(given: argparse.Namespace, root: Path, data: Path, where: str) -> Result:
-    ours, theirs = list[float](), list[float]()
+def _measured(given: argparse.Namespace, root: Path, data: Path, where: str, plain: str) -> Result:
+    ours, theirs, bare = list[float](), list[float](), list[float]()
     with _Rsync(root, data.parent) as rsync:
         for number in range(given.input_rounds):
             ours.append(_timed(_fetcher(where, 0, root / f"ours-{number}")))
             theirs.append(_timed(rsync.start(root / f"theirs-{number}")))
-            for name in ("ours", "theirs"):
+            bare.append(_timed(_fetcher(plain, 0, root / f"bare-{number}")))
+            for name in ("ours", "theirs", "bare"):
                 shutil.rmtree(root / f"{name}-{number}")
     began, waits = time.perf_counter(), list[float]()
     nodes = range(given.input_nodes)
@@ -79,20 +90,21 @@ def _measured(given: argparse.Namespace, root: Path, data: Path, where: str) -> 
     done.set()
     lister.join()
     size = data.stat().st_size / 1e6
-    rates = {"rsync, no TLS": theirs, "allranks, over TLS": ours}
+    rates = {"rsync, no TLS": theirs, "allranks, no TLS": bare, "allranks, over TLS": ours}
     many_rate = size * given.input_nodes / many
-    mine, other = size / median(ours), size / median(theirs)
+    mine, other, unsecured = (size / median(each) for each in (ours, theirs, bare))
     waits.sort()
     slowest = waits[int(len(waits) * 0.99)]
     rows = [
         ["one node, allranks over TLS", f"{mine:.0f} MB/s"],
+        ["one node, allranks without TLS", f"{unsecured:.0f} MB/s"],
         ["one node, rsync's daemon without TLS", f"{other:.0f} MB/s"],
         [f"{given.input_nodes} nodes together", f"{many_rate:.0f} MB/s"],
         ["job list meanwhile, median", f"{median(waits):.3f} s"],
         ["job list meanwhile, 99 of 100", f"{slowest:.3f} s"],
     ]
     bars = (
-        Bar(what="one node beside rsync", found=mine / other, least=0.5),
+        Bar(what="one node beside rsync, both without TLS", found=unsecured / other, least=0.5),
         Bar(what="seconds of 99 of 100 lists of jobs", found=slowest, most=1.0),
     )
     samples = {"s": rates, "s, job list": {"meanwhile": waits}}

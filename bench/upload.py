@@ -15,6 +15,7 @@ from itertools import count
 from pathlib import Path
 from statistics import median
 
+from allranks import folder_trees
 from bench import procs
 from bench.home import Home
 from bench.report import Bar, Result, spreads
@@ -64,7 +65,7 @@ def _contenders(home: Home, module: Path, folder: Path) -> list[Contender]:
         Contender(
             name=OURS,
             once=lambda: str(home.allranks(*upload)),
-            before=lambda: _change(folder, next(number)),
+            before=lambda: _renew(home, folder, next(number)),
         ),
         Contender(
             name=RSYNC,
@@ -92,6 +93,15 @@ def _write(folder: Path, files: int, size: int) -> None:
         with (folder / f"{number:06}").open("wb") as file:
             for at in range(0, size, 1 << 24):
                 file.write(os.urandom(min(1 << 24, size - at)))
+
+
+def _renew(home: Home, folder: Path, number: int) -> None:
+    """Change the content, and remove what was uploaded, as it is removed for rsync: what waits to
+    be written to the disk would slow the next round."""
+    for stored in (home.folder / "blobs", home.folder / "data" / "uploads"):
+        for path in stored.glob("*"):
+            folder_trees.remove(path)
+    _change(folder, number)
 
 
 def _change(folder: Path, number: int) -> None:
