@@ -14,6 +14,7 @@ class Proxy:
         self._at, self._cut = at, cut
         self._lock = threading.Lock()
         self._open: list[socket.socket] = []
+        self._ended = set[frozenset[socket.socket]]()
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
         self.sent = 0
@@ -59,6 +60,12 @@ class Proxy:
         for each in (start, end):
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
+        with self._lock:
+            # The second of the two closes them: who still sends is not left waiting for ever.
+            if (pair := frozenset((start, end))) in self._ended:
+                start.close()
+                end.close()
+            self._ended.add(pair)
 
     def _is_here(self, size: int) -> bool:
         """Count; whether this was where it was to stop."""
