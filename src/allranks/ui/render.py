@@ -142,7 +142,7 @@ def page(request: Request, template: str, status: int = 200, **values: Any) -> R
         forms=getattr(state, "forms", ""),
         address=request.url.path,
         query=_Query(request.query_params),
-        message=message,
+        outcome=message,
         **values,
     )
     answer = HTMLResponse(html, status)
