@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import struct
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
@@ -57,13 +57,9 @@ class LogTimes:
 
     def read(self, first: int, end: int) -> list[Entry]:
         """The entries with the numbers from ``first`` to before ``end``."""
-        with self._path.open("rb") as file:
-            file.seek(first * _ENTRY.size)
-            data = file.read((end - first) * _ENTRY.size)
-        whole = len(data) - len(data) % _ENTRY.size
         return [
             Entry(at, rank, start, start + length)
-            for at, start, length, rank in _ENTRY.iter_unpack(data[:whole])
+            for at, start, length, rank in _ENTRY.iter_unpack(self._bytes(first, end))
         ]
 
     def find(self, places: Collection[tuple[int, int]]) -> int | None:
@@ -71,11 +67,17 @@ class LogTimes:
         by_rank: dict[int, list[int]] = {}
         for rank, place in places:
             by_rank.setdefault(rank, []).append(place)
-        for number, entry in enumerate(self._all()):
-            if any(entry.start <= place < entry.end for place in by_rank.get(entry.rank, ())):
-                return number
+        for first in range(0, self.count(), _BATCH):
+            # There may be millions: a named tuple of each would take ten times as long.
+            entries = _ENTRY.iter_unpack(self._bytes(first, first + _BATCH))
+            for number, (_, start, length, rank) in enumerate(entries, first):
+                if rank in by_rank and any(0 <= at - start < length for at in by_rank[rank]):
+                    return number
         return None
 
-    def _all(self) -> Iterator[Entry]:
-        for first in range(0, self.count(), _BATCH):
-            yield from self.read(first, first + _BATCH)
+    def _bytes(self, first: int, end: int) -> bytes:
+        """Whole entries."""
+        with self._path.open("rb") as file:
+            file.seek(first * _ENTRY.size)
+            data = file.read((end - first) * _ENTRY.size)
+        return data[: len(data) - len(data) % _ENTRY.size]
