@@ -6,6 +6,8 @@ import { coloured, plain } from "./ansi.js";
 const MOST = 20000;
 // Seconds within which ranks print the same line, if it is shown once.
 const TOGETHER = 2;
+// Ranks that one address names.
+const SEVERAL = 400;
 const log = document.getElementById("log");
 const follow = document.getElementById("follow");
 const fold = document.getElementById("fold");
@@ -256,11 +258,14 @@ document.getElementById("first-error")?.addEventListener("click", () => {
     found.textContent = firsts.length ? "" : "no error";
     if (!firsts.length) return;
     let first = firsts[0];
-    if (firsts.length > 1) {
+    let time = Infinity;
+    // Addresses have a bound: some ranks at a time.
+    for (let at = 0; firsts.length > 1 && at < firsts.length; at += SEVERAL) {
       const query = new URLSearchParams({ rank, attempt });
-      for (const each of firsts) query.append("at", `${each.rank}:${each.offset}`);
-      const around = await (await get(`${place}/log?${query}`)).json();
-      first = around.lines.find((line) => firsts.some((each) => each.rank === line.rank && each.offset === line.offset)) ?? first;
+      for (const each of firsts.slice(at, at + SEVERAL)) query.append("at", `${each.rank}:${each.offset}`);
+      const { lines } = await (await get(`${place}/log?${query}`)).json();
+      const line = lines.find((each) => firsts.some(({ rank: of, offset }) => of === each.rank && offset === each.offset));
+      if (line?.at < time) [first, time] = [line, line.at];
     }
     location.assign(addressOf(first.rank ?? rank, first.offset));
   });
