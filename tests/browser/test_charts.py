@@ -181,6 +181,15 @@ def test_many_ranks(site: Site, slow: str, signed_in: Watched) -> None:
     signed_in.ok()
 
 
+def test_ranks_that_are_all_alike(site: Site, signed_in: Watched) -> None:
+    """Their heat map has one colour."""
+    words = ("run", "--name", "alike", "-p", 2, "-m", r"same=same (\d)", "--metric-rank", "all")
+    assert site.allranks(*words, "-q", "--", "echo", "same 1").returncode == 0
+    signed_in.go(f"{site.url}/ui/jobs/alike/ranks")
+    signed_in.page.wait_for_selector("#heat[width]")
+    signed_in.ok()
+
+
 def test_ranks_whose_metrics_are_of_the_first_one_only(site: Site, signed_in: Watched) -> None:
     """The page says so, and how to get all."""
     page = signed_in.page

@@ -38,7 +38,7 @@ function picture({ tracks, columns, low, high }) {
   tracks.forEach(({ cells }, row) =>
     cells.forEach((cell, column) => {
       if (cell === null) return;
-      const colour = high > low ? shade((cell - low) / (high - low)) : SCALE[0];
+      const colour = shade(high > low ? (cell - low) / (high - low) : 0);
       pixels.data.set([...colour, 255], 4 * (row * columns.length + column));
     }),
   );
