@@ -165,7 +165,7 @@ export function contour(canvas, points, across, up, note) {
     pen.fill();
     pen.stroke();
   }
-  Object.assign(pen, { fillStyle: getComputedStyle(canvas).color, font: "12px system-ui, sans-serif", textBaseline: "middle", textAlign: "center" });
+  Object.assign(pen, { fillStyle: getComputedStyle(canvas).color, font: `12px ${getComputedStyle(canvas).fontFamily}`, textBaseline: "middle", textAlign: "center" });
   for (const [share, text] of sides[0].ticks) pen.fillText(text.slice(0, 12), area.left + share * area.width, area.top + area.height + 12);
   pen.textAlign = "right";
   for (const [share, text] of sides[1].ticks) pen.fillText(text.slice(0, 9), LEFT - 6, area.top + (1 - share) * area.height);

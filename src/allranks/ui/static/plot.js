@@ -27,7 +27,7 @@ export function layout(title, x, log, unit) {
     margin: { l: 50, r: 10, t: 40, b: 36 },
     paper_bgcolor: colour("--panel"),
     plot_bgcolor: colour("--panel"),
-    font: { color: colour("--text"), family: "system-ui, sans-serif", size: 12 },
+    font: { color: colour("--text"), family: colour("--sans"), size: 12 },
     hovermode: "x unified",
     hoverlabel: { bgcolor: colour("--panel"), font: { color: colour("--text") } },
     showlegend: false,

@@ -76,7 +76,7 @@ function draw() {
   heat.area = { width: width - LEFT - RIGHT, row };
   pen.drawImage(image, LEFT, TOP, heat.area.width, height);
   pen.fillStyle = getComputedStyle(canvas).color;
-  pen.font = "12px system-ui, sans-serif";
+  pen.font = `12px ${getComputedStyle(canvas).fontFamily}`;
   pen.textBaseline = "middle";
   pen.textAlign = "right";
   let free = 0;
