@@ -41,6 +41,7 @@ def test_services_of_a_job(allranks: Allranks, code: Path, home: Path):
     (code / "job.yml").write_text(JOB)
     made = allranks("job", "create", "-f", "job.yml")
     assert "to open web: allranks job port-forward served web" in made.stderr
+    assert "code cannot start: the ranks' PATH has no code-server" in made.stderr
 
     def settled() -> bool:
         states = [each["state"] for each in services(allranks, "served").values()]

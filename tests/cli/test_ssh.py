@@ -55,6 +55,11 @@ def test_openssh_s_programs_get_in(
     flood = os.urandom(3_000_000)
     assert ssh("ssh", ssh.host, "cat", text=False, input=flood).stdout == flood
     assert ssh("ssh", ssh.host, "kill -9 $$").returncode == 137
+    # A reader that has enough ends what writes.
+    endless = f"ssh -F '{ssh.config}' {ssh.host} 'cat /dev/zero' | head -c 10 | wc -c"
+    done = subprocess.run(endless, shell=True, env=ssh.env, capture_output=True, timeout=60)
+    assert done.stdout.strip() == b"10"
+    until(lambda: not processes("cat /dev/zero"))
     # Without a command a shell reads commands; in a terminal it has one of its own.
     assert ssh("ssh", "-T", ssh.host, input="exit 5\n").returncode == 5
     shown = ssh("ssh", "-tt", ssh.host, "tty; stty size")

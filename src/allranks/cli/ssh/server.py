@@ -22,6 +22,10 @@ from allranks.sdk.jobs.channel import Channel
 _LOCAL = ("localhost", "127.0.0.1", "::1", "")
 # As ssh itself exits for what is not the program's.
 _FAILED = 255
+# OpenSSH's client tells only its own server that nobody reads the output any more, with the request
+# of that name, which asyncssh looks up on the channel.
+_VERSION = "OpenSSH_9.2-allranks"
+_UNREAD = "_process_eow_at_openssh_dot_com_request"
 _SHELL = "/bin/bash"
 T = TypeVar("T")
 
@@ -42,7 +46,7 @@ async def serve(entry: Entry, connected: socket.socket, authorized: str) -> None
         line_editor=False,
         compression_algs=None,
         encoding=None,
-        server_version="allranks",
+        server_version=_VERSION,
     )
     await connection.wait_closed()
 
@@ -197,6 +201,10 @@ class _Session(_Bridge, asyncssh.SSHServerSession[bytes]):
         self._what: dict[str, Any] = {}
         self._terminal = False
 
+    def connection_made(self, chan: Any) -> None:
+        super().connection_made(chan)
+        setattr(chan, _UNREAD, lambda _: self._send_signal("PIPE"))
+
     def pty_requested(self, *_: Any) -> bool:
         self._terminal = True
         return True
@@ -236,10 +244,11 @@ class _Session(_Bridge, asyncssh.SSHServerSession[bytes]):
     def signal_received(self, signal: str) -> None:
         self._send_signal(signal)
 
-    def _send_signal(self, name: str) -> None:
+    def _send_signal(self, name: str) -> bool:
         number = getattr(signal, f"SIG{name}", None)
         if number is not None:
             self.send(Frame.SIGNAL, b"%d" % number)
+        return number is not None
 
     def take(self, kind: Frame, data: bytes) -> None:
         if kind is Frame.OUT:

@@ -10,6 +10,8 @@ from allranks.core.plan import ServiceTask
 
 # Folders of a job's artifacts that TensorBoard shows; the last is SSM_TENSORBOARD_DIR.
 SHOWN = ("logs", "outputs", "tensorboard")
+# The programs of which one has to be there for VS Code.
+VS_CODES = ("code-server", "openvscode-server")
 _STARTED = ("jupyter_lab", "vs_code")
 # Azure's own pages of a job, which it puts into its answers.
 _PAGES = ("studio", "tracking")

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from httptools import HttpParserError, HttpResponseParser
 
 Headers = Sequence[tuple[bytes, bytes]]
+Receive = Callable[[], Any]
 Send = Callable[[Any], Any]
 
 _PIECE = 1 << 18
@@ -63,6 +64,53 @@ async def forward(path: str, call: Call, body: AsyncIterator[bytes], send: Send)
         with contextlib.suppress(asyncio.CancelledError, Exception):
             await sending
         writer.close()
+
+
+class EndedEarly(ConnectionError):
+    """The answer has begun: only closing the connection is left."""
+
+
+async def pass_on(path: str, call: Call, receive: Receive, send: Send) -> None:
+    """``forward`` a request with its body, as long as its caller stays: live pages have no end.
+
+    Raises ConnectionError, EndedEarly if ``send`` was called before.
+    """
+    started = False
+
+    async def relay(message: Any) -> None:
+        nonlocal started
+        started = True
+        await send(message)
+
+    work = asyncio.create_task(forward(path, call, _body(receive, call.size), relay))
+    gone = asyncio.create_task(_disconnected(receive)) if call.size == 0 else None
+    try:
+        await asyncio.wait({work, *([gone] if gone else [])}, return_when="FIRST_COMPLETED")
+        if work.done():
+            work.result()
+    except ConnectionError as error:
+        if started:
+            raise EndedEarly(str(error)) from None
+        raise
+    finally:
+        for task in (work, gone):
+            if task is not None:
+                task.cancel()
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _body(receive: Receive, size: int | None) -> AsyncIterator[bytes]:
+    while size != 0:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise ConnectionError("the browser has gone")
+        yield message.get("body", b"")
+        if not message.get("more_body"):
+            return
 
 
 async def _send_request(

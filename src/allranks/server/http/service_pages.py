@@ -14,7 +14,7 @@ import hashlib
 import hmac
 import os
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -22,7 +22,7 @@ from urllib.parse import parse_qs
 from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
-from allranks.server.http.forward import Call, forward
+from allranks.server.http.forward import Call, EndedEarly, pass_on
 from allranks.server.http.header_limits import CONNECTION
 from allranks.server.http.upgrade import Pipe
 
@@ -120,29 +120,10 @@ async def _forward(
     is_chunked = "transfer-encoding" in headers
     size = None if is_chunked else int(headers.get("content-length", "0"))
     call = Call(scope["method"], _target(scope), sent, size, private=True, is_own_host=True)
-    started = False
-
-    async def relay(message: Any) -> None:
-        nonlocal started
-        started = True
-        await send(message)
-
     try:
-        await forward(path, call, _body(receive, size), relay)
-    except ConnectionError:
-        if started:  # only closing the connection is left
-            raise RuntimeError("the service ended its answer early") from None
-        raise
-
-
-async def _body(receive: Any, size: int | None) -> AsyncIterator[bytes]:
-    while size != 0:
-        message = await receive()
-        if message["type"] != "http.request":
-            raise ConnectionError("the browser has gone")
-        yield message.get("body", b"")
-        if not message.get("more_body"):
-            return
+        await pass_on(path, call, receive, send)
+    except EndedEarly:
+        raise RuntimeError("the service ended its answer early") from None
 
 
 async def _upgrade(path: str, scope: Any, sent: Any) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from shutil import which
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from allranks.core.plan import ServiceTask
+from allranks.core.job.services import VS_CODES
+from allranks.core.plan import ServiceTask, Task
 from allranks.errors import NotFound, UsageError
 from allranks.events import SERVICE, Kind
 from allranks.statuses import TERMINAL, NodeState
@@ -35,6 +37,16 @@ def services_of(row: JobRow, records: Records, *, with_pages: bool) -> list[Serv
         for task in tasks
         for node in (range(row.plan.task.nodes) if task.everywhere else (0,))
     ]
+
+
+def missing_program(task: Task) -> str:
+    """A note on a VS Code that cannot start; empty if it can, for a task whose ranks have the
+    programs of this machine."""
+    names = [service.name for service in task.services if service.type == "vs_code"]
+    path = task.variables.get("PATH") or task.base.get("PATH")
+    if not names or task.container or task.recipe or any(which(one, path=path) for one in VS_CODES):
+        return ""
+    return f"{', '.join(names)} cannot start: the ranks' PATH has no {' and no '.join(VS_CODES)}"
 
 
 def _answer(

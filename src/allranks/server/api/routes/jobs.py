@@ -31,7 +31,7 @@ from allranks.server.http.content import LINES, Content
 from allranks.server.http.public_listener import PORT, PublicAddress
 from allranks.server.http.request_limits import Count
 from allranks.server.jobs import view
-from allranks.server.jobs.services import services_of
+from allranks.server.jobs.services import missing_program, services_of
 from allranks.server.jobs.stream import StreamRequest
 from allranks.server.jobs.view import submitter
 from allranks.server.parents import view as parents
@@ -110,6 +110,8 @@ def create(data: Annotated[Any, BODY], services: ServicesDep, who: Who) -> api.C
     noted += job_notes(row.spec)
     if row.spec.get("services"):
         noted += service_notes(row.name, parse(row.spec).to_dict()["services"])
+        if services.clusters.runs_here(row.plan) and (note := missing_program(row.plan.task)):
+            noted.append(note)
     return {
         **parents.created(row, services),
         "notes": noted,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 from starlette.datastructures import Headers
@@ -11,7 +10,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from allranks.errors import AllranksError, ServerError, TooLarge, Unsupported
 from allranks.server.http.error_responses import reply
-from allranks.server.http.forward import Call, forward
+from allranks.server.http.forward import Call, EndedEarly, pass_on
 from allranks.server.http.host_header_check import HostNames
 from allranks.server.ui.child import UiServer, installed
 from allranks.settings import Home
@@ -74,29 +73,13 @@ class UiProxy:
         sent.append((own[0], headers.get("host", "").encode("latin-1")))
         sent.append((own[1], scope.get("scheme", "http").encode()))
         call = Call(scope["method"], target, sent, size, private=True)
-        started = False
-
-        async def relay(message: Any) -> None:
-            nonlocal started
-            started = True
-            await send(message)
-
-        work = asyncio.create_task(forward(socket, call, _body(receive, size), relay))
-        gone = asyncio.create_task(_disconnected(receive)) if size == 0 else None
         try:
-            # Live pages stay open until the browser goes.
-            await asyncio.wait({work, *([gone] if gone else [])}, return_when="FIRST_COMPLETED")
-            if work.done():
-                work.result()
-        except ConnectionError:
+            await pass_on(socket, call, receive, send)
+        except ConnectionError as error:
             await asyncio.to_thread(child.lost)
-            if started:  # only closing the connection is left
+            if isinstance(error, EndedEarly):
                 raise RuntimeError("the page's server ended early") from None
             raise
-        finally:
-            for task in (work, gone):
-                if task is not None:
-                    task.cancel()
 
 
 def _refusal(error: AllranksError, headers: Headers) -> Response:
@@ -104,18 +87,3 @@ def _refusal(error: AllranksError, headers: Headers) -> Response:
     if "text/html" in headers.get("accept", ""):
         return PlainTextResponse(f"{error}\nhint: {error.hint or '-'}\n", error.http)
     return reply(error)
-
-
-async def _disconnected(receive: Any) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
-async def _body(receive: Any, size: int) -> AsyncIterator[bytes]:
-    while size != 0:
-        message = await receive()
-        if message["type"] != "http.request":
-            raise ConnectionError("the browser has gone")
-        yield message.get("body", b"")
-        if not message.get("more_body"):
-            return
