@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 # Seconds between two looks whether it listens, and to end what it has started.
 _LOOK, _END = 0.25, 10.0
+# Seconds until an end by a signal is told.
+_MOMENT = 1.0
 
 
 def main() -> int:
@@ -61,6 +64,9 @@ def _run(request: ServiceRequest) -> None:
             _say("Running", "")
             break
     code = process.wait()
+    if code < 0 or code > 128:
+        # The end of the attempt kills services and this helper, in any order: it is no failure.
+        time.sleep(_MOMENT)
     lines = last_lines(log)
     how = f"exited with code {code}" if code >= 0 else f"was ended by signal {-code}"
     _say("Failed" if code else "Completed", f"{how}: {lines[-1]}" if lines else how)

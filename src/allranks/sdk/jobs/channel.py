@@ -192,7 +192,8 @@ class PortForward:
     def _heed(self, control: Connection) -> None:
         for kind, data in control.receive():
             if kind is Frame.FAILED:
-                raise AllranksError(data.decode(errors="replace"))
+                hint = f"see `allranks job show {self._channel.name}`"
+                raise AllranksError(data.decode(errors="replace"), hint=hint)
 
     def _lead(self, accepted: socket.socket, index: int) -> None:
         with contextlib.suppress(OSError):
