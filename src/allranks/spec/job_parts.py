@@ -143,9 +143,9 @@ class Metric(Part):
 
 
 class OnFailure(Part):
-    """``hold``: seconds in which a failed attempt stays as it is, for a debugger."""
+    """``hold``: seconds for which a failed attempt stays as it is, 30 days at most."""
 
-    hold: Seconds = 1800.0
+    hold: Annotated[Seconds, Field(le=30 * 86400)] = 1800.0
 
 
 class Output(Part):

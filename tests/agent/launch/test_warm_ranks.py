@@ -20,6 +20,7 @@ from allranks.agent import programs
 from allranks.agent.launch import warm_ranks
 from allranks.agent.launch.start_ranks import with_sitecustomize
 from allranks.agent.launch.warm_ranks import Where
+from allranks.agent.processes import hold as holding
 from allranks.agent.processes import keeper
 from allranks.agent.processes.ranks import SHELL, Ended, Process, Running
 from allranks.core.environments.warm_start import Cold
@@ -114,6 +115,26 @@ def lay_out(cwd: Path, files: dict[str, str]) -> None:
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_warm_rank_shows_what_a_cold_one_shows(name: str, node: Node, tmp_path: Path):
     compare(node, *SCRIPTS[name], tmp_path)
+
+
+@pytest.mark.slow
+def test_a_warm_rank_that_fails_waits_for_a_debugger(node: Node, tmp_path: Path):
+    cwd = tmp_path / "work"
+    lay_out(cwd, {"t.py": "secret = 42\n1 / 0\n"})
+    env = {"ALLRANKS_HOLD": f"3:{tmp_path / holding.FOLDER}"}
+    with contextlib.closing(holding.Hold(tmp_path)) as hold:
+        with contextlib.closing(node.open("python t.py", cwd)) as ranks:
+            running, process = Running(), Process("rank 3", cwd.with_suffix(".log"), 3)
+            ranks.start(running, process, "python t.py", cwd, node.whole(cwd, **env))
+            until(lambda: select.select(hold.fds, [], [], 0)[0])
+            failed = hold.failed()
+            assert failed is not None
+            assert (failed.rank, failed.code) == (3, 1)
+            assert json.loads((hold.folder / f"{failed.pid}.json").read_text())["rank"] == 3
+            hold.let_go()
+            output, ended = _finish(running, process)
+    assert ended.code == 1
+    assert b"ZeroDivisionError" in output
 
 
 def compare(node: Node, command: str, files: dict[str, str], tmp_path: Path) -> str:
