@@ -122,17 +122,17 @@ def test_a_warm_rank_that_fails_waits_for_a_debugger(node: Node, tmp_path: Path)
     cwd = tmp_path / "work"
     lay_out(cwd, {"t.py": "secret = 42\n1 / 0\n"})
     env = {"ALLRANKS_HOLD": f"3:{tmp_path / holding.FOLDER}"}
-    with contextlib.closing(holding.Hold(tmp_path)) as hold:
-        with contextlib.closing(node.open("python t.py", cwd)) as ranks:
-            running, process = Running(), Process("rank 3", cwd.with_suffix(".log"), 3)
-            ranks.start(running, process, "python t.py", cwd, node.whole(cwd, **env))
-            until(lambda: select.select(hold.fds, [], [], 0)[0])
-            failed = hold.failed()
-            assert failed is not None
-            assert (failed.rank, failed.code) == (3, 1)
-            assert json.loads((hold.folder / f"{failed.pid}.json").read_text())["rank"] == 3
-            hold.let_go()
-            output, ended = _finish(running, process)
+    hold, ranks = holding.Hold(tmp_path), node.open("python t.py", cwd)
+    with contextlib.closing(hold), contextlib.closing(ranks):
+        running, process = Running(), Process("rank 3", cwd.with_suffix(".log"), 3)
+        ranks.start(running, process, "python t.py", cwd, node.whole(cwd, **env))
+        until(lambda: select.select(hold.fds, [], [], 0)[0])
+        failed = hold.failed()
+        assert failed is not None
+        assert (failed.rank, failed.code) == (3, 1)
+        assert json.loads((hold.folder / f"{failed.pid}.json").read_text())["rank"] == 3
+        hold.let_go()
+        output, ended = _finish(running, process)
     assert ended.code == 1
     assert b"ZeroDivisionError" in output
 
