@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from tests.cli.test_enter import Terminal
-from tests.support import Allranks, until
+from tests.support import Allranks, kill_server, until
 
 pytestmark = pytest.mark.slow
 
@@ -120,3 +120,12 @@ def test_a_hold_ends_with_its_time_and_with_a_cancel(allranks: Allranks, code: P
     assert terminal.ended() == 2
     allranks("job", "wait", "taken")
     assert show(allranks, "taken")["error"]["reason"] == "RANK_EXITED"
+
+
+def test_a_hold_ends_with_its_time_without_a_server(allranks: Allranks, code: Path, home: Path):
+    start(allranks, code, "alone", "--on-failure", "hold=4")
+    until(lambda: states("alone") == ["sleeping", "stopped"])
+    kill_server(home)
+    until(lambda: states("alone") == [], 30)
+    assert allranks("job", "wait", "alone").returncode == 1
+    assert show(allranks, "alone")["error"]["reason"] == "RANK_EXITED"

@@ -1,7 +1,7 @@
 """Lets a debugger into a process that `allranks_hold` keeps: FOLDER RANK [PID]. It passes its own
 input and output to the process, which runs pdb on them, and ends when pdb has.
 
-The Python of the rank runs it, since 3.7.
+The Python of the rank runs it.
 """
 
 from __future__ import annotations

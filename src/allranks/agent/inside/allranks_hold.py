@@ -10,7 +10,7 @@ A process asks only when its end is certain: in the excepthook, before Python en
 torch's launcher or `spawn` has started and that ends its rank. Other processes end as ever. A
 DataLoader's worker, whose exception is raised anew in the rank, keeps its own frames besides.
 
-Pythons since 3.7 import it.
+For Pythons since 3.8; in others nothing is held.
 """
 
 from __future__ import annotations
@@ -159,6 +159,8 @@ def _answer(agent: socket.socket) -> bytes:
     while True:
         try:
             return agent.recv(8)
+        except OSError:  # the agent is gone
+            return b""
         except (Exception, KeyboardInterrupt):  # a handler of a signal raised it: the script's
             continue
 
@@ -190,17 +192,21 @@ def _serve(
     listener: socket.socket, point: Point, agent: Optional[socket.socket], worker: str = ""
 ) -> None:
     """Let debuggers in, one after the other, until the agent lets go."""
-    watched = [listener] if agent is None else [listener, agent]
+    poll = select.poll()
+    for each in (listener, agent):
+        if each is not None:
+            poll.register(each, select.POLLIN)
     while True:
         try:
-            ready, _, _ = select.select(watched, [], [])
-            if agent in ready:
+            if [fd for fd, _ in poll.poll() if fd != listener.fileno()]:
                 return
             connection, _ = listener.accept()
-            with connection:
-                _debug(connection, point, worker)
-        except (Exception, KeyboardInterrupt):  # as above; or a debugger has left
+        except OSError:  # the script has closed all descriptors
+            return
+        except (Exception, KeyboardInterrupt):  # as above
             continue
+        with connection, contextlib.suppress(Exception, KeyboardInterrupt):
+            _debug(connection, point, worker)
 
 
 def _debug(connection: socket.socket, point: Point, worker: str) -> None:

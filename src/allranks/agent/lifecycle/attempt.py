@@ -87,6 +87,8 @@ class Attempt:
         self._facts: Mapping[str, Any] = {}
         self._kept_end: _End | None = None
         self._disagreement = ""
+        # Until when the ranks are stopped where they are, after a failure on another node.
+        self._stopped_until: float | None = None
         self._forced: tuple[Reason, Callable[[], _End]] | None = None
         # For whoever decides which files are complete.
         self.deaths = Deaths()
@@ -205,8 +207,13 @@ class Attempt:
                 why = Reason(order["why"])
                 self._stop(why)
                 return why, None
-            if "hold" in order:
+            if "hold" in order and self._stopped_until is None:
                 self._stop_others()
+                # Also without a server, which would hand on the end of the hold before.
+                self._stopped_until = time.monotonic() + self._hold_seconds()
+            if self._stopped_until is not None and time.monotonic() > self._stopped_until:
+                self._stop(Reason.PEER_FAILED)
+                return Reason.PEER_FAILED, None
             if "kill" in order:
                 running.kill(order["kill"])
                 if hosted is not None:
