@@ -21,6 +21,8 @@ from allranks.agent.programs.allranks_warm.processes import below, parent_of
 FOLDER = "hold"
 # Bytes of a request, and seconds for a process that has connected to send it.
 _LONGEST, _PATIENCE = 4096, 1.0
+# What reading a request raises: any process of the job may write one.
+_MALFORMED = (OSError, ValueError, KeyError, TypeError, RecursionError)
 # Seconds between two looks for processes that go on, or were started, while others are stopped.
 _PACE = 0.05
 _ROUNDS = 5
@@ -61,7 +63,7 @@ class Hold:
 
     def failed(self) -> Failed | None:
         """The next process that asks. It waits until it is released."""
-        with contextlib.suppress(OSError, ValueError, KeyError):
+        with contextlib.suppress(*_MALFORMED):
             connection, _ = self._listener.accept()
             try:
                 connection.settimeout(_PATIENCE)
@@ -70,7 +72,7 @@ class Hold:
                 whose = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
                 failed = Failed(int(request["rank"]), int(request["code"]), _pid(whose))
                 connection.sendall(b"hold")
-            except (OSError, ValueError, KeyError):
+            except _MALFORMED:
                 connection.close()
                 raise
             self._kept[failed.pid] = connection
@@ -79,7 +81,7 @@ class Hold:
         return None
 
     def stop_others(self, roots: Mapping[int, int]) -> None:
-        """Stop all processes of the job but those that are kept, with what is above and below
+        """Stop the processes of all ranks but those that are kept, with what is above and below
         them. ``roots`` are the ranks' first processes."""
         self.has_stopped = True
         spared: set[int] = set()
@@ -87,7 +89,8 @@ class Hold:
             spared |= {pid, *below(pid), *_above(pid)}
         # What runs may start more until it is stopped.
         for _ in range(_ROUNDS):
-            new = {*RankProcesses().look(roots).job} - spared - self._stopped
+            of_ranks = RankProcesses().members(roots).values()
+            new = {pid for pids in of_ranks for pid in pids} - spared - self._stopped
             if not new:
                 return
             self._stopped |= {pid for pid in new if _send(pid, signal.SIGSTOP)}
