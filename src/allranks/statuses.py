@@ -24,6 +24,8 @@ class JobStatus(StrEnum):
     CANCELED = "Canceled"
 
 
+# Begins the reason of a running job whose failed attempt stays as it is.
+HELD = "held until"
 TERMINAL = frozenset({JobStatus.COMPLETED, JobStatus.FAILED, JobStatus.CANCELED})
 
 

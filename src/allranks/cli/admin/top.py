@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 from allranks.cli.output import colours, load, show, tables
 from allranks.core.amounts import counted
-from allranks.core.lifecycle.pending_reason import HELD
 from allranks.sdk.connection import find_server
 from allranks.sdk.jobs.follow import answered
+from allranks.statuses import HELD
 
 if TYPE_CHECKING:
     from allranks.api.common import Number

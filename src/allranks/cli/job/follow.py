@@ -16,13 +16,13 @@ from allranks.cli.output import show
 from allranks.cli.output.failure import exit_code, hold_hint, print_error, took, unsaved
 from allranks.cli.output.phases import Phases, every
 from allranks.cli.output.rank_output import Printer, releasing
-from allranks.core.lifecycle.pending_reason import HELD
 from allranks.core.node_names import with_host
 from allranks.http_client import Client
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
 from allranks.sdk.jobs.follow import Following
 from allranks.spec.fields.patterns import KNOWN
+from allranks.statuses import HELD
 
 if TYPE_CHECKING:
     from allranks.api.jobs import EventAnswer, JobAnswer, JobProgress, StreamedJob

@@ -14,13 +14,12 @@ from allranks.cli.output import load, show
 from allranks.cli.output.failure import exit_code, hold_hint, unsaved, why
 from allranks.cli.report.goodput import summary
 from allranks.core.amounts import counted
-from allranks.core.lifecycle.pending_reason import HELD
 from allranks.errors import AllranksError, Unreachable, UsageError
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
 from allranks.sdk.jobs import interrupt
 from allranks.sdk.jobs.goodput_facts import job_times
-from allranks.statuses import TERMINAL, JobStatus
+from allranks.statuses import HELD, TERMINAL, JobStatus
 
 if TYPE_CHECKING:
     from allranks.api.common import Document
