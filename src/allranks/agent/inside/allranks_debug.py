@@ -37,15 +37,15 @@ def _places(folder: str) -> List[Dict[str, Any]]:
         if name.endswith(".json"):
             with open(os.path.join(folder, name)) as file:
                 places.append((os.fstat(file.fileno()).st_mtime, json.load(file)))
-    return [place for _, place in sorted(places, key=lambda item: item[0])]
+    return [place for _, place in sorted(places, key=lambda each: each[0])]
 
 
 def _order(places: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
     """The worker first whose exception a rank has raised anew, then ranks, then other workers."""
-    messages = " ".join(place["what"] for place in places if not place["worker"])
+    shown = " ".join(place["what"] for place in places if not place["worker"])
 
     def key(place: Dict[str, Any]) -> int:
-        return 1 if not place["worker"] else 0 if place["worker"] in messages else 2
+        return 1 if not place["worker"] else 0 if place["worker"] in shown else 2
 
     return sorted(places, key=key)
 

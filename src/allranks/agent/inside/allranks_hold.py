@@ -193,9 +193,9 @@ def _serve(
 ) -> None:
     """Let debuggers in, one after the other, until the agent lets go."""
     poll = select.poll()
-    for each in (listener, agent):
-        if each is not None:
-            poll.register(each, select.POLLIN)
+    for end in (listener, agent):
+        if end is not None:
+            poll.register(end, select.POLLIN)
     while True:
         try:
             if [fd for fd, _ in poll.poll() if fd != listener.fileno()]:

@@ -227,8 +227,8 @@ class Attempt:
         failed = None if self._hold is None else self._hold.failed()
         if failed is None:
             return None
-        ranks = (each for each in ranks_of(self._stage.task, self._stage.node))
-        rank = next((each for each in ranks if each.rank == failed.rank), None)
+        ranks = ranks_of(self._stage.task, self._stage.node)
+        rank = next((rank for rank in ranks if rank.rank == failed.rank), None)
         return None if rank is None else Ended(self._stage.rank(rank), failed.code, clock.now())
 
     def _keep(self, first: Ended) -> None:
