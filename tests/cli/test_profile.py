@@ -77,3 +77,26 @@ def test_ranks_without_python_say_so(shared: Allranks):
     assert answer["verdict"]["kind"] == "unknown"
     assert [one["why"] for one in answer["missing"]] == ["it has no Python that can be asked"]
     shared("job", "cancel", "no-python")
+
+
+# Without `threading`: the first thread has to stay the first one, and the script has to end.
+PLAIN = """\
+import os, time
+print("up", flush=True)
+while not os.path.exists("go"): time.sleep(0.05)
+import threading
+print(threading.current_thread() is threading.main_thread(), flush=True)
+"""
+
+
+def test_a_script_does_not_notice(shared: Allranks, code: Path):
+    (code / "train.py").write_text(PLAIN)
+    words = ("--detach", "--name", "plain", "--in-place", "--", "python", "train.py")
+    assert shared("run", *words).returncode == 0
+    until(lambda: "up" in shared("job", "logs", "plain").stdout)
+    answer = profile(shared, "plain", "--seconds", 1)
+    assert answer["missing"] == []
+    assert answer["verdict"]["ranks"][0]["shares"]["other"] > 0.9
+    (code / "go").touch()
+    assert shared("job", "wait", "plain", timeout=60).returncode == 0
+    assert shared("job", "logs", "plain").stdout.split() == ["up", "True"]

@@ -7,7 +7,8 @@ belongs to a group of `torch.distributed`, or while a question is answered that
 lies in a file without a name, which the agent reads through /proc: 64 bytes with the question's
 number and the answer's length, and the answer.
 
-Nothing here may print, raise, or do anything that a script could notice.
+Nothing here may print, raise, or do anything that a script could notice. So the first thread has to
+import this file: `threading` takes the thread that imports it for the first one.
 """
 
 import _thread
@@ -20,6 +21,7 @@ import pickle
 import re
 import select
 import sys
+import threading
 import time
 
 TYPE_CHECKING = False

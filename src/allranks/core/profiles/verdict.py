@@ -282,7 +282,7 @@ def _slow_rank(
     share = seconds / min(samples.seconds for samples in profiles)
     rest = sum(late.values()) - seconds
     count = sum(rank == slow for rank, _ in map(_last, arrivals))
-    if share < 0.15 or rest > 0.4 * seconds or count < 0.6 * len(arrivals):
+    if share < 0.15 or rest > 0.4 * seconds or count < 0.7 * len(arrivals):
         return None
     own = next(one for one in ranks if one.rank == slow)
     others = [one for one in ranks if one.rank != slow]
@@ -291,14 +291,15 @@ def _slow_rank(
         return own.shares.get(of, 0.0) - fmean(one.shares.get(of, 0.0) for one in others)
 
     kind = max((one for one in Phase if one is not Phase.COLLECTIVE), key=excess)
+    if excess(kind) < 0.1:
+        return None  # it does nothing else than the others: their processors or network differ
     message = f"rank {slow} comes last to {count} of {len(arrivals)} collectives, and "
     several = "s" if len(others) > 1 else ""
     message += f"rank{several} {numbers([one.rank for one in others])} wait{'s' * (not several)} "
     message += f"{share:.0%} of the time for it"
-    if excess(kind) >= 0.1:
-        where = f" ({own.places[kind]})" if own.places.get(kind) else ""
-        usual = fmean(one.shares.get(kind, 0.0) for one in others)
-        message += f": {kind} takes it {own.shares[kind]:.0%}{where}, the others {usual:.0%}"
+    where = f" ({own.places[kind]})" if own.places.get(kind) else ""
+    usual = fmean(one.shares.get(kind, 0.0) for one in others)
+    message += f": {kind} takes it {own.shares[kind]:.0%}{where}, the others {usual:.0%}"
     hint = f"look at what differs on rank {slow}: its data, its host, or what only it does"
     gain = 1 / max(1 - share, 0.1)
     return Verdict(Kind.SLOW_RANK, message, hint, gain, slow, kind)
