@@ -23,8 +23,6 @@ _FEWEST_ARRIVALS = 8
 # The part of the processor time that is other threads', and the seconds that a sample waits for the
 # interpreter's lock, from which that is the bottleneck: if wanted, it changes hands every 5 ms.
 _OTHERS, _LOCK = 0.4, 0.002
-# In backward, a first thread that uses less of its processor than this waits for other ranks.
-_IDLE = 0.25
 
 
 class Kind(StrEnum):
@@ -189,16 +187,16 @@ def rank_shares(samples: Samples) -> RankShares:
     total = sum(times) or 1.0
     shares: dict[Phase, float] = {}
     places: dict[Phase, Counter[str]] = {}
+    idle = 0.0  # in backward; the kernel counts processor time in lumps, so it is summed up
     for number, span, cpu, waited in zip(main.stacks, times, main.cpu, main.waited, strict=True):
         kind = phases[number]
-        if (
-            kind is Phase.BACKWARD
-            and samples.recorded is not None
-            and _waits(samples, span, cpu + waited)
-        ):
-            kind = Phase.COLLECTIVE  # in DDP's C++, which has no frame
+        if kind is Phase.BACKWARD:
+            idle += (span - cpu - waited) / total
         shares[kind] = shares.get(kind, 0.0) + span / total
         places.setdefault(kind, Counter())[place(samples.stacks[number])] += 1
+    if idle > 0 and _has_peers(samples):  # it waits in DDP's C++, which has no frame
+        shares[Phase.BACKWARD] -= idle
+        shares[Phase.COLLECTIVE] = shares.get(Phase.COLLECTIVE, 0.0) + idle
     used = {thread: sum(thread.cpu) for thread in samples.threads if not thread.is_main}
     busiest = max(used, key=lambda thread: used[thread], default=None)
     return RankShares(
@@ -218,11 +216,9 @@ def _thread_text(samples: Samples, thread: Thread) -> str:
     return f"{thread.name} in {place(samples.stacks[number]) or 'a library'}"
 
 
-def _waits(samples: Samples, span: float, cpu: float) -> bool:
-    several = samples.recorded is not None and any(
-        len(group.ranks) > 1 for group in samples.recorded.groups
-    )
-    return several and cpu < _IDLE * span
+def _has_peers(samples: Samples) -> bool:
+    recorded = samples.recorded
+    return recorded is not None and any(len(group.ranks) > 1 for group in recorded.groups)
 
 
 def _spans(thread: Thread) -> list[float]:
