@@ -17,7 +17,7 @@ from allranks.core.diagnosis.stacks import numbers
 from allranks.core.profiles.samples import Phase, Samples, Thread, phase, place
 
 # Samples of a rank below which nothing is said.
-_FEWEST = 30
+_FEWEST, _FEWEST_OF_LOCK = 30, 8
 # Collectives below which nobody is called slow: by chance one is the last to a few.
 _FEWEST_ARRIVALS = 8
 # The part of the processor time that is other threads', and the seconds that a sample waits for the
@@ -106,6 +106,10 @@ def _decide(
     missing: Sequence[int],
 ) -> Verdict:
     counts = [len(samples.main.at) for samples in profiles if samples.main is not None]
+    # Where the lock is held there are few samples, and this is why.
+    enough = len(counts) == len(ranks) and min(counts, default=0) >= _FEWEST_OF_LOCK
+    if enough and (gil := _gil(ranks)) is not None:
+        return gil
     if not ranks or len(counts) < len(ranks) or min(counts) < _FEWEST:
         return Verdict(Kind.UNKNOWN, "the ranks were sampled too rarely", "profile more seconds")
     mean = {kind: fmean(one.shares.get(kind, 0.0) for one in ranks) for kind in Phase}
@@ -114,8 +118,6 @@ def _decide(
         return Verdict(Kind.UNKNOWN, text, "profile once they train")
     if not missing and (slow := _slow_rank(profiles, ranks, arrivals)) is not None:
         return slow
-    if (gil := _gil(ranks)) is not None:
-        return gil
     waiting = mean.pop(Phase.COLLECTIVE)
     if waiting >= 0.4 and waiting > max(mean.values()):
         return _network(waiting, profiles, ranks, arrivals)
