@@ -37,7 +37,8 @@ class Net(torch.nn.Module):
         width = 1500 if kind == "network" else 32
         linear = torch.nn.Linear
         self.layers = torch.nn.Sequential(linear(32, width), linear(width, width), linear(width, 8))
-    def forward(self, x): return self.layers(Slow.apply(x))
+    def forward(self, x):  # a gradient of the input itself would not be computed
+        return self.layers[2](self.layers[1](Slow.apply(self.layers[0](x))))
 class Step(torch.optim.SGD):
     def step(self, closure=None):
         if kind == "optimizer": burn(slow)
