@@ -227,13 +227,13 @@ class Judge:
             parameter = next(
                 name for name in inspect.signature(overload).parameters if name != "self"
             )
-            keywords = [each.value for each in node.keywords if each.arg == parameter]
+            keywords = [word.value for word in node.keywords if word.arg == parameter]
             argument = self._value([*node.args, *keywords][0]) if node.args or keywords else None
             if argument is None or not inspect.isclass(argument.type):
                 return None
             parameter_type = typing.get_type_hints(overload).get(parameter)
             kinds = typing.get_args(parameter_type) or (parameter_type,)
-            classes = tuple(each for each in kinds if inspect.isclass(each))
+            classes = tuple(kind for kind in kinds if inspect.isclass(kind))
             if issubclass(argument.type, classes):
                 return _of_hint(overload, "return")
         return None
@@ -241,10 +241,10 @@ class Judge:
     def _check_positions(self, value: _Value, name: str, arguments: list[ast.expr]) -> None:
         parameters = list(inspect.signature(value.type).parameters.values())
         if value.owner is not None:
-            parameters = [each for each in parameters if each.name not in ("self", "cls")]
-        kinds = [each.kind for each in parameters]
+            parameters = [one for one in parameters if one.name not in ("self", "cls")]
+        kinds = [one.kind for one in parameters]
         is_open = inspect.Parameter.VAR_POSITIONAL in kinds
-        if is_open or any(isinstance(each, ast.Starred) for each in arguments):
+        if is_open or any(isinstance(argument, ast.Starred) for argument in arguments):
             return
         most = kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD)
         if len(arguments) > most:
@@ -256,7 +256,7 @@ class Judge:
         if value.owner is not None:
             # A method that passes its keywords on to the one that it extends.
             same = (vars(base).get(function.__name__) for base in value.owner.__mro__)
-            behind = [function, *(each for each in same if inspect.isfunction(each))][-1]
+            behind = [function, *(method for method in same if inspect.isfunction(method))][-1]
         elif function.__module__ == "allranks.compat.azure.v2":
             # It passes its keywords on to our own one of that name.
             behind = getattr(allranks, function.__name__, function)
@@ -289,7 +289,7 @@ class Judge:
 def _other_with(owner: Any, name: str) -> Any:
     """A class that has a member which ``owner`` lacks: of those derived from it, of which the
     object may be, as a run may be that of a sweep."""
-    return next((each for each in owner.__subclasses__() if hasattr(each, name)), None)
+    return next((kind for kind in owner.__subclasses__() if hasattr(kind, name)), None)
 
 
 def _element(several: _Value) -> _Value:

@@ -140,16 +140,16 @@ def look_at_script(file: Path, name: str) -> Finding | None:
     doubts: list[str] = []
     data: list[str] = []
     supported, kinds = 0, set()
-    known = dict(_ASSIGNED.findall(text))
-    for program, each in _commands(text):
+    variables = dict(_ASSIGNED.findall(text))
+    for program, command in _commands(text):
         kinds.add(program)
-        words = list(_expanded(each, known))
+        words = list(_expanded(command, variables))
         try:
             read_ssm(words) if program == "ssm" else read_az(words)
             supported += 1
             addresses = [word for word in words if prefix_of(word)]
             data += addresses
-            doubts += [f"whether {prefix_of(each)} can be read" for each in addresses]
+            doubts += [f"whether {prefix_of(address)} can be read" for address in addresses]
             doubts += [f"whether {pin} installs" for word in words for pin in PIN.findall(word)]
         except AllranksError as error:
             if any("$" in word or "`" in word for word in words):

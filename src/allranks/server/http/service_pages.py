@@ -55,7 +55,7 @@ class ServicePages:
         if not secret or not hmac.compare_digest(cookie.encode(), secret.encode()):
             await PlainTextResponse(_AGAIN, 403)(scope, receive, send)
             return
-        sent = [each for each in headers.raw if each[0] != b"cookie"]
+        sent = [header for header in headers.raw if header[0] != b"cookie"]
         sent += [(b"cookie", others.encode("latin-1"))] if others else []
         with _socket(folder) as path:
             try:
@@ -131,6 +131,6 @@ async def _upgrade(path: str, scope: Any, sent: Any) -> None:
     loop = asyncio.get_running_loop()
     transport, _ = await loop.create_unix_connection(asyncio.Protocol, path)
     lines = [f"{scope['method']} {_target(scope)} HTTP/1.1".encode("latin-1")]
-    lines += [b"%s: %s" % each for each in sent]
+    lines += [b"%s: %s" % header for header in sent]
     transport.write(b"\r\n".join([*lines, b"", b""]))
     Pipe(scope[CONNECTION].take_over()).join(Pipe(transport))

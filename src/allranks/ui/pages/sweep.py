@@ -47,7 +47,7 @@ def worth(job: ShownJob) -> list[Worth]:
 def even(job: ShownJob) -> list[str]:
     """The parameters whose axes have no powers of ten."""
     space: Mapping[str, Any] = job["spec"].get("search_space") or {}
-    return [name for name, each in space.items() if _kind(each) in _EVEN]
+    return [name for name, values in space.items() if _kind(values) in _EVEN]
 
 
 def _kind(space: Any) -> str:
