@@ -108,7 +108,12 @@ def test_what_is_said_of_a_script(tmp_path: Path, script: Program) -> None:
 @pytest.fixture
 def mapped(shared: Allranks) -> Allranks:
     """All environments are the current Python: what they hold is tested elsewhere."""
-    names = ("AzureML-sklearn-1.5", "python:latest", "mcr.microsoft.com/azureml/*", "pytorch/*")
+    names = (
+        "AzureML-sklearn-1.5",
+        "python:latest",
+        "mcr.microsoft.com/azureml/*",
+        "pytorch/pytorch",
+    )
     for name in names:
         assert shared("environment", "map", name, "current").returncode == 0
     return shared

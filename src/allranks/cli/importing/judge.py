@@ -241,8 +241,8 @@ class Judge:
     def _check_positions(self, value: _Value, name: str, arguments: list[ast.expr]) -> None:
         parameters = list(inspect.signature(value.type).parameters.values())
         if value.owner is not None:
-            parameters = [one for one in parameters if one.name not in ("self", "cls")]
-        kinds = [one.kind for one in parameters]
+            parameters = [p for p in parameters if p.name not in ("self", "cls")]
+        kinds = [parameter.kind for parameter in parameters]
         is_open = inspect.Parameter.VAR_POSITIONAL in kinds
         if is_open or any(isinstance(argument, ast.Starred) for argument in arguments):
             return
@@ -256,7 +256,7 @@ class Judge:
         if value.owner is not None:
             # A method that passes its keywords on to the one that it extends.
             same = (vars(base).get(function.__name__) for base in value.owner.__mro__)
-            behind = [function, *(method for method in same if inspect.isfunction(method))][-1]
+            behind = [function, *(each for each in same if inspect.isfunction(each))][-1]
         elif function.__module__ == "allranks.compat.azure.v2":
             # It passes its keywords on to our own one of that name.
             behind = getattr(allranks, function.__name__, function)

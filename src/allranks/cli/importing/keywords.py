@@ -50,4 +50,4 @@ _BY_FUNCTION = (
 
 def keywords_of(function: Any) -> Iterable[str]:
     """The keywords that a function takes beside those of its signature, as far as listed here."""
-    return next((keywords for known, keywords in _BY_FUNCTION if known == function), ())
+    return next((keywords for listed, keywords in _BY_FUNCTION if listed == function), ())

@@ -141,9 +141,9 @@ def look_at_script(file: Path, name: str) -> Finding | None:
     data: list[str] = []
     supported, kinds = 0, set()
     variables = dict(_ASSIGNED.findall(text))
-    for program, command in _commands(text):
+    for program, written in _commands(text):
         kinds.add(program)
-        words = list(_expanded(command, variables))
+        words = list(_expanded(written, variables))
         try:
             read_ssm(words) if program == "ssm" else read_az(words)
             supported += 1
@@ -173,14 +173,14 @@ def look_at_script(file: Path, name: str) -> Finding | None:
     return Finding(name, "script", runs, notes, tuple(problems), (), tuple(data))
 
 
-def _expanded(words: Sequence[str], known: Mapping[str, str]) -> Iterator[str]:
+def _expanded(words: Sequence[str], variables: Mapping[str, str]) -> Iterator[str]:
     """The words as the shell splits them where nothing else is given: without the script's further
     arguments, and with the script's own values of variables."""
     for word in words:
         if (name := _VARIABLE.fullmatch(word)) is None:
             yield word
-        elif name[1] in known and "$" not in known[name[1]]:
-            yield from known[name[1]].split()
+        elif name[1] in variables and "$" not in variables[name[1]]:
+            yield from variables[name[1]].split()
         elif name[1] not in ("@", "*"):
             yield word
 

@@ -367,7 +367,7 @@ class MLClient(Absent, sdk.MLClient):
         super().__init__(credential, *names, **keywords)
         self.jobs = _Jobs()
         self.workspaces = _Workspaces()
-        given = {**dict(zip(_WORKSPACE, names, strict=False)), **keywords}
-        self.subscription_id = given.get("subscription_id") or ""
-        self.resource_group_name = given.get("resource_group_name") or "here"
-        self.workspace_name = given.get("workspace_name") or "allranks"
+        place = {**dict(zip(_WORKSPACE, names, strict=False)), **keywords}
+        self.subscription_id = place.get("subscription_id") or ""
+        self.resource_group_name = place.get("resource_group_name") or "here"
+        self.workspace_name = place.get("workspace_name") or "allranks"

@@ -48,6 +48,12 @@ class Datastore:
     def __init__(self, workspace: object = None, name: str = "workspaceblobstore") -> None:
         self.workspace, self.name = workspace, name
 
+    @property
+    def datastore_type(self) -> str:
+        """Azure's word for a container of blobs, which the default one stands for; else ours."""
+        kind = "azure_blob" if self.name in _DEFAULT else Client().datastores.get(self.name).type
+        return "AzureBlob" if kind == "azure_blob" else str(kind)
+
     @classmethod
     def get(cls, workspace: object, datastore_name: str) -> Datastore:
         if datastore_name not in _DEFAULT:
