@@ -45,7 +45,8 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> Result:
     rounds = given.inspection_rounds
-    on, off = {"PYTHONPATH": str(INSIDE)}, {}
+    on = {"PYTHONPATH": str(INSIDE)}
+    off: dict[str, str] = {}
     recorded, silent = {**on, "TORCH_FR_BUFFER_SIZE": "2000"}, {"TORCH_FR_BUFFER_SIZE": "0"}
     starts: dict[str, list[float]] = {"python, as in a job": [], "python": []}
     imports: dict[str, list[float]] = {"import torch, as in a job": [], "import torch": []}
