@@ -118,6 +118,10 @@ def test_verbs(allranks: Allranks, code: Path) -> None:
         ("compute create -n c -t slurm --max-instances 4", "compute create c --type slurm "
          "--max-instances 4"),
         ("schedule disable -n s --no-wait", "schedule pause s"),
+        ("online-endpoint update -n e --traffic blue=100", "endpoint update e --traffic blue=100"),
+        ("online-deployment create -f d.yml --all-traffic -e e -n d", "deployment create -f d.yml "
+         "--all-traffic -e e --name d"),
+        ("online-deployment get-logs -n d -e e -l 5", "deployment logs d -e e --tail 5"),
     ],
 )  # fmt: skip
 def test_lines_become_ours(line: str, words: str) -> None:
@@ -128,7 +132,7 @@ def test_lines_become_ours(line: str, words: str) -> None:
     ("line", "said"),
     [
         ("job shwo -n x", "`az ml job shwo` is not there"),
-        ("online-endpoint create", "is not there"),
+        ("batch-endpoint create", "is not there"),
         ("", "is not there"),
         ("job show -n", "needs a value"),
         ("job show -n x --querry y", "no '--querry'"),

@@ -50,12 +50,16 @@ def score(allranks: Allranks) -> object:
 
 @pytest.mark.end_to_end
 def test_a_deployment_from_its_file_to_its_end(allranks: Allranks, files: Path, home: Path):
-    made = allranks("endpoint", "create", "birds")
-    assert made.returncode == 0, made.stderr
-    made = allranks("deployment", "create", "-f", "1.yml", "--all-traffic", timeout=120)
-    assert made.returncode == 0, made.stdout + made.stderr
+    az = ("az", "ml", "online-deployment")
+    made = allranks("az", "ml", "online-endpoint", "create", "-n", "birds", "--query", "auth_mode")
+    assert made.stdout == '"key"\n', made.stderr
+    words = ("create", "-f", "bad.yml", "--set", "environment_variables.V=1", "--all-traffic")
+    made = allranks(*az, *words, "--query", "provisioning_state", "-o", "tsv", timeout=120)
+    assert made.stdout == "Succeeded\n", made.stdout + made.stderr
     assert "note: no effect here: app_insights_enabled" in made.stderr + made.stdout
-    assert score(allranks) == ["1", "weights"]
+    (files / "r.json").write_text("{}")
+    words = ("invoke", "-n", "birds", "--request-file", "r.json", "-o", "tsv")
+    assert allranks("az", "ml", "online-endpoint", *words).stdout == '["1", "weights"]\n'
     shown = answer(allranks, "endpoint", "show", "birds")
     uri = shown["scoring_uri"]
     with pytest.raises(urllib.error.HTTPError, match="401"):

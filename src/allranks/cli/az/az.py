@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 # What prepares a subscription: there is none here.
 _PREPARES = ("login", "logout", "account", "configure", "config", "extension", "group", "version")
+# Verbs whose answers are keys.
+_KEYS = ("get-credentials", "regenerate-keys")
 # Jobs of a list that has all.
 _ALL = "1000000"
 _NOBODY = "00000000-0000-0000-0000-000000000000"
@@ -77,7 +79,20 @@ def _run(line: Line) -> int:
     if line.noun == "compute" and line.verb == "create" and (name := _azures(line.words[2:])):
         print_answer(_stands_for_default(name), line.output, line.query)
         return 0
+    if line.verb == "get-logs":
+        return _ours(line.words)
+    if line.verb == "invoke":
+        print_answer(_text(line.words).rstrip("\n"), line.output, line.query)
+        return 0
     answer = _answer([*line.words, "--json"])
+    if line.noun.startswith("online-") and line.verb not in ("delete", *_KEYS):
+        rows = answer if isinstance(answer, list) else [answer]
+        shaped = [shapes.served(each) for each in rows]
+        print_answer(shaped if isinstance(answer, list) else shaped[0], line.output, line.query)
+        return 0
+    if line.verb in _KEYS:
+        print_answer(answer, line.output, line.query)
+        return 0
     if line.verb == "list":
         (most,) = line.values.get("--max-results", [""])
         rows = _rows(answer)[: int(most) if most.isdigit() else None]

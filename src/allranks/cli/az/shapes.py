@@ -62,6 +62,21 @@ def asset(data: Answer) -> Document:
     return {**data, "id": f"azureml:{name}", "creation_context": _made(data)}
 
 
+def served(data: Answer) -> Document:
+    """An endpoint or a deployment, as `az ml online-… show` has it."""
+    spec = data.get("spec") or {}
+    state = {"Ready": "Succeeded", "Empty": "Succeeded", "Failed": "Failed"}
+    answer = {
+        **{key: value for key, value in spec.items() if key != "endpoint_name"},
+        **{key: value for key, value in data.items() if key not in ("spec", "deployments")},
+        "provisioning_state": state.get(data["state"], "Updating"),
+    }
+    if "endpoint" in data:
+        return {**answer, "endpoint_name": data["endpoint"], "instance_count": data["instances"]}
+    uri = data.get("scoring_uri") or ""
+    return {**answer, "openapi_uri": uri.removesuffix("/score") + "/swagger.json"}
+
+
 def _made(data: Answer) -> Document:
     return {
         "created_at": data.get("created_at"),

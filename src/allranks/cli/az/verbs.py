@@ -76,6 +76,11 @@ _FROM_PATH = (*_MADE, _o("--path", "--path"), _o("-t --type", "--type"))
 # Nothing is archived here but jobs.
 _LISTED = (_NAME, _o("-r --max-results", None), _o("--include-archived", None, Takes.NOTHING))
 _SHOWN = (_NAME, _VERSION, _LABEL)
+# Endpoints and deployments are named by options alone.
+_E_NAME = _o("-n --name", "--name")
+_OF = _o("-e --endpoint-name", "-e")
+_LOCAL = _o("--local", None, Takes.NOTHING)
+_INVOKED = _o("-d --deployment-name --deployment", "-d")
 _SIZES = ("--size", "--tier", "--min-instances", "--max-instances", "--idle-time-before-scale-down")
 
 VERBS: Mapping[str, Verb] = {
@@ -145,6 +150,39 @@ VERBS: Mapping[str, Verb] = {
     "datastore create": Verb("datastore create", (_FILE, _NAME)),
     "datastore list": Verb("datastore list", (_o("-r --max-results", None),)),
     "datastore show": Verb("datastore show", (_NAME,)),
+    "online-endpoint create": Verb(
+        "endpoint create", (_FILE, _NAME, _o("--auth-mode", "--auth-mode"), _SET, _LOCAL)
+    ),
+    "online-endpoint list": Verb("endpoint list", (_LOCAL,)),
+    "online-endpoint show": Verb("endpoint show", (_NAME, _LOCAL)),
+    "online-endpoint update": Verb(
+        "endpoint update",
+        (_NAME, _o("--traffic", "--traffic"), _o("--mirror-traffic", "--mirror-traffic")),
+    ),
+    "online-endpoint invoke": Verb(
+        "endpoint invoke", (_NAME, _o("-r --request-file", "-r"), _INVOKED, _LOCAL)
+    ),
+    "online-endpoint get-credentials": Verb("endpoint get-credentials", (_NAME,)),
+    "online-endpoint regenerate-keys": Verb(
+        "endpoint regenerate-keys", (_NAME, _o("--key-type", "--key-type"))
+    ),
+    "online-endpoint delete": Verb("endpoint delete", (_NAME, _LOCAL)),
+    "online-deployment create": Verb(
+        "deployment create",
+        (
+            *(_FILE, _E_NAME, _OF, _SET, _LOCAL),
+            _o("--all-traffic", "--all-traffic", Takes.NOTHING),
+            _o("--skip-script-validation --package-model", None, Takes.NOTHING),
+        ),
+    ),
+    "online-deployment update": Verb("deployment update", (_FILE, _E_NAME, _OF, _SET, _LOCAL)),
+    "online-deployment list": Verb("deployment list", (_OF, _LOCAL)),
+    "online-deployment show": Verb("deployment show", (_NAME, _OF, _LOCAL)),
+    "online-deployment get-logs": Verb(
+        "deployment logs",
+        (_NAME, _OF, _o("-l --lines", "--tail"), _o("-c --container", None), _LOCAL),
+    ),
+    "online-deployment delete": Verb("deployment delete", (_NAME, _OF, _LOCAL)),
     "schedule create": Verb("schedule create", (_FILE, _o("-n --name", "--name"))),
     "schedule list": Verb("schedule list", (_o("-r --max-results", None),)),
     "schedule show": Verb("schedule show", (_NAME,)),

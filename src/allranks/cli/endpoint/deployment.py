@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from allranks.cli.endpoint.endpoint import path
+from allranks.cli.endpoint.endpoint import path, set_option
 from allranks.cli.output import show
 from allranks.cli.output.sending import (
     confirm_large_code,
@@ -47,6 +47,7 @@ def _from_file(parser: argparse.ArgumentParser) -> None:
     add("--name", metavar="NAME", help="its name, instead of the file's")
     _endpoint(parser, required=False)
     add("--no-wait", action="store_true", help="do not wait until it is ready")
+    set_option(parser)
     large_code_option(add)
     large_data_option(add)
 
@@ -77,6 +78,8 @@ def update_options(parser: argparse.ArgumentParser) -> None:
 
 def update(options: argparse.Namespace) -> int:
     """Update a deployment: new replicas are ready before the old ones stop."""
+    if options.file is None and options.set:
+        options.instance_count = instances_set(options.set)
     if options.file is not None:
         data, base, lines = _read(options)
         return _send(options, data, base, lines, "PATCH")
@@ -92,13 +95,25 @@ def update(options: argparse.Namespace) -> int:
 
 
 def _read(options: argparse.Namespace) -> tuple[dict[str, Any], Path, Mapping[str, int]]:
-    from allranks.sdk.submit.deployment import read  # lazy: reads YAML
+    # lazy: both read YAML
+    from allranks.sdk.submit.deployment import read
+    from allranks.spec.yaml.load import override_keys
 
     data, base, lines = read(Path(options.file))
+    override_keys(data, {}, options.set, typed=True)
     for key, value in (("name", options.name), ("endpoint_name", options.endpoint)):
         if value is not None:
             data[key] = value
     return data, base, lines
+
+
+def instances_set(overrides: Sequence[str]) -> int:
+    """The number of replicas in `instance_count=N`. Raises UsageError."""
+    name, _, number = overrides[-1].partition("=")
+    if len(overrides) > 1 or name != "instance_count" or not number.isdigit():
+        hint = "change other keys in the file: -f FILE --set KEY=VALUE"
+        raise UsageError("only instance_count is changed without a file", where="--set", hint=hint)
+    return int(number)
 
 
 def _create(
@@ -258,14 +273,14 @@ def logs(options: argparse.Namespace) -> int:
     if not names:
         show.talk(f"{options.endpoint}/{options.name} has no replica yet")
         return 0
-    from allranks.cli.main import main  # lazy: it imports this
+    from allranks.cli.main import run_words  # lazy: it imports this
 
     code = 0
     for name in names:
         if len(names) > 1:
             show.talk(f"{name}:")
         tail = ["--tail", str(options.tail)] if options.tail is not None else []
-        code = main(["job", "logs", name, *tail]) or code
+        code = run_words(["job", "logs", name, *tail]) or code
     return code
 
 

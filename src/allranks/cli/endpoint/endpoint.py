@@ -34,6 +34,12 @@ def create_options(parser: argparse.ArgumentParser) -> None:
     add("name", nargs="?", metavar="NAME", help="its name (the file's)")
     add("-f", "--file", metavar="FILE", help="the endpoint's YAML")
     add("--auth-mode", metavar="MODE", help="key (the default) or none")
+    set_option(parser)
+
+
+def set_option(parser: argparse.ArgumentParser) -> None:
+    how = "set a key of the file; repeat"
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help=how)
 
 
 def create(options: argparse.Namespace) -> int:
@@ -42,11 +48,13 @@ def create(options: argparse.Namespace) -> int:
     from allranks.sdk.submit.deployment import read
     from allranks.spec.endpoint import parse_endpoint
     from allranks.spec.fields.scalars import sendable
+    from allranks.spec.yaml.load import override_keys
 
     data: dict[str, Any] = {}
     lines = None
     if options.file is not None:
         data, _, lines = read(Path(options.file))
+    override_keys(data, {}, options.set, typed=True)
     if options.name is not None:
         data["name"] = options.name
     if options.auth_mode is not None:
