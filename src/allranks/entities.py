@@ -6,6 +6,11 @@ from allranks.sdk.submit.command import Command
 from allranks.spec.compute import AmlCompute, Compute
 from allranks.spec.data import Data
 from allranks.spec.datastore import Datastore
+from allranks.spec.endpoint import CodeConfiguration
+from allranks.spec.endpoint import Deployment as ManagedOnlineDeployment
+from allranks.spec.endpoint import Endpoint as ManagedOnlineEndpoint
+from allranks.spec.endpoint import Probe as ProbeSettings
+from allranks.spec.endpoint import RequestSettings as OnlineRequestSettings
 from allranks.spec.job import CommandJob
 from allranks.spec.job_parts import BuildContext, Environment, QueueSettings
 from allranks.spec.job_parts import Limits as CommandJobLimits
@@ -27,6 +32,7 @@ __all__ = [
     "AmlCompute",
     "AmlTokenConfiguration",
     "BuildContext",
+    "CodeConfiguration",
     "Command",
     "CommandJob",
     "CommandJobLimits",
@@ -38,7 +44,11 @@ __all__ = [
     "JobService",
     "JupyterLabJobService",
     "ManagedIdentityConfiguration",
+    "ManagedOnlineDeployment",
+    "ManagedOnlineEndpoint",
     "Model",
+    "OnlineRequestSettings",
+    "ProbeSettings",
     "QueueSettings",
     "ResourceConfiguration",
     "SshJobService",

@@ -106,6 +106,47 @@ def is_ready(allranks: Allranks, unlike: str = "") -> bool:
     return any(each["ready"] and each["job"] != unlike for each in replicas)
 
 
+PROGRAM = """
+from azure.ai.ml import MLClient
+from azure.ai.ml.entities import (
+    CodeConfiguration, ManagedOnlineDeployment, ManagedOnlineEndpoint, Model, OnlineRequestSettings,
+)
+from azure.identity import DefaultAzureCredential
+client = MLClient(DefaultAzureCredential(), "s", "g", "w")
+endpoint = ManagedOnlineEndpoint(name="from-python", auth_mode="key", tags={"a": "b"})
+client.online_endpoints.begin_create_or_update(endpoint).result()
+blue = ManagedOnlineDeployment(
+    name="blue",
+    endpoint_name="from-python",
+    model=Model(path="my model.txt"),
+    code_configuration=CodeConfiguration(code="src", scoring_script="score.py"),
+    environment_variables={"V": "1"},
+    instance_type="Standard_DS3_v2",
+    instance_count=1,
+    request_settings=OnlineRequestSettings(request_timeout_ms=30000),
+)
+made = client.online_deployments.begin_create_or_update(blue).result()
+print(made.provisioning_state, made.instance_count)
+endpoint.traffic = {"blue": 100}
+client.online_endpoints.begin_create_or_update(endpoint).result()
+print(client.online_endpoints.invoke(endpoint_name="from-python", request_file="r.json"))
+print(client.online_endpoints.get("from-python").scoring_uri[-26:])
+print(len(client.online_endpoints.get_keys("from-python").primary_key))
+print(client.online_deployments.get_logs("blue", "from-python", lines=1), end="")
+client.online_endpoints.begin_delete("from-python").result()
+"""
+
+
+def test_a_program_of_azure(shared: Allranks, files: Path):
+    (files / "r.json").write_text("{}")
+    (files / "submit.py").write_text(PROGRAM)
+    done = shared("python", "submit.py", timeout=120)
+    lines = done.stdout.splitlines()
+    assert lines[:2] == ["Succeeded 1", '["1", "weights"]'], done.stdout + done.stderr
+    assert lines[2] in "/endpoints/from-python/score"
+    assert lines[3:] == ["43", "ready for requests"]
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

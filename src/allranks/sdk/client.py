@@ -14,6 +14,7 @@ from allranks.core.job.file_addresses import JobFile, downloaded_as
 from allranks.errors import UsageError
 from allranks.sdk.assets.computes import Computes, Poller
 from allranks.sdk.assets.data import DataAssets, Datastores
+from allranks.sdk.assets.endpoints import OnlineDeployments, OnlineEndpoints
 from allranks.sdk.assets.environments import Environments
 from allranks.sdk.assets.models import Models
 from allranks.sdk.assets.schedules import Schedules
@@ -220,6 +221,8 @@ class Client:
         self.models = Models()
         self.states = States()
         self.schedules = Schedules()
+        self.online_endpoints = OnlineEndpoints()
+        self.online_deployments = OnlineDeployments()
 
     @overload
     def create_or_update(self, thing: AnyJob) -> Job: ...

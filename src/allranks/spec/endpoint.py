@@ -24,6 +24,7 @@ from allranks.spec.fields.scalars import (
 )
 from allranks.spec.job_keys import AnyEnvironment
 from allranks.spec.job_parts import ModelType, snake
+from allranks.spec.model import Model
 
 _Snake = BeforeValidator(snake)
 _ENDPOINT = matching(
@@ -48,6 +49,14 @@ NOTED: Mapping[str, str] = {
     "model_mount_path": "AZUREML_MODEL_DIR says where the model is",
     "type": "all run here",
 }
+
+
+def _model(value: object) -> object:
+    """A model of a program: its reference if it is registered, else its files."""
+    if not isinstance(value, Model):
+        return value
+    keys = ("name", "type", "path")
+    return value.id or {key: v for key in keys if (v := getattr(value, key)) is not None}
 
 
 class Endpoint(Part):
@@ -127,7 +136,7 @@ class Deployment(Part):
     description: Text | None = None
     tags: Texts = Field(default_factory=dict)
     properties: Texts = Field(default_factory=dict)
-    model: InlineModel | Text | None = None
+    model: Annotated[InlineModel | Text | None, BeforeValidator(_model)] = None
     code_configuration: CodeConfiguration | None = None
     command: Text | None = None
     code: PathText | None = None

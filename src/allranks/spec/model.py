@@ -19,9 +19,9 @@ TYPES = ("custom_model", "mlflow_model", "triton_model")
 class Model(Asset):
     """``path`` is the source of its files, in the ``job`` that created them or on this machine.
     ``flavors`` are MLflow's: `{pytorch: {}}`. Flavors and ``type`` are detected from the files if
-    not given."""
+    not given. Without a name it cannot be registered, only deployed."""
 
-    name: Name
+    name: Name | None = None
     version: Name | None = None
     description: Text | None = None
     tags: Texts = Field(default_factory=dict)
@@ -33,13 +33,19 @@ class Model(Asset):
     job: Text | None = None
 
 
-def parse(data: Mapping[str, Any]) -> Model:
+class NamedModel(Model):
+    """A model that can be registered."""
+
+    name: Name
+
+
+def parse(data: Mapping[str, Any]) -> NamedModel:
     """The model in ``data``. Raises one SpecError with all problems."""
     hint = "files of this machine, or of a job: --job JOB --path outputs/…"
-    return parse_as(Model, data, hint)
+    return parse_as(NamedModel, data, hint)
 
 
-class ModelVersion(Model):
+class ModelVersion(NamedModel):
     """A registered version with the server's data. ``lineage`` describes the job that created it,
     ``digest`` is the hash of its manifest, ``files`` their number."""
 

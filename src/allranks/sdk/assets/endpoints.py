@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import builtins
 import http.client
 import json
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
-from allranks.errors import AllranksError, ServerError
+from allranks.errors import AllranksError, Conflict, ServerError, UsageError
+from allranks.sdk.assets.computes import Poller
 from allranks.sdk.connection import find_server
+from allranks.sdk.connection.urls import asset_path
+from allranks.sdk.jobs.follow import Following
+from allranks.sdk.submit.send import send
+from allranks.spec.endpoint import Deployment, Endpoint
 
 if TYPE_CHECKING:
     from allranks.api.endpoints import DeploymentAnswer, EndpointAnswer, EndpointKeys
 
 _ENDPOINTS = "/api/v1/endpoints"
+# Keys that only the server tells.
+_SHOWN = ("scoring_uri", "openapi_uri", "provisioning_state")
+# Seconds that the creation of a deployment may take.
+_PATIENCE = 1800.0
 # Seconds between two looks at a deployment, and for an answer.
 _LOOK, _ANSWER = 0.1, 300.0
 
@@ -69,6 +80,169 @@ def _refused(endpoint: str, status: int, text: str) -> RequestFailed:
     if status == 424:
         hint = f"the scoring script failed: allranks deployment logs NAME -e {endpoint}"
     return RequestFailed(f"{endpoint} answered {status}: {message}", hint=hint)
+
+
+class EndpointRecord(Endpoint):
+    """An endpoint as the server has it. It may be changed and given to ``begin_create_or_update``
+    again."""
+
+    scoring_uri: str | None = None
+    openapi_uri: str | None = None
+    provisioning_state: str = ""
+
+    @classmethod
+    def of(cls, answer: EndpointAnswer) -> EndpointRecord:
+        uri = answer["scoring_uri"]
+        return cls(
+            name=answer["name"],
+            description=answer["description"],
+            tags=answer["tags"],
+            auth_mode=answer["auth_mode"],  # type: ignore[arg-type]  # checked
+            traffic=answer["traffic"],
+            mirror_traffic=answer["mirror_traffic"],
+            scoring_uri=uri,
+            openapi_uri=uri and uri.removesuffix("/score") + "/swagger.json",
+            provisioning_state=_provisioned(answer["state"]),
+        )
+
+
+class DeploymentRecord:
+    """A deployment as the server has it: the keys of ``allranks deployment show --json`` and of its
+    file as attributes."""
+
+    def __init__(self, answer: DeploymentAnswer) -> None:
+        self._answer: Mapping[str, Any] = answer
+
+    @property
+    def provisioning_state(self) -> str:
+        return _provisioned(self._answer["state"])
+
+    def __getattr__(self, name: str) -> Any:
+        for mapping in (self._answer, self._answer["spec"]) if name[:1] != "_" else ():
+            if name in mapping:
+                return mapping[name]
+        raise AttributeError(f"a deployment has no attribute {name!r}")
+
+    def __repr__(self) -> str:
+        return f"Deployment({self.endpoint}/{self.name}: {self.state})"
+
+
+class Keys(NamedTuple):
+    """Either one is accepted."""
+
+    primary_key: str
+    secondary_key: str
+
+
+def _provisioned(state: str) -> str:
+    """The word of Azure ML."""
+    words = {"Ready": "Succeeded", "Empty": "Succeeded", "Failed": "Failed"}
+    return words.get(state, "Updating")
+
+
+class OnlineEndpoints:
+    """Operations on endpoints. All raise AllranksError with a hint."""
+
+    def begin_create_or_update(
+        self, endpoint: Endpoint, *, local: bool = False
+    ) -> Poller[EndpointRecord]:
+        """``local`` changes nothing: it runs on the server's machine anyway."""
+        data = Endpoint(**_given(endpoint)).model_dump(mode="json", exclude_unset=True)
+        try:
+            answer = find_server.ask("POST", _ENDPOINTS, data)
+        except Conflict:
+            answer = find_server.ask("PATCH", asset_path("endpoints", endpoint.name), data)
+        return Poller(EndpointRecord.of(answer))
+
+    def get(self, name: str, *, local: bool = False) -> EndpointRecord:
+        return EndpointRecord.of(find_server.ask("GET", asset_path("endpoints", name)))
+
+    def list(self, *, local: bool = False) -> builtins.list[EndpointRecord]:
+        return [EndpointRecord.of(answer) for answer in find_server.ask("GET", _ENDPOINTS)]
+
+    def begin_delete(self, name: str, *, local: bool = False) -> Poller[None]:
+        """Delete it with its deployments."""
+        find_server.ask("DELETE", asset_path("endpoints", name))
+        return Poller(None)
+
+    def get_keys(self, name: str) -> Keys:
+        keys: EndpointKeys = find_server.ask("GET", asset_path("endpoints", name, "/keys"))
+        return Keys(keys["primary"], keys["secondary"])
+
+    def begin_regenerate_keys(self, name: str, *, key_type: str = "primary") -> Poller[None]:
+        path = asset_path("endpoints", name, "/keys")
+        find_server.ask("POST", path, {"key": key_type.lower()})
+        return Poller(None)
+
+    def invoke(
+        self,
+        endpoint_name: str,
+        *,
+        request_file: str | Path | None = None,
+        deployment_name: str | None = None,
+        input_data: str | bytes | None = None,
+        local: bool = False,
+    ) -> str:
+        """The body of the answer to a request, which is the content of a file or ``input_data``."""
+        if request_file is not None:
+            body = Path(request_file).read_bytes()
+        elif input_data is not None:
+            body = input_data.encode() if isinstance(input_data, str) else input_data
+        else:
+            raise UsageError("what is the request?", hint="give request_file or input_data")
+        return invoke(endpoint_name, body, deployment_name)
+
+
+class OnlineDeployments:
+    """Operations on deployments. All raise AllranksError with a hint."""
+
+    def begin_create_or_update(
+        self, deployment: Deployment, *, local: bool = False, skip_script_validation: bool = False
+    ) -> Poller[DeploymentRecord]:
+        """Create or update a deployment; returns when it is ready. Its paths start in the working
+        folder. ``local`` changes nothing."""
+        from allranks.sdk.submit.deployment import prepare_deployment  # lazy: as in the commands
+
+        body, snapshots = prepare_deployment(_given(deployment), Path.cwd())
+        where = asset_path("endpoints", deployment.endpoint_name, "/deployments")
+        with find_server.connect() as client:
+            try:
+                send(client, body, snapshots, where=where)
+            except Conflict:
+                where += f"/{deployment.name}"
+                send(client, body, snapshots, where=where, method="PATCH")
+        ready = wait(deployment.endpoint_name, deployment.name, lambda answer: None, _PATIENCE)
+        return Poller(DeploymentRecord(ready))
+
+    def get(self, name: str, endpoint_name: str, *, local: bool = False) -> DeploymentRecord:
+        return DeploymentRecord(find_server.ask("GET", _path(endpoint_name, name)))
+
+    def list(self, endpoint_name: str, *, local: bool = False) -> builtins.list[DeploymentRecord]:
+        answer: EndpointAnswer = find_server.ask("GET", asset_path("endpoints", endpoint_name))
+        return [DeploymentRecord(deployment) for deployment in answer["deployments"]]
+
+    def begin_delete(self, name: str, endpoint_name: str, *, local: bool = False) -> Poller[None]:
+        find_server.ask("DELETE", _path(endpoint_name, name))
+        return Poller(None)
+
+    def get_logs(self, name: str, endpoint_name: str, lines: int = 50, **_: object) -> str:
+        """The last lines that its replicas have printed."""
+        answer: DeploymentAnswer = find_server.ask("GET", _path(endpoint_name, name))
+        texts = []
+        for replica in answer["replicas"]:
+            follow = Following(find_server.connect, replica["job"], request={"follow": False})
+            texts += [piece["log"] for piece in follow.pieces()]
+        return "".join(f"{line}\n" for line in "".join(texts).splitlines()[-lines:])
+
+
+def _given(thing: Endpoint | Deployment) -> dict[str, Any]:
+    """The keys of a file that were set."""
+    data = thing.model_dump(mode="json", exclude_unset=True, by_alias=True)
+    return {key: value for key, value in data.items() if key not in _SHOWN}
+
+
+def _path(endpoint: str, name: str) -> str:
+    return asset_path("endpoints", endpoint, f"/deployments/{quote(name, safe='')}")
 
 
 def wait(

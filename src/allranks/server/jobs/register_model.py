@@ -17,7 +17,7 @@ from allranks.server.assets.model_versions import ModelVersions
 from allranks.server.jobs import view
 from allranks.settings import Home
 from allranks.spec.fields.azureml_references import OutputOf, address_of, left_at, left_by
-from allranks.spec.model import Model
+from allranks.spec.model import NamedModel
 from allranks.statuses import TERMINAL
 from allranks.store.assets import AssetRow
 from allranks.store.files import trees
@@ -46,7 +46,7 @@ class Models(NamedTuple):
     find: Find
     admission_lock: Lock
 
-    def register(self, model: Model, sent: Sequence[Entry] | None = None) -> AssetRow:
+    def register(self, model: NamedModel, sent: Sequence[Entry] | None = None) -> AssetRow:
         """Create a version from files of a job, or from uploaded files (``sent``). Idempotent for
         identical files. Returns when all files are copied.
 
@@ -112,7 +112,7 @@ def _elsewhere(output: OutputTask) -> UsageError:
     return UsageError(f"the output {output.name} is in a datastore", where=where, hint=hint)
 
 
-def _job_files(model: Model) -> OutputOf | None:
+def _job_files(model: NamedModel) -> OutputOf | None:
     """The files of a job that the model names, or None."""
     of = left_by(model.path, "path")
     if of is None and model.job is not None:
@@ -123,7 +123,7 @@ def _job_files(model: Model) -> OutputOf | None:
     return of
 
 
-def _spec(model: Model, entries: Sequence[Entry]) -> dict[str, Any]:
+def _spec(model: NamedModel, entries: Sequence[Entry]) -> dict[str, Any]:
     """The stored spec of a version."""
     paths = [each.path for each in entries]
     kept = model.model_dump(mode="json", exclude_defaults=True, exclude={"name", "version", "job"})
