@@ -132,7 +132,9 @@ client.online_endpoints.begin_create_or_update(endpoint).result()
 print(client.online_endpoints.invoke(endpoint_name="from-python", request_file="r.json"))
 print(client.online_endpoints.get("from-python").scoring_uri[-26:])
 print(len(client.online_endpoints.get_keys("from-python").primary_key))
-print(client.online_deployments.get_logs("blue", "from-python", lines=1), end="")
+while not (text := client.online_deployments.get_logs("blue", "from-python", lines=1)):
+    pass  # output arrives a moment after it was printed
+print(text, end="")
 client.online_endpoints.begin_delete("from-python").result()
 """
 
