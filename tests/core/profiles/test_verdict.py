@@ -34,6 +34,7 @@ def rank(
     others: float = 0.0,
     lock: float = 0.0,
     count: int = 200,
+    collectives: int = 20,
 ) -> Samples:
     """A rank with 200 samples of 10 ms, whose collectives come ``late`` seconds."""
     stacks = [kind for kind, share in shares.items() for _ in range(round(share * count))]
@@ -48,7 +49,7 @@ def rank(
         )
     calls = tuple(
         Entry("0", n, "all_reduce", ((8,),), ("Float",), False, n / 10 + late, "train.py:9")
-        for n in range(20)
+        for n in range(collectives)
     )
     recorded = Recorded(number, (Group("0", "default_pg", (0, 1, 2)),), calls)
     return Samples(number, 0, 0.0, 2.0, tuple(STACKS.values()), tuple(threads), 0.0, lock, recorded)
@@ -90,6 +91,18 @@ def test_the_rank_that_all_wait_for_is_named(slow: int, kind: Phase):
     assert made.ranks[slow].last == 20
     # Who is missing may be the slow one.
     assert verdict(ranks, missing=[3]).kind is not Kind.SLOW_RANK
+
+
+def test_too_few_collectives_for_a_slow_rank_do_not_blame_all_in_turn():
+    own, waits = {Phase.INPUT: 1.0}, {Phase.COLLECTIVE: 1.0}
+    ranks = [
+        rank(number, own if number == 1 else waits, 0.3 * (number == 1), collectives=5)
+        for number in range(3)
+    ]
+    made = verdict(ranks)
+    assert made.kind is Kind.UNKNOWN
+    assert "rank 1 comes last to 5 of 5" in made.message
+    assert made.hint == "profile more seconds, to see more collectives"
 
 
 def test_threads_that_hold_the_lock():

@@ -20,6 +20,8 @@ from allranks.core.profiles.samples import Phase, Samples, Thread, phase, place
 _FEWEST, _FEWEST_OF_LOCK = 30, 8
 # Collectives below which nobody is called slow: by chance one is the last to a few.
 _FEWEST_ARRIVALS = 8
+# The share of them to which one rank comes last, from which it is the one that others wait for.
+_MOST = 0.7
 # The part of the processor time that is other threads', and the seconds that a sample waits for the
 # interpreter's lock, from which that is the bottleneck: if wanted, it changes hands every 5 ms.
 _OTHERS, _LOCK = 0.4, 0.002
@@ -146,11 +148,15 @@ def _network(
     ranks: Sequence[RankShares],
     arrivals: Sequence[Mapping[int, Entry]],
 ) -> Verdict:
-    message = f"all ranks wait {waiting:.0%} of the time in collectives"
+    message = f"the ranks wait {waiting:.0%} of the time in collectives"
     if len(ranks) < 2 or len(arrivals) < 3:
         return Verdict(Kind.UNKNOWN, message, "profile more seconds, and all ranks")
     late = [max(map(_since, one.values())) - fmean(map(_since, one.values())) for one in arrivals]
     if sum(late) / min(samples.seconds for samples in profiles) >= 0.3 * waiting:
+        last = max(ranks, key=lambda one: one.last)
+        if len(arrivals) < _FEWEST_ARRIVALS and last.last >= _MOST * len(arrivals):
+            message += f"; rank {last.rank} comes last to {last.last} of {len(arrivals)}"
+            return Verdict(Kind.UNKNOWN, message, "profile more seconds, to see more collectives")
         starved = fmean(one.starved for one in ranks)
         message += ", each time for another one"
         if starved >= 0.2:
@@ -280,7 +286,7 @@ def _slow_rank(
     share = seconds / min(samples.seconds for samples in profiles)
     rest = sum(late.values()) - seconds
     count = sum(rank == slow for rank, _ in map(_last, arrivals))
-    if share < 0.15 or rest > 0.4 * seconds or count < 0.7 * len(arrivals):
+    if share < 0.15 or rest > 0.4 * seconds or count < _MOST * len(arrivals):
         return None
     own = next(one for one in ranks if one.rank == slow)
     others = [one for one in ranks if one.rank != slow]
