@@ -138,7 +138,8 @@ def test_traffic_keys_and_a_copy(stage: Stage):
     status, answer, headers = stage.ask(azureml_model_deployment="blue", x_request_id="me", **known)
     assert (status, answer, headers["x-request-id"]) == (200, "b", "me")
     assert (headers["azureml-model-deployment"], headers["allranks-model"]) == ("blue", "m:1")
-    assert stage.ask(azureml_model_deployment="red", **known)[0] == 404
+    status, answer, _ = stage.ask(azureml_model_deployment="red", **known)
+    assert (status, answer["error"]["hint"]) == (404, "allranks deployment list -e e")
     assert stage.ask(path="/endpoints/other/score", **known)[0] == 404
 
 
@@ -171,7 +172,8 @@ def test_busy_replicas_and_one_that_is_killed(stage: Stage):
     ((status, answer, headers),) = answers
     assert (status, headers["x-request-id"]) == (502, "r1")
     assert "the replica b ended before its answer" in answer["error"]["message"]
-    assert stage.ask()[0] == 503
+    status, answer, _ = stage.ask()
+    assert (status, answer["error"]["hint"]) == (503, "allranks deployment logs blue -e ENDPOINT")
     stage.serve(route._replace(backends=(*route.backends, stage.replica("c"))), ready=1)
     assert stage.ask()[:2] == (200, "c")
     counts = stage.router.exchange({})["e/blue"]

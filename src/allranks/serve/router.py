@@ -176,7 +176,8 @@ def _chosen(place: Place, headers: dict[bytes, bytes]) -> Deployment:
     name = header.decode("latin-1") if header is not None else place.weights.next()
     chosen = place.deployments.get(name or "")
     if chosen is None and header is not None:
-        raise Refusal(404, f"there is no deployment {name!r}", "see allranks deployment list")
+        hint = f"allranks deployment list -e {place.site.name}"
+        raise Refusal(404, f"there is no deployment {name!r}", hint)
     if chosen is None:
         hint = f'allranks endpoint update {place.site.name} --traffic "NAME=100"'
         raise Refusal(404, "no deployment of this endpoint has traffic", hint)
@@ -263,7 +264,7 @@ async def _turn(deployment: Deployment) -> Worker:
         deployment.refused += 1
         reasons = [item.reason for item in deployment.workers.values() if item.reason]
         why = f": {reasons[0]}" if reasons else ""
-        hint = "allranks deployment show, or logs, says why"
+        hint = f"allranks deployment logs {deployment.route.name} -e ENDPOINT"
         raise Refusal(503, f"no replica is ready{why}", hint, ((b"retry-after", b"1"),)) from None
 
 

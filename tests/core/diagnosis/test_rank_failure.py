@@ -75,3 +75,9 @@ def test_who_is_killed_while_the_kernel_kills_for_memory_is_killed_for_that():
     assert rank_failure.reason("SIGKILL", {}) is Reason.RANK_KILLED
     assert rank_failure.reason("SIGSEGV", {"oom_kills": 1}) is Reason.RANK_KILLED
     assert rank_failure.reason(None, {"oom_kills": 1}) is Reason.RANK_EXITED
+
+
+def test_an_error_with_a_hint_is_the_error():
+    tail = ["loading", "error: score.py was not found", "", "hint: its path starts at `code`"]
+    assert rank_failure.error_line(tail, 1) == "error: score.py was not found"
+    assert rank_failure.error_line(["hint: look there"], 1) == "hint: look there"

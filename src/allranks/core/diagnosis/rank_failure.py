@@ -27,7 +27,10 @@ def error_line(tail: Sequence[str], code: int, behind_pipe: bool = False) -> str
         (behind_pipe and tracebacks.ends_python(last, code))
         or tracebacks.is_the_end(tail, last, strict=code != 1)
     ):
-        return next((line for line in reversed(tail) if re.search(r"\w", line)), "")
+        said = [line for line in tail if re.search(r"\w", line)]
+        if [line.partition(":")[0] for line in said[-2:]] == ["error", "hint"]:
+            return said[-2]  # as allranks' own programs end
+        return said[-1] if said else ""
     line = tracebacks.undrawn(tail[last.at])
     # The line of a syntax error does not name its place.
     at = _AT.findall("\n".join(tail[: last.at])) if "SyntaxError" in line else []

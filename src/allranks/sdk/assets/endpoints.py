@@ -67,18 +67,19 @@ def invoke(
     finally:
         connection.close()
     if answer.status >= 400:
-        raise _refused(endpoint, answer.status, text)
+        by = answer.getheader("azureml-model-deployment") or "NAME"
+        raise _refused(endpoint, by, answer.status, text)
     return text
 
 
-def _refused(endpoint: str, status: int, text: str) -> RequestFailed:
+def _refused(endpoint: str, deployment: str, status: int, text: str) -> RequestFailed:
     try:
         error = json.loads(text)["error"]
         message, hint = str(error["message"]), error.get("hint")
     except (ValueError, KeyError, TypeError):
         message, hint = text.strip() or "no reason was given", None
     if status == 424:
-        hint = f"the scoring script failed: allranks deployment logs NAME -e {endpoint}"
+        hint = f"the scoring script failed: allranks deployment logs {deployment} -e {endpoint}"
     return RequestFailed(f"{endpoint} answered {status}: {message}", hint=hint)
 
 
