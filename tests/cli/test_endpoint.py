@@ -73,9 +73,7 @@ def test_a_deployment_from_its_file_to_its_end(allranks: Allranks, files: Path, 
     assert "RuntimeError: no such model" in made.stderr
     assert score(allranks) == ["1", "weights"]
     assert answer(allranks, "endpoint", "show", "birds")["state"] == "UpdateFailed"
-    made = allranks(
-        "deployment", "update", "--name", "blue", "-e", "birds", "--rollback", timeout=120
-    )
+    made = allranks("deployment", "update", "blue", "-e", "birds", "--rollback", timeout=120)
     assert made.returncode == 0, made.stderr
     made = allranks("deployment", "update", "-f", "2.yml", timeout=120)
     assert made.returncode == 0, made.stderr
@@ -189,3 +187,22 @@ def test_a_deployment_that_is_refused(shared: Allranks, code: Path, text: str, s
     assert "hint: " in done.stderr
     assert answer(shared, "endpoint", "show", "refused")["deployments"] == []
     assert shared("endpoint", "delete", "refused").returncode == 0
+
+
+def test_a_model_that_an_endpoint_has_stays(shared: Allranks, code: Path):
+    (code / "weights").write_text("w")
+    (code / "score.py").write_text("def run(data): return 1")
+    assert shared("model", "create", "served", "--path", "weights").returncode == 0
+    words = ("--script", "score.py", "--name", "keeps", "--no-wait")
+    refused = shared("model", "deploy", "served:7", *words)
+    assert "served:7 not found" in refused.stderr
+    assert "not found" in shared("endpoint", "show", "keeps").stderr  # nothing is left of it
+
+    made = shared("model", "deploy", "served", *words)
+    assert made.returncode == 0, made.stderr
+    refused = shared("model", "deploy", "served", *words, "--auth-mode", "none")
+    assert "keeps is there, with auth_mode key" in refused.stderr
+    refused = shared("model", "delete", "served:1")
+    assert "served:1 is what the deployment keeps/default answers with" in refused.stderr
+    assert shared("endpoint", "delete", "keeps").returncode == 0
+    assert shared("model", "delete", "served:1").returncode == 0

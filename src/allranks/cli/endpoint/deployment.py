@@ -44,7 +44,10 @@ def _endpoint(parser: argparse.ArgumentParser, required: bool = True) -> None:
 def _from_file(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("-f", "--file", required=True, metavar="FILE", help="the deployment's YAML")
-    add("--name", metavar="NAME", help="its name, instead of the file's")
+    # SUPPRESS: where it is left out, it takes nothing from --name.
+    words: dict[str, Any] = {"nargs": "?", "default": argparse.SUPPRESS, "metavar": "NAME"}
+    add("name", help="its name, instead of the file's", **words)
+    add("--name", metavar="NAME", help="the same")
     _endpoint(parser, required=False)
     add("--no-wait", action="store_true", help="do not wait until it is ready")
     set_option(parser)
@@ -84,7 +87,7 @@ def update(options: argparse.Namespace) -> int:
         data, base, lines = _read(options)
         return _send(options, data, base, lines, "PATCH")
     if options.name is None or options.endpoint is None:
-        raise UsageError("which deployment?", hint="--name NAME -e ENDPOINT, or -f FILE")
+        raise UsageError("which deployment?", hint="NAME -e ENDPOINT, or -f FILE")
     body: dict[str, Any] = {"rollback": True} if options.rollback else {}
     if options.instance_count is not None:
         body = {"instance_count": options.instance_count}
@@ -297,7 +300,7 @@ def deploy_options(parser: argparse.ArgumentParser) -> None:
     add("--script", metavar="FILE", help="a scoring script with init() and run(data)")
     add("--environment", metavar="ENV", help="azureml:NAME:VERSION (the current Python)")
     add("--instances", type=int, default=1, metavar="N", help="the number of replicas")
-    add("--auth-mode", default="key", metavar="MODE", help="of a new endpoint: key or none")
+    add("--auth-mode", metavar="MODE", help="of a new endpoint: key or none")
     add("--no-wait", action="store_true", help="do not wait until it is ready")
     large_code_option(add)
     large_data_option(add)
@@ -323,24 +326,34 @@ def deploy(options: argparse.Namespace) -> int:
             "scoring_script": options.script,
         }
     options.file = None
-    exists = _has_deployment(name, options)
-    if exists:
+    is_new = _is_new(name, options)
+    made: EndpointAnswer = find_server.ask("GET", path(name))
+    if any(item["name"] == options.deployment for item in made["deployments"]):
         code = _send(options, deployment, Path.cwd(), None, "PATCH")
     else:
-        code = _create(options, deployment, Path.cwd(), all_traffic=True)
+        try:
+            code = _create(options, deployment, Path.cwd(), all_traffic=True)
+        except BaseException:
+            made = find_server.ask("GET", path(name))
+            if is_new and not made["deployments"]:
+                find_server.ask("DELETE", path(name))
+            raise
     if not options.json and code == 0:
-        made: EndpointAnswer = find_server.ask("GET", path(name))
+        made = find_server.ask("GET", path(name))
         show.talk(f"it answers at {made['scoring_uri']}")
         show.talk(f"try it: allranks endpoint invoke {name} --data '…'")
     return code
 
 
-def _has_deployment(name: str, options: argparse.Namespace) -> bool:
-    """Whether the endpoint has it; an endpoint that is missing is created."""
+def _is_new(name: str, options: argparse.Namespace) -> bool:
+    """Whether the endpoint was missing; it is there afterwards."""
     try:
         made: EndpointAnswer = find_server.ask("GET", path(name))
     except NotFound:
-        body = {"name": name, "auth_mode": options.auth_mode}
+        body = {"name": name, "auth_mode": options.auth_mode or "key"}
         find_server.ask("POST", "/api/v1/endpoints", body)
-        return False
-    return any(item["name"] == options.deployment for item in made["deployments"])
+        return True
+    if options.auth_mode not in (None, made["auth_mode"]):
+        hint = "leave --auth-mode out, or make another endpoint: --name NAME"
+        raise UsageError(f"{name} is there, with auth_mode {made['auth_mode']}", hint=hint)
+    return False

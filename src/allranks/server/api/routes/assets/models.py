@@ -10,7 +10,7 @@ from typing import Annotated, Any, cast
 from starlette.responses import Response
 
 from allranks.api.assets import CreatedModel, ModelAnswer, ModelFile
-from allranks.errors import UsageError
+from allranks.errors import Conflict, UsageError
 from allranks.server.assets.labels import Labels, labels_of
 from allranks.server.assets.versions import listed, one_version, refuse_reserved, shown
 from allranks.server.dependencies import JsonBody, Services, ServicesDep
@@ -44,9 +44,15 @@ def show(reference: str, services: ServicesDep) -> ModelAnswer:
 
 
 def delete(reference: str, services: ServicesDep) -> ModelAnswer:
-    """Delete a version. `gc` deletes its files, unless another version has the same."""
+    """Delete a version. `gc` deletes its files, unless another version has the same. Raises
+    Conflict while a deployment answers with it."""
     one_version(reference, "model")
     row = _row(reference, services)
+    for user in services.endpoints.deployments():
+        if not user.is_deleted and user.spec.get("model") == f"azureml:{row.name}:{row.version}":
+            hint = f"allranks deployment delete {user.name} -e {user.endpoint}, or its endpoint"
+            message = f"{row.name}:{row.version} is what the deployment {user.key} answers with"
+            raise Conflict(message, hint=hint)
     services.models.versions.assets.delete(row.name, row.version)
     return _shown(row)
 
