@@ -135,7 +135,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "deployment list": ("-e birds", "-e birds --json"),
     "deployment show": ("blue -e birds", "blue -e birds --json"),
     "deployment logs": ("blue -e birds", "blue -e birds --tail 20"),
-    "deployment update": ("-f blue.yml", "--name blue -e birds --instance-count 3"),
+    "deployment update": ("-f blue.yml", "blue -e birds --instance-count 3"),
     "deployment delete": ("green -e birds", "green -e birds --json"),
     "state list": ("", "--own"),
     "state show": ("resnet", "resnet --version 3"),
