@@ -52,3 +52,8 @@ def test_notes(services: dict[str, dict[str, Any]], notes: list[str]) -> None:
 @pytest.mark.parametrize("line", ["", "#", "ssh-rsa", "ssh-rsa AAAA", "ssh-rsa é", PUBLIC[4:]])
 def test_what_is_no_public_key(line: str) -> None:
     assert public_keys(f"{line}\n{PUBLIC}\n") == [PUBLIC]
+
+
+def test_names_in_commands_are_quoted():
+    (note,) = service_notes("calm_fox", {"my app's": {"port": 80}})
+    assert note == """to open my app's: allranks job port-forward calm_fox 'my app'"'"'s'"""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
@@ -53,7 +54,7 @@ def service_notes(job: str, services: Mapping[str, Mapping[str, Any]]) -> Iterat
         elif kind == "tensor_board":
             yield f"to open {name}: allranks job tensorboard {job}"
         elif kind in _STARTED or service.get("command") or service.get("port"):
-            yield f"to open {name}: allranks job port-forward {job} {name}"
+            yield f"to open {name}: allranks job port-forward {job} {shlex.quote(name)}"
         elif kind not in _PAGES:
             what = f"{name} ({kind})" if kind else name
             yield f"the service {what} has neither a command nor a port, and nothing is started"
