@@ -70,6 +70,7 @@ def test_services_of_a_job(allranks: Allranks, code: Path, home: Path):
         (("served", "nonsuch"), "it has web, bad, code, own, my_ssh"),
         (("served", "my_ssh"), "allranks job ssh-config served"),
         (("served", "bad", "--node", 1), "does not run on node 1"),
+        (("served", "bad"), "the service bad has failed: exited with code 3: oh no"),
     ):
         refused = allranks("job", "port-forward", *words)
         assert (refused.returncode, why in refused.stderr) == (2, True), refused.stderr

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from allranks.core.job.services import VS_CODES
 from allranks.core.plan import ServiceTask, Task
-from allranks.errors import NotFound, UsageError
+from allranks.errors import Conflict, NotFound, UsageError
 from allranks.events import SERVICE, Kind
 from allranks.statuses import TERMINAL, NodeState
 from allranks.store.jobs.job_rows import JobRow
@@ -79,8 +79,9 @@ def _answer(
     }
 
 
-def require_service(row: JobRow, name: str, node: int) -> None:
-    """Raise NotFound, or UsageError for one that no connection leads to."""
+def require_service(row: JobRow, records: Records, name: str, node: int) -> None:
+    """Raise NotFound, UsageError for one that no connection leads to, or Conflict for one that has
+    failed."""
     tasks = {task.name: task for task in row.plan.task.services}
     if name not in tasks:
         hint = f"it has {', '.join(tasks)}" if tasks else "add `services` to its job file"
@@ -91,3 +92,9 @@ def require_service(row: JobRow, name: str, node: int) -> None:
     if node and not tasks[name].everywhere:
         hint = "use node 0, or `nodes: all` in the job file"
         raise NotFound(f"{name} does not run on node {node}", hint=hint)
+    for each in services_of(row, records, with_pages=False):
+        if (each["name"], each["node"], each["state"]) == (name, node, "Failed"):
+            hint = (
+                f"change it in the job file, and start the job again: allranks job show {row.name}"
+            )
+            raise Conflict(f"the service {name} has failed: {each['message']}", hint=hint)

@@ -66,7 +66,7 @@ def create(name: str, request: ChannelRequest, services: ServicesDep, who: Who) 
     if request.port is not None:
         what = f"port {request.port}"
     if request.service:
-        require_service(row, request.service, where.node)
+        require_service(row, services.records, request.service, where.node)
         what = f"service {request.service}"
     services.records.append(name, [entered(row, where, who, what)])
     keys = {"command", "port", "service", "sftp", "terminal", "debug"}
