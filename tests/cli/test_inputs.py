@@ -110,7 +110,7 @@ def test_services_and_identity_are_validated_and_shown(shared, code):
     assert spec["services"] == {"s": {"type": "ssh", "port": 22}}
     assert spec["identity"] == {"type": "user_identity"}
     shown = shared("job", "show", name).stdout
-    assert re.search(r"^services +s \(ssh\)$", shown, re.MULTILINE)
+    assert re.search(r"^services +s \(ssh\): Ended$", shown, re.MULTILINE)
     assert re.search(r"^identity +user_identity$", shown, re.MULTILINE)
 
 
@@ -348,3 +348,11 @@ def test_a_missing_file_gives_the_nearest_ones(shared, whole):
     assert outside.returncode == 2
     gone = shared("run", "-i", "a=runs:/no-such-job/outputs/x", "--", "true")
     assert "no-such-job" in gone.stderr
+
+
+def test_an_upload_with_a_name_that_cannot_be_sends_nothing(shared, code):
+    (code / "data").mkdir()
+    (code / "data" / "a").write_text("once, and never sent")
+    refused = shared("data", "upload", "data", "--name", "a b")
+    assert (refused.returncode, "is uploaded" in refused.stderr) == (2, False)
+    assert "error: name: must have 1 to 255 letters" in refused.stderr

@@ -13,6 +13,7 @@ from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import labelled
 from allranks.sdk.submit.paths import placed_data
 from allranks.sdk.upload.inputs import How, unproven
+from allranks.spec.data import parse as check
 
 if TYPE_CHECKING:
     from allranks.api.assets import CreatedData
@@ -39,6 +40,7 @@ def create_data(
     """Create a version of a data asset; relative paths start at ``base``. Raises as ``upload``,
     SpecError and Conflict."""
     body = placed_data(data, base)
+    check(body)  # before anything is sent
     path = body.get("path")
     with find_server.connect() as client:
         if isinstance(path, str) and path.startswith("/"):
