@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import hashlib
 import hmac
 import json
 import random
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -18,7 +19,7 @@ from allranks.serve.balance import Deployment, NoReplica, NoTurn, Weights, Worke
 from allranks.serve.table import Site
 from allranks.serve.upstream import Broken, Response, Unsent, head
 
-PREFIX = "/endpoints/"
+PREFIX = b"/endpoints/"
 # Bytes: bodies up to the first are read before the request is sent on, larger ones pass through.
 _BUFFERED, _LARGEST = 1 << 20, 1 << 30
 # Replicas that a request is offered to.
@@ -41,14 +42,16 @@ class Gone(Exception):
 
 
 class Call(NamedTuple):
-    """A request: ``rest`` is its path at the replica, ``body`` its pieces if it is large, ``send``
-    takes the answer as ASGI messages."""
+    """A request: ``rest`` is its path at the replica, as it was sent, ``body`` its pieces if it is
+    large, ``send`` takes the answer as ASGI messages, and ``gone`` returns when the caller has
+    left, once the body was read."""
 
     scope: Any
     id: bytes
-    rest: str
+    rest: bytes
     body: bytes | AsyncIterator[bytes]
     send: Any
+    gone: Callable[[], Coroutine[Any, Any, Any]]
 
 
 class Place:
@@ -109,8 +112,8 @@ class Router:
         try:
             await self._answer(scope, headers, request_id, receive, relay)
         except Refusal as refusal:
-            if started:  # only closing the connection is left
-                raise ConnectionError("the replica ended early") from refusal
+            if started:  # uvicorn closes the connection of an answer that is not complete
+                return
             await _refuse(refusal, request_id, send)
         except Gone:
             return
@@ -118,12 +121,13 @@ class Router:
     async def _answer(
         self, scope: Any, headers: dict[bytes, bytes], request_id: bytes, receive: Any, send: Any
     ) -> None:
-        path: str = scope["path"]
-        if path in ("/", "/health"):
+        # As it was sent: decoded, it could bring lines of its own into the replica's request.
+        path: bytes = scope["raw_path"]
+        if path in (b"/", b"/health"):
             await _text(send, 200, b"ok\n")
             return
-        name, _, rest = path.removeprefix(PREFIX).partition("/")
-        place = self.places.get(name) if path.startswith(PREFIX) else None
+        name, _, rest = path.removeprefix(PREFIX).partition(b"/")
+        place = self.places.get(name.decode("latin-1")) if path.startswith(PREFIX) else None
         if place is None:
             hint = "POST /endpoints/NAME/score; allranks endpoint list"
             raise Refusal(404, "there is no such endpoint", hint)
@@ -132,16 +136,18 @@ class Router:
         body = await _body(headers, receive)
         if isinstance(body, bytes) and (copied := place.mirrors.next()):
             self._copy(place.deployments.get(copied), scope, body, rest)
-        await _forward(deployment, Call(scope, request_id, rest, body, send))
+        gone = functools.partial(_gone, receive)
+        await _forward(deployment, Call(scope, request_id, rest, body, send, gone))
 
-    def _copy(self, deployment: Deployment | None, scope: Any, body: bytes, rest: str) -> None:
+    def _copy(self, deployment: Deployment | None, scope: Any, body: bytes, rest: bytes) -> None:
         """Send a copy whose answer nobody waits for."""
         if deployment is None:
             return
 
         async def copy() -> None:
             with contextlib.suppress(Refusal):
-                await _forward(deployment, Call(scope, b"mirrored", rest, body, _nowhere))
+                call = Call(scope, b"mirrored", rest, body, _nowhere, asyncio.Event().wait)
+                await _forward(deployment, call)
 
         task = asyncio.create_task(copy())
         self._copies.add(task)
@@ -212,6 +218,11 @@ async def _pieces(receive: Any) -> AsyncIterator[bytes]:
             return
 
 
+async def _gone(receive: Any) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
 async def _forward(deployment: Deployment, call: Call) -> None:
     """Answer a call by a replica of the deployment. Raises Refusal."""
     began = time.monotonic()
@@ -276,7 +287,7 @@ async def _exchange(
     headers = [item for item in scope["headers"] if item[0] not in _PRIVATE]
     headers += [(b"host", b"localhost"), (b"x-request-id", call.id)]
     length = len(call.body) if isinstance(call.body, bytes) else _length(scope)
-    target = b"/" + call.rest.encode("utf-8", "surrogateescape")
+    target = b"/" + call.rest
     if scope["query_string"]:
         target += b"?" + scope["query_string"]
     connection = await worker.pool.take()
@@ -313,6 +324,22 @@ async def _relay(deployment: Deployment, response: Response, call: Call) -> None
     if deployment.route.model:
         headers.append((b"allranks-model", deployment.route.model.encode()))
     await call.send({"type": "http.response.start", "status": status, "headers": headers})
+    if response.is_whole:
+        await _relay_body(response, call)
+        return
+    # uvicorn takes what is sent to a caller that has left: a stream would keep its turn.
+    work, gone = asyncio.create_task(_relay_body(response, call)), asyncio.create_task(call.gone())
+    try:
+        await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not work.done():
+            raise Gone
+        work.result()
+    finally:
+        work.cancel()
+        gone.cancel()
+
+
+async def _relay_body(response: Response, call: Call) -> None:
     async for piece in response.pieces():
         await call.send({"type": "http.response.body", "body": piece, "more_body": True})
     await call.send({"type": "http.response.body", "body": b"", "more_body": False})

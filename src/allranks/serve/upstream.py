@@ -37,9 +37,14 @@ class Response:
     """An answer whose head is complete. ``pieces`` yields its body."""
 
     def __init__(self, connection: Connection) -> None:
-        self.status = connection.parser.get_status_code()
+        self.status = connection.found.status
         self.headers = connection.found.headers
         self._connection = connection
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of its body has come."""
+        return self._connection.found.complete
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """Raises Broken."""
@@ -54,15 +59,26 @@ class Response:
 
 
 class _Found:
-    """Callbacks of the parser."""
+    """The parser of a connection and its callbacks. ``is_over``: more came than one answer."""
 
     def __init__(self) -> None:
+        self.parser = HttpResponseParser(self)
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget the last answer."""
         self.headers: list[tuple[bytes, bytes]] = []
         self.pieces: list[bytes] = []
-        self.has_head = self.complete = False
+        self.has_head = self.complete = self.is_over = False
         self.until_closed = True
+        self.status = 0
+
+    def on_message_begin(self) -> None:
+        self.is_over = self.complete
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self.complete:
+            return
         name = name.lower()
         if name in (b"content-length", b"transfer-encoding"):
             self.until_closed = False
@@ -70,13 +86,19 @@ class _Found:
             self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        self.has_head = True
+        if self.complete:
+            return
+        self.status = self.parser.get_status_code()
+        self.has_head = self.status >= 200
+        if not self.has_head:  # 103 and the like: the answer follows
+            self.headers, self.until_closed = [], True
 
     def on_body(self, body: bytes) -> None:
-        self.pieces.append(body)
+        if not self.complete:
+            self.pieces.append(body)
 
     def on_message_complete(self) -> None:
-        self.complete = True
+        self.complete = self.has_head
 
 
 class Connection:
@@ -84,12 +106,10 @@ class Connection:
         self.reader, self.writer = reader, writer
         self.idle_since = 0.0
         self.found = _Found()
-        self.parser = HttpResponseParser(self.found)
 
     async def ask(self, head: bytes, body: AsyncIterator[bytes] | bytes) -> Response:
         """Send a request; returns with the head of the answer. Raises Broken."""
-        self.found = _Found()
-        self.parser = HttpResponseParser(self.found)
+        self.found.begin()
         if isinstance(body, bytes):
             self.writer.write(head + body)
             if self.writer.is_closing():
@@ -104,13 +124,15 @@ class Connection:
                 raise Broken(str(error)) from error
         while not self.found.has_head:
             await self.feed()
+        if head.startswith(b"HEAD "):  # its length is that of another answer
+            self.found.complete = self.found.until_closed = True
         return Response(self)
 
     async def feed(self) -> None:
         try:
             data = await self.reader.read(_PIECE)
             if data:
-                self.parser.feed_data(data)
+                self.found.parser.feed_data(data)
                 return
         except (OSError, HttpParserError) as error:
             raise Broken(str(error)) from error
@@ -123,7 +145,8 @@ class Connection:
         return (
             self.found.complete
             and not self.found.until_closed
-            and self.parser.should_keep_alive()
+            and not self.found.is_over
+            and self.found.parser.should_keep_alive()
             and not self.reader.at_eof()
         )
 

@@ -1,0 +1,147 @@
+"""What goes between callers, the router and a replica that answers bytes of the test's choice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from allranks.serve.router import Router
+from allranks.serve.table import Backend, Route, Site
+
+OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+
+
+class Wire:
+    """A router and its replica, which gives the next of ``answers`` to each request."""
+
+    def __init__(self, folder: Path, *answers: tuple[bytes, ...]) -> None:
+        self.router = Router(folder)
+        route = Route("blue", (Backend("b", "unix:b"),))
+        self.router.change([Site("e", None, {"blue": 100}, {}, (route,))])
+        self.worker = self.router.places["e"].deployments["blue"].workers["b"]
+        self.worker.ready = True
+        self.requests: list[bytes] = []
+        self.answers = list(answers)
+        self.connections: list[Any] = []
+
+    async def replica(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections.append(asyncio.current_task())
+        try:
+            while True:
+                self.requests.append(await reader.readuntil(b"\r\n\r\n"))
+                for piece in self.answers.pop(0):
+                    writer.write(piece)
+                    for _ in range(100):  # until it was read
+                        await asyncio.sleep(0)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            writer.close()
+
+    async def is_left(self) -> None:
+        """Until the router has closed all connections."""
+        await asyncio.wait_for(asyncio.gather(*self.connections), 10)
+
+    async def ask(
+        self, path: bytes = b"/endpoints/e/score", method: str = "GET", is_gone: bool = False
+    ) -> tuple[int, bytes]:
+        """The answer; ``is_gone``: the caller leaves when the answer has begun."""
+        messages: list[Any] = []
+        begun, read = asyncio.Event(), False
+
+        async def receive() -> Any:
+            nonlocal read
+            if not read:
+                read = True
+                return {"type": "http.request"}
+            await begun.wait()
+            if not is_gone:
+                await asyncio.Event().wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            messages.append(message)
+            if message.get("body"):
+                begun.set()
+
+        scope = {
+            "type": "http",
+            "method": method,
+            "path": path.replace(b"%0D%0A", b"\r\n").replace(b"%20", b" ").decode(),
+            "raw_path": path,
+            "query_string": b"",
+            "headers": [],
+        }
+        await asyncio.wait_for(self.router(scope, receive, send), 10)
+        return messages[0]["status"], b"".join(each.get("body", b"") for each in messages)
+
+
+Scenario = Callable[[Wire], Awaitable[None]]
+
+
+@pytest.fixture
+def play(tmp_path: Path) -> Callable[..., None]:
+    def run(scenario: Scenario, *answers: bytes | tuple[bytes, ...]) -> None:
+        async def main() -> None:
+            wire = Wire(
+                tmp_path, *(each if isinstance(each, tuple) else (each,) for each in answers)
+            )
+            server = await asyncio.start_unix_server(wire.replica, tmp_path / "b")
+            try:
+                await scenario(wire)
+            finally:
+                wire.worker.pool.close()
+                await wire.is_left()
+                server.close()
+
+        asyncio.run(main())
+
+    return run
+
+
+def test_a_path_stays_as_it_was_sent(play):
+    """Decoded, it would bring lines of its own: a second request, whose answer another gets."""
+
+    async def scenario(wire: Wire) -> None:
+        path = b"a%20HTTP/1.1%0D%0Ax:%20y%0D%0A%0D%0AGET%20/b%2Fc"
+        assert await wire.ask(b"/endpoints/e/" + path) == (200, b"ok")
+        assert wire.requests[0].startswith(b"GET /" + path + b" HTTP/1.1\r\n")
+
+    play(scenario, OK)
+
+
+def test_the_answer_to_head_has_no_body(play):
+    async def scenario(wire: Wire) -> None:
+        assert await wire.ask(method="HEAD") == (200, b"")
+        assert await wire.ask() == (200, b"ok")
+
+    play(scenario, OK.removesuffix(b"ok"), OK)
+
+
+@pytest.mark.parametrize("early", [b"100 Continue", b"103 Early Hints"])
+def test_an_early_answer_is_not_the_answer(play, early):
+    async def scenario(wire: Wire) -> None:
+        assert await wire.ask() == (200, b"ok")
+        assert await wire.ask() == (404, b"no")
+
+    early = b"HTTP/1.1 " + early + b"\r\nlink: <a>\r\n\r\n"
+    play(scenario, (early, OK), OK.replace(b"200", b"404").replace(b"ok", b"no"))
+
+
+def test_an_answer_too_many_is_nobodys(play):
+    async def scenario(wire: Wire) -> None:
+        assert await wire.ask() == (200, b"ok")
+        assert await wire.ask() == (404, b"no")
+
+    play(scenario, OK + OK, OK.replace(b"200", b"404").replace(b"ok", b"no"))
+
+
+def test_a_caller_that_leaves_frees_the_replica(play):
+    async def scenario(wire: Wire) -> None:
+        assert await wire.ask(is_gone=True) == (200, b"one")
+        assert wire.worker.running == 0
+        await wire.is_left()
+
+    play(scenario, b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\none\r\n")
