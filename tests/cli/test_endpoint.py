@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import urllib.request
 from pathlib import Path
 
@@ -85,8 +87,14 @@ def test_a_deployment_from_its_file_to_its_end(allranks: Allranks, files: Path, 
     request = urllib.request.Request(uri, b"{}", {"Authorization": f"Bearer {key}"})
     assert json.load(urllib.request.urlopen(request)) == ["2", "weights"]
 
+    # A router that dies is replaced; its replicas stay.
+    before = answer(allranks, "deployment", "show", "blue", "-e", "birds")["replicas"][0]["job"]
+    os.kill(json.loads((home / "serve" / "address").read_text())["pid"], signal.SIGKILL)
+    until(lambda: allranks("endpoint", "invoke", "birds", "--data", "{}").returncode == 0, 60)
+
     # A replica that dies is replaced, and all come back after `server stop`, at the same address.
     (replica,) = answer(allranks, "deployment", "show", "blue", "-e", "birds")["replicas"]
+    assert replica["job"] == before
     kill_agents(home, replica["job"])
     until(lambda: is_ready(allranks, unlike=replica["job"]), 60)
     assert allranks("server", "stop").returncode == 0

@@ -17,6 +17,7 @@ from allranks.serve.table import Backend, Route, Site, pack
 from allranks.server.dependencies import Services
 from allranks.server.endpoints.router_process import RouterProcess
 from allranks.server.submission.submit import Submission, submit
+from allranks.spec.endpoint import parse_deployment, parse_endpoint
 from allranks.statuses import TERMINAL, JobStatus
 from allranks.store.endpoints import DeploymentRow, EndpointRow, ReplicaRow
 from allranks.store.jobs.job_rows import JobRow
@@ -25,6 +26,8 @@ log = logging.getLogger("allranks.endpoints")
 
 # Seconds between two looks: while something changes, else; and for the thread's end.
 _QUICK, _CALM, _STOP_TIMEOUT = 0.05, 1.0, 3.0
+# Replicas of a deployment that are submitted at one look: a mistyped number can be mended.
+_MOST_STARTS = 10
 # The key of the router's port among a home's single values.
 _PORT = "serve.port"
 
@@ -37,6 +40,8 @@ class Keeper:
         self._services = services
         self._router = RouterProcess(services.home.serve)
         self._woken, self._ended, self._is_paused = threading.Event(), False, False
+        # Held while it looks: no look starts a router again that `pause` has ended.
+        self._looking = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="endpoints", daemon=True)
         self._canceled: set[str] = set()
 
@@ -58,13 +63,15 @@ class Keeper:
     def pause(self) -> None:
         """The server stops for good: its replicas end, and are not started again."""
         self._is_paused = True
-        self._router.end()
+        with self._looking:
+            self._router.end()
 
     def _run(self) -> None:
         while not self._ended:
             wait: float | None = _CALM
             try:
-                wait = None if self._is_paused else self._look()
+                with self._looking:
+                    wait = None if self._is_paused else self._look()
             except (AllranksError, OSError) as error:
                 log.warning("endpoints: %s", error)
             except Exception:
@@ -83,10 +90,20 @@ class Keeper:
         port = int(address.rpartition(":")[2])
         if settings.get(_PORT) != port:
             settings.set(_PORT, port)
-        counts = self._router.exchange({"sites": pack([_site(item, rows) for item in sites])})
+        counts = self._router.exchange({"sites": pack([site(item, rows) for item in sites])})
         self._services.endpoints.counts = counts
-        busy = [self._advance(row, counts.get(row.key, {})) for row in rows]
+        busy = [self._try(row, counts.get(row.key, {})) for row in rows]
         return _QUICK if any(busy) else _CALM
+
+    def _try(self, row: DeploymentRow, counts: Mapping[str, Any]) -> bool:
+        """``_advance``, whose errors do not hold up the other deployments."""
+        try:
+            return self._advance(row, counts)
+        except (AllranksError, OSError) as error:
+            log.warning("%s: %s", row.key, error)
+        except Exception:
+            log.exception("%s: failed; retrying", row.key)
+        return False
 
     def _advance(self, row: DeploymentRow, counts: Mapping[str, Any]) -> bool:
         """Take the next steps of a deployment; whether it is on its way."""
@@ -101,7 +118,7 @@ class Keeper:
                 if item.drains_since is None:
                     changes |= self._failed(row, item, state, counts, now)
                 if state.ended:
-                    self._canceled.discard(item.job)
+                    self._forget(item)
                     continue
             leaves = item.job in steps.drain or state.late
             since = now if leaves and item.drains_since is None else item.drains_since
@@ -112,16 +129,21 @@ class Keeper:
                 self._cancel(item.job)
         if any(item.ready and item.revision == row.revision for item in states.values()):
             changes |= {"failures": 0, "reason": None}
-        for _ in range(steps.start):
-            try:
-                replicas.append(self._start(row))
-            except AllranksError as error:
-                changes |= self._refused(row, error, now)
-                break
+        new = [self._named(row) for _ in range(min(steps.start, _MOST_STARTS))]
+        replicas += new
         made = {**changes, "replicas": tuple(replicas)}
-        before = row._asdict()
-        if any(before[name] != value for name, value in made.items()):
+        before = row
+        if any(before._asdict()[name] != value for name, value in made.items()):
             row = self._services.endpoints.change(row, **made)
+        # They are on record before they start: no crash leaves one that nobody ends.
+        for number, replica in enumerate(new):
+            try:
+                self._start(before, replica)
+            except AllranksError as error:
+                kept = tuple(item for item in replicas if item not in new[number:])
+                columns = self._refused(row, error, now)
+                row = self._services.endpoints.change(row, replicas=kept, **columns)
+                break
         if row.is_deleted and not row.replicas:
             self._services.endpoints.forget(row)
             return False
@@ -138,7 +160,8 @@ class Keeper:
         ended = job is None or job.record.status in TERMINAL
         report = counts.get("replicas", {}).get(replica.job, {})
         ready = bool(report.get("ready")) and not ended
-        late = not ended and not ready and self._is_late(row, replica, job, now)
+        failures = int(report.get("failures", 0))
+        late = not ended and not ready and self._is_late(row, replica, job, failures, now)
         return Replica(
             replica.job,
             replica.revision,
@@ -150,10 +173,17 @@ class Keeper:
         )
 
     def _is_late(
-        self, row: DeploymentRow, replica: ReplicaRow, job: JobRow | None, now: float
+        self,
+        row: DeploymentRow,
+        replica: ReplicaRow,
+        job: JobRow | None,
+        failures: int,
+        now: float,
     ) -> bool:
         if replica.was_ready:
-            return True  # the router asks for several failures before it says so
+            # Not before its probes failed: a new router knows none as ready, and one request that
+            # breaks its connection is no reason.
+            return failures >= parse_deployment(row.spec).liveness_probe.failure_threshold
         if job is None or job.record.status is not JobStatus.RUNNING or job.started_at is None:
             return False
         return now - job.started_at > ready_within(row)
@@ -186,21 +216,25 @@ class Keeper:
         log.warning("%s: %s", row.key, error)
         return {"failures": failures, "reason": str(error), "next_try": now + pause(failures)}
 
-    def _start(self, row: DeploymentRow) -> ReplicaRow:
-        """Submit the job of one replica. Raises AllranksError."""
-        made = Submission.load(row.submission)
+    def _named(self, row: DeploymentRow) -> ReplicaRow:
+        """A replica that is to start."""
         name = f"{row.endpoint}-{row.name}-r{row.revision}-{secrets.token_hex(3)}"
         address = f"unix:{secrets.token_hex(8)}"
         if listens_on_port(row.submission["spec"]):
             address = f"tcp:{_free_port()}"
-        kind, _, place = address.partition(":")
+        return ReplicaRow(name, row.revision, address, time.time())
+
+    def _start(self, row: DeploymentRow, replica: ReplicaRow) -> None:
+        """Submit the job of a replica. Raises AllranksError."""
+        made = Submission.load(row.submission)
+        kind, _, place = replica.address.partition(":")
         where = {"PORT": place}
         if kind == "unix":
             where = {"ALLRANKS_SERVE_SOCKET": str(self._router.sockets / place)}
         own = {"ALLRANKS_ENDPOINT": row.endpoint, "ALLRANKS_MODEL_NAME": row.asset, **where}
         spec = dict(made.spec)
         spec |= {
-            "name": name,
+            "name": replica.job,
             "environment_variables": {**(spec.get("environment_variables") or {}), **own},
             "properties": {
                 **(spec.get("properties") or {}),
@@ -209,7 +243,12 @@ class Keeper:
             },
         }
         submit(made._replace(spec=spec, serves=True), self._services, row.created_by)
-        return ReplicaRow(name, row.revision, address, time.time())
+
+    def _forget(self, replica: ReplicaRow) -> None:
+        self._canceled.discard(replica.job)
+        kind, _, place = replica.address.partition(":")
+        if kind == "unix":  # one that was killed leaves it
+            (self._router.sockets / place).unlink(missing_ok=True)
 
     def _cancel(self, name: str) -> None:
         if name in self._canceled:
@@ -227,9 +266,8 @@ def instances_of(row: DeploymentRow) -> int:
 
 def ready_within(row: DeploymentRow) -> float:
     """Seconds from a replica's start until it must be ready."""
-    probe = {"initial_delay": 10, "period": 10, "failure_threshold": 30}
-    probe |= row.spec.get("readiness_probe") or {}
-    return float(probe["initial_delay"] + probe["period"] * probe["failure_threshold"])
+    probe = parse_deployment(row.spec).readiness_probe
+    return float(probe.initial_delay + probe.period * probe.failure_threshold)
 
 
 def listens_on_port(spec: Mapping[str, Any]) -> bool:
@@ -247,32 +285,34 @@ def _free_port() -> int:
         return int(made.getsockname()[1])
 
 
-def _site(row: EndpointRow, rows: list[DeploymentRow]) -> Site:
+def site(row: EndpointRow, rows: list[DeploymentRow]) -> Site:
+    """What the router is told of an endpoint. ``rows`` are all deployments."""
     own = [item for item in rows if item.endpoint == row.name and not item.is_deleted]
+    spec = parse_endpoint(row.spec)  # in the file numbers may be text
     return Site(
         row.name,
-        None if row.spec.get("auth_mode") == "none" else tuple(row.keys),
-        row.spec.get("traffic") or {},
-        row.spec.get("mirror_traffic") or {},
+        None if spec.auth_mode == "none" else tuple(row.keys),
+        spec.traffic,
+        spec.mirror_traffic,
         tuple(map(_route, own)),
     )
 
 
 def _route(row: DeploymentRow) -> Route:
-    settings = row.spec.get("request_settings") or {}
-    live, ready = row.spec.get("liveness_probe") or {}, row.spec.get("readiness_probe") or {}
+    spec = parse_deployment(row.spec)
+    settings, live = spec.request_settings, spec.liveness_probe
     return Route(
         name=row.name,
         backends=tuple(
             Backend(item.job, item.address, item.drains_since is not None) for item in row.replicas
         ),
-        model=str(row.spec.get("model") if isinstance(row.spec.get("model"), str) else ""),
-        timeout=settings.get("request_timeout_ms", 5000) / 1000,
-        queue_wait=settings.get("max_queue_wait_ms", 500) / 1000,
-        concurrency=settings.get("max_concurrent_requests_per_instance", 1),
-        ready_path=ready.get("path") or "/",
-        live_path=live.get("path") or "/",
-        probe_timeout=float(live.get("timeout", 2)),
-        period=float(live.get("period", 10)),
-        failures=live.get("failure_threshold", 30),
+        model=spec.model if isinstance(spec.model, str) else "",
+        timeout=settings.request_timeout_ms / 1000,
+        queue_wait=settings.max_queue_wait_ms / 1000,
+        concurrency=settings.max_concurrent_requests_per_instance,
+        ready_path=spec.readiness_probe.path or "/",
+        live_path=live.path or "/",
+        probe_timeout=float(live.timeout),
+        period=float(live.period),
+        failures=live.failure_threshold,
     )
