@@ -61,7 +61,8 @@ class DeploymentRow(NamedTuple):
 
 
 class Endpoints:
-    """The endpoints and deployments of a home. Thread-safe."""
+    """The endpoints and deployments of a home. Thread-safe; who writes what depends on what it has
+    read holds ``lock``."""
 
     def __init__(self, settings: Settings, secrets: Secrets) -> None:
         self.settings = self._settings = settings
@@ -69,7 +70,7 @@ class Endpoints:
         self.keys = secrets
         # What the router said last of each deployment, by `ENDPOINT/NAME`.
         self.counts: dict[str, Any] = {}
-        self._lock = threading.Lock()
+        self.lock = threading.RLock()
 
     def list(self) -> list[EndpointRow]:
         """All endpoints by name."""
@@ -85,6 +86,10 @@ class Endpoints:
 
     def put(self, row: EndpointRow, *, new: bool = False) -> None:
         """Create or replace an endpoint. Raises Conflict for a ``new`` one whose name is taken."""
+        with self.lock:
+            self._put(row, new)
+
+    def _put(self, row: EndpointRow, new: bool) -> None:
         if new and row.name in (self._settings.get(_ENDPOINTS) or {}):
             hint = f"allranks endpoint update {row.name}, or delete it first"
             raise Conflict(f"an endpoint named {row.name!r} already exists", hint=hint)
@@ -108,8 +113,9 @@ class Endpoints:
         raise NotFound(f"deployment {name!r} of endpoint {endpoint!r} not found", hint=hint)
 
     def create_deployment(self, row: DeploymentRow) -> None:
-        """Raises Conflict if there is one of that name."""
-        with self._lock:
+        """Raises Conflict if there is one of that name, NotFound without its endpoint."""
+        with self.lock:
+            self.get(row.endpoint)
             before = (self._settings.get(_DEPLOYMENTS) or {}).get(row.key)
             if before is not None:
                 hint = "update it: allranks deployment update -f FILE"
@@ -120,7 +126,7 @@ class Endpoints:
 
     def change(self, row: DeploymentRow, **columns: Any) -> DeploymentRow:
         """Change columns of the deployment as it is now. Raises NotFound."""
-        with self._lock:
+        with self.lock:
             data = (self._settings.get(_DEPLOYMENTS) or {}).get(row.key)
             if data is None:
                 raise NotFound(f"deployment {row.key!r} not found")

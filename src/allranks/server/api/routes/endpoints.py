@@ -39,8 +39,9 @@ def create(data: JsonBody, services: ServicesDep, who: Who) -> EndpointAnswer:
     made = spec_of.parse_endpoint(data)
     row = EndpointRow(made.name, dict(data), [], time.time(), who.name)
     _check_traffic(made, services)
-    services.endpoints.put(row, new=True)
-    _new_key(services, row, "primary", "secondary")
+    with services.endpoints.lock:
+        services.endpoints.put(row, new=True)
+        _new_key(services, row, "primary", "secondary")
     services.loops.on_endpoint()
     return _endpoint(services.endpoints.get(made.name), services)
 
@@ -51,24 +52,26 @@ def show(name: str, services: ServicesDep) -> EndpointAnswer:
 
 def update(name: str, data: JsonBody, services: ServicesDep, who: Who) -> EndpointAnswer:
     """Replace keys of an endpoint's specification: its traffic, tags, …"""
-    row = services.endpoints.get(name)
-    require_own(who, name, row.created_by)
-    changed = {**row.spec, **data, "name": name}
-    _check_traffic(spec_of.parse_endpoint(changed), services)
-    services.endpoints.put(row._replace(spec=changed))
+    with services.endpoints.lock:
+        row = services.endpoints.get(name)
+        require_own(who, name, row.created_by)
+        changed = {**row.spec, **data, "name": name}
+        _check_traffic(spec_of.parse_endpoint(changed), services)
+        services.endpoints.put(row._replace(spec=changed))
     services.loops.on_endpoint()
     return _endpoint(services.endpoints.get(name), services)
 
 
 def delete(name: str, services: ServicesDep, who: Who) -> EndpointAnswer:
     """Delete an endpoint with its deployments."""
-    row = services.endpoints.get(name)
-    require_own(who, name, row.created_by)
-    answer = _endpoint(row, services)
-    for item in services.endpoints.deployments(name):
-        services.endpoints.change(item, is_deleted=True)
-    services.endpoints.delete(name)
-    services.endpoints.keys.put(name, {})
+    with services.endpoints.lock:
+        row = services.endpoints.get(name)
+        require_own(who, name, row.created_by)
+        answer = _endpoint(row, services)
+        for item in services.endpoints.deployments(name):
+            services.endpoints.change(item, is_deleted=True)
+        services.endpoints.delete(name)
+        services.endpoints.keys.put(name, {})
     services.loops.on_endpoint()
     return answer
 
@@ -87,7 +90,8 @@ def renew_key(name: str, data: JsonBody, services: ServicesDep, who: Who) -> End
     which = data.get("key", "primary")
     if which not in ("primary", "secondary"):
         raise UsageError(f"{which!r} is no key", hint="primary or secondary")
-    _new_key(services, row, which)
+    with services.endpoints.lock:
+        _new_key(services, row, which)
     services.loops.on_endpoint()
     return show_keys(name, services, who)
 
@@ -97,15 +101,15 @@ def create_deployment(
 ) -> DeploymentAnswer:
     """Create a deployment: ``deployment`` is its spec, ``submission`` the job of a replica. With
     ``all_traffic`` it gets all of it."""
+    require_own(who, name, services.endpoints.get(name).created_by)
     row = _deployment(name, data, services, who.name)
-    endpoint = services.endpoints.get(name)
-    require_own(who, name, endpoint.created_by)
-    with services.admission_lock:
+    with services.admission_lock, services.endpoints.lock:
         _require_code(row, services)
         services.endpoints.create_deployment(row)
-    if data.get("all_traffic"):
-        traffic = {**endpoint.spec, "traffic": {row.name: 100}}
-        services.endpoints.put(endpoint._replace(spec=traffic))
+        if data.get("all_traffic"):
+            endpoint = services.endpoints.get(name)
+            traffic = {**endpoint.spec, "traffic": {row.name: 100}}
+            services.endpoints.put(endpoint._replace(spec=traffic))
     services.loops.on_endpoint()
     return _shown(row, services)
 
@@ -117,25 +121,29 @@ def update_deployment(
     `create_deployment`, or has ``instance_count``, or ``rollback``: to what it was before."""
     row = services.endpoints.deployment(name, deployment)
     require_own(who, row.key, row.created_by)
-    if data.keys() == {"instance_count"}:
-        changed = {**row.spec, **data}
-        spec_of.parse_deployment(changed)
-        row = services.endpoints.change(row, spec=changed)
-    else:
-        row = services.endpoints.change(row, **_changes(row, data, services))
+    made: DeploymentRow | None = None
+    if not data.get("rollback") and data.keys() != {"instance_count"}:
+        made = _deployment(name, data, services, row.created_by)
+    with services.admission_lock, services.endpoints.lock:
+        row = services.endpoints.deployment(name, deployment)
+        if data.keys() == {"instance_count"}:
+            changed = {**row.spec, **data}
+            spec_of.parse_deployment(changed)
+            row = services.endpoints.change(row, spec=changed)
+        else:
+            row = services.endpoints.change(row, **_changes(row, made, services))
     services.loops.on_endpoint()
     return _shown(row, services)
 
 
-def _changes(row: DeploymentRow, data: Mapping[str, Any], services: Services) -> dict[str, Any]:
-    """The columns of an update to a new revision."""
-    if data.get("rollback"):
+def _changes(row: DeploymentRow, made: DeploymentRow | None, services: Services) -> dict[str, Any]:
+    """The columns of an update to a new revision; None: to what it was before."""
+    if made is None:
         if row.previous is None:
             hint = "it was never updated"
             raise Conflict(f"{row.key} has no earlier revision", hint=hint)
         columns = dict(row.previous)
     else:
-        made = _deployment(row.endpoint, data, services, row.created_by)
         _require_code(made, services)
         columns = {"spec": made.spec, "submission": made.submission, "asset": made.asset}
     before = {"spec": row.spec, "submission": row.submission, "asset": row.asset}
@@ -151,13 +159,14 @@ def delete_deployment(
     name: str, deployment: str, services: ServicesDep, who: Who
 ) -> DeploymentAnswer:
     """Delete a deployment. Raises Conflict while it has traffic."""
-    row = services.endpoints.deployment(name, deployment)
-    require_own(who, row.key, row.created_by)
-    endpoint = services.endpoints.get(name)
-    if percent := (endpoint.spec.get("traffic") or {}).get(deployment):
-        hint = f'allranks endpoint update {name} --traffic "OTHER=100", or delete the endpoint'
-        raise Conflict(f"{row.key} has {percent} percent of the traffic", hint=hint)
-    row = services.endpoints.change(row, is_deleted=True)
+    with services.endpoints.lock:
+        row = services.endpoints.deployment(name, deployment)
+        require_own(who, row.key, row.created_by)
+        endpoint = services.endpoints.get(name)
+        if percent := spec_of.parse_endpoint(endpoint.spec).traffic.get(deployment):
+            hint = f'allranks endpoint update {name} --traffic "OTHER=100", or delete the endpoint'
+            raise Conflict(f"{row.key} has {percent} percent of the traffic", hint=hint)
+        row = services.endpoints.change(row, is_deleted=True)
     services.loops.on_endpoint()
     return _shown(row, services)
 
@@ -175,6 +184,7 @@ def _deployment(
     spec, submission = dict(spec), dict(submission)
     spec["endpoint_name"] = endpoint
     made = spec_of.parse_deployment(spec)
+    Submission.load(submission)
     asset = _asset(made, spec, submission, services)
     replica = Submission.load(submission)
     find: Find = services.records.answering
@@ -209,8 +219,11 @@ def _asset(
     row = services.models.versions.row(asset_of(reference, "model"))
     spec["model"] = f"azureml:{row.name}:{row.version}"
     job = submission["spec"]
-    inputs = {"model": {**job["inputs"]["model"], "path": spec["model"]}}
-    submission["spec"] = {**job, "inputs": {**job["inputs"], **inputs}}
+    inputs = job.get("inputs")
+    if not isinstance(inputs, dict) or not isinstance(inputs.get("model"), dict):
+        raise SpecError(NO_SUBMISSION)
+    model = {**inputs["model"], "path": spec["model"]}
+    submission["spec"] = {**job, "inputs": {**inputs, "model": model}}
     return PurePath(str(row.spec.get("path") or row.name)).name
 
 

@@ -1,0 +1,62 @@
+"""The routes of endpoints, over HTTP against the real application."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from allranks.server.endpoints.router_process import RouterProcess
+from allranks.store.database import open_database
+from allranks.store.key_values import Settings
+from tests.server.serving import JOB, Served, served
+from tests.support import until
+
+pytestmark = pytest.mark.medium
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Served]:
+    with served(tmp_path / "h") as made:
+        try:
+            assert made.people.post("/api/v1/endpoints", json={"name": "e"}).status_code == 201
+            until(lambda: made.people.get("/api/v1/endpoints/e").json()["scoring_uri"], 60)
+            yield made
+        finally:
+            assert made.people.delete("/api/v1/endpoints/e").status_code == 200
+            until(lambda: RouterProcess(made.home.serve).address is None, 60)
+
+
+def deployment(**submission: Any) -> dict[str, Any]:
+    return {
+        "deployment": {"name": "d", "command": "x"},
+        "submission": {**JOB, "spec": {"command": "x", "environment": "current"}, **submission},
+    }
+
+
+def test_changes_at_once_lose_none(server: Served):
+    address = "/api/v1/endpoints/e"
+    made = server.people.post(f"{address}/deployments", json=deployment())
+    assert made.status_code == 201, made.text
+
+    def change(number: int) -> None:
+        for answer in (
+            server.people.patch(f"{address}/deployments/d", json=deployment()),
+            server.people.post(f"{address}/keys", json={"key": "primary"}),
+            server.people.patch(address, json={"description": str(number)}),
+        ):
+            assert answer.status_code == 200, answer.text
+
+    with ThreadPoolExecutor(4) as several:
+        [*several.map(change, range(12))]
+    shown = server.people.get(f"{address}/deployments/d").json()
+    assert shown["revision"] == 13
+    keys = server.people.get(f"{address}/keys").json()
+    database = open_database(server.home.database)
+    row = Settings(database).get("endpoints")["e"]
+    database.dispose()
+    assert row["keys"] == [hashlib.sha256(each.encode()).hexdigest() for each in keys.values()]
