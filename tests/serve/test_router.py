@@ -6,6 +6,7 @@ import hashlib
 import http.client
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -227,3 +228,12 @@ def test_an_answer_in_pieces(stage: Stage):
     go.touch()
     assert answer.read() == b"two\n\n"
     connection.close()
+
+
+def test_a_head_without_end(stage: Stage):
+    host, _, port = stage.address.removeprefix("http://").partition(":")
+    with socket.create_connection((host, int(port)), 30) as stranger:
+        stranger.sendall(b"GET /endpoints/e/score HTTP/1.1\r\nx: ")
+        with pytest.raises(OSError, match=r"reset|pipe"):
+            stranger.sendall(b"x" * (32 << 20))
+    assert stage.ask()[0] == 404

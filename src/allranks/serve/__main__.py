@@ -22,6 +22,7 @@ import uvicorn
 
 from allranks import file_locks
 from allranks.serve.probes import probe_all
+from allranks.serve.protocol import Bounded
 from allranks.serve.router import Router
 from allranks.serve.table import load
 
@@ -33,6 +34,7 @@ async def serve(folder: Path, listener: socket.socket) -> None:
     router = Router(folder / "sockets")
     config = uvicorn.Config(
         router,
+        http=Bounded,
         log_level="warning",
         access_log=False,
         timeout_keep_alive=75,
@@ -80,6 +82,7 @@ def main() -> None:
     (folder / "sockets").mkdir(parents=True, exist_ok=True)
     if file_locks.take(folder / "lock") is None:
         sys.exit(0)  # one is running
+    (folder / "address").unlink(missing_ok=True)  # of one that was killed
     try:
         listener = socket.create_server((options.host, options.port), backlog=2048)
     except OSError:

@@ -16,7 +16,7 @@ from allranks.store.key_values import Settings
 from tests.server.serving import JOB, Served, served
 from tests.support import until
 
-pytestmark = pytest.mark.medium
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
