@@ -51,6 +51,6 @@ def take(request: Request) -> Message | None:
         done, undo = _DONE[action]
         names = [str(name) for name in names]
         subject = names[0] if count == 1 else counted(int(count), "job")
-    except (ValueError, TypeError, KeyError, IndexError):
+    except (ValueError, TypeError, LookupError, OverflowError, RecursionError):
         return None
     return Message(f"{subject}: {done}", undo if count == len(names) else "", names)

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from allranks.errors import UsageError
+from allranks.server.api.routes.merged_log import place_of
 from allranks.server.jobs import merged_log
 from allranks.server.jobs.merged_log import MergedLog, Window
 from allranks.store.files.log_times import LogTimes
@@ -69,3 +71,9 @@ def test_output_without_times_is_rank_after_rank(
     assert not log.ordered
     assert texts(log, log.before(log.pieces)) == ["0 a", "0 bb", "0 20%"]
     assert log.find([(0, 2)]) == 1
+
+
+@pytest.mark.parametrize("text", ["", "1", "a:1", "1:-1", "0:" + "9" * 5000])
+def test_a_place_that_is_none(text: str) -> None:
+    with pytest.raises(UsageError):
+        place_of(text)

@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from allranks.ui.api import Session, file_path
+from allranks.ui.markdown import LONGEST
 
 # Bytes of a preview, of a notebook, rows of a table, and bytes of the two ends of a Parquet file.
 _PREVIEW, _NOTEBOOK, _ROWS = 256 << 10, 16 << 20, 200
@@ -50,10 +51,10 @@ async def preview(session: Session, job: str, path: str, size: int) -> dict[str,
     if b"\0" in data[:4096]:
         return {"kind": "binary", "size": size}
     text = data.decode(errors="replace")
-    return {"size": size, "cut": cut, **_of_text(end, text, cut)}
+    return {"size": size, "cut": cut, **of_text(end, text, cut)}
 
 
-def _of_text(end: str, text: str, cut: bool) -> dict[str, Any]:
+def of_text(end: str, text: str, cut: bool) -> dict[str, Any]:
     if end in ("md", "markdown"):
         return {"kind": "markdown", "text": text}
     if end in _TABLES:
@@ -71,14 +72,18 @@ def _of_text(end: str, text: str, cut: bool) -> dict[str, Any]:
 
 
 def _cells(cells: list[Any]) -> Iterator[dict[str, Any]]:
-    """Cells with their source, and outputs as text or image."""
+    """Cells with their source, and outputs as text or image. What is more than one text's share
+    of Markdown is shown as it was written: reading it would hold up all pages."""
+    left = LONGEST
     for cell in cells:
         if not isinstance(cell, dict):
             continue
-        outputs = cell.get("outputs")
+        outputs, source = cell.get("outputs"), _joined(cell.get("source"))
+        is_markdown = cell.get("cell_type") == "markdown" and len(source) <= left
+        left -= len(source) if is_markdown else 0
         yield {
-            "kind": "markdown" if cell.get("cell_type") == "markdown" else "code",
-            "source": _joined(cell.get("source")),
+            "kind": "markdown" if is_markdown else "code",
+            "source": source,
             "outputs": [*_outputs(outputs if isinstance(outputs, list) else [])],
         }
 

@@ -33,7 +33,7 @@ async def upload(request: Request) -> Response:
     if not name or not files:
         raise UsageError("a name and at least one file are needed", where="upload")
     with tempfile.TemporaryDirectory(prefix="allranks-upload-") as folder:
-        path, is_file = await run_in_threadpool(_written, Path(folder), name, files)
+        path, is_file = await run_in_threadpool(written, Path(folder), files)
         made = await run_in_threadpool(How().upload, str(path), session.client)
     kind = "uri_file" if is_file else "uri_folder"
     await session.call("POST", "data", {"name": name, "type": kind, "path": made.path})
@@ -42,15 +42,22 @@ async def upload(request: Request) -> Response:
     return answer
 
 
-def _written(folder: Path, name: str, files: list[UploadFile]) -> tuple[Path, bool]:
-    """The uploaded files in a folder, or the only one that came without a folder."""
+def written(folder: Path, files: list[UploadFile]) -> tuple[Path, bool]:
+    """The uploaded files in a folder, or the only one that came without a folder. Raises
+    UsageError."""
     root = folder / "data"
     paths = [_place(str(file.filename)) for file in files]
     for file, place in zip(files, paths, strict=True):
         target = root / place
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with target.open("xb") as copy:
-            shutil.copyfileobj(file.file, copy)
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with target.open("xb") as copy:
+                shutil.copyfileobj(file.file, copy)
+        except OSError as error:  # a name twice, a file where a folder is, a name too long
+            reason = (error.strerror or str(error)).lower()
+            raise UsageError(
+                f"{str(place)[:80]!r} cannot be kept: {reason}", where="files"
+            ) from None
     if len(files) == 1 and len(paths[0].parts) == 1:
         return root / paths[0], True
     first = paths[0].parts[0]

@@ -17,6 +17,9 @@ from allranks.statuses import TERMINAL
 from allranks.store.files.log_times import LogTimes
 from allranks.store.jobs.job_rows import JobRow
 
+# Digits of a place: Python reads no number of thousands.
+_LONGEST = 40
+
 
 async def merged(
     name: str,
@@ -53,7 +56,7 @@ def _window(
     log = _log(services, row, attempt)
     piece = None
     if at:
-        piece = log.find([_place(text) for text in at])
+        piece = log.find([place_of(text) for text in at])
         if piece is None:
             raise NotFound(f"{name} has printed nothing there", where=at[0][:80])
         begin = log.before(piece, WINDOW // 4).begin
@@ -88,8 +91,8 @@ def _log(services: Services, row: JobRow, attempt: int) -> MergedLog:
     return MergedLog(LogTimes(folder, attempt), files)
 
 
-def _place(text: str) -> tuple[int, int]:
+def place_of(text: str) -> tuple[int, int]:
     rank, _, offset = text.partition(":")
-    if not (rank.isdecimal() and offset.isdecimal()):
+    if not (rank.isdecimal() and offset.isdecimal() and len(text) <= _LONGEST):
         raise UsageError(f"{text[:80]!r} is no place", where="at", hint="use RANK:BYTE")
     return int(rank), int(offset)
