@@ -15,6 +15,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from allranks.core.distributions.topology import world
 from allranks.core.plan import pack
 from allranks.core.profiles import files, operators, samples
 from allranks.core.profiles.samples import Samples
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 # Seconds beyond the window to wait for the agents' answers.
 PATIENCE = {"python": 10.0, "memory": 10.0, "torch": 60.0}
 
+# The most processes that answer, for each rank of the job.
+_PROCESSES = 8
+
 
 class Gathered:
     """The answers to one request. ``number`` is also the time of it, in milliseconds."""
@@ -42,6 +46,8 @@ class Gathered:
         self.until = time.monotonic() + order["seconds"] + PATIENCE[order["kind"]]
         self.awaited = set(running(row))
         self.ranks: list[tuple[int, RankProfile]] = []
+        # A rank may have several processes; what else comes is not kept in memory.
+        self.most = _PROCESSES * world(row.plan.task)
 
     @property
     def over(self) -> bool:
@@ -86,12 +92,12 @@ class Profiles:
         """Take the answer of a rank, or that it was the node's last. Raises KeyError, TypeError if
         it is malformed."""
         is_last, rank = part["last"], part["rank"]
-        if rank is not None and not {"rank", "answer", "why"} <= rank.keys():
-            raise TypeError("an answer without its rank")
+        if rank is not None and not _is_answer(rank):
+            raise TypeError("not the answer of a rank")
         with self._lock:
             last = self._requests.get(name)
             if last is not None and last.number == number and not last.over:
-                if rank is not None:
+                if rank is not None and len(last.ranks) < last.most:
                     last.ranks.append((node, rank))
                 if is_last:
                     last.awaited.discard(node)
@@ -156,6 +162,13 @@ class Profiles:
         return newest
 
 
+def _is_answer(rank: Mapping[str, Any]) -> bool:
+    """Whether it has the shape of a ``RankProfile``: its number becomes a part of a file's name."""
+    answer = rank["answer"]
+    is_shaped = answer is None or isinstance(answer, dict)
+    return type(rank["rank"]) is int and is_shaped and isinstance(rank["why"], str)
+
+
 def _read(gathered: Gathered) -> tuple[list[Samples], list[Any], list[Any]]:
     """The samples of the ranks, the ranks without, and what is known of their memory."""
     profiles: list[Samples] = []
@@ -166,10 +179,10 @@ def _read(gathered: Gathered) -> tuple[list[Samples], list[Any], list[Any]]:
     memory: list[Any] = []
     for node, one in gathered.ranks:
         answer, why = one["answer"] or {}, one["why"]
-        if "memory" in answer:
-            memory.append({"rank": one["rank"], **answer["memory"]})
-            continue
         try:
+            if "memory" in answer:
+                memory.append({"rank": one["rank"], **_memory(answer["memory"])})
+                continue
             if "frames" in answer:
                 profiles.append(samples.load(one["rank"], node, answer))
             elif not why:
@@ -182,6 +195,14 @@ def _read(gathered: Gathered) -> tuple[list[Samples], list[Any], list[Any]]:
             why = f"no torch trace: {answer['torch']}"
             missing.append({"rank": one["rank"], "node": node, "why": why})
     return sorted(profiles, key=attrgetter("rank")), missing, memory
+
+
+def _memory(data: Any) -> dict[str, Any]:
+    """What a rank says of its memory. Raises TypeError, ValueError and KeyError."""
+    lines = [
+        (str(file), int(line), int(size), int(count)) for file, line, size, count in data["lines"]
+    ]
+    return {**data, "lines": lines}
 
 
 def _memory_text(memory: list[Any]) -> str:
