@@ -215,3 +215,27 @@ def test_a_request_that_runs_is_answered_before_the_end(replica: Started, tmp_pa
     assert connection.getresponse().read() == b'"done"'
     connection.close()
     assert one.process.wait(30) == 0
+
+
+ECHO = """
+from azureml.contrib.services.aml_request import rawhttp
+from azureml.contrib.services.aml_response import AMLResponse
+@rawhttp
+def run(request):
+    answer = AMLResponse("ok", 200)
+    answer.headers.update({"x-name": request.get_data(as_text=True), "content-length": "9"})
+    return answer
+"""
+
+
+def test_headers_of_a_script_and_an_answer_without_a_body(replica: Started):
+    made = replica(ECHO)
+    status, text, headers = made.ask(b"a\r\nx-other: b")
+    assert (status, text, headers["x-name"], headers.get("x-other")) == (
+        200,
+        "ok",
+        "a x-other: b",
+        None,
+    )
+    status, text, headers = made.ask(path="/health", method="HEAD")
+    assert (status, text, headers["content-length"]) == (200, "", "7")

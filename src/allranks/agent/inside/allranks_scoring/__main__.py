@@ -64,12 +64,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("content-type", answer.content_type)
         self.send_header("content-length", str(len(answer.body)))
         for name, value in answer.headers:
-            self.send_header(name, value)
+            # A value from the caller must not begin a header, or an answer, of its own.
+            self.send_header(name, " ".join(value.splitlines()))
         self.end_headers()
-        self.wfile.write(answer.body)
+        if self.command != "HEAD":
+            self.wfile.write(answer.body)
         self.wfile.flush()
 
-    do_GET = do_POST = do_PUT = do_DELETE = do_OPTIONS = answer
+    do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = do_OPTIONS = answer
 
     def _answer(self, request: Request) -> Answer:
         if request.path in _ALIVE and request.method in ("GET", "HEAD"):

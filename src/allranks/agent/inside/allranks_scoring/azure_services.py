@@ -81,7 +81,7 @@ def answer_of(result: Any) -> Optional[Answer]:
     own = {str(name): str(value) for name, value in dict(result.headers).items()}
     kinds = [name for name in own if name.lower() == "content-type"]
     kind = own.pop(kinds[0]) if kinds else str(getattr(result, "mimetype", JSON))
-    own.pop("Content-Length", None)
+    own = {name: value for name, value in own.items() if name.lower() != "content-length"}
     return Answer(int(result.status_code), body, kind, tuple(own.items()))
 
 
