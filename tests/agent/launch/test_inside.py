@@ -76,3 +76,30 @@ def test_one_that_succeeds_waits(tmp_path: Path, script: str):
 def test_without_mpi_nothing_is_different(tmp_path: Path):
     done = python(tmp_path, "sys.exit(3)", mpi=False)
     assert (done.returncode, done.stdout) == (3, "waits for the others")
+
+
+# `threading` tells the number of the first thread of before the fork, which a warm rank comes from.
+FORKED = """
+import os, sys, threading
+sys.path.insert(0, sys.argv[1])
+import allranks_profile as profile
+threading.main_thread().native_id
+child = os.fork()
+if child:
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+asked, scheduled = [], profile._scheduled
+def recorded(number):
+    asked.append(number)
+    assert os.path.exists("/proc/self/task/%d" % number)
+    return scheduled(number)
+profile._scheduled = recorded
+answer = profile._sample(0.03, 100)
+assert os.getpid() in asked
+assert all(len(thread["waited"]) == len(thread["at"]) for thread in answer["threads"])
+"""
+
+
+def test_the_waiting_of_a_forked_rank_is_its_own():
+    words = [sys.executable, "-c", FORKED, str(INSIDE)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr

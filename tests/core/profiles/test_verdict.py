@@ -1,6 +1,9 @@
-"""One verdict over the profiles of all ranks, from samples made up."""
+"""One verdict over the profiles of all ranks, from samples made up and from those of real jobs."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -9,7 +12,7 @@ from hypothesis import strategies as st
 from allranks.core.diagnosis.collectives import Entry, Group, Recorded
 from allranks.core.diagnosis.stacks import Frame
 from allranks.core.profiles import files, operators
-from allranks.core.profiles.samples import Phase, Samples, Thread, load, phase
+from allranks.core.profiles.samples import Native, Phase, Samples, Thread, load, phase
 from allranks.core.profiles.verdict import Kind, verdict
 
 TORCH = "/env/lib/python3.11/site-packages/torch/"
@@ -113,6 +116,58 @@ def test_threads_that_hold_the_lock():
     assert "worker in main (train.py:9)" in made.message
     free = [rank(number, shares, others=1.5) for number in range(3)]
     assert verdict(free).kind is Kind.UNKNOWN
+
+
+# Planted slow jobs of `bench profile` on two cores that fourteen processes wanted: of each rank and
+# phase the samples, and the seconds, on a processor, and waiting for one; and when it called each
+# collective.
+CROWDED = json.loads(Path(__file__).with_name("crowded.json").read_text())
+
+
+def crowded(number: int, size: int, row: Mapping[str, Any]) -> Samples:
+    at: list[float] = []
+    columns: tuple[list[float], list[float], list[int]] = ([], [], [])
+    for name, (count, seconds, cpu, waited) in row["phases"].items():
+        for _ in range(count):
+            at.append((at[-1] if at else 0.0) + seconds / count)
+            for column, value in zip(columns, (cpu / count, waited / count), strict=False):
+                column.append(value)
+            columns[2].append(PHASES.index(Phase(name)))
+    cpu, waited, stacks = map(tuple, columns)
+    threads = [Thread("MainThread", True, tuple(at), cpu, waited, stacks)]
+    if row["others"]:
+        used = (row["others"],)
+        threads.append(Thread("worker", False, (5.0,), used, (0.0,), (PHASES.index(Phase.OTHER),)))
+    calls = tuple(
+        Entry("0", n, "all_reduce", ((8,),), ("Float",), False, since, "train.py:9")
+        for n, since in enumerate(row["since"])
+    )
+    recorded = Recorded(number, (Group("0", "default_pg", tuple(range(size))),), calls)
+    native = tuple(Native(*thread) for thread in row["native"])
+    return Samples(
+        number, 0, 0.0, 5.0, tuple(STACKS.values()), tuple(threads), sum(waited), row["lock"],
+        recorded, native,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CROWDED)
+def test_what_was_planted_is_told_on_a_crowded_machine(name: str):
+    rows: Sequence[Mapping[str, Any]] = CROWDED[name]
+    ranks = [crowded(number, len(rows), row) for number, row in enumerate(rows)]
+    assert verdict(ranks).kind == name.rpartition("-")[0].replace("-", "_")
+
+
+def test_who_waits_for_a_processor_does_not_wait_for_the_network():
+    ranks = [crowded(number, 2, row) for number, row in enumerate(CROWDED["backward-2"])]
+    for one in verdict(ranks).ranks:
+        assert one.shares[Phase.COLLECTIVE] < 0.3
+        assert one.starved > 0.5
+
+
+def test_a_gpu_s_thread_of_autograd_is_not_the_network():
+    rows = [dict(row, native=[["pt_autograd_0", 4.9, 0.0]]) for row in CROWDED["network-15"]]
+    ranks = [crowded(number, 2, row) for number, row in enumerate(rows)]
+    assert verdict(ranks).kind is not Kind.NETWORK
 
 
 @given(

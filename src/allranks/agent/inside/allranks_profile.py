@@ -64,8 +64,9 @@ def _sample(seconds, rate):  # type: (float, float) -> Dict[str, Any]
     threads = {}  # type: Dict[int, Dict[str, Any]]
     me, step = _thread.get_ident(), 1.0 / rate
     start = due = time.perf_counter()
-    first = threading.main_thread()
-    waited = start_waited = _waited(first)
+    native = _native()
+    waited = start_waited = _waited(os.getpid())
+    own = threading.get_native_id() if hasattr(threading, "get_native_id") else os.getpid()
     lock, moments = 0.0, 0
     while True:
         now = time.perf_counter()
@@ -89,15 +90,15 @@ def _sample(seconds, rate):  # type: (float, float) -> Dict[str, Any]
             thread["cpu"].append(round(max(0.0, used - thread["last"]), 5))
             thread["last"] = used
             if thread["main"]:
-                before, waited = waited, _waited(first)
+                before, waited = waited, _waited(os.getpid())
                 thread["waited"].append(round(waited - before, 5))
             thread["stacks"].append(_number(stacks, _stack(top, frames)))
         due = max(due + step, time.perf_counter() + step / 10)
-        own_waited = _waited()
+        own_waited = _waited(own)
         time.sleep(max(0.0, due - time.perf_counter()))
         # Later than it was scheduled, it waited for the interpreter's lock.
         late = time.perf_counter() - due
-        lock += max(0.0, late - (_waited() - own_waited))
+        lock += max(0.0, late - (_waited(own) - own_waited))
         moments += 1
     kept = []
     for thread in threads.values():
@@ -107,7 +108,8 @@ def _sample(seconds, rate):  # type: (float, float) -> Dict[str, Any]
         "frames": [list(frame) for frame in frames],
         "stacks": [list(stack) for stack in stacks],
         "threads": kept,
-        "waited": _waited(first) - start_waited,
+        "waited": _waited(os.getpid()) - start_waited,
+        "native": _used_since(native),
         "lock": lock / max(1, moments),
     }
 
@@ -155,16 +157,41 @@ def _cpu(clock):  # type: (Optional[int]) -> float
         return 0.0
 
 
-def _waited(thread=None):  # type: (Any) -> float
-    """Seconds that a thread, or this one, has waited for a processor."""
-    number = os.getpid()
-    if hasattr(threading, "get_native_id"):  # from Python 3.8 on
-        number = threading.get_native_id() if thread is None else thread.native_id
+def _waited(number):  # type: (int) -> float
+    """Seconds that the thread has waited for a processor."""
+    return _scheduled(number)[1]
+
+
+def _scheduled(number):  # type: (int) -> Tuple[float, float]
+    """Seconds that the thread has run, and has waited for a processor. The first thread's number is
+    the process's: what `threading` says is of before a fork."""
     try:
         with open("/proc/self/task/%d/schedstat" % number, "rb") as file:
-            return int(file.read().split()[1]) / 1e9
-    except (OSError, IndexError, ValueError):
-        return 0.0
+            ran, waited = file.read().split()[:2]
+        return int(ran) / 1e9, int(waited) / 1e9
+    except (OSError, ValueError):
+        return 0.0, 0.0
+
+
+def _native():  # type: () -> Dict[int, Tuple[str, float, float]]
+    """All threads but the first, also those that run no Python: their names and times."""
+    threads = {}  # type: Dict[int, Tuple[str, float, float]]
+    for number in map(int, os.listdir("/proc/self/task")):
+        with contextlib.suppress(OSError):
+            with open("/proc/self/task/%d/comm" % number, "rb") as file:
+                name = file.read().decode("utf-8", "replace").strip()
+            threads[number] = (name, *_scheduled(number))
+    threads.pop(os.getpid(), None)
+    return threads
+
+
+def _used_since(before):  # type: (Dict[int, Tuple[str, float, float]]) -> List[Any]
+    """Name, and seconds run and waited since then, of the threads that there are now."""
+    used = []  # type: List[Any]
+    for number, (name, ran, waited) in _native().items():
+        _, ran_before, waited_before = before.get(number, ("", 0.0, 0.0))
+        used.append([name, round(ran - ran_before, 4), round(waited - waited_before, 4)])
+    return used
 
 
 # ---------------------------------------------------------------- torch

@@ -41,10 +41,19 @@ class Thread(NamedTuple):
     stacks: tuple[int, ...]
 
 
+class Native(NamedTuple):
+    """A thread of the kernel's, with Python or without: the seconds of the window that it ran, and
+    that it waited for a processor."""
+
+    name: str
+    ran: float
+    waited: float
+
+
 class Samples(NamedTuple):
     """The samples of one process. ``stacks`` are tuples of frames from the outermost. ``waited``:
     seconds that its first thread waited for a processor; ``lock``: that the sampler waited for the
-    interpreter's lock, in the mean of its samples."""
+    interpreter's lock, in the mean of its samples. ``native`` are all threads but the first."""
 
     rank: int
     node: int
@@ -55,6 +64,7 @@ class Samples(NamedTuple):
     waited: float
     lock: float
     recorded: Recorded | None
+    native: tuple[Native, ...] = ()
 
     @property
     def main(self) -> Thread | None:
@@ -76,7 +86,10 @@ def load(rank: int, node: int, data: Mapping[str, Any]) -> Samples:
         rank = recorded.rank
     begin, seconds, waited = (float(data[key]) for key in ("begin", "seconds", "waited"))
     lock = float(data["lock"])
-    return Samples(rank, node, begin, seconds, stacks, threads, waited, lock, recorded)
+    native = tuple(
+        Native(str(name)[:100], float(ran), float(waited)) for name, ran, waited in data["native"]
+    )
+    return Samples(rank, node, begin, seconds, stacks, threads, waited, lock, recorded, native)
 
 
 def _thread(data: Mapping[str, Any], stacks: int) -> Thread:

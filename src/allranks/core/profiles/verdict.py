@@ -18,10 +18,10 @@ from allranks.core.profiles.samples import Phase, Samples, Thread, phase, place
 
 # Samples of a rank below which nothing is said.
 _FEWEST, _FEWEST_OF_LOCK = 30, 8
-# Collectives below which nobody is called slow: by chance one is the last to a few.
-_FEWEST_ARRIVALS = 8
-# The share of them to which one rank comes last, from which it is the one that others wait for.
-_MOST = 0.7
+# Collectives below which nobody is called slow; and, with few or with enough, the share of its time
+# that it takes more for something than the others: by chance one is the last to a few.
+_FEWEST_ARRIVALS, _ENOUGH_ARRIVALS = 4, 8
+_EXCESS_OF_FEW, _EXCESS = 0.4, 0.1
 # The part of the processor time that is other threads', and the seconds that a sample waits for the
 # interpreter's lock, from which that is the bottleneck: if wanted, it changes hands every 5 ms.
 _OTHERS, _LOCK = 0.4, 0.002
@@ -42,10 +42,11 @@ class Kind(StrEnum):
 
 
 class RankShares(NamedTuple):
-    """Of a rank: the share of each phase; where it is mostly in each; how often it was the last to
-    a collective; the part of its Python threads' processor time that others than the first use, and
-    the busiest of these; the seconds for which the interpreter's lock is waited for; and the share
-    of the time that its first thread waited for a processor."""
+    """Of a rank: the share of each phase, of the time that its first thread did not wait for a
+    processor; where it is mostly in each; how often it was the last to a collective; the part of
+    its Python threads' processor time that others than the first use, and the busiest of these; the
+    seconds for which the interpreter's lock is waited for; and the share of the time that its first
+    thread waited for a processor."""
 
     rank: int
     shares: Mapping[Phase, float]
@@ -75,10 +76,17 @@ _FROM = {
     Phase.CHECKPOINT: 0.2,
     Phase.INPUT: 0.3,
     Phase.OPTIMIZER: 0.4,
-    Phase.BACKWARD: 0.6,
+    Phase.BACKWARD: 0.75,
     Phase.FORWARD: 0.5,
     Phase.OTHER: 0.5,
 }
+# Their share is of all the time, that of the others of what is not waiting.
+_OF_ALL = (Phase.INPUT, Phase.CHECKPOINT)
+# The share of the time in collectives from which the network is the bottleneck, and that which is
+# left of it at least if the hosts had processors enough.
+_NETWORK, _LEAST_NETWORK = 0.35, 0.22
+# The part of the slowest rank's time in a phase that each rank takes, if all are slow.
+_EVEN = 0.3
 _HINTS = {
     Phase.INPUT: "read ahead with DataLoader(num_workers=…, persistent_workers=True), or prepare "
     "the data once",
@@ -114,60 +122,115 @@ def _decide(
         return gil
     if not ranks or len(counts) < len(ranks) or min(counts) < _FEWEST:
         return Verdict(Kind.UNKNOWN, "the ranks were sampled too rarely", "profile more seconds")
-    mean = {kind: fmean(one.shares.get(kind, 0.0) for one in ranks) for kind in Phase}
-    if (importing := mean.pop(Phase.IMPORT)) >= 0.3:
+    if (importing := fmean(one.shares.get(Phase.IMPORT, 0.0) for one in ranks)) >= 0.3:
         text = f"the ranks import modules for {importing:.0%} of the time"
         return Verdict(Kind.UNKNOWN, text, "profile once they train")
     if not missing and (slow := _slow_rank(profiles, ranks, arrivals)) is not None:
         return slow
-    waiting = mean.pop(Phase.COLLECTIVE)
-    if waiting >= 0.4 and waiting > max(mean.values()):
-        return _network(waiting, profiles, ranks, arrivals)
-    for kind in (Phase.OPTIMIZER, Phase.BACKWARD, Phase.FORWARD, Phase.OTHER):
-        mean[kind] /= max(1 - waiting, 0.1)  # of the rank's own time
-    largest = max(mean, key=lambda kind: mean[kind] / _FROM[kind])
-    if mean[largest] < _FROM[largest]:
-        shares = ", ".join(f"{kind} {share:.0%}" for kind, share in mean.items() if share >= 0.05)
-        return Verdict(Kind.UNKNOWN, f"no phase stands out: {shares}, waiting {waiting:.0%}")
-    return _bottleneck(largest, mean[largest], ranks)
+    times = _times(profiles, ranks, arrivals)
+    shares = {
+        kind: seconds / (times.own + (times.transfer if kind in _OF_ALL else 0.0) or 1.0)
+        for kind, seconds in times.phases.items()
+    }
+    largest = max(shares, key=lambda kind: shares[kind] / _FROM[kind])
+    waiting = times.transfer / (times.own + times.transfer or 1.0)
+    least = times.least_transfer / (times.own + times.least_transfer or 1.0)
+    if waiting / _NETWORK >= max(1.0, shares[largest] / _FROM[largest]):
+        if least >= _LEAST_NETWORK:
+            return _network(waiting, ranks, arrivals)
+        message = f"all ranks wait {waiting:.0%} of the time in collectives"
+        return Verdict(Kind.UNKNOWN, message + _starved_text(ranks), "profile again, unloaded")
+    if shares[largest] < _FROM[largest]:
+        text = ", ".join(f"{kind} {share:.0%}" for kind, share in shares.items() if share >= 0.05)
+        message = f"no phase stands out: {text}, waiting {_waiting(ranks):.0%}"
+        return Verdict(Kind.UNKNOWN, message + _starved_text(ranks))
+    seconds = [one.shares.get(largest, 0.0) * (1 - one.starved) for one in ranks]
+    if largest is not Phase.CHECKPOINT and min(seconds) < _EVEN * max(seconds):
+        rank = ranks[seconds.index(max(seconds))].rank
+        message = f"{largest} takes rank {rank} far longer than others, but too rarely to be sure"
+        return Verdict(Kind.UNKNOWN, message, "profile more seconds")
+    return _bottleneck(largest, shares[largest], ranks)
+
+
+class _Times(NamedTuple):
+    """Seconds of all ranks together, without those that they waited for a processor. ``phases``:
+    of each phase, ``own`` of all these; ``transfer``: in collectives that all have called, and at
+    least so long if the hosts had processors enough."""
+
+    phases: Mapping[Phase, float]
+    own: float
+    transfer: float
+    least_transfer: float
+
+
+def _times(
+    profiles: Sequence[Samples],
+    ranks: Sequence[RankShares],
+    arrivals: Sequence[Mapping[int, Entry]],
+) -> _Times:
+    phases = dict.fromkeys(_FROM, 0.0)
+    transfer = networked = ran = waited = 0.0
+    for samples, one in zip(profiles, ranks, strict=True):
+        free = samples.seconds * (1 - one.starved)
+        for kind in phases:
+            phases[kind] += one.shares.get(kind, 0.0) * free
+        waiting = one.shares.get(Phase.COLLECTIVE, 0.0) * free
+        transfer += max(0.0, waiting - _waited_for_late(one.rank, arrivals))
+        networked += sum(thread.ran for thread in samples.native if "gloo" in thread.name)
+        ran += sum(samples.main.cpu) if samples.main else 0.0
+        waited += samples.waited
+    # The network's threads wait for processors, too, at least as often as the first one.
+    stretch = (ran + waited) / ran if ran else 1.0
+    least = min(transfer, max(transfer / stretch, networked))
+    return _Times(phases, sum(phases.values()), transfer, least)
+
+
+def _waited_for_late(rank: int, arrivals: Sequence[Mapping[int, Entry]]) -> float:
+    """Seconds in which it had called a collective that another rank had not. Several may be open
+    at once."""
+    spans = sorted(
+        (calls[rank].since, max(map(_since, calls.values()))) for calls in arrivals if rank in calls
+    )
+    total, until = 0.0, 0.0
+    for begin, end in spans:
+        total += max(0.0, end - max(begin, until))
+        until = max(until, end)
+    return total
+
+
+def _waiting(ranks: Sequence[RankShares]) -> float:
+    return fmean(one.shares.get(Phase.COLLECTIVE, 0.0) for one in ranks)
+
+
+def _starved_text(ranks: Sequence[RankShares]) -> str:
+    starved = fmean(one.starved for one in ranks)
+    return f"; they wait {starved:.0%} of it for a processor of their hosts" * (starved >= 0.2)
 
 
 def _bottleneck(kind: Phase, share: float, ranks: Sequence[RankShares]) -> Verdict:
     where = next((one.places[kind] for one in ranks if one.places.get(kind)), "")
     at = f", mostly in {where}" if where else ""
     name = "the script's own Python" if kind is Phase.OTHER else str(kind)
-    gain = 1 / max(1 - share, 0.1) if kind in (Phase.INPUT, Phase.CHECKPOINT) else None
-    message = f"{name} takes {share:.0%} of the time{at}"
+    gain = 1 / max(1 - share, 0.1) if kind in _OF_ALL else None
+    message = f"{name} takes {share:.0%} of the time{at}{_starved_text(ranks)}"
     made = Kind.PYTHON if kind is Phase.OTHER else Kind(kind.value)
     return Verdict(made, message, _HINTS[kind], gain, phase=kind)
 
 
 def _network(
-    waiting: float,
-    profiles: Sequence[Samples],
-    ranks: Sequence[RankShares],
-    arrivals: Sequence[Mapping[int, Entry]],
+    share: float, ranks: Sequence[RankShares], arrivals: Sequence[Mapping[int, Entry]]
 ) -> Verdict:
-    message = f"the ranks wait {waiting:.0%} of the time in collectives"
+    message = f"all ranks wait {share:.0%} of the time in collectives that none comes late to"
     if len(ranks) < 2 or len(arrivals) < 3:
         return Verdict(Kind.UNKNOWN, message, "profile more seconds, and all ranks")
-    late = [max(map(_since, one.values())) - fmean(map(_since, one.values())) for one in arrivals]
-    if sum(late) / min(samples.seconds for samples in profiles) >= 0.3 * waiting:
-        last = max(ranks, key=lambda one: one.last)
-        if len(arrivals) < _FEWEST_ARRIVALS and last.last >= _MOST * len(arrivals):
-            message += f"; rank {last.rank} comes last to {last.last} of {len(arrivals)}"
-            return Verdict(Kind.UNKNOWN, message, "profile more seconds, to see more collectives")
-        starved = fmean(one.starved for one in ranks)
-        message += ", each time for another one"
-        if starved >= 0.2:
-            message += f"; they wait {starved:.0%} of it for a processor of their hosts"
-        return Verdict(Kind.UNKNOWN, message, "give each rank its own processors")
-    message += ", and none comes late"
+    if any(one.lock >= _LOCK for one in ranks):
+        return Verdict(Kind.UNKNOWN, f"{message}, and for the interpreter's lock")
     hint = (
         "exchange less: larger batches, gradient accumulation, or compressed gradients; check the"
     )
     hint += " network with `allranks compute check`"
-    return Verdict(Kind.NETWORK, message, hint, 1 / max(1 - waiting, 0.1), phase=Phase.COLLECTIVE)
+    message += _starved_text(ranks)
+    return Verdict(Kind.NETWORK, message, hint, 1 / max(1 - share, 0.1), phase=Phase.COLLECTIVE)
 
 
 def _gil(ranks: Sequence[RankShares]) -> Verdict | None:
@@ -195,16 +258,22 @@ def rank_shares(samples: Samples) -> RankShares:
     total = sum(times) or 1.0
     shares: dict[Phase, float] = {}
     places: dict[Phase, Counter[str]] = {}
-    idle = 0.0  # in backward; the kernel counts processor time in lumps, so it is summed up
+    # What it does not do there itself, nor wait for a processor to do, other threads do or other
+    # ranks. The kernel counts the waiting in lumps, so it is summed up.
+    idle = 0.0
     for number, span, cpu, waited in zip(main.stacks, times, main.cpu, main.waited, strict=True):
         kind = phases[number]
         if kind is Phase.BACKWARD:
-            idle += (span - cpu - waited) / total
-        shares[kind] = shares.get(kind, 0.0) + span / total
+            idle += span - cpu - waited
+        shares[kind] = shares.get(kind, 0.0) + span - waited
         places.setdefault(kind, Counter())[place(samples.stacks[number])] += 1
+    # The engine of autograd computes for a GPU in a thread of its own.
+    idle -= sum(one.ran + one.waited for one in samples.native if "autograd" in one.name)
     if idle > 0 and _has_peers(samples):  # it waits in DDP's C++, which has no frame
         shares[Phase.BACKWARD] -= idle
         shares[Phase.COLLECTIVE] = shares.get(Phase.COLLECTIVE, 0.0) + idle
+    free = sum(max(0.0, seconds) for seconds in shares.values()) or 1.0
+    shares = {kind: max(0.0, seconds) / free for kind, seconds in shares.items()}
     used = {thread: sum(thread.cpu) for thread in samples.threads if not thread.is_main}
     busiest = max(used, key=lambda thread: used[thread], default=None)
     return RankShares(
@@ -286,7 +355,7 @@ def _slow_rank(
     share = seconds / min(samples.seconds for samples in profiles)
     rest = sum(late.values()) - seconds
     count = sum(rank == slow for rank, _ in map(_last, arrivals))
-    if share < 0.15 or rest > 0.4 * seconds or count < _MOST * len(arrivals):
+    if share < 0.15 or rest > 0.4 * seconds or count < 0.7 * len(arrivals):
         return None
     own = next(one for one in ranks if one.rank == slow)
     others = [one for one in ranks if one.rank != slow]
@@ -295,7 +364,7 @@ def _slow_rank(
         return own.shares.get(of, 0.0) - fmean(one.shares.get(of, 0.0) for one in others)
 
     kind = max((one for one in Phase if one is not Phase.COLLECTIVE), key=excess)
-    if excess(kind) < 0.1:
+    if excess(kind) < (_EXCESS if len(arrivals) >= _ENOUGH_ARRIVALS else _EXCESS_OF_FEW):
         return None  # it does nothing else than the others: their processors or network differ
     message = f"rank {slow} comes last to {count} of {len(arrivals)} collectives, and "
     several = "s" if len(others) > 1 else ""
