@@ -79,13 +79,12 @@ def _show(answer: ProfileAnswer) -> None:
         show.line(f"  hint: {verdict['hint']}")
     if verdict["ranks"]:
         show.line("")
-        show.line("  rank " + " ".join(f"{name:>10}" for name in _PHASES) + "  comes last")
+        show.line("  rank " + " ".join(f"{name:>10}" for name in _PHASES) + "  no CPU  comes last")
     for rank in verdict["ranks"]:
         shares = (rank["shares"].get(name, 0.0) for name in _PHASES)
         last = f"{rank['last']} of {verdict['collectives']}" if verdict["collectives"] else "-"
-        show.line(
-            f"  {rank['rank']:>4} " + " ".join(f"{share:>10.0%}" for share in shares) + f"  {last}"
-        )
+        row = " ".join(f"{share:>10.0%}" for share in shares)
+        show.line(f"  {rank['rank']:>4} {row}  {rank['starved']:>6.0%}  {last}")
     for rank in answer["memory"]:
         _show_memory(rank)
     if answer["operators"]:

@@ -198,6 +198,11 @@ def _waited_for_late(rank: int, arrivals: Sequence[Mapping[int, Entry]]) -> floa
     return total
 
 
+def _own_share(one: RankShares) -> float:
+    """Of all its time, that in which it waits neither for others nor for a processor."""
+    return (1 - one.shares.get(Phase.COLLECTIVE, 0.0)) * (1 - one.starved)
+
+
 def _waiting(ranks: Sequence[RankShares]) -> float:
     return fmean(one.shares.get(Phase.COLLECTIVE, 0.0) for one in ranks)
 
@@ -229,9 +234,13 @@ def _network(
     if any(one.lock >= _LOCK for one in ranks):
         return Verdict(Kind.UNKNOWN, f"{message}, and for the interpreter's lock")
     late = _late(arrivals)
-    if max(late.values()) > 0.7 * sum(late.values()) and sum(late.values()) >= 0.1 * seconds:
-        rank = max(late, key=lambda one: late[one])
-        return Verdict(Kind.UNKNOWN, f"all ranks wait in collectives, the longest for rank {rank}")
+    last = max(late, key=lambda rank: late[rank])
+    if late[last] > 0.7 * sum(late.values()) and late[last] >= 0.1 * seconds:
+        # Unless it is late for want of a processor.
+        own = {one.rank: _own_share(one) for one in ranks}
+        if own.pop(last) >= 1.5 * fmean(own.values()):
+            text = f"all ranks wait in collectives, the longest for rank {last}"
+            return Verdict(Kind.UNKNOWN, text, "profile more seconds")
     hint = (
         "exchange less: larger batches, gradient accumulation, or compressed gradients; check the"
     )
@@ -377,6 +386,10 @@ def _slow_rank(
     kind = max((one for one in Phase if one is not Phase.COLLECTIVE), key=excess)
     if excess(kind) < (_EXCESS if len(arrivals) >= _ENOUGH_ARRIVALS else _EXCESS_OF_FEW):
         return None  # it does nothing else than the others: their processors or network differ
+    # In seconds, too: who gets no processor is late with as much to do as the others.
+    done = {one.rank: one.shares.get(kind, 0.0) * (1 - one.starved) for one in ranks}
+    if done.pop(slow) < 1.5 * fmean(done.values()):
+        return None
     # A checkpoint that one rank writes makes it late now and then.
     often = count >= 0.7 * len(arrivals) and rest <= 0.4 * seconds
     if share < 0.15 or not (often or (kind is Phase.CHECKPOINT and rest <= seconds)):
