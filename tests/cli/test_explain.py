@@ -123,7 +123,8 @@ def test_a_failed_parent_leads_to_its_child_which_is_compared_with_its_like(
     assert "of another kind" not in said.stdout
     assert "hint: " in said.stderr
 
-    sweep = ("run", "--sweep", "x=choice(0,1)", "--name", "tried", "-q", "--")
+    one_by_one = ("--set", "limits.max_concurrent_trials=1")
+    sweep = ("run", "--sweep", "x=choice(0,1)", "--name", "tried", "-q", *one_by_one, "--")
     assert shared(*sweep, "bash", "-c", "exit $AZUREML_SWEEP_x").returncode == 1
     said = shared("job", "explain", "tried").stdout
     assert "1 of 2 trials failed; the first of them:\n\ntried_1 failed: " in said

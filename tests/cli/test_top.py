@@ -43,8 +43,8 @@ def test_no_job_has_all_columns():
 
 
 JOB = {
-    "name": "j", "status": "Running", "status_reason": None, "metrics": {}, "created_at": "2026-01-01T00:00:00+00:00",
-    "started_at": None, "load": [],
+    "name": "j", "status": "Running", "metrics": {}, "created_at": "2026-01-01T00:00:00+00:00",
+    "started_at": None, "load": [], "status_reason": None,
 }  # fmt: skip
 
 
