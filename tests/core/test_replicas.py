@@ -5,7 +5,16 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from allranks.core.replicas import DRAIN, Replica, Steps, decide, pause, state
+from allranks.core.replicas import (
+    DRAIN,
+    STEADY,
+    Replica,
+    Steps,
+    after_failure,
+    decide,
+    pause,
+    state,
+)
 
 NOW = 1000.0
 
@@ -46,6 +55,14 @@ def test_states():
     assert state([], 1, 1, 3) == "Failed"
     assert state([other], 2, 1, 3) == "UpdateFailed"
     assert [pause(n) for n in (0, 1, 2, 20)] == [0.0, 1.0, 2.0, 300.0]
+
+
+def test_one_that_dies_soon_after_it_was_ready_is_no_endless_loop():
+    assert after_failure(0, True, STEADY) == (1, 0.0)
+    assert after_failure(7, True, STEADY) == (1, 0.0)
+    assert after_failure(0, True, 2.0) == (1, 1.0)
+    assert after_failure(3, True, 2.0) == (4, 8.0)
+    assert after_failure(3, False, STEADY) == (4, 8.0)
 
 
 steps = st.lists(st.sampled_from(["ready", "update", "more", "less", "end"]), max_size=40)

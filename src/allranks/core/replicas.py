@@ -8,6 +8,8 @@ from typing import NamedTuple
 # Seconds: before the second try, at most between two, and for the requests of a draining replica.
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 300.0
 DRAIN = 30.0
+# Seconds that a replica answers before it counts as one that works.
+STEADY = 60.0
 # Tries that end before any replica was ready, after which a deployment counts as failed.
 HOPELESS = 3
 
@@ -72,6 +74,14 @@ def pause(failures: int) -> float:
     if failures == 0:
         return 0.0
     return min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** (failures - 1))
+
+
+def after_failure(failures: int, was_ready: bool, lived: float) -> tuple[int, float]:
+    """How many tries in a row have failed after one more, and the seconds before the next one. A
+    replica that answered for a while is replaced at once."""
+    if was_ready and lived >= STEADY:
+        return 1, 0.0
+    return failures + 1, pause(failures + 1)
 
 
 def state(replicas: Sequence[Replica], revision: int, instances: int, failures: int) -> str:

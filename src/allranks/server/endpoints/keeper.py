@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from allranks.core.replicas import Replica, decide, pause
+from allranks.core.replicas import STEADY, Replica, after_failure, decide, pause
 from allranks.errors import AllranksError
 from allranks.events import Kind
 from allranks.serve.table import Backend, Route, Site, pack
@@ -127,8 +127,15 @@ class Keeper:
             )
             if item.job in steps.stop:
                 self._cancel(item.job)
-        if any(item.ready and item.revision == row.revision for item in states.values()):
-            changes |= {"failures": 0, "reason": None}
+        ready = [
+            now - item.started_at
+            for item in row.replicas
+            if states[item.job].ready and item.revision == row.revision
+        ]
+        if ready:
+            changes["reason"] = None
+        if ready and max(ready) >= STEADY:
+            changes["failures"] = 0
         new = [self._named(row) for _ in range(min(steps.start, _MOST_STARTS))]
         replicas += new
         made = {**changes, "replicas": tuple(replicas)}
@@ -197,7 +204,8 @@ class Keeper:
         now: float,
     ) -> dict[str, Any]:
         """What a replica that ended by itself, or never got ready, changes."""
-        failures = 1 if replica.was_ready else row.failures + 1
+        lived = now - replica.started_at
+        failures, wait = after_failure(row.failures, replica.was_ready, lived)
         why = counts.get("replicas", {}).get(replica.job, {}).get("reason")
         reason = f"{replica.job} was not ready within {ready_within(row):g} s: {why}"
         if state.ended:
@@ -207,8 +215,6 @@ class Keeper:
         elif replica.was_ready:
             reason = f"{replica.job} does not answer: {why}"
         log.warning("%s: %s", row.key, reason)
-        # One that was ready is replaced at once.
-        wait = 0.0 if replica.was_ready else pause(failures)
         return {"failures": failures, "reason": reason, "next_try": now + wait}
 
     def _refused(self, row: DeploymentRow, error: AllranksError, now: float) -> dict[str, Any]:
