@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
+from allranks import file_locks
 
 PROGRAM = Path(__file__).with_name("cluster")
 # Debian keeps its daemons and `ip` where only root's login shells look.
@@ -48,10 +51,20 @@ class Cluster(NamedTuple):
 KINDS = ("slurm", "accounted", "ray", "scaled", "gpus")
 
 
+# The numbers that this process has taken, by kind, as long as it lives.
+_TAKEN: dict[str, int] = {}
+
+
 def number_of(kind: str, worker: str) -> int:
-    """The cluster's number: no two that may be up at once have the same."""
+    """The cluster's number: no two that may be up at once on this machine have the same."""
     digits = worker.removeprefix("gw")
-    return 10 * (1 + KINDS.index(kind)) + (int(digits) % 10 if digits.isdigit() else 0)
+    first = int(digits) if digits.isdigit() else 0
+    for number in range(first, first + 10 if kind not in _TAKEN else first):
+        taken = 10 * (1 + KINDS.index(kind)) + number % 10
+        if file_locks.take(Path(tempfile.gettempdir(), f"allranks-cluster-{taken}.lock")):
+            _TAKEN[kind] = taken
+            break
+    return _TAKEN[kind]
 
 
 def environment_of(state: Path, number: int) -> dict[str, str]:
