@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from allranks.spec import job, job_keys, job_parts, retry, schedule, services
+from allranks.spec import endpoint, job, job_keys, job_parts, retry, schedule, services
 from allranks.spec.compute import Compute
 from allranks.spec.data import Data
 from allranks.spec.datastore import Datastore
@@ -100,6 +100,15 @@ SCHEDULE: Kinds = {
     "": (schedule.Schedule,),
     "trigger": (schedule.CronTrigger, schedule.RecurrenceTrigger),
     "trigger.schedule": (schedule.RecurrencePattern,),
+}
+ENDPOINT: Kinds = {"": (endpoint.Endpoint,)}
+DEPLOYMENT: Kinds = {
+    "": (endpoint.Deployment,),
+    "model": (endpoint.InlineModel,),
+    "code_configuration": (endpoint.CodeConfiguration,),
+    "request_settings": (endpoint.RequestSettings,),
+    "readiness_probe": (endpoint.Probe,),
+    "scale_settings": (endpoint.ScaleSettings,),
 }
 ASSETS: Mapping[str, type[BaseModel]] = {
     "Compute": Compute,
@@ -191,6 +200,7 @@ def link(model: type[BaseModel]) -> str:
         ("pipeline-file.md", PIPELINE),
         ("component-file.md", COMPONENT),
         ("schedule-file.md", SCHEDULE),
+        ("endpoint-file.md", DEPLOYMENT),
     )
     page, place = next(
         (page, place) for page, kinds in pages for place, models in kinds.items() if model in models

@@ -17,6 +17,8 @@ from azure_keys import VERSION, verdicts
 from file_keys import (
     ASSETS,
     COMPONENT,
+    DEPLOYMENT,
+    ENDPOINT,
     JOB,
     PIPELINE,
     SCHEDULE,
@@ -53,6 +55,7 @@ PAGES = {
     "pipeline-file.md": "Pipeline file",
     "component-file.md": "Component file",
     "schedule-file.md": "Schedule file",
+    "endpoint-file.md": "Endpoint and deployment files",
     "assets.md": "Asset files",
     "variables.md": "Environment variables",
     "python.md": "Python SDK",
@@ -74,6 +77,7 @@ def write(out: Path) -> list[Path]:
         "pipeline-file.md": _pipeline_file(),
         "component-file.md": _component_file(),
         "schedule-file.md": _schedule_file(),
+        "endpoint-file.md": _endpoint_file(),
         "assets.md": _assets(),
         "variables.md": _variables(),
         "python.md": _python(),
@@ -182,6 +186,12 @@ def _component_file() -> Iterator[str]:
 def _schedule_file() -> Iterator[str]:
     yield from ("The keys of a schedule.", "")
     yield from places(SCHEDULE, "The schedule")
+
+
+def _endpoint_file() -> Iterator[str]:
+    yield from ("The keys of online endpoints, and of their deployments.", "")
+    yield from places(ENDPOINT, "The endpoint")
+    yield from places(DEPLOYMENT, "The deployment")
 
 
 def _assets() -> Iterator[str]:

@@ -26,7 +26,7 @@ _ROOT = Path(__file__).parents[2]
 _SOURCE = _ROOT / "src" / "allranks"
 # Not written by people: what the server tells of a model, and Azure's compute, which cannot be
 # made here.
-_UNLISTED = {"ModelVersion", "AmlCompute", "Command"}
+_UNLISTED = {"EndpointRecord", "NamedModel", "ModelVersion", "AmlCompute", "Command"}
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +99,8 @@ def test_every_key_of_a_file_is_listed_with_its_description(
     kinds |= {f"pipeline.{k}": v for k, v in generate.PIPELINE.items()}
     kinds |= {f"component.{k}": v for k, v in generate.COMPONENT.items()}
     kinds |= {f"schedule.{k}": v for k, v in generate.SCHEDULE.items()}
+    kinds |= {f"endpoint.{k}": v for k, v in generate.ENDPOINT.items()}
+    kinds |= {f"deployment.{k}": v for k, v in generate.DEPLOYMENT.items()}
     listed = {each for models in kinds.values() for each in models}
     listed |= set(generate.ASSETS.values())
     assert {each.__name__ for each in _parts() if each.model_fields} - _UNLISTED - {
@@ -114,6 +116,7 @@ def test_every_key_of_a_file_is_listed_with_its_description(
     assert generate.JOB.keys() - {"distribution"} == MODELS.keys()
     text = pages["job-file.md"] + pages["sweep-file.md"] + pages["assets.md"]
     text += pages["pipeline-file.md"] + pages["component-file.md"] + pages["schedule-file.md"]
+    text += pages["endpoint-file.md"]
     for model in listed:
         for name, field in model.model_fields.items():
             row = rf"^\| `{re.escape(field.alias or name)}` \| [^|]+ \| [^|]* \| (.*) \|$"

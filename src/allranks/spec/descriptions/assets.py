@@ -63,6 +63,7 @@ ASSETS: Mapping[str, Mapping[str, str]] = {
         "path": "The model's files: a path on this machine, or a path within the job.",
         "job": "The job that made the model.",
     },
+    "NamedModel": {"name": "The model's name."},
     "ModelVersion": {
         "version": "The version.",
         "type": "The type of the model.",
