@@ -214,8 +214,9 @@ def test_every_route_answers_as_described(server: Server) -> None:
     changes(server)
     removals(server)
     asked = {row.address for row in ROUTES} - server.asked
-    # Bytes: `tests/cli/test_download.py`, and of a channel `tests/cli/test_enter.py`.
-    bytes_of = "/(files|checksums|bundle|code|blobs|channels/)"
+    # Bytes: `tests/cli/test_download.py`, and of a channel `tests/cli/test_enter.py`; a job that is
+    # held: `tests/cli/test_hold.py`.
+    bytes_of = "/(files|checksums|bundle|code|blobs|channels/|release)"
     assert [address for address in asked if not re.search(bytes_of, address)] == []
 
 

@@ -17,6 +17,9 @@ else:
         """Raises SpecError instead of pydantic's error."""
 
         def __call__(cls, *args: Any, **keywords: Any) -> Any:
+            # Not by an `__init__` of its own, which pydantic would call within other models.
+            if args and hasattr(cls, "by_position"):
+                keywords, args = dict(cls.by_position(args), **keywords), ()
             try:
                 return super().__call__(*args, **keywords)
             except ValidationError as error:

@@ -5,8 +5,8 @@ Names and keys are Azure ML v2's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, TypeAdapter, model_validator
 
@@ -49,11 +49,17 @@ class _InOrder(Part):
     """Its values may be given in their order, as azure.ai.ml takes them: ``Uniform(0.1, 0.9)``,
     ``Choice([16, 32])``."""
 
-    def __init__(self, *values: Any, **keywords: Any) -> None:
-        names = [name for name in type(self).model_fields if name != "type"]
+    if TYPE_CHECKING:
+
+        def __init__(self, *values: Any, **keywords: Any) -> None: ...
+
+    @classmethod
+    def by_position(cls, values: Sequence[Any]) -> dict[str, Any]:
+        """Values by the names of the fields that they are for. Raises TypeError."""
+        names = [name for name in cls.model_fields if name != "type"]
         if len(values) > len(names):
-            raise TypeError(f"{type(self).__name__} takes {len(names)} values, not {len(values)}")
-        super().__init__(**dict(zip(names, values, strict=False)), **keywords)
+            raise TypeError(f"{cls.__name__} takes {len(names)} values, not {len(values)}")
+        return dict(zip(names, values, strict=False))
 
 
 class Choice(_InOrder):
