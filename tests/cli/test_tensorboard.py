@@ -217,4 +217,5 @@ def test_submitting_says_how_to_open_services(shared, code):
     )
     done = shared("job", "create", "-f", "job.yml")
     assert "note: to open board: allranks job tensorboard with-services" in done.stderr
-    assert "the services code (vs_code), mine (MyOwn)" in done.stderr
+    assert "note: to open code: allranks job port-forward with-services code" in done.stderr
+    assert "mine" in done.stderr
