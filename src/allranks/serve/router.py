@@ -328,7 +328,8 @@ async def _relay(deployment: Deployment, response: Response, call: Call) -> None
         await _relay_body(response, call)
         return
     # uvicorn takes what is sent to a caller that has left: a stream would keep its turn.
-    work, gone = asyncio.create_task(_relay_body(response, call)), asyncio.create_task(call.gone())
+    work = asyncio.create_task(_relay_body(response, call))
+    gone = asyncio.create_task(call.gone())
     try:
         await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not work.done():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import threading
 from typing import Any, NamedTuple
 
@@ -98,7 +99,7 @@ class Endpoints:
     def delete(self, name: str) -> None:
         self._settings.change(_ENDPOINTS, {name: None})
 
-    def deployments(self, endpoint: str | None = None) -> list_of[DeploymentRow]:
+    def deployments(self, endpoint: str | None = None) -> builtins.list[DeploymentRow]:
         """Those of an endpoint, or all; deleted ones too, until their replicas have ended."""
         several = self._settings.get(_DEPLOYMENTS) or {}
         rows = [_deployment(several[key]) for key in sorted(several)]
@@ -137,9 +138,6 @@ class Endpoints:
     def forget(self, row: DeploymentRow) -> None:
         """A deleted deployment whose replicas have ended."""
         self._settings.change(_DEPLOYMENTS, {row.key: None})
-
-
-list_of = list  # `Endpoints.list` hides the builtin
 
 
 def _deployment(data: dict[str, Any]) -> DeploymentRow:

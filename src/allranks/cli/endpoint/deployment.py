@@ -41,9 +41,9 @@ def _endpoint(parser: argparse.ArgumentParser, required: bool = True) -> None:
     )
 
 
-def _from_file(parser: argparse.ArgumentParser) -> None:
+def _from_file(parser: argparse.ArgumentParser, required: bool = True) -> None:
     add = parser.add_argument
-    add("-f", "--file", required=True, metavar="FILE", help="the deployment's YAML")
+    add("-f", "--file", required=required, metavar="FILE", help="the deployment's YAML")
     # SUPPRESS: where it is left out, it takes nothing from --name.
     words: dict[str, Any] = {"nargs": "?", "default": argparse.SUPPRESS, "metavar": "NAME"}
     add("name", help="its name, instead of the file's", **words)
@@ -69,11 +69,7 @@ def create(options: argparse.Namespace) -> int:
 
 
 def update_options(parser: argparse.ArgumentParser) -> None:
-    _from_file(parser)
-    parser.set_defaults(file=None)
-    for action in parser._actions:
-        if action.dest == "file":
-            action.required = False
+    _from_file(parser, required=False)
     add = parser.add_argument
     add("--instance-count", type=int, metavar="N", help="change the number of replicas alone")
     add("--rollback", action="store_true", help="back to what it was before its last update")

@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks.core.replicas import STEADY, Replica, after_failure, decide, pause
 from allranks.errors import AllranksError
@@ -17,10 +17,12 @@ from allranks.serve.table import Backend, Route, Site, pack
 from allranks.server.dependencies import Services
 from allranks.server.endpoints.router_process import RouterProcess
 from allranks.server.submission.submit import Submission, submit
-from allranks.spec.endpoint import parse_deployment, parse_endpoint
 from allranks.statuses import TERMINAL, JobStatus
 from allranks.store.endpoints import DeploymentRow, EndpointRow, ReplicaRow
 from allranks.store.jobs.job_rows import JobRow
+
+if TYPE_CHECKING:
+    from allranks.spec.endpoint import Deployment
 
 log = logging.getLogger("allranks.endpoints")
 
@@ -81,7 +83,8 @@ class Keeper:
 
     def _look(self) -> float | None:
         """The seconds until the next look; None without endpoints."""
-        sites, rows = self._services.endpoints.list(), self._services.endpoints.deployments()
+        sites = self._services.endpoints.list()
+        rows = self._services.endpoints.deployments()
         if not sites and not rows:
             self._router.end()
             return None
@@ -111,7 +114,8 @@ class Keeper:
         states = {item.job: self._seen(row, item, counts, now) for item in row.replicas}
         instances = 0 if row.is_deleted else instances_of(row)
         steps = decide([*states.values()], row.revision, instances, now, row.next_try)
-        replicas, changes = list[ReplicaRow](), dict[str, Any]()
+        replicas: list[ReplicaRow] = []
+        changes: dict[str, Any] = {}
         for item in row.replicas:
             state = states[item.job]
             if state.ended or (state.late and item.drains_since is None):
@@ -190,7 +194,7 @@ class Keeper:
         if replica.was_ready:
             # Not before its probes failed: a new router knows none as ready, and one request that
             # breaks its connection is no reason.
-            return failures >= parse_deployment(row.spec).liveness_probe.failure_threshold
+            return failures >= _deployment(row).liveness_probe.failure_threshold
         if job is None or job.record.status is not JobStatus.RUNNING or job.started_at is None:
             return False
         return now - job.started_at > ready_within(row)
@@ -270,9 +274,16 @@ def instances_of(row: DeploymentRow) -> int:
     return int(row.spec.get("instance_count") or 1)
 
 
+def _deployment(row: DeploymentRow) -> Deployment:
+    """The deployment of a row: in the file numbers may be text."""
+    from allranks.spec.endpoint import parse_deployment  # lazy: most homes have no endpoints
+
+    return parse_deployment(row.spec)
+
+
 def ready_within(row: DeploymentRow) -> float:
     """Seconds from a replica's start until it must be ready."""
-    probe = parse_deployment(row.spec).readiness_probe
+    probe = _deployment(row).readiness_probe
     return float(probe.initial_delay + probe.period * probe.failure_threshold)
 
 
@@ -294,6 +305,8 @@ def _free_port() -> int:
 def site(row: EndpointRow, rows: list[DeploymentRow]) -> Site:
     """What the router is told of an endpoint. ``rows`` are all deployments."""
     own = [item for item in rows if item.endpoint == row.name and not item.is_deleted]
+    from allranks.spec.endpoint import parse_endpoint  # lazy: as in `_deployment`
+
     spec = parse_endpoint(row.spec)  # in the file numbers may be text
     return Site(
         row.name,
@@ -305,7 +318,7 @@ def site(row: EndpointRow, rows: list[DeploymentRow]) -> Site:
 
 
 def _route(row: DeploymentRow) -> Route:
-    spec = parse_deployment(row.spec)
+    spec = _deployment(row)
     settings, live = spec.request_settings, spec.liveness_probe
     return Route(
         name=row.name,
