@@ -149,13 +149,14 @@ class Connection:
         del self._in[:start]
         return frames
 
-    def finish(self, seconds: float = 10.0) -> None:
-        """Send what is left, for some time at most, and close."""
+    def finish(self, seconds: float | None = 10.0) -> None:
+        """Send what is left, and close. ``seconds``: how long the other end may read nothing, None
+        for as long as it is there."""
         with contextlib.suppress(Lost):
             while self._out:
                 poll = select.poll()
                 poll.register(self, select.POLLOUT)
-                if not poll.poll(seconds * 1000):
+                if not poll.poll(None if seconds is None else seconds * 1000):
                     break
                 self.flush()
         self._socket.close()
@@ -205,7 +206,10 @@ def relay(
                 open_ = False
                 other.shutdown(socket.SHUT_WR)
     except OSError:  # also Lost
-        pass
+        if not more:  # the channel's other end had sent all, and is gone; a slow reader gets it
+            with contextlib.suppress(OSError):
+                other.setblocking(True)
+                other.sendall(waiting)
     finally:
-        connection.finish()
+        connection.finish(None)
         other.close()
