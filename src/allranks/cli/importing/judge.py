@@ -239,15 +239,18 @@ class Judge:
         return None
 
     def _check_positions(self, value: _Value, name: str, arguments: list[ast.expr]) -> None:
-        is_class = inspect.isclass(value.type)
-        # The signature of a model leaves out what its own constructor takes by position.
-        function = value.type.__init__ if is_class else value.type
-        parameters = list(inspect.signature(function).parameters.values())
-        if is_class or value.owner is not None:
+        parameters = list(inspect.signature(value.type).parameters.values())
+        if value.owner is not None:
             parameters = [p for p in parameters if p.name not in ("self", "cls")]
         kinds = [parameter.kind for parameter in parameters]
         is_open = inspect.Parameter.VAR_POSITIONAL in kinds
         if is_open or any(isinstance(argument, ast.Starred) for argument in arguments):
+            return
+        if (takes := getattr(value.type, "by_position", None)) is not None:
+            try:
+                takes(arguments)
+            except TypeError as error:
+                self.problems[str(error)] = None
             return
         most = kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD)
         if len(arguments) > most:
