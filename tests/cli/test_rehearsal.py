@@ -322,7 +322,7 @@ folder = Path(os.environ["ALLRANKS_STATE_DIR"])
 names = [folder / name for name in ("model", "optimizer")]
 found = [name.read_bytes() if name.exists() else b"" for name in names]
 assert len(found[0]) == len(found[1]) // 15, f"half a checkpoint: {[len(e) for e in found]}"
-for step in range(1 + 20 * bool(found[0]), 200):
+for step in range(1 + 20 * bool(found[0]), 120):
     time.sleep(0.1)
     print(f"step {step} loss {1 / step!r}", flush=True)
     if step == 20:
@@ -336,8 +336,9 @@ for step in range(1 + 20 * bool(found[0]), 200):
 
 
 @pytest.mark.slow
-def test_no_rank_is_killed_while_a_checkpoint_is_being_written(quick, code):
+def test_no_rank_is_killed_while_a_checkpoint_is_being_written(allranks, code):
+    # At the usual pace: between two parts a busy machine may pause for longer than a quick one waits.
     (code / "parts.py").write_text(PARTS)
     words = ("--rehearse", "-m", f"loss={STEP}", "--", "python", "parts.py")
-    done = quick("run", *words, timeout=100)
+    done = allranks("run", *words, timeout=100)
     assert "resume verified: exact" in done.stdout, done.stdout + done.stderr
