@@ -111,7 +111,7 @@ class Keeper:
     def _advance(self, row: DeploymentRow, counts: Mapping[str, Any]) -> bool:
         """Take the next steps of a deployment; whether it is on its way."""
         now = time.time()
-        states = {item.job: self._seen(row, item, counts, now) for item in row.replicas}
+        states = {item.job: self._observe(row, item, counts, now) for item in row.replicas}
         instances = 0 if row.is_deleted else instances_of(row)
         steps = decide([*states.values()], row.revision, instances, now, row.next_try)
         replicas: list[ReplicaRow] = []
@@ -164,7 +164,7 @@ class Keeper:
         )
         return not settled and (row.failures == 0 or now >= row.next_try or bool(replicas))
 
-    def _seen(
+    def _observe(
         self, row: DeploymentRow, replica: ReplicaRow, counts: Mapping[str, Any], now: float
     ) -> Replica:
         job = self._services.records.latest(replica.job)

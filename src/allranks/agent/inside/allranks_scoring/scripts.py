@@ -114,15 +114,15 @@ def _sagemaker(module: ModuleType, folder: str) -> Score:
             else request.body.decode()
         )
         if hasattr(module, "transform_fn"):
-            return _said(module.transform_fn(model, body, content_type, accept), accept)
+            return _to_answer(module.transform_fn(model, body, content_type, accept), accept)
         data = getattr(module, "input_fn", _input)(body, content_type)
         predicted = module.predict_fn(data, model) if hasattr(module, "predict_fn") else model(data)
-        return _said(getattr(module, "output_fn", _output)(predicted, accept), accept)
+        return _to_answer(getattr(module, "output_fn", _output)(predicted, accept), accept)
 
     return score
 
 
-def _said(result: Any, accept: str) -> Answer:
+def _to_answer(result: Any, accept: str) -> Answer:
     """What ``output_fn`` returned: a body, or a body and its type."""
     body, kind = result if isinstance(result, tuple) else (result, accept)
     return Answer(200, body.encode() if isinstance(body, str) else bytes(body), kind)
