@@ -149,7 +149,7 @@ def _watched(home: Home, given: argparse.Namespace) -> float:
 
 def _lines(given: argparse.Namespace) -> float:
     """Seconds of a core to read a million lines for three metrics."""
-    from allranks.core.metrics.patterns import Reader, lines
+    from allranks.core.metrics.printed_metrics import Reader, lines
     from allranks.core.plan import MetricTask
 
     text = "".join(f"step {n} loss {1 / (n + 1):.6f} lr 0.001\n" for n in range(given.million))

@@ -19,7 +19,7 @@ import pytest
 
 from allranks.cli.output import show
 from allranks.cli.output.progress_line import ProgressLine
-from allranks.core.progress import Progress, amounts
+from allranks.core.transfer_progress import Progress, amounts
 from allranks.errors import NotFound, ServerError, Unreachable, UsageError
 from allranks.http_client import Client
 from allranks.sdk.connection import parallel

@@ -12,7 +12,7 @@ import pytest
 
 import allranks as sdk
 from allranks.core.job.code_size import MOST_BYTES, MOST_FILES
-from allranks.core.progress import Progress
+from allranks.core.transfer_progress import Progress
 from allranks.errors import CodeTooLarge
 from allranks.snapshot.take import take_snapshot
 from tests.support import CLI, environment, until

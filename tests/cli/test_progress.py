@@ -12,7 +12,7 @@ import pytest
 
 from allranks.cli.output import show
 from allranks.core.job.code_size import MOST_FILES
-from allranks.core.progress import Meter, Progress, amounts, percent
+from allranks.core.transfer_progress import Meter, Progress, amounts, percent
 from tests.support import CLI, environment
 
 

@@ -337,7 +337,7 @@ for step in range(1 + 20 * bool(found[0]), 120):
 
 @pytest.mark.slow
 def test_no_rank_is_killed_while_a_checkpoint_is_being_written(allranks, code):
-    # At the usual pace: between two parts a busy machine may pause for longer than a quick one waits.
+    # At the usual pace: a busy machine may pause longer than a quick one waits between two parts.
     (code / "parts.py").write_text(PARTS)
     words = ("--rehearse", "-m", f"loss={STEP}", "--", "python", "parts.py")
     done = allranks("run", *words, timeout=100)

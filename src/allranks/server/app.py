@@ -51,7 +51,7 @@ from allranks.server.loop.agent_variables import AgentVariables
 from allranks.server.loop.channels import Channels
 from allranks.server.loop.compaction_loop import CompactionLoop
 from allranks.server.loop.event_batches import EventBatches
-from allranks.server.loop.hangs import Hangs
+from allranks.server.loop.hang_watch import Hangs
 from allranks.server.loop.heartbeats import Heartbeats
 from allranks.server.loop.live_views import LiveViews
 from allranks.server.loop.loop_services import LoopServices

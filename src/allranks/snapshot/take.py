@@ -16,7 +16,7 @@ from typing import BinaryIO, NamedTuple
 
 from allranks.core.amounts import size_text
 from allranks.core.job.code_size import MOST_BYTES, MOST_FILES, is_too_large, largest
-from allranks.core.progress import OnProgress, Progress, unheard
+from allranks.core.transfer_progress import OnProgress, Progress, unheard
 from allranks.errors import CodeTooLarge, NotFound, UsageError
 from allranks.snapshot import chunks
 from allranks.snapshot.files import File, status_now, walk

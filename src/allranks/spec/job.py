@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from allranks.errors import Problem, SpecError
-from allranks.spec.fields.patterns import BUILTIN, KNOWN
+from allranks.spec.fields.metric_formats import BUILTIN, KNOWN
 from allranks.spec.fields.problems import nearest, placed, problems
 from allranks.spec.fields.scalars import DataName, Name, Text
 from allranks.spec.job_keys import CommandKeys, JobKeys

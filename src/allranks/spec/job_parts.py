@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
 from allranks.spec.fields.base import Asset, Part
-from allranks.spec.fields.patterns import BUILTIN, wrong
+from allranks.spec.fields.metric_formats import BUILTIN, wrong
 from allranks.spec.fields.scalars import (
     Count,
     Free,

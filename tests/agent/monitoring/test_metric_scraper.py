@@ -13,7 +13,7 @@ import pytest
 from allranks.agent.monitoring.metric_scraper import NAMES
 from allranks.agent.monitoring.metrics import Metrics
 from allranks.core.plan import MetricTask, Task
-from allranks.spec.fields.patterns import BUILTIN
+from allranks.spec.fields.metric_formats import BUILTIN
 from tests.support import until
 
 

@@ -11,7 +11,7 @@ from allranks.agent.processes.rank_processes import Members
 from allranks.agent.trackers.follower import IMAGES, TrackerFiles
 from allranks.agent.trackers.names import Prefixes, image_path
 from allranks.core.plan import MetricTask, Task
-from allranks.spec.fields.patterns import BUILTIN
+from allranks.spec.fields.metric_formats import BUILTIN
 
 FILES = Path(__file__).parent / "files"
 TORCH = FILES / "events.out.tfevents.torch"

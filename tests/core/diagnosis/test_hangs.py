@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allranks.core.attempt_end import Failure
-from allranks.core.diagnosis.hangs import Rank, Suspicion, hung, suspicion
+from allranks.core.diagnosis.hang_rules import Rank, Suspicion, hung, suspicion
 from allranks.core.diagnosis.stacks import Frame, Process
 from allranks.core.lifecycle.decide import Clock, Job, decide, load, new, outcome
 from allranks.core.lifecycle.fold import fold

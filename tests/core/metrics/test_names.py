@@ -4,7 +4,7 @@ import pytest
 
 from allranks.core.metrics.names import key
 from allranks.core.plan import MetricTask, Task
-from allranks.spec.fields.patterns import BUILTIN
+from allranks.spec.fields.metric_formats import BUILTIN
 
 METRICS = (MetricTask("speed", "(x)", None), MetricTask("loss", "(x)", 2))
 

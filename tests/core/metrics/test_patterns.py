@@ -6,9 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allranks.core.metrics.patterns import MetricPoint, NotANumber, Reader, lines, number, of_rank
+from allranks.core.metrics.printed_metrics import (
+    MetricPoint,
+    NotANumber,
+    Reader,
+    lines,
+    number,
+    of_rank,
+)
 from allranks.core.plan import MetricTask
-from allranks.spec.fields.patterns import BUILTIN, KNOWN, wrong
+from allranks.spec.fields.metric_formats import BUILTIN, KNOWN, wrong
 
 # As PyTorch's examples/imagenet writes them.
 IMAGENET = "\n".join(

@@ -16,7 +16,7 @@ import pytest
 from allranks.core.data.state_manifest import Entry
 from allranks.core.job.list_filters import Query
 from allranks.core.plan import Gang, Plan, Rules, Task
-from allranks.core.progress import Progress
+from allranks.core.transfer_progress import Progress
 from allranks.errors import Conflict, ServerError, UsageError
 from allranks.events import Event, Kind
 from allranks.server.storage import backup, restore

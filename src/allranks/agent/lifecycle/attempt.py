@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
 import time
 from collections.abc import Callable, Mapping
@@ -12,21 +11,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from allranks import clock
 from allranks.agent.launch import pipes, start_ranks
-from allranks.agent.launch.mpi_ranks import MpiRanks, is_listening
+from allranks.agent.launch.mpi_ranks import MpiRanks
 from allranks.agent.launch.stage import Launch, Stage
+from allranks.agent.lifecycle import stop_ranks
 from allranks.agent.monitoring.failure_context import FailureContext
 from allranks.agent.processes.hold import Hold
-from allranks.agent.processes.keeper import (
-    children_left,
-    end_descendants,
-    has_others,
-    not_ended,
-)
+from allranks.agent.processes.keeper import children_left, end_descendants, not_ended
 from allranks.agent.processes.ranks import Ended, Running, Started, last_lines
 from allranks.agent.state.torn_files import Deaths
 from allranks.agent.transport.inbox import Inbox
 from allranks.core.diagnosis import rank_failure
-from allranks.core.distributions import variables
 from allranks.core.distributions.topology import ranks_of, together
 from allranks.errors import AllranksError, is_passing
 from allranks.events import LEFTOVERS, Kind
@@ -37,11 +31,6 @@ if TYPE_CHECKING:
     from allranks.agent.monitoring.other_jobs import OtherJob
     from allranks.api.agents import Assignment
 
-# With these reasons ranks get the full grace, because they may save something.
-_GENTLE = (Reason.CANCELED, Reason.TIME_LIMIT, Reason.PREEMPTED)
-# Seconds between two checks of ranks that mpirun started, which have no descriptor to wait for.
-# After a failure mpirun takes seconds to end the others, and sometimes does not.
-_POLL = 0.1
 # Seconds to wait for a failure on another node that explains why mpirun ended a rank.
 _EXPLANATION = 3.0
 # Seconds after the start in which another process may have taken a reserved port: ranks import
@@ -175,7 +164,9 @@ class Attempt:
                 worked = hosted is None or hosted.done()
                 if worked:
                     self._say(Kind.WORKED)
-            self._inbox.wait(running.pace if hosted is None else _POLL, [*running.fds, *asking])
+            self._inbox.wait(
+                running.pace if hosted is None else stop_ranks.MPI_POLL, [*running.fds, *asking]
+            )
             self._context.look()
             if self._forced is not None:
                 running.send(signal.SIGKILL)  # no grace: others need the memory, or the port
@@ -330,53 +321,19 @@ class Attempt:
             self._look_at_facts()
         if self._hold is not None:
             self._hold.close()  # what fails from now on is not kept
-        grace = self._clocks.grace if why in _GENTLE else self._clocks.peer_grace
         if self._inbox.taken is why:
             # Reported at once, so that the ranks of all nodes get the same grace.
             at = since or clock.now()
             self._say(Kind.TAKEN, reason=why, failed_at=at, message=self._time_limit_message(why))
-        self._write_deadline(grace, why)
+        grace = stop_ranks.grace(why, self._clocks)
+        stop_ranks.write_deadline(self._stage.folder, grace, why)
         until = time.monotonic() + grace
-        if hosted is not None and why in _GENTLE:
-            self._stop_mpi_ranks(hosted, until)
+        if hosted is not None and why in stop_ranks.GENTLE:
+            stop_ranks.end_mpi_ranks(hosted, running, self._stage, self._inbox, until)
             until = time.monotonic() + self._clocks.peer_grace
-        running.send(signal.SIGTERM)
-        while running.processes and time.monotonic() < until:
-            self._inbox.wait(until - time.monotonic(), running.fds)
-            for ended in running.reap():
-                self._rank_ended(ended)
-        running.send(signal.SIGKILL)
-        while running.processes:
-            self._inbox.wait(0.05, running.fds)
-            for ended in running.reap():
-                self._rank_ended(ended)
+        for ended in stop_ranks.end_ranks(running, self._inbox, until):
+            self._rank_ended(ended)
         self._end_rest()
-
-    def _write_deadline(self, grace: float, why: Reason) -> None:
-        """Write when SIGKILL follows, and why, for ranks that read it when they get SIGTERM."""
-        path = self._stage.folder / variables.DEADLINE
-        with contextlib.suppress(OSError):  # a full disk must not prevent stopping
-            path.with_suffix(".new").write_text(f"{time.time() + grace:.3f} {why}\n")
-            path.with_suffix(".new").replace(path)
-
-    def _stop_mpi_ranks(self, hosted: MpiRanks, until: float) -> None:
-        """Give mpirun's ranks their grace: once a rank or a daemon has ended, mpirun kills all
-        others. So mpirun and its daemons are not signalled before the ranks of all nodes have
-        ended; a node where they have stops listening."""
-
-        def wait_while(condition: Callable[[], object]) -> None:
-            while condition() and time.monotonic() < until:
-                self._inbox.wait(_POLL)
-
-        hosted.send(signal.SIGTERM)
-        wait_while(hosted.alive)
-        if self._stage.node == 0:
-            others = self._stage.places[1:]
-            wait_while(lambda: any(is_listening(place.address, place.ports[0]) for place in others))
-        else:
-            self._running.send(signal.SIGHUP)
-            others_left = has_others if self._stage.container is None else bool
-            wait_while(lambda: self._running.reap() or self._running.processes or others_left())
 
     def _end_rest(self) -> None:
         # Processes in a container end with it; our own children then supervise the container.

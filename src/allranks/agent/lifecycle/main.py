@@ -22,12 +22,12 @@ from allranks.agent.launch.stage import Stage
 from allranks.agent.launch.start_ranks import with_sitecustomize
 from allranks.agent.lifecycle import collect_files, output_disks, own_disk, own_place, unsaved
 from allranks.agent.lifecycle.attempt import Attempt, sentence
+from allranks.agent.lifecycle.interrupted_waits import Leave, Stopped
 from allranks.agent.lifecycle.local_inputs import LocalInputs
 from allranks.agent.lifecycle.own_disk import OwnDisk
 from allranks.agent.lifecycle.phases import Preparation
 from allranks.agent.lifecycle.prepare import Work, collect, command_of, prepare
 from allranks.agent.lifecycle.shared_home import require_home
-from allranks.agent.lifecycle.stop import Leave, Stopped
 from allranks.agent.lifecycle.unsaved import AgentCalls
 from allranks.agent.lifecycle.upload import upload
 from allranks.agent.lifecycle.working_folder import WorkingFolder

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from allranks.agent.lifecycle.attempt import Attempt, sentence
-from allranks.agent.lifecycle.stop import Stopped
+from allranks.agent.lifecycle.interrupted_waits import Stopped
 from allranks.agent.lifecycle.unsaved import AgentCalls, with_room
 from allranks.errors import AllranksError
 from allranks.statuses import Reason

@@ -22,7 +22,14 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from allranks.core.metrics.patterns import LONGEST, MetricPoint, NotANumber, Reader, lines, of_rank
+from allranks.core.metrics.printed_metrics import (
+    LONGEST,
+    MetricPoint,
+    NotANumber,
+    Reader,
+    lines,
+    of_rank,
+)
 from allranks.core.plan import MetricTask
 
 # Seconds of CPU time for a metric in one piece of a log; then its search is interrupted.

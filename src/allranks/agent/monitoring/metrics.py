@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from allranks.agent.monitoring.metric_scraper import NAMES
-from allranks.core.metrics.patterns import of_rank
+from allranks.core.metrics.printed_metrics import of_rank
 from allranks.core.plan import MetricTask, Task, pack
 
 _ARGV = (sys.executable, "-P", "-S", "-m", "allranks.agent.monitoring.metric_scraper")

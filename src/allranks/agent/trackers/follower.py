@@ -23,7 +23,7 @@ from allranks.agent.trackers.names import Prefixes, image_path
 from allranks.agent.trackers.tree import Tree
 from allranks.agent.trackers.writers import Writers
 from allranks.core.plan import Task
-from allranks.spec.fields.patterns import BUILTIN
+from allranks.spec.fields.metric_formats import BUILTIN
 
 # Seconds between two looks, and the share of a CPU that looking for files may take.
 _LOOK, _SHARE = 0.5, 0.005

@@ -13,7 +13,7 @@ from allranks.cli.admin.server import own_home
 from allranks.cli.output import show
 from allranks.cli.output.progress_line import ProgressLine
 from allranks.core.amounts import counted, size_text
-from allranks.core.progress import OnProgress
+from allranks.core.transfer_progress import OnProgress
 
 
 def backup_options(parser: argparse.ArgumentParser) -> None:

@@ -11,7 +11,7 @@ from allranks.agent.trackers import runs
 from allranks.cli.output import show
 from allranks.cli.output.progress_line import ProgressLine
 from allranks.core.amounts import counted
-from allranks.core.progress import Progress
+from allranks.core.transfer_progress import Progress
 from allranks.errors import NotFound, UsageError
 from allranks.http_client import Client
 from allranks.sdk.connection import find_server

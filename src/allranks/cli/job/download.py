@@ -34,7 +34,7 @@ from allranks.sdk.transfer.download import (
 
 if TYPE_CHECKING:
     from allranks.api.jobs import JobAnswer
-    from allranks.core.progress import OnProgress
+    from allranks.core.transfer_progress import OnProgress
 
 
 def fetch_options(parser: argparse.ArgumentParser) -> None:

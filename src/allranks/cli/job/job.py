@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from allranks.cli.job.follow import SUCCESS, verdict
+from allranks.cli.job.follow_or_detach import SUCCESS, verdict
 from allranks.cli.job_names import OneOfSeveral, full_name, job_argument
 from allranks.cli.output import load, show
 from allranks.cli.output.failure import exit_code, hold_hint, unsaved, why

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from allranks.cli.job.follow import follow_to_end
+from allranks.cli.job.follow_or_detach import follow_to_end
 from allranks.cli.job_names import job_argument
 from allranks.cli.output import show
 from allranks.cli.output.rank_output import Printer, releasing

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from allranks.cli.output import show
-from allranks.core.progress import Meter, Progress, amounts, percent
+from allranks.core.transfer_progress import Meter, Progress, amounts, percent
 
 # Seconds between updates, before the first one, and between lines in a pipe.
 _EVERY, _FIRST, _IN_PIPES = 0.1, 0.5, 10.0

@@ -254,7 +254,7 @@ def _present(**values: Any) -> Document:
 def _metrics(options: argparse.Namespace) -> Document:
     if not options.metric:
         return {}
-    from allranks.spec.fields.patterns import BUILTIN, KNOWN  # lazy: few runs need them
+    from allranks.spec.fields.metric_formats import BUILTIN, KNOWN  # lazy: few runs need them
 
     pairs = []
     for text in options.metric:

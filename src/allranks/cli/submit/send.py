@@ -152,7 +152,7 @@ def after_submit(
         if not options.json and not quiet:
             show.talk(f"to follow it: allranks job stream {name}")
         return 0
-    from allranks.cli.job.follow import follow_to_end  # lazy: not if detached
+    from allranks.cli.job.follow_or_detach import follow_to_end  # lazy: not if detached
 
     if not quiet:
         show.talk(f"{name}: {_size(job)}{_page(job)}")

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from allranks.core.diagnosis.causes import Cause
 from allranks.core.diagnosis.code_errors import CODE
-from allranks.core.diagnosis.error_patterns import ErrorPattern
+from allranks.core.diagnosis.error_pattern import ErrorPattern
 from allranks.core.diagnosis.gpu_errors import GPUS
-from allranks.core.diagnosis.network_errors import NETWORK
+from allranks.core.diagnosis.nccl_and_network_errors import NETWORK
 from allranks.core.diagnosis.system_errors import GENERAL, SYSTEM
 from allranks.core.diagnosis.tracebacks import Frame, Raised
 

@@ -13,7 +13,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from allranks.spec.fields.patterns import BUILTIN, KNOWN, STEP, VALUE
+from allranks.spec.fields.metric_formats import BUILTIN, KNOWN, STEP, VALUE
 
 # The allowed relative difference between two values of a step, and the number of logged steps that
 # suffice after the kill.

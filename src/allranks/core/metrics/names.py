@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from allranks.core.distributions.topology import world
 from allranks.core.plan import Task
-from allranks.spec.fields.patterns import BUILTIN
+from allranks.spec.fields.metric_formats import BUILTIN
 
 
 def key(task: Task, name: str, rank: int | None, plain: Collection[str]) -> str:

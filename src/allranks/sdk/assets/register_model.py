@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from allranks.core.progress import OnProgress, Progress, unheard
+from allranks.core.transfer_progress import OnProgress, Progress, unheard
 from allranks.errors import MissingCode, Problem, SpecError
 from allranks.http_client import Client
 from allranks.sdk.connection.counted_file import counted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import BinaryIO, cast
 
-from allranks.core.progress import OnProgress, Progress, unheard
+from allranks.core.transfer_progress import OnProgress, Progress, unheard
 
 
 class _Counted:

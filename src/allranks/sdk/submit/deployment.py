@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from allranks.core.progress import OnProgress, unheard
+from allranks.core.transfer_progress import OnProgress, unheard
 from allranks.sdk.submit.prepare import prepare
 from allranks.sdk.submit.send import Snapshots
 from allranks.spec.endpoint import parse_deployment, replica_job

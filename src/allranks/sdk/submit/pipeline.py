@@ -12,7 +12,7 @@ import allranks.agent
 from allranks import settings
 from allranks.core.job.code_packages import NOT_RECORDED
 from allranks.core.plan import pack
-from allranks.core.progress import OnProgress, unheard
+from allranks.core.transfer_progress import OnProgress, unheard
 from allranks.errors import Problem, SpecError
 from allranks.sdk.submit import paths
 from allranks.sdk.submit.current_environment import current, is_current, tools

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from allranks.core.progress import OnProgress, Progress, unheard
+from allranks.core.transfer_progress import OnProgress, Progress, unheard
 from allranks.errors import AllranksError, MissingCode, Unreachable
 from allranks.http_client import Client
 from allranks.sdk.connection import find_server

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from allranks.core.data import kept_files
 from allranks.core.job.file_addresses import address, downloaded
-from allranks.core.progress import OnProgress, Progress, unheard
+from allranks.core.transfer_progress import OnProgress, Progress, unheard
 from allranks.errors import NotFound, ServerError
 from allranks.http_client import Client
 from allranks.sdk.connection.parallel import Shared

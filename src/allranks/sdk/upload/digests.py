@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from allranks import settings
-from allranks.core.progress import OnProgress, Progress
+from allranks.core.transfer_progress import OnProgress, Progress
 from allranks.errors import UsageError
 from allranks.sdk.connection.parallel import Interrupted, Shared
 from allranks.sdk.upload.listing import Listing, Source, unreadable

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from allranks.core.amounts import counted, size_text
-from allranks.core.progress import OnProgress, unheard
+from allranks.core.transfer_progress import OnProgress, unheard
 from allranks.errors import UsageError
 from allranks.http_client import Client
 from allranks.sdk.connection import find_server

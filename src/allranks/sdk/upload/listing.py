@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from allranks.core.progress import OnProgress, Progress
 from allranks.core.text import flaw
+from allranks.core.transfer_progress import OnProgress, Progress
 from allranks.errors import DataTooLarge, NotFound, UsageError
 from allranks.folder_trees import LONGEST
 from allranks.snapshot.files import stays_inside

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
 
 from allranks.core.amounts import size_text
 from allranks.core.data.upload_manifest import File, Link, Manifest
-from allranks.core.progress import OnProgress, Progress, unheard
+from allranks.core.transfer_progress import OnProgress, Progress, unheard
 from allranks.errors import Conflict, MissingData, ServerError, UsageError
 from allranks.http_client import Client, FilePart
 from allranks.sdk.connection.parallel import Connection, Cut, Interrupted, Shared

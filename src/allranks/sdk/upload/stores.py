@@ -12,7 +12,7 @@ from allranks.agent.data.file_entry import Changed
 from allranks.core.data import addresses
 from allranks.core.data.addresses import Account
 from allranks.core.data.upload_manifest import STORED, Manifest
-from allranks.core.progress import OnProgress, Progress
+from allranks.core.transfer_progress import OnProgress, Progress
 from allranks.errors import AllranksError, UsageError
 from allranks.http_client import Client
 from allranks.sdk.upload.digests import changed

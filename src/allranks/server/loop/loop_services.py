@@ -9,7 +9,7 @@ from allranks.server.assets.state_folders import States
 from allranks.server.assets.working_folders import WorkingFolders
 from allranks.server.clusters.clusters import Clusters
 from allranks.server.loop.agent_variables import AgentVariables
-from allranks.server.loop.hangs import Hangs
+from allranks.server.loop.hang_watch import Hangs
 from allranks.server.loop.heartbeats import Heartbeats
 from allranks.server.loop.wakeups import Wakeups
 from allranks.settings import Clocks, Home

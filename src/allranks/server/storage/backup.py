@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from allranks import folder_trees, settings
-from allranks.core.progress import OnProgress, Progress
+from allranks.core.transfer_progress import OnProgress, Progress
 from allranks.errors import Conflict, NotFound, UsageError
 from allranks.folder_trees import LONGEST
 from allranks.server.storage import backup_archive

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from allranks.core.progress import OnProgress, Progress
+from allranks.core.transfer_progress import OnProgress, Progress
 from allranks.errors import UsageError
 
 _MANIFEST, _FORMAT, _PIECE = "manifest.json", 1, 1 << 20

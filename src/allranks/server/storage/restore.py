@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from allranks import file_locks, folder_trees, settings
 from allranks.core.amounts import counted
-from allranks.core.progress import OnProgress, Progress
+from allranks.core.transfer_progress import OnProgress, Progress
 from allranks.errors import Conflict, NotFound, ServerError
 from allranks.server.storage import backup_archive
 from allranks.settings import Home

@@ -17,7 +17,7 @@ from allranks.core.plan import CurrentPython
 from allranks.engines.registry import KINDS
 from allranks.errors import Conflict, SpecError, UsageError
 from allranks.server.dependencies import Services
-from allranks.server.jobs.names import original
+from allranks.server.jobs.resolve_job_name import original
 from allranks.server.submission.continuation import end_of, ended
 from allranks.server.submission.submit import NO_SUBMISSION, Submission, diff_of, submit
 from allranks.spec.yaml.load import override_keys

@@ -17,7 +17,7 @@ from allranks.server.dependencies import ServicesDep
 from allranks.server.http.request_limits import Count
 from allranks.server.jobs import view
 from allranks.server.jobs.compare import comparison
-from allranks.server.jobs.names import LAST, newest, resolve
+from allranks.server.jobs.resolve_job_name import LAST, newest, resolve
 from allranks.store.jobs.job_rows import COMMAND, Damaged, JobRow
 
 Moment = Annotated[float | None, Field(ge=0, allow_inf_nan=False)]

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from allranks.core.plan import MetricTask
-from allranks.spec.fields.patterns import BUILTIN, KNOWN, STEP, VALUE, Known
+from allranks.spec.fields.metric_formats import BUILTIN, KNOWN, STEP, VALUE, Known
 
 # Of a longer line only so many characters are looked at.
 LONGEST = 1 << 14

@@ -21,7 +21,7 @@ from allranks.http_client import Client
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
 from allranks.sdk.jobs.follow import Following
-from allranks.spec.fields.patterns import KNOWN
+from allranks.spec.fields.metric_formats import KNOWN
 from allranks.statuses import HELD
 
 if TYPE_CHECKING:

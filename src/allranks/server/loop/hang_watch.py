@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from allranks import clock
 from allranks.core.attempt_end import Failure
-from allranks.core.diagnosis import hangs
-from allranks.core.diagnosis.hangs import Rank, Suspicion
+from allranks.core.diagnosis import hang_rules
+from allranks.core.diagnosis.hang_rules import Rank, Suspicion
 from allranks.core.distributions import topology
 from allranks.server.loop.stacks import Answers, Stacks, running, time_of_day
 from allranks.statuses import JobStatus
@@ -97,7 +97,7 @@ class Hangs:
             if watch.ranks - ranks:
                 watch.unchanged_since = time.monotonic()
             watch.ranks = ranks
-            suspicion = hangs.suspicion(_quiet_ranks(watch), ranks, timeout)
+            suspicion = hang_rules.suspicion(_quiet_ranks(watch), ranks, timeout)
             if suspicion is Suspicion.NONE:
                 watch.before = watch.pending = None
                 watch.next_request = 0.0
@@ -124,7 +124,7 @@ class Hangs:
                 rank: each for rank, each in _quiet_ranks(watch).items() if rank in watch.ranks
             }
             before = watch.before.processes if watch.before is not None else []
-            failure = hangs.hung(
+            failure = hang_rules.hung(
                 quiet, before, answers.processes, timeout, clock.now(), time_of_day
             )
         if failure is not None:

@@ -6,7 +6,7 @@ Order matters: narrower patterns come first.
 from __future__ import annotations
 
 from allranks.core.diagnosis.causes import Cause
-from allranks.core.diagnosis.error_patterns import ErrorPattern
+from allranks.core.diagnosis.error_pattern import ErrorPattern
 
 _ANY = r"\w+: (?:[^\n]{0,300})"
 

@@ -1,5 +1,5 @@
 """The type of rows in the tables of exception patterns, one table per subject:
-``system_errors``, ``code_errors``, ``gpu_errors``, ``network_errors``."""
+``system_errors``, ``code_errors``, ``gpu_errors``, ``nccl_and_network_errors``."""
 
 from __future__ import annotations
 
