@@ -34,7 +34,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def keep(*servers: Server) -> None:
     """The first is in use."""
-    made = Contexts({server.name: server for server in servers}, servers[0].name)
+    made = Contexts({server.name: server for server in servers}, {"": servers[0].name})
     contexts.change(lambda _: made)
 
 
@@ -55,10 +55,31 @@ def test_the_context_in_use_is_chosen_unless_a_variable_names_another(config: Pa
         contexts.chosen({"ALLRANKS_CONTEXT": "nosuch"})
 
 
+def test_each_home_has_its_own_context_in_use(config: Path, tmp_path: Path) -> None:
+    keep(AT_GPU1, Server("http://b:1", "t", "", "b"))
+    mine = {"ALLRANKS_HOME": str(tmp_path / "x" / "..")}
+    contexts.change(lambda stored: stored.using("b", mine))
+    chosen = contexts.chosen({"ALLRANKS_HOME": str(tmp_path)})
+    assert chosen is not None
+    assert chosen.name == "b"
+    assert contexts.chosen({}) == AT_GPU1
+    contexts.change(lambda stored: stored.using("", mine))
+    assert contexts.chosen(mine) is None
+    assert contexts.chosen({}) == AT_GPU1
+
+
+def test_the_file_of_a_version_without_homes_is_read(config: Path) -> None:
+    keep(AT_GPU1)
+    content = json.loads(config.read_text())
+    content["current"] = content.pop("in_use")[""]
+    config.write_text(json.dumps(content))
+    assert contexts.chosen({}) == AT_GPU1
+
+
 def test_of_two_logins_to_one_server_that_in_use_counts(config: Path) -> None:
     as_bob = AT_GPU1._replace(name="bob", token="bob's")
     keep(as_bob, AT_GPU1)
-    contexts.change(lambda stored: stored._replace(current="gpu1"))
+    contexts.change(lambda stored: stored.using("gpu1", {}))
     chosen = contexts.chosen({"ALLRANKS_SERVER": AT_GPU1.url})
     assert chosen is not None
     assert chosen.token == AT_GPU1.token

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 
 USER: Mapping[str, str] = {
     "ALLRANKS_HOME": "The folder of database, logs, environments and token. `~/.allranks` if "
-    "unset.",
-    "ALLRANKS_SERVER": "The URL of a server. If unset, the context in use, unless ALLRANKS_HOME is "
-    "set; else the server of the home is found or started.",
+    "unset. Each has its own context in use.",
+    "ALLRANKS_SERVER": "The URL of a server. If unset, that of the context in use; else the server "
+    "of the home is found or started.",
     "ALLRANKS_TOKEN": "The token for that server. If unset, that of `allranks login`.",
     "ALLRANKS_FINGERPRINT": "The fingerprint of that server's TLS certificate, likewise.",
     "ALLRANKS_CONTEXT": "The context to use instead of that of `allranks context use`; `local` is "

@@ -49,7 +49,11 @@ def login(options: argparse.Namespace) -> int:
     server = Server(url, _token(options.token_stdin), fingerprint, name)
     with Client(url, server.token, fingerprint=fingerprint) as client:
         answer: ServerAnswer = client.json("GET", "/api/v1/server")
-    contexts.change(lambda stored: Contexts({**stored.servers, name: server}, name))
+
+    def added(stored: Contexts) -> Contexts:
+        return stored._replace(servers={**stored.servers, name: server}).using(name)
+
+    contexts.change(added)
     open_to_all = url.startswith("http:") and not host(url).startswith(_LOOPBACK)
     return show.result(
         options,
@@ -130,7 +134,7 @@ def _token(from_stdin: bool) -> str:
 
 def _overruled() -> list[str]:
     """A note if a variable of this shell wins over the context."""
-    for name in ("ALLRANKS_SERVER", "ALLRANKS_CONTEXT", "ALLRANKS_HOME"):
+    for name in ("ALLRANKS_SERVER", "ALLRANKS_CONTEXT"):
         if os.environ.get(name, "").strip():
             return [f"note: {name} of this shell goes before it"]
     return []
@@ -169,7 +173,7 @@ def use_context(options: argparse.Namespace) -> int:
     sentence = f"commands use {_OWN} now"
     if name:
         sentence = f"commands use {contexts.find(contexts.read(), name).url} now"
-    contexts.change(lambda stored: stored._replace(current=name))
+    contexts.change(lambda stored: stored.using(name))
     return show.result(options, {"name": options.name}, sentence, *_overruled())
 
 
@@ -178,12 +182,13 @@ def delete_context_options(parser: argparse.ArgumentParser) -> None:
 
 
 def delete_context(options: argparse.Namespace) -> int:
-    in_use = contexts.read().current == options.name
+    in_use = contexts.read().current() == options.name
 
     def without(stored: Contexts) -> Contexts:
         contexts.find(stored, options.name)
         servers = {name: s for name, s in stored.servers.items() if name != options.name}
-        return Contexts(servers, "" if in_use else stored.current)
+        homes = {home: name for home, name in stored.in_use.items() if name != options.name}
+        return Contexts(servers, homes)
 
     contexts.change(without)
     sentence = f"the context {options.name} and its token are deleted"

@@ -1,8 +1,9 @@
 """Servers on other machines that `allranks login` keeps by name in the user's configuration.
 
 ``contexts.json`` in ``$XDG_CONFIG_HOME/allranks`` (``~/.config/allranks``) has mode 0600: it holds
-tokens. Of the variables ALLRANKS_SERVER, ALLRANKS_CONTEXT and ALLRANKS_HOME the first that is set
-wins over the context in use.
+tokens. Commands use the server that ALLRANKS_SERVER names, else the context that ALLRANKS_CONTEXT
+names, else the context in use, else this machine's own server. Shells with another ALLRANKS_HOME
+have another context in use: a login holds where it was made, and not in a home for tests.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from allranks.errors import NotFound, UsageError
@@ -35,10 +37,19 @@ class Server(NamedTuple):
 
 
 class Contexts(NamedTuple):
-    """``current`` is empty if commands use this machine's own server."""
+    """``in_use``: contexts by the folder in ALLRANKS_HOME, which is empty without the variable. A
+    home that is not there uses this machine's own server."""
 
     servers: dict[str, Server]
-    current: str = ""
+    in_use: Mapping[str, str] = MappingProxyType({})
+
+    def current(self, environ: Mapping[str, str] = os.environ) -> str:
+        """The context in use; empty for this machine's own server."""
+        return self.in_use.get(_home(environ), "")
+
+    def using(self, name: str, environ: Mapping[str, str] = os.environ) -> Contexts:
+        others = {home: used for home, used in self.in_use.items() if home != _home(environ)}
+        return self._replace(in_use=others | ({_home(environ): name} if name else {}))
 
 
 def chosen(environ: Mapping[str, str] = os.environ) -> Server | None:
@@ -48,14 +59,16 @@ def chosen(environ: Mapping[str, str] = os.environ) -> Server | None:
     if url:
         contexts = read()
         same = [server for server in contexts.servers.values() if server.url == url]
-        same.sort(key=lambda server: server.name != contexts.current)
+        same.sort(key=lambda server: server.name != contexts.current(environ))
         return _with_variables(same[0] if same else Server(url), environ)._replace(name="")
-    name = environ.get("ALLRANKS_CONTEXT", "").strip()
-    if not name and environ.get("ALLRANKS_HOME", "").strip():
-        return None
     contexts = read()
-    name = name or contexts.current
+    name = environ.get("ALLRANKS_CONTEXT", "").strip() or contexts.current(environ)
     return None if name in ("", LOCAL) else _with_variables(find(contexts, name), environ)
+
+
+def _home(environ: Mapping[str, str]) -> str:
+    home = environ.get("ALLRANKS_HOME", "").strip()
+    return os.path.abspath(os.path.expanduser(home)) if home else ""
 
 
 def _with_variables(server: Server, environ: Mapping[str, str]) -> Server:
@@ -89,7 +102,8 @@ def read() -> Contexts:
             name: Server(entry["url"], entry["token"], entry["fingerprint"], name)
             for name, entry in content["contexts"].items()
         }
-        return Contexts(servers, content["current"])
+        in_use = content["in_use"] if "in_use" in content else {"": content["current"]}
+        return Contexts(servers, {**in_use})
     except (FileNotFoundError, NotADirectoryError):
         return Contexts({})
     except OSError as error:
@@ -120,7 +134,7 @@ def _write(file: Path, contexts: Contexts) -> None:
         name: {"url": server.url, "token": server.token, "fingerprint": server.fingerprint}
         for name, server in contexts.servers.items()
     }
-    text = json.dumps({"current": contexts.current, "contexts": entries}, indent=2) + "\n"
+    text = json.dumps({"in_use": {**contexts.in_use}, "contexts": entries}, indent=2) + "\n"
     made = file.with_name(f"{file.name}.new")
     made.unlink(missing_ok=True)
     try:
