@@ -20,7 +20,9 @@ _NEWS = "dispatchEvent(new Event('news'))"
 def _drag(page: Any, mode: str = "zoom") -> None:
     """Drag from the middle of a chart to the right and down, as a reader zooms or pans."""
     page.evaluate(f"Plotly.relayout({_BOX}, 'dragmode', '{mode}')")
-    box = page.locator("#charts .chart .nsewdrag").first.bounding_box()
+    # In one step: a chart that is drawn again has another element.
+    area = "document.querySelector('#charts .nsewdrag').getBoundingClientRect().toJSON()"
+    box = page.evaluate(area)
     x, y = box["x"] + box["width"] / 3, box["y"] + box["height"] / 3
     page.mouse.move(x, y)
     page.mouse.down()

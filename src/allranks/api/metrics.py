@@ -69,11 +69,21 @@ class RankStanding(TypedDict):
     cells: list[float | None]
 
 
+class HeatMapAnswer(TypedDict):
+    """``shades``: a byte for each track and column, track after track, as base64: 0 without a
+    value, 1 at ``low`` and below, 255 at ``high`` and above."""
+
+    low: float
+    high: float
+    shades: str
+
+
 class RanksOfAttempt(TypedDict):
     """A metric or resource of all ranks in an attempt. Columns by place, which is a step, or for
     resources seconds since the epoch: ``least_track`` and ``greatest_track`` are numbers in
     ``tracks``. ``odd``: place, number of the track and value of some that are no number.
-    ``columns``: the places of the tracks' cells."""
+    ``columns``: the places of the tracks' cells. ``heat``: if it was asked for, and then there is
+    no mean and range."""
 
     attempt: int
     places: list[float]
@@ -86,6 +96,7 @@ class RanksOfAttempt(TypedDict):
     odd: list[tuple[float, int, Number]]
     columns: list[float]
     tracks: list[RankStanding]
+    heat: HeatMapAnswer | None
 
 
 class RanksAnswer(TypedDict):

@@ -43,6 +43,7 @@ from allranks.server.dependencies import Services
 from allranks.server.endpoints.keeper import Keeper
 from allranks.server.endpoints.router_process import RouterProcess
 from allranks.server.http.agents_listener import AgentsListener
+from allranks.server.http.answer_cache import AnswerCache
 from allranks.server.http.host_header_check import HostNames
 from allranks.server.http.public_listener import PublicListener
 from allranks.server.jobs.register_model import Models
@@ -265,6 +266,7 @@ def _services(
         endpoints=Endpoints(settings, Secrets(settings, home.secrets, "endpoint.keys")),
         hangs=hangs,
         live_views=LiveViews(),
+        rank_answers=AnswerCache(),
         agents_listener=agents_listener,
         public_listener=PublicListener(home, agents_listener, host_names),
         host_names=host_names,

@@ -19,6 +19,7 @@ from allranks.server.assets.working_folders import WorkingFolders
 from allranks.server.auth.identity import Auth
 from allranks.server.clusters.clusters import Clusters
 from allranks.server.http.agents_listener import AgentsListener
+from allranks.server.http.answer_cache import AnswerCache
 from allranks.server.http.host_header_check import HostNames
 from allranks.server.http.public_listener import PublicListener
 from allranks.server.jobs.register_model import Models
@@ -94,6 +95,7 @@ class Services(NamedTuple):
     endpoints: Endpoints
     hangs: Hangs
     live_views: LiveViews
+    rank_answers: AnswerCache
     agents_listener: AgentsListener
     public_listener: PublicListener
     host_names: HostNames

@@ -172,16 +172,16 @@ class Points:
                 columns |= point_blocks.columns(connection, ids, timed)
                 for series_id in ids:
                     # The driver's own tuples: SQLAlchemy's rows take twice as long.
-                    rows = connection.execute(_COLUMNS_OF, {"of": series_id}).cursor.fetchall()
+                    query = _COLUMNS_OF if timed else _UNTIMED_OF
+                    rows = connection.execute(query, {"of": series_id}).cursor.fetchall()
                     if rows:
-                        steps, times, values = zip(*rows, strict=True)
                         empty = Columns(array("q"), array("d"), array("d"))
                         so_far = columns.setdefault(series_id, empty)
+                        steps, *times, values = zip(*rows, strict=True)
                         so_far.steps.extend(steps)
-                        so_far.times.extend(times if timed else ())
-                        so_far.values.extend(
-                            math.nan if value is None else value for value in values
-                        )
+                        so_far.values.extend(_numbers(values))
+                        if timed:
+                            so_far.times.extend(times[0])
         return columns
 
     def between(self, one: Series, begin: float, end: float) -> tuple[int, int]:
@@ -232,11 +232,19 @@ _COLUMNS = [_series.c[name] for name in Series._fields]
 LEADS = _series.c.leads == literal_column("1")
 
 
-_COLUMNS_OF = (
-    select(_points.c.step, _points.c.at, _points.c.value)
+_UNTIMED_OF = (
+    select(_points.c.step, _points.c.value)
     .where(_points.c.series_id == bindparam("of"))
     .order_by(_points.c.number)
 )
+_COLUMNS_OF = _UNTIMED_OF.with_only_columns(_points.c.step, _points.c.at, _points.c.value)
+
+
+def _numbers(values: Sequence[float | None]) -> array[float]:
+    try:
+        return array("d", values)  # type: ignore[arg-type]
+    except TypeError:  # a value that is no number
+        return array("d", [math.nan if value is None else value for value in values])
 
 
 def _rows(connection: Connection, series_id: int, selection: Range) -> list[point_blocks.Row]:

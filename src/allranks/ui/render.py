@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shlex
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,14 @@ from urllib.parse import quote, urlencode
 from jinja2 import ChainableUndefined, Environment, FileSystemLoader, select_autoescape
 from markupsafe import Markup, escape
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, Response, StreamingResponse
 
 from allranks.core.amounts import counted, size_text
 from allranks.core.job.marks import NOTE, STAR, without_marks
+from allranks.errors import AllranksError
 from allranks.statuses import TERMINAL
 from allranks.ui.markdown import markdown
-from allranks.ui.messages import COOKIE, take
+from allranks.ui.messages import COOKIE, Message, take
 from allranks.version import __version__
 
 FOLDER = Path(__file__).parent
@@ -134,18 +135,51 @@ def printable(text: str) -> str:
 
 def page(request: Request, template: str, status: int = 200, **values: Any) -> Response:
     """A page from a template, which also gets the person and the secret of the forms."""
-    state = request.state
-    person = getattr(state, "person", None)
     message = take(request)
-    html = request.app.state.templates.get_template(template).render(
-        person=person,
+    return _without_message(
+        message, HTMLResponse(text(request, template, message, **values), status)
+    )
+
+
+# Where a page waits for a part of it.
+_LATER = "<!-- later -->"
+
+
+def page_in_parts(
+    request: Request, template: str, later: Callable[[], Awaitable[str]], **values: Any
+) -> Response:
+    """A page that is sent up to `{{ later }}` at once, so that it is seen while that part is
+    computed."""
+    message = take(request)
+    html = text(request, template, message, later=Markup(_LATER), **values)
+    before, _, after = html.partition(_LATER)
+
+    async def parts() -> AsyncIterator[str]:
+        yield before
+        try:
+            yield await later()
+        except AllranksError as error:
+            yield f'<p class="empty">{escape(error)}</p>'
+        yield after
+
+    return _without_message(message, StreamingResponse(parts(), media_type="text/html"))
+
+
+def _without_message(message: Message | None, answer: Response) -> Response:
+    if message is not None:
+        answer.delete_cookie(COOKIE, path="/ui")
+    return answer
+
+
+def text(request: Request, template: str, message: Message | None = None, **values: Any) -> str:
+    """See ``page``; also of a part of a page."""
+    state = request.state
+    html: str = request.app.state.templates.get_template(template).render(
+        person=getattr(state, "person", None),
         forms=getattr(state, "forms", ""),
         address=request.url.path,
         query=_Query(request.query_params),
         outcome=message,
         **values,
     )
-    answer = HTMLResponse(html, status)
-    if message is not None:
-        answer.delete_cookie(COOKIE, path="/ui")
-    return answer
+    return html

@@ -34,6 +34,9 @@ class Band(NamedTuple):
     greatest_track: list[int | None]
 
 
+NO_BAND = Band([], [], [], [], [], [])
+
+
 class Standing(NamedTuple):
     """How a track stands to the median of all. ``difference`` is the mean one. ``late``: the share
     of columns at which it is late, ``longest`` the most of them in a row from column ``begin``,
@@ -130,8 +133,11 @@ def _finite(values: Sequence[float]) -> Cells:
 
 
 def _reduced(values: Sequence[float], reduce: Reduce) -> float | None:
-    if not math.isfinite(sum(values)):
+    total = sum(values)
+    if not math.isfinite(total):
         values = [value for value in values if math.isfinite(value)]
+    elif reduce is mean:
+        return total / len(values)
     return float(reduce(values)) if len(values) else None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from starlette.requests import Request
@@ -47,37 +48,52 @@ async def page(request: Request) -> Response:
     choices = _choices(summary, job)
     choice = Choice(query.get("kind", "metric"), query.get("metric", ""))
     chosen = choice if choice in choices else _usual(choices)
-    shown: RanksOfAttempt | None = None
-    attempts: list[int] = []
-    if chosen is not None:
-        try:
-            path = job_path(job["name"], "metrics/ranks")
-            answer: RanksAnswer = await session.get(path, metric=chosen.name, kind=chosen.kind)
-            attempts = [shown["attempt"] for shown in answer["attempts"]]
-            shown = _of_attempt(answer, query.get("attempt"))
-        except NotFound:
-            shown = None
-    return render.page(
+
+    async def compared() -> str:
+        if chosen is None:
+            return ""
+        return await _compared(request, job, choices, chosen)
+
+    return render.page_in_parts(
         request,
         "ranks.html",
+        compared,
         tab="ranks",
         job=job,
         choices=choices,
         of_one=bool(summary["series"]) and not any(choice.kind == "metric" for choice in choices),
         chosen=chosen,
-        is_time=chosen is not None and bool(_TIME.search(chosen.name)),
-        attempts=attempts,
+        attempts=range(1, job["attempts"] + 1),
+    )
+
+
+async def _compared(request: Request, job: ShownJob, choices: list[Choice], chosen: Choice) -> str:
+    """The part of the page that takes a second for hundreds of ranks."""
+    session: Session = request.state.session
+    path = job_path(job["name"], "metrics/ranks")
+    # The same question as the heat map's, so that the server computes once.
+    query = {"kind": chosen.kind, "metric": chosen.name, "heat": "true"}
+    answer: RanksAnswer = {"attempts": []}
+    with suppress(NotFound):
+        answer = await session.get(path, **query)
+    shown = _of_attempt(answer, request.query_params.get("attempt", ""))
+    if shown is None:
+        return '<p class="empty">It has no values in this attempt.</p>'
+    return render.text(
+        request,
+        "late_ranks.html",
+        job=job,
+        choices=choices,
+        chosen=chosen,
+        is_time=bool(_TIME.search(chosen.name)),
         shown=shown,
-        rows=_late(shown, chosen) if shown and chosen else [],
+        rows=_late(shown, chosen),
     )
 
 
-def _of_attempt(answer: RanksAnswer, attempt: str | None) -> RanksOfAttempt | None:
-    several = answer["attempts"]
-    return next(
-        (one for one in several if str(one["attempt"]) == attempt),
-        several[-1] if several else None,
-    )
+def _of_attempt(answer: RanksAnswer, attempt: str) -> RanksOfAttempt | None:
+    several = [one for one in answer["attempts"] if attempt in ("", str(one["attempt"]))]
+    return several[-1] if several else None
 
 
 def _choices(summary: MetricsSummary, job: ShownJob) -> list[Choice]:

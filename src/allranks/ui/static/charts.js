@@ -1,7 +1,7 @@
 // Charts of metrics and resources, drawn by Plotly.
 
 import { meanAndSpread, runs, runStyle } from "./compared.js";
-import { colour, config, escape, json, layout, marks, number, show, style } from "./plot.js";
+import { colour, config, escape, json, layout, marks, number, plotly, show, style } from "./plot.js";
 
 // Four for each pixel: see `thin` of the server.
 const POINTS = 4000;
@@ -186,6 +186,7 @@ async function draw(box) {
   const key = `${banded} ${name}`;
   const most = Math.max(100, Math.min(POINTS, Math.floor((10 * POINTS) / Math.max(1, rankCount(name)))));
   if (!loaded.has(key)) loaded.set(key, await (banded ? across(name) : points(name, null, most)));
+  await plotly;
   const data = banded
     ? bands(close.get(key) ?? loaded.get(key), given)
     : traces(withClose(loaded.get(key), close.get(key)), given);
@@ -388,6 +389,7 @@ const UNITS = {
 
 async function drawResources() {
   const { series } = await json(`${resources.dataset.points}?most=${POINTS}`);
+  await plotly;
   const groups = new Map();
   for (const each of series) {
     if (each.name.endsWith("_total")) continue;
@@ -444,7 +446,6 @@ function address() {
   history.replaceState(null, "", `?${data}`);
 }
 
-// Modules run after the deferred script of Plotly.
 if (charts) {
   place();
   form.addEventListener("input", () => {

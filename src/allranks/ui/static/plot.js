@@ -2,6 +2,12 @@
 
 import { get } from "./page.js";
 
+// Resolved when Plotly is there, which takes a second to load: points are fetched meanwhile.
+export const plotly = new Promise((done) => {
+  if (window.Plotly) done();
+  else document.getElementById("plotly")?.addEventListener("load", done);
+});
+
 // Okabe and Ito's colours, which people with any colour vision tell apart; then dashes.
 const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d31", "#7f7f7f"];
 const DASHES = ["solid", "dash", "dot", "dashdot"];

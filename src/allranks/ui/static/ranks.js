@@ -16,36 +16,29 @@ form?.elements.metric.addEventListener("change", ({ target }) => {
 
 const [LEFT, TOP, BOTTOM, RIGHT] = [64, 8, 24, 92];
 
+// Of a cell without a value 0, else from 1, for `low` and below, to this, for `high` and above.
+const SHADES = 255;
+
 let heat = null;
 
 async function load() {
   const { name, kind, attempt, points } = canvas.dataset;
-  const query = new URLSearchParams({ metric: name, kind, attempt, cells: "true" });
-  const answer = await get(`${points}?${query}`);
+  // As the page asks, so that the server has the answer already.
+  const answer = await get(`${points}?${new URLSearchParams({ kind, metric: name, heat: "true" })}`);
   if (!answer.ok) throw new Error(String(answer.status));
-  const { tracks, columns } = (await answer.json()).attempts[0];
-  const sorted = (cells) => Float64Array.from(cells.filter((cell) => cell !== null)).sort();
-  const at = (cells, share) => cells[Math.round(share * (cells.length - 1))];
-  const [all, rows] = [sorted(tracks.flatMap(({ cells }) => cells)), tracks.map(({ cells }) => sorted(cells)).filter(({ length }) => length)];
-  // A few cells of a thousand do not take the colours from all others, but a rank does that differs
-  // for a tenth of the time: one of 512 would not be seen.
-  const low = Math.min(at(all, 0.005), ...rows.map((row) => at(row, 0.1)));
-  const high = Math.max(at(all, 0.995), ...rows.map((row) => at(row, 0.9)));
-  heat = { tracks, columns, low, high, image: null };
+  const { attempts } = await answer.json();
+  const { tracks, columns, heat: map } = attempts.find((each) => String(each.attempt) === attempt);
+  const shades = Uint8Array.from(atob(map.shades), (each) => each.charCodeAt(0));
+  heat = { ...map, tracks, columns, shades };
   heat.image = picture(heat);
 }
 
 // One pixel for each cell; a cell without a value is clear.
-function picture({ tracks, columns, low, high }) {
+function picture({ tracks, columns, shades }) {
+  const colours = Array.from({ length: SHADES + 1 }, (_, n) => (n ? [...shade((n - 1) / (SHADES - 1)), 255] : [0, 0, 0, 0]));
   const image = new OffscreenCanvas(columns.length, tracks.length);
   const pixels = new ImageData(columns.length, tracks.length);
-  tracks.forEach(({ cells }, row) =>
-    cells.forEach((cell, column) => {
-      if (cell === null) return;
-      const colour = shade(high > low ? (cell - low) / (high - low) : 0);
-      pixels.data.set([...colour, 255], 4 * (row * columns.length + column));
-    }),
-  );
+  shades.forEach((each, at) => pixels.data.set(colours[each], 4 * at));
   image.getContext("2d").putImageData(pixels, 0, 0);
   return image;
 }
@@ -103,7 +96,7 @@ function draw() {
   pen.fillStyle = getComputedStyle(canvas).color;
   for (const share of [0, 0.5, 1]) {
     const y = TOP + 6 + (1 - share) * (scale - 12);
-    pen.fillText(Number((low + share * (high - low)).toPrecision(3)), width - RIGHT + 32, y);
+    pen.fillText(number(low + share * (high - low)), width - RIGHT + 32, y);
   }
 }
 
@@ -119,7 +112,20 @@ function describe(found) {
   const { track, column } = found;
   const who = track.rank !== null ? `rank ${track.rank}, ` : track.gpu !== null ? `GPU ${track.gpu}, ` : "";
   const step = canvas.dataset.kind === "metric" ? "step " : "";
-  return `${who}node ${track.node}, ${step}${place(heat.columns[column])}: ${track.cells[column] ?? "no value"}`;
+  return `${who}node ${track.node}, ${step}${place(heat.columns[column])}: ${value(heat.shades[heat.tracks.indexOf(track) * heat.columns.length + column])}`;
+}
+
+function value(shade) {
+  const { low, high } = heat;
+  if (!shade) return "no value";
+  if (low === high) return number(low);
+  if (shade === 1) return `at most ${number(low)}`;
+  if (shade === SHADES) return `at least ${number(high)}`;
+  return `about ${number(low + ((shade - 1) / (SHADES - 1)) * (high - low))}`;
+}
+
+function number(value) {
+  return String(Number(value.toPrecision(3)));
 }
 
 if (canvas) {

@@ -1,6 +1,7 @@
 """Answers with points: whole, in pieces, and what is no question."""
 
 import asyncio
+import base64
 import contextlib
 import json
 import math
@@ -14,6 +15,7 @@ from allranks.core.plan import Gang, MetricTask, Plan, Rules, Task
 from allranks.server.api.application import create_app
 from allranks.server.api.routes import metrics
 from allranks.server.auth.roles import OWNER, PERSON
+from allranks.server.http.answer_cache import AnswerCache
 from allranks.server.loop.live_views import LiveViews
 from allranks.server.loop.wakeups import Wakeups
 from allranks.statuses import JobStatus
@@ -42,7 +44,11 @@ def told(tmp_path):
     seen = SimpleNamespace(get=lambda name: ended, answering=lambda name: ended)
     people = create_app(lambda app: contextlib.nullcontext())
     people.state.services = SimpleNamespace(
-        records=seen, points=points, wakeups=Wakeups(), live_views=LiveViews()
+        records=seen,
+        points=points,
+        wakeups=Wakeups(),
+        live_views=LiveViews(),
+        rank_answers=AnswerCache(),
     )
 
     async def app(scope, receive, send):
@@ -84,6 +90,12 @@ def test_all_ranks_of_a_metric_in_one_answer(told):
     assert found["tracks"][0]["cells"] == []
     (all_of_it,) = told("metrics/ranks?metric=speed&cells=true").json()["attempts"]
     assert len(all_of_it["tracks"][0]["cells"]) == len(all_of_it["columns"])
+    for _ in range(2):  # the second time it is not computed again
+        (drawn,) = told("metrics/ranks?metric=speed&heat=true").json()["attempts"]
+        shades = [*base64.b64decode(drawn["heat"]["shades"])]
+        assert len(shades) == 2 * len(drawn["columns"])
+        assert shades[: len(drawn["columns"])] == sorted(shades[len(drawn["columns"]) :])
+        assert drawn["places"] == []
     (part,) = told("metrics/ranks?metric=speed&begin=5&end=7").json()["attempts"]
     assert (part["places"], part["times"]) == ([5, 6, 7], [5.0, 6.0, 7.0])
     (cpu,) = told("metrics/ranks?metric=cpu&kind=resource").json()["attempts"]

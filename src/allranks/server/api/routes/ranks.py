@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from itertools import compress, groupby
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 from starlette.responses import Response
@@ -15,6 +16,7 @@ from allranks.api import metrics as api
 from allranks.api.common import Number
 from allranks.core.metrics import across_ranks
 from allranks.core.metrics.across_ranks import Track
+from allranks.core.metrics.heat_map import heat_map
 from allranks.errors import NotFound
 from allranks.server.dependencies import Services, ServicesDep
 from allranks.server.http.content import Content
@@ -36,10 +38,12 @@ def ranks(
     begin: float = 0.0,
     end: float = math.inf,
     cells: bool = False,
+    heat: bool = False,
 ) -> Annotated[Response, Content(api.RanksAnswer)]:
     """One metric, or resource, of all ranks: mean, least and greatest at each of at most ``most``
     steps (of resources: times), and how each rank stands to the median. ``cells``: also the values
-    of each rank, for a heat map, and not only of those that differ."""
+    of each rank, and not only of those that differ. ``heat``: a heat map of all in place of mean
+    and range."""
     row = services.records.answering(name)
     several = services.points.series(row.id, RESOURCE if kind == "resource" else METRIC, attempt)
     several = [series for series in several if series.name == metric]
@@ -48,6 +52,25 @@ def ranks(
     if kind == "resource":  # a node's own use is not one of its ranks'
         parts = [series for series in several if series.rank is not None or series.gpu is not None]
         several = parts or several
+    options = _Options(most, begin, end, cells, heat)
+    # Points are only ever added; another job may have the number of one that was deleted.
+    key = row.name, row.created_at, kind, tuple(several), options
+    answer = services.rank_answers.get(key, lambda: _computed(services, kind, several, options))
+    return Response(answer, media_type="application/json")
+
+
+class _Options(NamedTuple):
+    """What is asked for: see ``ranks``."""
+
+    most: int
+    begin: float
+    end: float
+    cells: bool
+    heat: bool
+
+
+def _computed(services: Services, kind: str, several: Sequence[Series], options: _Options) -> bytes:
+    begin, end = options.begin, options.end
     timed = kind == "resource" or begin > 0 or end < math.inf
     columns = services.points.columns(several, timed)
     attempts: list[api.RanksOfAttempt] = []
@@ -66,13 +89,12 @@ def ranks(
                     members.append(series)
                     tracks.append(track)
         if tracks:
-            band = across_ranks.band(tracks, most)
-            when = band.places
-            if kind == "metric":
-                when = _times(services, members, band.places)
-            attempts.append(_attempt(number, members, tracks, band, when, cells))
-    answer: api.RanksAnswer = {"attempts": attempts}
-    return Response(json.dumps(answer), media_type="application/json")
+            answer = _attempt(number, members, tracks, kind, options)
+            if kind == "metric" and not options.heat:
+                answer["times"] = _times(services, members, answer["places"])
+            attempts.append(answer)
+    answers: api.RanksAnswer = {"attempts": attempts}
+    return json.dumps(answers).encode()
 
 
 def _place(series: Series) -> tuple[int, ...]:
@@ -102,13 +124,14 @@ def _attempt(
     number: int,
     members: Sequence[Series],
     tracks: Sequence[Track],
-    band: across_ranks.Band,
-    times: list[float],
-    cells: bool,
+    kind: str,
+    options: _Options,
 ) -> api.RanksOfAttempt:
     columns, rows, _ = across_ranks.grid(tracks, across_ranks.COLUMNS)
-    # The last step ends where the next would begin; times have no length.
-    ends = [*columns[1:], band.places[-1] + (times is not band.places)]
+    band = across_ranks.NO_BAND if options.heat else across_ranks.band(tracks, options.most)
+    # The last column ends where the last track does, and its step where the next would begin.
+    end = max(max(columns[-1], track.places[-1]) for track in tracks)
+    ends = [*columns[1:], end + (kind == "metric")]
     shown: list[api.RankStanding] = []
     for series, standing, row in zip(members, across_ranks.standings(rows), rows, strict=True):
         last = max(standing.begin, standing.begin + standing.longest - 1)
@@ -123,13 +146,13 @@ def _attempt(
             "begin": columns[standing.begin],
             "worst": _short(standing.worst),
             "at": columns[standing.at],
-            "cells": _shorts(row) if cells or standing.outlier else [],
+            "cells": _shorts(row) if options.cells or standing.outlier else [],
         }
         shown.append(answer)
     return {
         "attempt": number,
         "places": band.places,
-        "times": times,
+        "times": band.places,
         "mean": _shorts(band.mean),
         "least": _shorts(band.least),
         "greatest": _shorts(band.greatest),
@@ -138,7 +161,13 @@ def _attempt(
         "odd": _odd(tracks),
         "columns": columns,
         "tracks": shown,
+        "heat": _heat(rows) if options.heat else None,
     }
+
+
+def _heat(rows: Sequence[across_ranks.Cells]) -> api.HeatMapAnswer:
+    low, high, shades = heat_map(rows)
+    return {"low": _short(low), "high": _short(high), "shades": b64encode(shades).decode()}
 
 
 def _odd(tracks: Sequence[Track]) -> list[tuple[float, int, Number]]:
