@@ -47,6 +47,7 @@ JOB: Kinds = {
     "limits": (job_parts.Limits,),
     "retry": (retry.Retry,),
     "on_failure": (job_parts.OnFailure,),
+    "session": (job_parts.Session,),
     "retry.budgets": (retry.Budgets,),
     "metrics.*": (job_parts.Metric,),
     "queue_settings": (job_parts.QueueSettings,),

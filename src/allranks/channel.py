@@ -43,6 +43,11 @@ class Frame(IntEnum):
     OPEN = 9  # the number of a new connection to the port, as text
 
 
+def frame(kind: Frame, data: bytes) -> bytes:
+    """The bytes of a frame."""
+    return _HEAD.pack(kind, len(data)) + data
+
+
 class Lost(ConnectionError):
     """The other end is gone."""
 

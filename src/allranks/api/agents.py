@@ -54,6 +54,15 @@ class ProfileOrder(TypedDict):
     ranks: list[int]
 
 
+class GuestOrder(TypedDict):
+    """The agent of another job, to be started on this node: the ``key`` of its gang, its variables,
+    which hold its token, and how many of the node's GPUs it gets."""
+
+    key: str
+    env: dict[str, str]
+    gpus: int
+
+
 class RankProfile(TypedDict):
     """What a process of a rank has answered, or why it has not."""
 
@@ -67,7 +76,8 @@ class Order(Assignment):
     """An assignment on its way. ``id`` differs where the assignment does; ``server`` names the
     process that sent it, ``heard`` is the number of the last event that it has of the node.
     ``watched``: somebody looks at the job; ``stacks``: the number of an open request for stacks;
-    ``channels``: those that the agent does not know yet; ``profile``: one to take."""
+    ``channels``: those that the agent does not know yet; ``profile``: one to take; ``guests``: all
+    that are to be there, if those that the agent has named are others."""
 
     attempt: int
     id: str
@@ -77,6 +87,7 @@ class Order(Assignment):
     stacks: NotRequired[int]
     channels: NotRequired[list[ChannelOrder]]
     profile: NotRequired[ProfileOrder]
+    guests: NotRequired[list[GuestOrder]]
 
 
 class HeldSet(TypedDict):

@@ -42,6 +42,11 @@ COMMANDS: dict[str, Command] = {
     "completion": Command(
         "admin.completion:completion", "print a completion script for your shell", plain=True
     ),
+    "dev": Command("dev.dev:dev", "keep nodes to work on, and open a shell there"),
+    "dev list": Command("dev.dev:list_sessions", "list sessions"),
+    "dev attach": Command("dev.dev:attach", "open a shell in a session"),
+    "dev pull": Command("dev.pull:pull", "fetch what was changed in a session"),
+    "dev stop": Command("dev.dev:stop", "end a session"),
     "job create": Command("submit.create:create", "submit a job from a YAML file"),
     "job validate": Command("submit.create:validate", "check a YAML file without submitting it"),
     "job list": Command("job.list_jobs:list_jobs", "list jobs, newest first"),

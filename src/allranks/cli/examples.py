@@ -15,6 +15,11 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "--sweep 'lr=loguniform(1e-5,1e-1)' --trials 20 --maximize acc -m acc='acc: ([0-9.]+)' -- "
         "python train.py --lr '${{search_space.lr}}'",
     ),
+    "dev": ("", "-n 2 --gpus 4 -c gpu --name fix", "--in-place --timeout 2h --idle-timeout 30m"),
+    "dev list": ("", "--all --json"),
+    "dev attach": ("", "fix --node 1"),
+    "dev pull": ("fix", "fix -p copy --force"),
+    "dev stop": ("", "fix"),
     "doctor": ("", "--job job.yml"),
     "ui": ("", "- --print-url"),
     "top": ("", "--once"),

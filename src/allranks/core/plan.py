@@ -193,6 +193,7 @@ class Task(NamedTuple):
     ``keep_work``: bytes of new files in the working folder that a node keeps; None: all.
     ``fresh_work``: each attempt gets a new working folder.
     ``on_failure``: how long a failed attempt is held.
+    ``inside``: the job on whose nodes it runs; with ``inherits`` in that one's environment.
     """
 
     job: str
@@ -239,6 +240,8 @@ class Task(NamedTuple):
     may_send: bool = False
     fresh_work: bool = False
     services: tuple[ServiceTask, ...] = ()
+    inside: str = ""
+    inherits: bool = False
 
     @property
     def home(self) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import Engine
 from starlette.applications import Starlette
 
+from allranks.core.job.sessions import ENGINE
 from allranks.engines.base import Kind
 from allranks.engines.registry import KINDS
 from allranks.server.agent_api import (
@@ -63,6 +64,9 @@ from allranks.server.loop.wakeups import Wakeups
 from allranks.server.mlflow import tracking
 from allranks.server.parents.loop import Parents
 from allranks.server.schedules.loop import ScheduleLoop
+from allranks.server.sessions.engine import SessionEngine
+from allranks.server.sessions.engine import kind as kind_of
+from allranks.server.sessions.idle import IdleSessions
 from allranks.settings import Clocks, Home
 from allranks.settings import database as database_of
 from allranks.store.assets import Assets
@@ -115,6 +119,7 @@ def create_app(
     parents = Parents(services)
     schedules = ScheduleLoop(services)
     keeper = Keeper(services)
+    idle = IdleSessions(services.records, services.channels, services.sessions, services.loops)
     page = UiProxy(home, url, services.host_names)
 
     async def start() -> list[asyncio.Task[None]]:
@@ -129,6 +134,7 @@ def create_app(
                 services.heartbeats.watch(),
                 listener.keep_open(addresses),
                 mailboxes.serve(),
+                idle.watch(),
             )
         ]
         await services.public_listener.reopen()
@@ -201,13 +207,15 @@ def _services(
     data = Assets(database, datastores.KIND)
     versions = ModelVersions(Assets(database, MODEL), Trees(home.models))
     blobs = Blobs(home.blobs)
-    clusters = Clusters(home, computes, kinds)
     auth = Auth(home, Tokens(settings))
     host_names = HostNames()
     wakeups = Wakeups()
     heartbeats = Heartbeats(clocks.lease)
     admission_lock = threading.Lock()
     agents_listener = AgentsListener(home, for_agents, heartbeats.reset)
+    agent_variables = AgentVariables(home, auth, agents_listener, clocks, url)
+    sessions = SessionEngine(records, wakeups, agent_variables)
+    clusters = Clusters(home, computes, kinds, {ENGINE: kind_of(sessions)})
     stacks = Stacks(home, wakeups)
     states = States(home, records)
     hangs = Hangs(stacks)
@@ -219,7 +227,7 @@ def _services(
             records=records,
             points=points,
             clusters=clusters,
-            agent_variables=AgentVariables(home, auth, agents_listener, clocks, url),
+            agent_variables=agent_variables,
             wakeups=wakeups,
             heartbeats=heartbeats,
             clocks=clocks,
@@ -261,6 +269,7 @@ def _services(
         stacks=stacks,
         profiles=Profiles(home, wakeups),
         channels=Channels(wakeups),
+        sessions=sessions,
         annotations=Annotations(database),
         schedules=Schedules(database),
         endpoints=Endpoints(settings, Secrets(settings, home.secrets, "endpoint.keys")),

@@ -34,6 +34,7 @@ from allranks.server.loop.profiles import Profiles
 from allranks.server.loop.stacks import Stacks
 from allranks.server.loop.wakeups import Wakeups
 from allranks.server.mlflow.tracking import Tracking
+from allranks.server.sessions.engine import SessionEngine
 from allranks.settings import Clocks, Home
 from allranks.store.assets import Assets
 from allranks.store.computes import Computes
@@ -90,6 +91,7 @@ class Services(NamedTuple):
     stacks: Stacks
     profiles: Profiles
     channels: Channels
+    sessions: SessionEngine
     annotations: Annotations
     schedules: Schedules
     endpoints: Endpoints

@@ -23,6 +23,7 @@ from allranks.spec.job_parts import (
     Output,
     QueueSettings,
     Resources,
+    Session,
     TensorFlowDistribution,
     snake,
 )
@@ -40,6 +41,8 @@ class CommandJob(CommandKeys, JobKeys):
     parent_job_name: Text | None = None
     search_space: dict[DataName, Any] = Field(default_factory=dict)
     state: Name | None = None
+    session: Session | None = None
+    inside: Name | None = None
 
     @classmethod
     def parse(
@@ -88,6 +91,7 @@ MODELS: Mapping[str, tuple[type[BaseModel], ...]] = {
     "retry": (Retry,),
     "retry.budgets": (Budgets,),
     "on_failure": (OnFailure,),
+    "session": (Session,),
     "metrics.*": (Metric,),
     "queue_settings": (QueueSettings,),
     "services.*": SERVICES,
@@ -119,6 +123,9 @@ def _crossed(job: CommandJob) -> Iterator[Problem]:
             where="retry.budgets",
             hint="set `retry.max_attempts` to 2 or more; `on: [preempted]` excludes other causes",
         )
+    if job.session is not None and job.inside is not None:
+        hint = "leave out one of them"
+        yield Problem("a session is not inside of another", where="inside", hint=hint)
     nodes, distribution = job.resources.instance_count, job.distribution
     if isinstance(distribution, TensorFlowDistribution):
         workers = distribution.worker_count

@@ -148,6 +148,14 @@ class OnFailure(Part):
     hold: Annotated[Seconds, Field(le=30 * 86400)] = 1800.0
 
 
+class Session(Part):
+    """``idle_timeout``: seconds without use after which it ends; ``timeout``: those after which its
+    command is over, which is said before."""
+
+    idle_timeout: Seconds | None = 3600.0
+    timeout: Seconds | None = None
+
+
 class Output(Part):
     """An output of a job. Without ``path`` it goes to the job's record."""
 

@@ -34,6 +34,8 @@ from allranks.agent.lifecycle.working_folder import WorkingFolder
 from allranks.agent.monitoring.attempt_reports import AttemptReports
 from allranks.agent.network import ports
 from allranks.agent.network.ports import PortConflict
+from allranks.agent.processes import guests
+from allranks.agent.processes.guests import Guests
 from allranks.agent.processes.hold import FOLDER
 from allranks.agent.processes.keeper import end_descendants
 from allranks.agent.state.state_folder import State, state_folder
@@ -62,6 +64,9 @@ if TYPE_CHECKING:
     from allranks.api.agents import Assignment, HelloAnswer
     from allranks.core.data.addresses import Account
 
+# Seconds for a guest to send its last data, beside its grace.
+_TO_LEAVE = 5.0
+
 
 class Agent:
     """Runs one node of a job, from the first answer of the server until bye.
@@ -84,9 +89,10 @@ class Agent:
         self._inbox = inbox
         self._attempt = link.attempt
         planned = Task.load(answer["task"])
-        task = own_disk.on_node(planned, where)
+        task = guests.settled(own_disk.on_node(planned, where))
         # Modules and prologue change paths of the node, which do not exist in an image.
-        task = task if task.container else task._replace(base=with_site(task.base))
+        if task.container is None and not task.inherits:
+            task = task._replace(base=with_site(task.base))
         self._task = own_disk.with_home(task, where)
         self._original_task = self._task
         self._clocks = Clocks(**answer["clocks"])
@@ -116,6 +122,7 @@ class Agent:
         self._entrance = Entrance(link.server, where.node, where.address, task.job)
         self._entrance.env = lambda: {**self._task.base, **self._task.variables}
         link.channel = self._entrance.open
+        link.guests = self._guests = Guests(where)
         self._calls = AgentCalls(
             grace=self._clocks.grace,
             order=self._order,
@@ -210,6 +217,7 @@ class Agent:
             self._files.finish()  # the log of a failed build
         else:
             place = own_place.place(self._where, held)._replace(python=self._python)
+            self._guests.open(folder, work.folder, self._task)
             self._say(Kind.READY, **pack(place))
             order = self._wait_for_go()
             if order["do"] == "go":
@@ -218,6 +226,7 @@ class Agent:
             else:
                 self._ended(Reason(order["why"]), "")
         finally:
+            self._guests.close(self._clocks.grace)
             self._entrance.leave()
             ports.release(held)
             ports.release(self._claimed)
@@ -290,6 +299,7 @@ class Agent:
         from allranks.agent.environments import image_environments  # lazy: few jobs have one
 
         node, gang = self._where.node, os.environ.get("ALLRANKS_GANG", self._task.job)
+        gang = os.environ.get(guests.NAME, gang)  # its host's container has the gang's name
         name = f"allranks-{gang}-{node}-{self._attempt}"
         container, prepared = image_environments.open_container(
             self._original_task, node, name, folder, self._or_stop, self._in.doing
@@ -431,6 +441,7 @@ class Agent:
         done = attempt.reason is Reason.DONE
         if not done:  # report a failure at once, because the other nodes wait for it
             attempt.report_end()
+        self._guests.close(self._clocks.grace + _TO_LEAVE)
         self._save_state(attempt)
         self._working.finish(self._attempt, done)
         self._collect(work, attempt)

@@ -23,6 +23,7 @@ from allranks.events import Event, Kind
 from allranks.http_client import MAILBOX, Client
 
 if TYPE_CHECKING:
+    from allranks.agent.processes.guests import Guests
     from allranks.api.agents import (
         Acknowledgement,
         ChannelOrder,
@@ -91,6 +92,8 @@ class Link:
         # Called with each channel that somebody opens, in a thread of its own.
         self.channel: Callable[[ChannelOrder], None] | None = None
         self._last_channel = 0
+        # The agents of other jobs on this node.
+        self.guests: Guests | None = None
         # Profiles the ranks; takes seconds.
         self.profile: Callable[[ProfileOrder], list[RankProfile]] = lambda order: []
         self._last_profile = 0
@@ -223,6 +226,8 @@ class Link:
                 query = f"attempt={self.attempt}&known={last_id}&stacks={self._stacks_request}"
                 if self.channel is not None:
                     query += f"&channels={self._last_channel}&profiles={self._last_profile}"
+                if self.guests is not None:
+                    query += f"&guests={self.guests.states()}"
                 order: Order = client.json("GET", f"{self._base}/orders?{query}")
             except (Unauthorized, NotFound):
                 order = {
@@ -250,6 +255,8 @@ class Link:
                 if self.channel is not None and channel["number"] > self._last_channel:
                     self._last_channel = channel["number"]
                     threading.Thread(target=self.channel, args=(channel,), daemon=True).start()
+            if (guests := order.pop("guests", None)) is not None and self.guests is not None:
+                self.guests.heed(guests)
             if order["server"] != self._server_id:
                 self._resend(order)
             if order["id"] == last_id:

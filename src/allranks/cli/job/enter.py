@@ -67,8 +67,13 @@ def shell_options(parser: argparse.ArgumentParser) -> None:
 def shell(options: argparse.Namespace) -> int:
     """A bash in a rank's environment, working folder and container, in a terminal of its own; also
     while the job prepares or hangs. `exit` ends it, and so does `~.` after Enter, whatever runs."""
+    return open_shell(options.name, options.rank, options.node)
+
+
+def open_shell(name: str, rank: int | None, node: int | None) -> int:
+    """See ``shell``."""
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    channel = Channel(options.name, options.rank, options.node, terminal=terminal)
+    channel = Channel(name, rank, node, terminal=terminal)
     output = _Output(quiet=False)
     if not terminal:
         return Follower(channel, output, 0).run()

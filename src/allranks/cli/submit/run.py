@@ -47,8 +47,8 @@ def run_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _job_options(add: Callable[..., Any]) -> None:
-    add("-n", "--nodes", type=int, default=1, metavar="N", help="number of nodes (1)")
-    add("-p", "--procs-per-node", type=int, default=1, metavar="P", help="ranks per node (1)")
+    add("-n", "--nodes", type=int, metavar="N", help="number of nodes (1)")
+    add("-p", "--procs-per-node", type=int, metavar="P", help="ranks per node (1)")
     add("--gpus", type=int, metavar="G", help="GPUs per node (one a rank, if nodes have GPUs)")
     add("--cpus", type=float, metavar="C", help="CPUs per node that the job waits for (none)")
     memory = "memory per node, such as 4g; a job that holds more is ended (no limit)"
@@ -57,11 +57,13 @@ def _job_options(add: Callable[..., Any]) -> None:
     add("-d", "--distribution", metavar="TYPE", help=kinds)
     add("--workers", type=int, metavar="W", help="tensorflow: workers (one per node)")
     add("--parameter-servers", type=int, metavar="K", help="tensorflow: parameter servers")
-    add("-C", "--code", default=".", metavar="DIR", help="folder or file of the code (.)")
+    add("-C", "--code", metavar="DIR", help="folder or file of the code (.)")
     add("--in-place", action="store_true", help="run in the code folder itself, without copying it")
     large_code_option(add)
     large_data_option(add)
     add("-c", "--compute", metavar="NAME", help="where to run (the default compute)")
+    session = "run at once on the nodes of a session of `allranks dev`, in its folder"
+    add("--in", dest="inside", metavar="NAME", help=session)
     environment = "the Python environment: NAME[:VERSION], a requirements or conda file (current)"
     add("-e", "--environment", metavar="SPEC", help=environment)
     builds = "build packages of its file from source, however long that takes"
@@ -144,6 +146,13 @@ def rehearsal_options(add: Callable[..., Any]) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Submit, follow, and exit with the job's code."""
+    if options.inside is not None:
+        from allranks.cli.submit.inside import settle  # lazy: few runs are in a session
+
+        settle(options)
+    else:
+        options.nodes, options.procs_per_node = options.nodes or 1, options.procs_per_node or 1
+        options.code = options.code or "."
     spec = with_shell_variables(override(options, spec_of(options)))
     base = Path.cwd()
     if is_sweep(options):
@@ -211,7 +220,7 @@ def spec_of(options: argparse.Namespace) -> Document:
     spec: Document = {
         "command": shlex.join(words),
         "code": options.code,
-        "resources": _resources(options),
+        "resources": resources_of(options),
         "inputs": _unique(map(_input, options.input), "-i/--input"),
         "outputs": _unique(map(_output, options.output), "-o/--output"),
         "environment_variables": asked_for(options.env, options.env_all),
@@ -223,7 +232,8 @@ def spec_of(options: argparse.Namespace) -> Document:
         "display_name": options.display_name,
         "experiment_name": options.experiment,
         "compute": options.compute,
-        "environment": _environment(options),
+        "inside": options.inside,
+        "environment": environment_of(options),
         "distribution": _distribution(options),
         "metrics": _metrics(options),
         "warm": ",".join(options.warm).split(",") if any(options.warm) else None,
@@ -235,7 +245,7 @@ def spec_of(options: argparse.Namespace) -> Document:
     return {key: value for key, value in spec.items() if value not in (None, {})}
 
 
-def _resources(options: argparse.Namespace) -> Document:
+def resources_of(options: argparse.Namespace) -> Document:
     own = _present(cpus=options.cpus, memory=options.memory)
     properties = None
     if own:
@@ -281,7 +291,7 @@ def _metric(text: str) -> tuple[str, str]:
     return bracketed[0], text[bracketed.end() + 1 :]
 
 
-def _environment(options: argparse.Namespace) -> str | Document | None:
+def environment_of(options: argparse.Namespace) -> str | Document | None:
     name: str | None = options.environment
     if options.allow_builds and not (name or "").lower().endswith(_ENVIRONMENT_FILES):
         raise UsageError(

@@ -130,9 +130,8 @@ def compile(spec: CommandJob, context: CompileContext) -> Plan:
     besides = task.chiefs + task.parameter_servers + task.evaluators
     most = 1 if task.distribution == "ray" else task.procs + math.ceil(besides / nodes)
     # What a rank submits and waits for must not wait for that rank.
-    ranks = (
-        0 if context.serves or SUBMITTER in context.base else world(task) - task.parameter_servers
-    )
+    waits = context.serves or spec.session is not None
+    ranks = 0 if waits or SUBMITTER in context.base else world(task) - task.parameter_servers
     ports = fixed_ports(spec.command, spec.environment_variables)
     gang = gang._replace(processes=most, ranks=ranks, fixed_ports=ports)
     retry = spec.retry

@@ -97,6 +97,8 @@ def _command(
         if in_place:
             submission["in_place"] = str(folder.resolve())
             return submission, ()
+    if code is None and spec.get("inside"):
+        return submission, ()  # all that it needs is there
     packages = live_packages(submission["base"]) if brought else []
     wheels = () if lock is None else lock.wheels
     if code is None and not wheels and all(each.only_inside for each in packages):

@@ -34,6 +34,7 @@ from allranks.server.dependencies import Services
 from allranks.server.http.direct import Direct
 from allranks.server.http.request_text import parse
 from allranks.server.loop.stacks import MOST
+from allranks.server.sessions.engine import states
 from allranks.statuses import TERMINAL, NodeState
 from allranks.store.files.logs import Logs
 from allranks.store.jobs.job_rows import JobRow
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from allranks.api.agents import (
         Acknowledgement,
         ChannelOrder,
+        GuestOrder,
         HelloAnswer,
         Order,
         ProfileOrder,
@@ -146,13 +148,15 @@ async def events(request: Request) -> Response:
 async def orders(request: Request) -> Response:
     """The current order. The answer is delayed while the agent already knows the order, for at most
     a third of a lease. With ``stacks``: the number of the last stack request that it has answered;
-    ``channels`` and ``profiles``: those of the last channel and profile that it knows."""
+    ``channels`` and ``profiles``: those of the last channel and profile that it knows;
+    ``guests``: the agents of other jobs that it has started."""
     services, agent = who(request)
     attempt = number_of(request, "attempt")
     held = request.query_params.get("known", "")
     answered = number_of(request, "stacks") if "stacks" in request.query_params else 0
     opened = number_of(request, "channels") if "channels" in request.query_params else None
     profiled = number_of(request, "profiles") if "profiles" in request.query_params else None
+    guests = _guests_in(request)
     until = time.monotonic() + min(services.clocks.lease / 3, 10.0)
     while True:
         count = services.wakeups.count(agent.job)
@@ -161,10 +165,12 @@ async def orders(request: Request) -> Response:
         stacks = _stacks_for(services, row, attempt, answered)
         channels = _channels_for(services, row, agent, opened)
         profile = _profile_for(services, row, agent, profiled)
+        due = services.sessions.orders(row, agent.node, guests)
         order_id = _order_id(services, row, agent, attempt)
         left = until - time.monotonic()
-        if _is_news(order_id, held) or stacks or channels or profile or left <= 0:
-            return _answer(services, row, agent, attempt, stacks, channels, profile)
+        is_news = _is_news(order_id, held) or stacks or channels or profile
+        if is_news or due is not None or left <= 0:
+            return _answer(services, row, agent, attempt, stacks, channels, profile, due)
 
         def concerns() -> bool:
             """Whether the news has changed what this agent has to do."""
@@ -175,6 +181,7 @@ async def orders(request: Request) -> Response:
                 or _stacks_for(services, latest, attempt, answered) > 0
                 or bool(_channels_for(services, latest, agent, opened))
                 or _profile_for(services, latest, agent, profiled) is not None
+                or services.sessions.orders(latest, agent.node, guests) is not None
             )
 
         try:
@@ -217,6 +224,12 @@ def _profile_for(
     return None if known is None else services.profiles.pending(row, agent.node, known)
 
 
+def _guests_in(request: Request) -> dict[str, bool] | None:
+    """The guests that the agent has named; None: it is of an older version and takes none."""
+    text = request.query_params.get("guests")
+    return None if text is None else states(text)
+
+
 def _order(services: Services, row: JobRow, agent: Agent, attempt: int, asked: int) -> Order:
     order: Order = {
         "attempt": attempt,
@@ -243,12 +256,15 @@ def _answer(
     stacks: int,
     channels: Sequence[ChannelOrder] = (),
     profile: ProfileOrder | None = None,
+    guests: Sequence[GuestOrder] | None = None,
 ) -> Response:
     order = _order(services, row, agent, attempt, stacks)
     if channels:
         order["channels"] = [*channels]
     if profile is not None:
         order["profile"] = profile
+    if guests is not None:
+        order["guests"] = [*guests]
     body = json.dumps(order)
     if order["do"] == "go":
         # The same for all nodes of a gang: made for each, it takes seconds for hundreds.

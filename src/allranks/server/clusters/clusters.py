@@ -74,12 +74,18 @@ class KnownComputes(NamedTuple):
 
 
 class Clusters:
-    """The computes of a home; ``computes`` is None if it has no database yet. Thread-safe."""
+    """The computes of a home; ``computes`` is None if it has no database yet. ``own`` are kinds of
+    engines that no compute can have. Thread-safe."""
 
     def __init__(
-        self, home: Home, computes: Computes | None, kinds: Mapping[str, Kind] = KINDS
+        self,
+        home: Home,
+        computes: Computes | None,
+        kinds: Mapping[str, Kind] = KINDS,
+        own: Mapping[str, Kind] | None = None,
     ) -> None:
         self._home, self._computes, self.kinds = home, computes, kinds
+        self._own = own or {}
         self._engines: dict[Cluster, Target] = {}
         self._lock = threading.Lock()
         self.host_gpus = HostGpus()
@@ -160,7 +166,8 @@ class Clusters:
     def engine(self, cluster: Cluster) -> Target:
         with self._lock:
             if cluster not in self._engines:
-                made = self.kinds[cluster.kind].make(self._home, json.loads(cluster.connection))
+                kind = self.kind_of(cluster.kind)
+                made = kind.make(self._home, json.loads(cluster.connection))
                 self._engines[cluster] = made
             return self._engines[cluster]
 
@@ -176,10 +183,14 @@ class Clusters:
         return [] if self.kinds[self.first].remote else [Cluster(self.first)]
 
     def runs_here(self, plan: Plan) -> bool:
-        return not self.kinds[plan.engine].remote
+        return not self.kind_of(plan.engine).remote
+
+    def kind_of(self, engine: str) -> Kind:
+        """The kind of a plan's engine."""
+        return self._own[engine] if engine in self._own else self.kinds[engine]
 
     def _cluster(self, kind: str, values: Mapping[str, Any]) -> Cluster:
-        where = options.connection(self.kinds[kind].options, values)
+        where = options.connection(self.kind_of(kind).options, values)
         return Cluster(kind, json.dumps(where, sort_keys=True))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,12 +11,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from allranks.channel import PROTOCOL, keep_alive
+from allranks.channel import PROTOCOL, Frame, frame, keep_alive
 from allranks.errors import UsageError
 from allranks.server.http.header_limits import CONNECTION
 
 # Bytes that wait for a slow reader before its peer is read no more.
 _BUFFER = 1 << 20
+# Seconds without a byte after which no frame is on its way.
+_RESTED = 1.0
 _SWITCHING = (
     b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: %b\r\n\r\n"
     % PROTOCOL.encode()
@@ -49,6 +52,8 @@ class Pipe(asyncio.Protocol):
     def __init__(self, transport: Any) -> None:
         self.transport = transport
         self.ended: Callable[[], None] = lambda: None
+        # When bytes last came, by the event loop's clock, which is the monotonic one.
+        self.used = time.monotonic()
         self._peer: Pipe | None = None
         self._loop = asyncio.get_running_loop()
         keep_alive(transport.get_extra_info("socket"))
@@ -64,6 +69,17 @@ class Pipe(asyncio.Protocol):
             else:
                 pipe.transport.resume_reading()
 
+    def note(self, text: str) -> None:
+        """Send a note between two frames: what the peer sends has rested for a while, so the last
+        one is complete. Not if it has not, or this end reads nothing. Thread-safe."""
+
+        def send() -> None:
+            rested = self._peer is not None and time.monotonic() - self._peer.used > _RESTED
+            if rested and not self.transport.get_write_buffer_size():
+                self.transport.write(frame(Frame.NOTE, text.encode()))
+
+        self._loop.call_soon_threadsafe(send)
+
     def abort(self) -> None:
         """Close it at once, and its peer. Thread-safe."""
         self._loop.call_soon_threadsafe(self.transport.abort)
@@ -73,6 +89,7 @@ class Pipe(asyncio.Protocol):
         return self._peer.transport
 
     def data_received(self, data: bytes) -> None:
+        self.used = time.monotonic()
         self._other().write(data)
 
     def pause_writing(self) -> None:

@@ -108,6 +108,8 @@ class Channel:
         self.is_over = False
         self.meetings: dict[int, Meeting] = {}
         self.pipes: set[Pipe] = set()
+        # The client's end of the control.
+        self.client: Pipe | None = None
 
     @property
     def is_pending(self) -> bool:
@@ -193,7 +195,7 @@ class Channels:
         """Join the request's connection to that of the other end. Raises UsageError, Conflict."""
         require_upgrade(request)
         meeting = await self._meet(channel, index, side)
-        return Upgraded(lambda pipe: self._joined(channel, index, meeting, pipe))
+        return Upgraded(lambda pipe: self._joined(channel, index, side, meeting, pipe))
 
     async def _meet(self, channel: Channel, index: int, side: Side) -> Meeting:
         """Wait for the other end. Raises Conflict if it does not come, or this one came before."""
@@ -215,6 +217,25 @@ class Channels:
             raise Conflict(f"{missing} did not answer in {PATIENCE:g} s", hint=hint) from None
         return meeting
 
+    def last_used(self, job: str) -> float | None:
+        """When bytes last passed through a channel of the job, by the monotonic clock: now, while a
+        program or a transfer of files runs there; None if none is open. Thread-safe."""
+        channels = self._open(job)
+        if any(channel.order["command"] or channel.order["sftp"] for channel in channels):
+            return time.monotonic()
+        return max((pipe.used for one in channels for pipe in [*one.pipes]), default=None)
+
+    def tell(self, job: str, text: str) -> None:
+        """Show a sentence in the terminals that are open in the job. Thread-safe."""
+        for channel in self._open(job):
+            if channel.order["terminal"] and channel.client is not None:
+                channel.client.note(text)
+
+    def _open(self, job: str) -> list[Channel]:
+        with self._lock:
+            channels = [*self._by_job.get(job, {}).values()]
+        return [channel for channel in channels if channel.pipes]
+
     def end_of(self, name: str) -> None:
         """End the channels of a person whose token was revoked. Thread-safe."""
         with self._lock:
@@ -225,8 +246,12 @@ class Channels:
                 for pipe in [*channel.pipes]:
                     pipe.abort()
 
-    def _joined(self, channel: Channel, index: int, meeting: Meeting, pipe: Pipe) -> None:
+    def _joined(
+        self, channel: Channel, index: int, side: Side, meeting: Meeting, pipe: Pipe
+    ) -> None:
         channel.pipes.add(pipe)
+        if side == "client" and index == 0:
+            channel.client = pipe
         pipe.ended = lambda: self._left(channel, index, pipe)
         meeting.join(pipe)
         if channel.is_over:

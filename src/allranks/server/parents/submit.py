@@ -22,7 +22,7 @@ def create_parent(submission: Submission, services: Services, by: str) -> tuple[
     else:
         parse_any(submission.spec)  # refuses unknown types
         row = create_sweep(submission, services, by)
-    noted = notes(row.plan, services.clusters.kinds[row.plan.engine])
+    noted = notes(row.plan, services.clusters.kind_of(row.plan.engine))
     noted += job_notes(row.spec)
     if kind == "sweep":
         noted += unused_parameters(SweepJob.parse(row.spec))

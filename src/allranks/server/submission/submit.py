@@ -12,9 +12,10 @@ from allranks.core.environments import recipe
 from allranks.core.job.compile import CompileContext, compile
 from allranks.core.job.continuation import Carried
 from allranks.core.job.images import portable
+from allranks.core.job.sessions import inside
 from allranks.core.plan import CurrentPython, Plan
 from allranks.engines.base import Kind
-from allranks.errors import MissingCode, Problem, SpecError
+from allranks.errors import Forbidden, MissingCode, NotFound, Problem, SpecError
 from allranks.server.assets.data_locations import Find, NodeDisks, places, referred
 from allranks.server.assets.datastores import Datastores
 from allranks.server.assets.environments import Environments
@@ -22,13 +23,13 @@ from allranks.server.clusters.clusters import Clusters
 from allranks.server.clusters.default_gpus import choice
 from allranks.server.dependencies import Services
 from allranks.server.jobs.output_assets import refuse_taken
-from allranks.server.jobs.view import signed
+from allranks.server.jobs.view import signed, submitter
 from allranks.server.submission.continuation import Continuation, set_aside
 from allranks.settings import Home
 from allranks.spec.compute import Compute
 from allranks.spec.job import CommandJob, parse
 from allranks.spec.model import TYPES
-from allranks.store.jobs.job_rows import Child, JobRow
+from allranks.store.jobs.job_rows import COMMAND, Child, JobRow
 from allranks.store.jobs.new_job import NewJob
 from allranks.store.key_values import read_once
 
@@ -115,8 +116,12 @@ def plan(
     looks up other jobs; without it, or if it returns None, their outputs are assumed to exist.
     Raises SpecError for an invalid job, Refused for one that never fits the compute."""
     spec = parse(submission.spec)
-    if spec.name is None:
+    name = spec.name
+    if name is None:
         raise SpecError(Problem("a job needs a name", "name", hint="the CLI generates one"))
+    session = None if spec.inside is None else session_of(spec.inside, find)
+    if session is not None:
+        submission, spec = on_nodes_of(session, submission, spec)
     compute, options, problems = _compute(spec, clusters)
     on = _runs_on(compute, options, clusters)
     table = environments.table()
@@ -135,8 +140,8 @@ def plan(
     made = _compiled(
         spec,
         CompileContext(
-            name=spec.name,
-            record=str(home.jobs / spec.name),
+            name=name,
+            record=str(home.jobs / name),
             argv=AGENT,
             engine=compute.type,
             base=submission.base,
@@ -164,8 +169,39 @@ def plan(
         ),
         problems,
     )
+    if session is not None:
+        inherits = spec.environment is None
+        made = inside(made, session.name, session.plan, inherits=inherits)
     clusters.engine(clusters.cluster(made)).admit(made.gang)
     return made
+
+
+def session_of(name: str, find: Find | None) -> JobRow:
+    """The session that a job is to run in. Raises SpecError."""
+    try:
+        row = None if find is None else find(name)
+    except NotFound:
+        row = None
+    if row is None or row.type != COMMAND or row.spec.get("session") is None:
+        what = f"no session named {name!r}" if row is None else f"{name} is no session"
+        hint = "`allranks dev list` lists them; `allranks dev` starts one"
+        raise SpecError(Problem(what, "inside", hint=hint))
+    return row
+
+
+def on_nodes_of(
+    session: JobRow, submission: Submission, spec: CommandJob
+) -> tuple[Submission, CommandJob]:
+    """The job on the session's compute, with its GPUs and its environment if it names none."""
+    gpus = spec.resources.gpus_per_instance
+    resources = spec.resources.model_copy(
+        update={"gpus_per_instance": session.plan.gang.gpus if gpus is None else gpus}
+    )
+    spec = spec.model_copy(update={"compute": session.plan.compute, "resources": resources})
+    if spec.environment is None:
+        task = session.plan.task
+        submission = submission._replace(base=task.base, tools=task.tools, python=None)
+    return submission, spec
 
 
 def _runs_on(compute: Compute, options: Mapping[str, Any], clusters: Clusters) -> recipe.Compute:
@@ -247,6 +283,7 @@ def _planned(
         services.datastores,
         services.records.answering,
     )
+    _require_own_session(made, services, by)
     spec, models = signed(submission.spec, by), services.models.versions
     if pinned := recipe.reference(made.task.environment):
         # For restarts: `@latest` may change.
@@ -256,6 +293,15 @@ def _planned(
             was, is_model = spec["inputs"][each.name], models.has(each.source)
             spec["inputs"] = {**spec["inputs"], each.name: _pinned(was, each.asset, is_model)}
     return spec, made
+
+
+def _require_own_session(made: Plan, services: Services, by: str) -> None:
+    """Raise Forbidden if the job would run as somebody else, in their session."""
+    if name := made.task.inside:
+        owner = submitter(services.records.get(name).spec)
+        if owner != by:
+            hint = f"ask {owner}, or start a session of your own: allranks dev"
+            raise Forbidden(f"{name} is {owner}'s session", hint=hint)
 
 
 def _require_what_it_needs(

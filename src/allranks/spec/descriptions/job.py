@@ -57,6 +57,10 @@ JOB: Mapping[str, Mapping[str, str]] = {
     },
     "CommandJob": {
         "type": "The type of the job.",
+        "session": "Keeps the job's nodes for `job shell` and for other jobs, and ends it if "
+        "nobody uses it: see `allranks dev`.",
+        "inside": "The session on whose nodes the job runs at once: in its folder unless the job "
+        "has code, and in its environment unless it names one.",
         "limits": "Time limits.",
         "services": "Services beside the ranks by name: `jupyter_lab`, `vs_code`, "
         "`tensor_board`, or a `command`. They end with the ranks.",
@@ -89,6 +93,11 @@ JOB: Mapping[str, Mapping[str, str]] = {
     "OnFailure": {
         "hold": "The seconds for which the failed attempt stays as it is, unless it is released "
         "before, or a time limit ends it.",
+    },
+    "Session": {
+        "idle_timeout": "The seconds after which it ends if nobody uses it: no shell, program, "
+        "connection or job. An hour if left out, never with null.",
+        "timeout": "The seconds that its command takes. It ends with that; this says so before.",
     },
     "_PerNode": {
         "process_count_per_instance": "The number of ranks on each node.",

@@ -106,7 +106,7 @@ def create(data: Annotated[Any, BODY], services: ServicesDep, who: Who) -> api.C
         after = continuation.ended(services.records.with_ranks(made.continues))
         made = made._replace(previous=continuation.end_of(after))
     row, carried = submit(made, services, who.name, after=after)
-    noted = notes(row.plan, services.clusters.kinds[row.plan.engine])
+    noted = notes(row.plan, services.clusters.kind_of(row.plan.engine))
     noted += job_notes(row.spec)
     if row.spec.get("services"):
         noted += service_notes(row.name, parse(row.spec).to_dict()["services"])

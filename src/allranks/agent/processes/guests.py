@@ -1,0 +1,172 @@
+"""The agents of other jobs that run on this node, each a child of this agent with a keeper.
+
+A guest is an agent like any other: it calls the server by itself, for a job of its own. This agent
+only starts it, says whether it lives, and ends it: what the server orders is which guests are to be
+there. So the nodes of a launch serve jobs that come later, on every engine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict
+from urllib.parse import quote
+
+from allranks.agent.processes import keeper
+from allranks.agent.programs.allranks_warm.processes import below
+from allranks.core.plan import Task
+
+if TYPE_CHECKING:
+    from allranks.agent.transport.identity import AgentIdentity
+    from allranks.api.agents import GuestOrder
+
+_OURS = str(Path(__file__).absolute().parents[3])
+_ARGV = (sys.executable, "-P", "-m", "allranks.agent")
+# The file with what a guest takes over from its host, and the name that its container gets.
+_PLACE, NAME = "ALLRANKS_AGENT_PLACE", "ALLRANKS_AGENT_GUEST"
+# Seconds to end one that is killed.
+_END = 3.0
+
+
+class HostPlace(TypedDict):
+    """What a guest finds on its node: the host's working folder, and the environment of its ranks
+    where the guest asks for none of its own."""
+
+    work: str
+    base: dict[str, str]
+    variables: dict[str, str]
+
+
+class Guests:
+    """The guests of this node. The main thread opens and closes it, the thread that receives orders
+    calls the rest."""
+
+    def __init__(self, where: AgentIdentity) -> None:
+        self._where = where
+        self._place: Path | None = None
+        self._running: dict[str, subprocess.Popen[bytes] | None] = {}
+        self._lock = threading.Lock()
+
+    def open(self, folder: Path, work: Path, task: Task) -> None:
+        """Let guests in: the node is prepared, in the attempt's ``folder``."""
+        place: HostPlace = {
+            "work": str(work),
+            "base": dict(task.base),
+            "variables": dict(task.variables),
+        }
+        path = folder / "place.json"
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            json.dump(place, file)
+        with self._lock:
+            self._place = path
+
+    def states(self) -> str:
+        """Each guest that is here, or has ended here while it was expected: `KEY:1,KEY:0`."""
+        with self._lock:
+            running = [(key, _lives(child)) for key, child in self._running.items()]
+        return ",".join(f"{quote(key)}:{lives:d}" for key, lives in running)
+
+    def heed(self, orders: Sequence[GuestOrder]) -> None:
+        """Start the guests that are not here, and end those that are not ordered any more."""
+        with self._lock:
+            if self._place is None:
+                return
+            keys = {order["key"] for order in orders}
+            for key in [key for key in self._running if key not in keys]:
+                _kill(self._running.pop(key))
+            for order in orders:
+                if order["key"] not in self._running:
+                    self._running[order["key"]] = self._start(order, self._place)
+
+    def close(self, seconds: float) -> None:
+        """Ask all guests to end, wait so long for them, and kill those that are left."""
+        with self._lock:
+            self._place = None
+            children = [child for child in self._running.values() if child is not None]
+            self._running.clear()
+        for child in children:
+            if _lives(child):
+                child.send_signal(signal.SIGTERM)  # as of an engine: the keeper passes it on
+        until = time.monotonic() + seconds
+        for child in children:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(max(0.0, until - time.monotonic()))
+            _kill(child)
+
+    def _start(self, order: GuestOrder, place: Path) -> subprocess.Popen[bytes] | None:
+        """None: it cannot be started, which is as if it had ended."""
+        key, node = order["key"], self._where.node
+        folder = self._where.folder.parent.parent / key / str(node)
+        env = {
+            **os.environ,
+            **order["env"],
+            "PYTHONPATH": os.pathsep.join(filter(None, (_OURS, os.environ.get("PYTHONPATH")))),
+            "ALLRANKS_AGENT_NODE": str(node),
+            "ALLRANKS_AGENT_DIR": str(folder),
+            "ALLRANKS_AGENT_ADDRESS": self._where.address,
+            "ALLRANKS_AGENT_CPUS": str(self._where.cpus),
+            _PLACE: str(place),
+            NAME: key,
+        }
+        if gpus := os.environ.get("CUDA_VISIBLE_DEVICES"):
+            env["CUDA_VISIBLE_DEVICES"] = ",".join(gpus.split(",")[: order["gpus"]])
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            log = os.open(folder / "agent.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            try:
+                child = subprocess.Popen(
+                    _ARGV,
+                    cwd=folder,
+                    env=env,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    process_group=0,
+                )
+            finally:
+                os.close(log)
+        except OSError:
+            return None
+        # It ends by itself, or is ended here: not with the host's ranks, whose end it survives for
+        # its grace.
+        keeper.SPARED.add(child.pid)
+        return child
+
+
+def _lives(child: subprocess.Popen[bytes] | None) -> bool:
+    return child is not None and child.poll() is None
+
+
+def _kill(child: subprocess.Popen[bytes] | None) -> None:
+    """Kill what is below the keeper of a guest; the keeper then ends."""
+    until = time.monotonic() + _END
+    while child is not None and _lives(child) and time.monotonic() < until:
+        for pid in below(child.pid):
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(0.01)
+
+
+def settled(task: Task) -> Task:
+    """The task of a guest with what its host has: the working folder unless it has code of its own,
+    and the environment unless it names one; of an image each makes its own. Other tasks stay as
+    they are."""
+    path = os.environ.get(_PLACE)
+    if not task.inside or path is None:
+        return task
+    place: HostPlace = json.loads(Path(path).read_text())
+    if task.code is None and task.in_place is None:
+        task = task._replace(in_place=place["work"])
+    if task.inherits and task.container is None:
+        variables = {**place["variables"], **task.variables}
+        task = task._replace(base=place["base"], variables=variables)
+    return task

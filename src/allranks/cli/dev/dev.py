@@ -1,0 +1,243 @@
+"""`allranks dev`: interactive sessions on nodes that are kept."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+from allranks.cli.dev import notes
+from allranks.cli.job.enter import open_shell
+from allranks.cli.output import show
+from allranks.cli.output.sending import large_code_option
+from allranks.cli.submit.run import environment_of, resources_of
+from allranks.cli.submit.send import submit, with_shell_variables
+from allranks.core.amounts import seconds_text
+from allranks.core.job.sessions import TAG, session_name
+from allranks.errors import AllranksError, Conflict, UsageError
+from allranks.sdk.connection import find_server
+from allranks.sdk.connection.urls import job_path
+from allranks.sdk.submit.current_environment import asked_for
+from allranks.sdk.submit.names import generate_name
+from allranks.statuses import TERMINAL
+
+if TYPE_CHECKING:
+    from allranks.api.common import Document
+    from allranks.api.jobs import ListedJob
+    from allranks.api.metrics import ShownJob
+
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_JUPYTER = "jupyter"
+# Seconds between two looks at a session that waits for its nodes.
+_LOOK = 0.3
+
+
+def _duration(text: str) -> float:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text)
+    if match is None or not float(match[1]):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time, such as 90m or 8h")
+    return float(match[1]) * _UNITS[match[2]]
+
+
+def dev_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("-n", "--nodes", type=int, default=1, metavar="N", help="number of nodes (1)")
+    add("-p", "--procs-per-node", type=int, default=1, metavar="P", help="ranks per node (1)")
+    add("--gpus", type=int, metavar="G", help="GPUs per node")
+    add("--cpus", type=float, metavar="C", help="CPUs per node that it waits for (none)")
+    add("--memory", metavar="M", help="memory per node, such as 4g (no limit)")
+    add("-e", "--environment", metavar="SPEC", help="as of `allranks run` (current)")
+    add("--image", metavar="IMAGE", help="in a container of this image")
+    add("--allow-builds", action="store_true", help=argparse.SUPPRESS)
+    add("-c", "--compute", metavar="NAME", help="where (the default compute)")
+    add("-C", "--code", default=".", metavar="DIR", help="the folder that is put there (.)")
+    add("--in-place", action="store_true", help="work in the folder itself, without copying it")
+    large_code_option(add)
+    add("--env", action="append", default=[], metavar="KEY[=VALUE]", help="a variable there")
+    add("--name", metavar="NAME", help="its name; its job is dev-NAME (generated)")
+    time = "it ends after this time (8h)"
+    add("--timeout", type=_duration, default=8 * 3600.0, metavar="TIME", help=time)
+    idle = "it ends if nothing uses it for this time (1h)"
+    add("--idle-timeout", type=_duration, default=3600.0, metavar="TIME", help=idle)
+    add("--no-jupyter", action="store_true", help="start no JupyterLab there")
+    add("--detach", action="store_true", help="open no shell, and do not wait for the nodes")
+
+
+def dev(options: argparse.Namespace) -> int:
+    """Keep nodes with your code in place, and open a shell there. `allranks run --in NAME -- …`
+    runs jobs on them at once, `allranks dev pull NAME` fetches what was changed. It goes on
+    when you leave, until its time is over, nothing uses it for a while, or `allranks dev stop`."""
+    name = session_name(options.name or generate_name())
+    before = notes.read(name)
+    notes.write(name, notes.note_of(Path(options.code), in_place=options.in_place))
+    try:
+        options.allow_large_data = False
+        made = submit(options, with_shell_variables(_spec(options, name)), Path.cwd())
+    except AllranksError:
+        notes.restore(name, before)  # the name is taken, for example
+        raise
+    if not options.quiet:
+        for note in made["notes"]:
+            show.talk(f"note: {note}")
+    if options.detach:
+        show.as_json({"name": name, "status": made["status"]}) if options.json else print(name)
+        if not options.json and not options.quiet:
+            show.talk(f"to enter it: allranks dev attach {name}")
+        return 0
+    return _enter(options, name)
+
+
+def _spec(options: argparse.Namespace, name: str) -> Document:
+    ranks = options.nodes * options.procs_per_node
+    distribution = {"type": "pytorch", "process_count_per_instance": options.procs_per_node}
+    spec: Document = {
+        "name": name,
+        "command": f"sleep {options.timeout:g}",
+        "code": options.code,
+        "compute": options.compute,
+        "environment": environment_of(options),
+        "environment_variables": asked_for(options.env, False),
+        "resources": resources_of(options),
+        "distribution": distribution if ranks > 1 else None,
+        "session": {"timeout": options.timeout, "idle_timeout": options.idle_timeout},
+        "services": {} if options.no_jupyter else {_JUPYTER: {"type": "jupyter_lab"}},
+        "tags": {TAG: "dev"},
+    }
+    return {key: value for key, value in spec.items() if value not in (None, {})}
+
+
+def attach_options(parser: argparse.ArgumentParser) -> None:
+    _session_argument(parser)
+    parser.add_argument("--node", type=int, default=0, metavar="N", help="the node to enter (0)")
+
+
+def attach(options: argparse.Namespace) -> int:
+    """Open a shell in a session, and say how else to get in; as often as you like, from any machine
+    that is logged in."""
+    return _enter(options, _named(options), options.node)
+
+
+def _enter(options: argparse.Namespace, name: str, node: int = 0) -> int:
+    try:
+        job = _running(name, options.quiet or options.json)
+    except KeyboardInterrupt:
+        show.talk(f"\n{name} goes on\n\nhint: allranks dev attach {name}, allranks dev stop {name}")
+        return 130
+    ways = _ways(job)
+    if options.json:
+        show.as_json({"name": name, "status": job["status"], **ways})
+        return 0
+    for what, way in ways.items():
+        show.field(what, way)
+    if not sys.stdin.isatty() or not sys.stdout.isatty():
+        return 0
+    show.talk(f"a shell on node {node} of {name}: `exit` leaves, and the session goes on")
+    code = open_shell(name, None, node)
+    if not options.quiet:
+        show.talk(f"{name} goes on: allranks dev attach | pull | stop {name}")
+    return code
+
+
+def _running(name: str, quiet: bool) -> ShownJob:
+    """Wait until the session runs. Raises Conflict if it has ended."""
+    line, began = show.StatusLine(quiet), time.monotonic()
+    try:
+        while True:
+            job: ShownJob = find_server.ask("GET", job_path(name))
+            if job["status"] == "Running":
+                return job
+            if job["status"] in TERMINAL:
+                error = job["error"]
+                message = error["message"] if error else job["status"]
+                hint = f"allranks job explain {name}; another one: allranks dev"
+                raise Conflict(f"{name} has ended: {message}", hint=hint)
+            reason = f": {job['status_reason']}" if job["status_reason"] else ""
+            took = seconds_text(int(time.monotonic() - began)).replace(".0 s", " s")
+            line.say(f"{name} {job['status']} ({took}){reason}")
+            time.sleep(_LOOK)
+    finally:
+        line.clear()
+
+
+def _ways(job: ShownJob) -> dict[str, str]:
+    """How to get in, beside a shell."""
+    name, ways = job["name"], dict[str, str]()
+    try:
+        from allranks.cli.ssh.ssh_config import written  # lazy: an extra may be missing
+
+        config, host = written(name, None, 0 if job["nodes"] == 1 else None)
+        ways["ssh"] = f"ssh -F {config} {host}"
+    except AllranksError as error:
+        ways["ssh"] = f"not available: {error.message}"
+    for service in job["services"]:
+        if service["name"] == _JUPYTER and service["state"] == "Failed":
+            ways[_JUPYTER] = f"not available: {service['message']}"
+        elif service["name"] == _JUPYTER:
+            with find_server.connect() as client:
+                page = f"{client.url}{service['page']} or " if service["page"] else ""
+            ways[_JUPYTER] = f"{page}allranks job port-forward {name} {_JUPYTER}"
+    ways["run"] = f"allranks run --in {name} -- python train.py"
+    return ways
+
+
+def list_sessions_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--all", action="store_true", help="also those that have ended")
+
+
+def list_sessions(options: argparse.Namespace) -> int:
+    jobs = [job for job in _sessions() if options.all or job["status"] not in TERMINAL]
+    if not jobs and not options.json:
+        show.talk("no session: allranks dev starts one")
+        return 0
+    rows = [
+        (
+            job["name"],
+            job["status"],
+            show.size(job),
+            job["compute"],
+            job["created_by"],
+            job["created_at"],
+        )
+        for job in jobs
+    ]
+    return show.listing(options, jobs, ("NAME", "STATUS", "SIZE", "COMPUTE", "BY", "SINCE"), rows)
+
+
+def stop_options(parser: argparse.ArgumentParser) -> None:
+    _session_argument(parser)
+
+
+def stop(options: argparse.Namespace) -> int:
+    """End a session, with the jobs in it: each gets its time to save. What was changed there and
+    not fetched is in the job's files: `allranks job files NAME`."""
+    name = _named(options)
+    job: ShownJob = find_server.ask("GET", job_path(name))
+    if job["status"] in TERMINAL:
+        return show.result(options, job, f"{name} has ended already")
+    canceled: ShownJob = find_server.ask("POST", job_path(name, "/cancel"))
+    return show.result(options, canceled, f"{name} ends")
+
+
+def _session_argument(parser: argparse.ArgumentParser) -> None:
+    name = "the session (the only one that runs)"
+    parser.add_argument("name", nargs="?", metavar="NAME", help=name)
+
+
+def _named(options: argparse.Namespace) -> str:
+    if options.name is not None:
+        return session_name(options.name)
+    live = [job["name"] for job in _sessions() if job["status"] not in TERMINAL]
+    if len(live) != 1:
+        hint = "`allranks dev` starts one" if not live else f"name one: {', '.join(live)}"
+        raise UsageError("no session runs" if not live else "several sessions run", hint=hint)
+    return live[0]
+
+
+def _sessions() -> list[ListedJob]:
+    query = urlencode({"tag": f"{TAG}=dev", "limit": 200})
+    jobs: list[ListedJob] = find_server.ask("GET", f"/api/v1/jobs?{query}")
+    return jobs

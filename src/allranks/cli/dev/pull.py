@@ -1,0 +1,183 @@
+"""`allranks dev pull`: fetch what was changed in a session."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tarfile
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from allranks.agent.inside.allranks_dev_files import digest
+from allranks.cli.dev import notes
+from allranks.cli.dev.changes import Changes, changes, stays_inside
+from allranks.cli.dev.notes import Note
+from allranks.cli.job.session_files import SKIPPED, run_there
+from allranks.cli.output import show
+from allranks.core.amounts import counted, size_text
+from allranks.core.data.working_set import COLLECTED
+from allranks.core.job.sessions import session_name
+from allranks.errors import AllranksError, NotFound, UsageError
+from allranks.snapshot import files
+from allranks.snapshot.ignore import NEVER, excluded_by_user
+
+# Bytes: a larger file that was not sent is named, and not fetched.
+_LARGE = 256 << 20
+
+
+def pull_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="the session")
+    folder = "the folder that they come into (the one that was sent)"
+    parser.add_argument("-p", "--path", metavar="DIR", help=folder)
+    force = "also files that were changed here meanwhile"
+    parser.add_argument("--force", action="store_true", help=force)
+    parser.add_argument("--dry-run", action="store_true", help="say what would come")
+
+
+def pull(options: argparse.Namespace) -> int:
+    """Fetch the files that were changed or made on the session's first node since they were sent.
+    What git or .amlignore ignores stays there, and so does what was changed here, too: exit code 1.
+    Nothing is removed."""
+    name = session_name(options.name)
+    note = notes.read(name)
+    if note is not None and note.in_place:
+        return show.result(options, {"files": []}, f"{name} runs in {note.folder}: nothing to pull")
+    if note is None and options.path is None:
+        hint = f"name the folder: allranks dev pull {options.name} -p DIR"
+        raise UsageError(f"{name} was not started from here", hint=hint)
+    known = note or Note("", False, {})
+    folder = Path(options.path or known.folder)
+    if not folder.is_dir():
+        raise NotFound("the folder does not exist", where=str(folder), hint="name another: -p DIR")
+    there, large = _there(name, known.sent, folder)
+    refused = [each for each in there if why_not(folder, each, there[each])]
+    there = {each: held for each, held in there.items() if each not in refused}
+    found = changes(known.sent, there, _here(folder, {*there, *known.sent}))
+    wanted = (*found.take, *(found.both if options.force else ()))
+    came: dict[str, str] = {}
+    try:
+        if wanted and not options.dry_run:
+            for each in _fetched(name, wanted, folder):
+                came[each] = digest(str(folder / each))
+    finally:
+        if came or found.same:
+            agreed = {each: there[each] for each in found.same}
+            sent = {**known.sent, **agreed, **came}
+            notes.write(name, Note(str(folder.resolve()), False, sent))
+    return _report(options, name, found, refused, large, wanted if options.dry_run else [*came])
+
+
+def _there(name: str, sent: Mapping[str, str], folder: Path) -> tuple[dict[str, str], list[str]]:
+    """What is in the session, but for what is ignored here; and what is too large."""
+    request = {"sent": [*sent], "most": _LARGE, "skipped": [*NEVER, *SKIPPED]}
+    answer = json.loads(run_there(name, "list", request))
+    by_git, by_user = files.rules_without_git(folder), excluded_by_user(folder)
+
+    def comes(each: str) -> bool:
+        ignored = by_git(each) or by_user(each) or each in COLLECTED or each.endswith(".pyc")
+        return each in sent or not ignored
+
+    held = {each: what for each, what in answer["files"].items() if comes(each)}
+    large = [f"{each} ({size_text(size)})" for each, size in answer["large"].items() if comes(each)]
+    return held, large
+
+
+def _here(folder: Path, names: Iterable[str]) -> dict[str, str]:
+    held = {}
+    for each in names:
+        with suppress(OSError, ValueError):
+            held[each] = digest(str(folder / each))
+    return held
+
+
+def why_not(folder: Path, name: str, held: str) -> str:
+    """Why that file of a session may not be written here; empty if it may."""
+    if not stays_inside(name):
+        return "its name leads out of the folder"
+    if held.startswith("->") and not files.stays_inside(name, held[2:]):
+        return "it is a link that leads out of the folder"
+    above = Path(name).parents
+    if any((folder / each).is_symlink() for each in above if str(each) != "."):
+        return "it lies behind a link here"
+    return "it is a folder here" if (folder / name).is_dir() and held[:2] != "->" else ""
+
+
+def _fetched(name: str, wanted: Sequence[str], folder: Path) -> Iterator[str]:
+    """Fetch these files, and yield each that has come. Raises AllranksError, for a full disk, too:
+    each file is whole, either the old or the new one."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as packed:
+            run_there(name, "pack", [*wanted], packed)
+            packed.seek(0)
+            with tarfile.open(fileobj=packed, mode="r:") as archive:
+                for member in archive:
+                    if member.name in wanted and (member.isfile() or member.issym()):
+                        _place(archive, member, folder)
+                        yield member.name
+    except (OSError, tarfile.TarError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        hint = f"make room or correct it, then again: allranks dev pull {name}"
+        raise AllranksError(
+            f"not all files could be written: {reason}", where=str(folder), hint=hint
+        ) from None
+
+
+def _place(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
+    """Write a file beside its place, and rename it."""
+    target = folder / member.name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if why := why_not(folder, member.name, f"->{member.linkname}" if member.issym() else ""):
+        raise OSError(f"{member.name}: {why}")
+    part = target.with_name(f".allranks-{os.getpid()}.part")
+    try:
+        if member.issym():
+            part.symlink_to(member.linkname)
+        else:
+            content = archive.extractfile(member)
+            assert content is not None
+            with content, part.open("wb") as file:
+                while piece := content.read(1 << 20):
+                    file.write(piece)
+            part.chmod(0o755 if member.mode & 0o100 else 0o644)
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _report(
+    options: argparse.Namespace,
+    name: str,
+    found: Changes,
+    refused: Sequence[str],
+    large: Sequence[str],
+    came: Sequence[str],
+) -> int:
+    left = () if options.force else found.both
+    if options.json:
+        data = {"files": [*came], "left": [*left], "refused": [*refused], "large": [*large]}
+        show.as_json({**data, "removed_there": [*found.gone]})
+        return 1 if left else 0
+    for each in came:
+        show.line(each)
+    if options.quiet:
+        return 1 if left else 0
+    does = "would come" if options.dry_run else "came"
+    show.talk(f"{counted(len(came), 'file')} {does} from {name}")
+    about = {
+        "changed in both places, and left as they are here": left,
+        "overwritten here, where they had been changed, too": found.both if options.force else (),
+        "left out, because they would lead out of the folder": refused,
+        "left out as large; `allranks job cp` fetches them": large,
+        "removed there, and kept here": found.gone,
+    }
+    for what, names in about.items():
+        if names:
+            show.talk(f"{what}: {show.several(names)}")
+    if left:
+        show.talk(
+            f"\nhint: --force takes those of {name}; to compare: allranks job cp {name}:FILE DIR"
+        )
+    return 1 if left else 0

@@ -1,0 +1,45 @@
+"""`allranks run --in`: a job on the nodes of a session."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from allranks.cli.output import show
+from allranks.core.amounts import counted
+from allranks.core.job.sessions import session_name
+from allranks.errors import NotFound, UsageError
+from allranks.sdk.connection import find_server
+from allranks.sdk.connection.urls import job_path
+
+if TYPE_CHECKING:
+    from allranks.api.jobs import JobAnswer
+
+
+def settle(options: argparse.Namespace) -> None:
+    """Fill in what the options leave to the session: its nodes and ranks. Raises UsageError."""
+    conflicts = {
+        "-c/--compute": options.compute,
+        "--in-place": options.in_place,
+        "--sweep": options.sweep,
+        "--rehearse": options.rehearse,
+        "--dry-run": options.dry_run,
+    }
+    for option, value in conflicts.items():
+        if value:
+            raise UsageError("not available with --in", where=option, hint="leave one of them out")
+    options.inside = session_name(options.inside)
+    try:
+        session: JobAnswer = find_server.ask("GET", job_path(options.inside))
+    except NotFound:
+        hint = "`allranks dev list` lists them; `allranks dev` starts one"
+        raise UsageError(f"no session named {options.inside!r}", where="--in", hint=hint) from None
+    ranks = session["processes"] // session["nodes"]
+    options.nodes = options.nodes or session["nodes"]
+    options.procs_per_node = options.procs_per_node or ranks
+    if options.code is None and options.nodes > 1 and session["status"] == "Running":
+        from allranks.cli.job.session_files import spread  # lazy: few sessions have several nodes
+
+        count = spread(options.inside, min(options.nodes, session["nodes"]))
+        if count and not options.quiet:
+            show.talk(f"note: {counted(count, 'file')} of node 0 copied to the other nodes")

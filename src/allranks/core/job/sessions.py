@@ -1,0 +1,144 @@
+"""Jobs that keep nodes for others, and the jobs inside of them. Pure.
+
+A session is a job with the key `session`; a guest is a job with the key `inside`. Its plan is that
+of any job of the session's compute, but its engine is the session: see `server/sessions`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from allranks.core.amounts import counted, seconds_text
+from allranks.core.lifecycle.decide import Job
+from allranks.core.plan import Gang, Plan, pack
+from allranks.statuses import TERMINAL, JobStatus, Reason
+
+# The name of the engine, and its option: the session's name.
+ENGINE, OPTION = "session", "session"
+# What begins the names of sessions that people start, and the tag by which they are found.
+PREFIX, TAG = "dev-", "session"
+# Losses of the session's nodes, which a guest cannot get again.
+_OF_NODES = ("node_lost", "preempted")
+# Seconds before its end at which a session says so; at most this part of its idle time.
+_WARNING, _PART = 300.0, 0.5
+
+
+def session_name(text: str) -> str:
+    """The name of the session's job: `dev-` and its name."""
+    return text if text.startswith(PREFIX) else f"{PREFIX}{text}"
+
+
+def inside(made: Plan, name: str, session: Plan, *, inherits: bool) -> Plan:
+    """The plan of a guest: that of the session's compute, on the session's nodes. With ``inherits``
+    its ranks have the session's environment."""
+    host, task = session.task, made.task
+    if inherits:
+        task = task._replace(
+            container=host.container,
+            recipe=None,
+            current=None,
+            environment=host.environment,
+            environment_asked=host.environment_asked,
+        )
+    own_folder = task.code is None and task.in_place is None
+    task = task._replace(
+        inside=name,
+        inherits=inherits,
+        # What changes in the session's folder is the session's to keep.
+        fresh_work=own_folder or task.fresh_work,
+        keep_work=0 if own_folder else task.keep_work,
+    )
+    on = tuple(each for each in made.rules.on if each not in _OF_NODES)
+    plan = made._replace(
+        gang=made.gang._replace(options={OPTION: name}),
+        task=task,
+        rules=made.rules._replace(on=on),
+        engine=ENGINE,
+        compute=session.compute,
+        server_address=session.server_address,
+        digest="",
+    )
+    text = json.dumps(pack(plan), sort_keys=True)
+    return plan._replace(digest=hashlib.sha256(text.encode()).hexdigest())
+
+
+def never_fits(gang: Gang, name: str, session: Plan) -> str:
+    """Why the gang can never run in that session; empty if it can."""
+    has = session.gang
+    if gang.nodes > has.nodes:
+        return f"the job asks for {counted(gang.nodes, 'node')}, and {name} has {has.nodes}"
+    if gang.gpus > has.gpus:
+        asks = counted(gang.gpus, "GPU")
+        return f"the job asks for {asks} per node, and {name} has {has.gpus or 'none'}"
+    return ""
+
+
+class End(NamedTuple):
+    """Why the guests of a session cannot go on, in words, and as a reason."""
+
+    why: str
+    reason: Reason
+
+
+def end_of(name: str, job: Job | None) -> End | None:
+    """None while the session can have guests."""
+    if job is None:
+        return End(f"{name} does not exist any more", Reason.CANCELED)
+    if job.status not in TERMINAL and job.status is not JobStatus.FINALIZING:
+        return None
+    word = "has ended" if job.status in TERMINAL else "ends"
+    done = job.then is not None and job.then.reason in (Reason.DONE, Reason.CANCELED)
+    return End(f"{name} {word}", Reason.CANCELED if done else Reason.NODE_LOST)
+
+
+class Guest(NamedTuple):
+    """A gang in a session, as the session's queue sees it. ``started``: its turn has come;
+    ``ended``: its ranks have, though its agents may still send files."""
+
+    name: str
+    key: str
+    nodes: int
+    gpus: int
+    started: bool = False
+    ended: bool = False
+
+
+def next_guest(guests: Sequence[Guest]) -> Guest | None:
+    """The one whose turn it is, if none runs: one after the other, in the order of submission."""
+    if any(guest.started and not guest.ended for guest in guests):
+        return None
+    return next((guest for guest in guests if not guest.started), None)
+
+
+class Notice(NamedTuple):
+    """What a session has to be told now, ``about`` its idle time or its time limit."""
+
+    about: str
+    text: str
+    ends: bool = False
+
+
+def notice(
+    session: Mapping[str, Any], began: float, used: float, now: float, warned: Sequence[str]
+) -> Notice | None:
+    """What is due for a session that runs since ``began`` and was last used at ``used``. ``warned``
+    are the warnings that were given since."""
+    idle, limit = session.get("idle_timeout"), session.get("timeout")
+    if idle is not None:
+        rests, left = now - used, used + idle - now
+        if left <= 0:
+            return Notice(
+                "idle", f"nothing has used it for {seconds_text(idle)}: it ends", ends=True
+            )
+        if left <= min(_WARNING, idle * _PART) and "idle" not in warned:
+            what = f"nothing has used it for {seconds_text(rests)}"
+            return Notice("idle", f"{what}: it ends in {seconds_text(left)} unless somebody does")
+    if limit is not None and "timeout" not in warned:
+        left = began + limit - now
+        if 0 < left <= min(_WARNING, limit * _PART):
+            text = f"its time of {seconds_text(limit)} is over in {seconds_text(left)}"
+            return Notice("timeout", text)
+    return None

@@ -1,0 +1,206 @@
+"""An engine whose nodes are those of a running job: its agents start the gang's agents.
+
+What is to be on each node is part of the orders to its agent, which starts and ends what differs.
+The record has all that a new server needs: nothing is kept but in memory.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from allranks.core.job import sessions
+from allranks.core.job.sessions import ENGINE, OPTION, Guest
+from allranks.core.plan import Gang
+from allranks.engines.base import GangStatus, Handle, Host, Kind
+from allranks.errors import AllranksError, Refused
+from allranks.server.loop.wakeups import Wakeups
+from allranks.statuses import GangState, JobStatus
+from allranks.store.jobs.job_rows import COMMAND, JobRow
+from allranks.store.jobs.records import Records
+
+if TYPE_CHECKING:
+    from allranks.api.agents import GuestOrder
+
+_HINT = "`allranks dev list` lists the sessions that there are"
+
+
+class SessionEngine:
+    """The guests of all sessions. ``variables`` returns those of a job's agents. Thread-safe."""
+
+    name = ENGINE
+    pace = 0.0
+
+    def __init__(
+        self,
+        records: Records,
+        wakeups: Wakeups,
+        variables: Callable[[JobRow], Mapping[str, str]],
+    ) -> None:
+        self._records, self._wakeups, self._variables = records, wakeups, variables
+        # By session and key, in the order of submission; None before the record was read.
+        self._guests: dict[str, dict[str, Guest]] | None = None
+        # What agents have said of the guests on each session, launch and node: whether they live.
+        self._seen: dict[tuple[str, int, int], Mapping[str, bool]] = {}
+        self._lock = threading.RLock()
+
+    # ------------------------------------------------------------ as an engine
+
+    def admit(self, gang: Gang) -> None:
+        name = gang.options[OPTION]
+        row = self._session(name)
+        if (end := sessions.end_of(name, None if row is None else row.record)) is not None:
+            raise Refused(end.why, where="inside", hint=f"start another one; {_HINT}")
+        assert row is not None
+        if why := sessions.never_fits(gang, name, row.plan):
+            hint = "ask for less, or start a larger session"
+            raise Refused(why, where="inside", hint=hint)
+
+    def render(self, gang: Gang) -> str:
+        return f"{gang.nodes} × {' '.join(gang.argv)}, on the nodes of {gang.options[OPTION]}"
+
+    def submit(self, gang: Gang) -> Handle:
+        self.admit(gang)
+        with self._lock:
+            guests = self._all().setdefault(gang.options[OPTION], {})
+            guests.setdefault(gang.key, _guest(gang))
+        self._start_next(gang.options[OPTION])
+        return Handle(gang.key, gang.key)
+
+    def poll(self, handles: Sequence[Handle]) -> Mapping[str, GangStatus]:
+        ended = {handle.key for handle in handles if handle.ended}
+        with self._lock:
+            for guests in self._all().values():
+                for key in ended & guests.keys():
+                    guests[key] = guests[key]._replace(ended=True)
+            for name in [*self._all()]:
+                self._start_next(name)
+            return {handle.key: self._status(handle.key) for handle in handles}
+
+    def stop(self, handle: Handle) -> None:
+        with self._lock:
+            for name, guests in [*self._all().items()]:
+                if guests.pop(handle.key, None) is not None:
+                    if not guests:
+                        del self._all()[name]
+                    self._wakeups.notify(name)
+                    self._start_next(name)
+
+    def check(self, options: Mapping[str, Any]) -> None:
+        """Nothing depends on options."""
+
+    def hosts(self, options: Mapping[str, Any]) -> Sequence[Host]:
+        return ()
+
+    # ------------------------------------------------------------ for agents
+
+    def orders(
+        self, row: JobRow, node: int, seen: Mapping[str, bool] | None
+    ) -> list[GuestOrder] | None:
+        """What is to be on a node of that job, as its agent has said that ``seen`` is there; None
+        if that is so already, or the agent is of an older version."""
+        if seen is None or (not seen and self._guests is not None and row.name not in self._guests):
+            return None
+        with self._lock:
+            self._seen[row.name, row.record.launch, node] = seen
+            due = {
+                guest.key: guest
+                for guest in self._all().get(row.name, {}).values()
+                if guest.started and node < guest.nodes
+            }
+            if due.keys() == seen.keys():
+                return None
+        orders = []
+        for guest in due.values():
+            variables = dict(self._variables(self._records.get(guest.name)))
+            orders.append({"key": guest.key, "env": variables, "gpus": guest.gpus})
+        return orders  # type: ignore[return-value]
+
+    def has_guests(self, name: str) -> bool:
+        """Whether a job is in that session, or waits there."""
+        with self._lock:
+            return name in self._all()
+
+    # ------------------------------------------------------------ inside
+
+    def _all(self) -> dict[str, dict[str, Guest]]:
+        if self._guests is None:
+            self._guests = {}
+            rows = [row for row in self._records.live() if _is_submitted(row)]
+            for row in sorted(rows, key=lambda row: row.record.submitted_at or 0.0):
+                gang = row.plan.gang._replace(key=row.key)
+                started = row.record.gang is GangState.UP
+                guests = self._guests.setdefault(gang.options[OPTION], {})
+                guests[row.key] = _guest(gang)._replace(started=started)
+        return self._guests
+
+    def _session(self, name: str) -> JobRow | None:
+        try:
+            return self._records.get(name)
+        except AllranksError:
+            return None
+
+    def _start_next(self, name: str) -> None:
+        with self._lock:
+            guests = self._all().get(name, {})
+            row = self._session(name)
+            if row is None or row.record.status is not JobStatus.RUNNING:
+                return
+            if (guest := sessions.next_guest([*guests.values()])) is not None:
+                guests[guest.key] = guest._replace(started=True)
+                self._wakeups.notify(name)
+
+    def _status(self, key: str) -> GangStatus:
+        found = ((name, of) for name, of in self._all().items() if key in of)
+        name, guests = next(found, ("", {}))
+        if not name:
+            alive = any(seen.get(key) for seen in self._seen.values())
+            return GangStatus(GangState.UNKNOWN if alive else GangState.GONE)
+        row = self._session(name)
+        end = sessions.end_of(name, None if row is None else row.record)
+        if row is None or end is not None:
+            assert end is not None
+            self._forget(name)
+            return GangStatus(GangState.GONE, end.why, reason=end.reason)
+        guest = guests[key]
+        if not guest.started:
+            before = next((each for each in guests.values() if each.started), None)
+            what = f"{before.name} to end" if before is not None else f"{name} to run"
+            return GangStatus(GangState.QUEUED, f"waits for {what}, in {name}")
+        launch = row.record.launch
+        seen = (self._seen.get((name, launch, node), {}) for node in range(guest.nodes))
+        dead = [node for node, states in enumerate(seen) if states.get(key) is False]
+        if len(dead) == guest.nodes:
+            return GangStatus(GangState.GONE, f"its agents in {name} have ended")
+        return GangStatus(GangState.UP, lost=tuple(dead))
+
+    def _forget(self, name: str) -> None:
+        for place in [place for place in self._seen if place[0] == name]:
+            del self._seen[place]
+
+
+def kind(engine: SessionEngine) -> Kind:
+    """The declaration of the engine, which no compute can have."""
+    return Kind(ENGINE, "the nodes of a job that runs", (), lambda home, options: engine)
+
+
+def states(text: str) -> dict[str, bool]:
+    """What an agent says of its guests: `KEY:1,KEY:0`."""
+    pairs = (each.rpartition(":") for each in text.split(",") if each)
+    return {key: lives == "1" for key, _, lives in pairs}
+
+
+def _guest(gang: Gang) -> Guest:
+    return Guest(gang.key.rpartition(".")[0], gang.key, gang.nodes, gang.gpus)
+
+
+def _is_submitted(row: JobRow) -> bool:
+    job = row.record
+    return (
+        row.type == COMMAND
+        and row.plan.engine == ENGINE
+        and job.submitted_at is not None
+        and job.gang is not GangState.GONE
+        and job.stopped_at is None
+    )

@@ -1,0 +1,84 @@
+"""End sessions that nobody uses, and say so before: in the record, and in open shells."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from allranks import clock
+from allranks.core.job import sessions
+from allranks.core.job.sessions import Notice
+from allranks.events import Kind
+from allranks.server.loop.channels import Channels
+from allranks.server.loop.loops import Loops
+from allranks.server.sessions.engine import SessionEngine
+from allranks.statuses import JobStatus
+from allranks.store.jobs.job_rows import COMMAND, JobRow
+from allranks.store.jobs.records import Records
+
+log = logging.getLogger("allranks.sessions")
+
+# Seconds between two looks; less for a session with a short idle time.
+_PACE, _PARTS = 5.0, 8
+
+
+class IdleSessions:
+    """A new server counts no time before its start as idle: nobody could use a session then."""
+
+    def __init__(
+        self, records: Records, channels: Channels, engine: SessionEngine, loops: Loops
+    ) -> None:
+        self._records, self._channels, self._engine = records, channels, engine
+        self._loops = loops
+        # When each running session was last seen in use, and what it was warned of since.
+        self._used: dict[str, float] = {}
+        self._warned: dict[str, set[str]] = {}
+
+    async def watch(self) -> None:
+        """In the server's event loop."""
+        while True:
+            pace = _PACE
+            try:
+                running = dict(self._running())
+                for row in running.values():
+                    pace = min(pace, (row.spec["session"].get("idle_timeout") or 60.0) / _PARTS)
+                    if (due := self._look(row)) is not None:
+                        await asyncio.to_thread(self._tell, row, due)
+                for name in [*self._used.keys() - running.keys()]:
+                    del self._used[name], self._warned[name]
+            except Exception:  # a locked database: the next look tries again
+                log.exception("sessions could not be looked at")
+            await asyncio.sleep(pace)
+
+    def _running(self) -> Iterator[tuple[str, JobRow]]:
+        for row in self._records.live():
+            session = row.spec.get("session") if row.type == COMMAND else None
+            if session is not None and row.record.status is JobStatus.RUNNING:
+                yield row.name, row
+
+    def _look(self, row: JobRow) -> Notice | None:
+        now, name = time.monotonic(), row.name
+        before = self._used.setdefault(name, now)
+        warned = self._warned.setdefault(name, set())
+        used = max(before, self._channels.last_used(name) or 0.0)
+        used = now if self._engine.has_guests(name) else used
+        if used > before:
+            self._used[name] = used
+            warned.discard("idle")
+        began = now - max(0.0, clock.now() - (row.record.went_at or clock.now()))
+        session: Mapping[str, Any] = row.spec["session"]
+        due = sessions.notice(session, began, used, now, [*warned])
+        if due is not None:
+            warned.add(due.about)
+        return due
+
+    def _tell(self, row: JobRow, due: Notice) -> None:
+        self._channels.tell(row.name, f"{row.name}: {due.text}")
+        events = [row.event(Kind.NOTE, data={"about": "session", "message": due.text})]
+        if due.ends:
+            events.append(row.event(Kind.CANCEL_ASKED))
+        self._records.append(row.name, events)
+        self._loops.wake(row.name)
