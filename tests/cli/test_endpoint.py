@@ -117,8 +117,9 @@ from azure.ai.ml import MLClient
 from azure.ai.ml.entities import (
     CodeConfiguration, ManagedOnlineDeployment, ManagedOnlineEndpoint, Model, OnlineRequestSettings,
 )
-from azure.identity import DefaultAzureCredential
-client = MLClient(DefaultAzureCredential(), "s", "g", "w")
+from azure.identity import AzureAuthorityHosts, DefaultAzureCredential
+client = MLClient(DefaultAzureCredential(authority=AzureAuthorityHosts.AZURE_CHINA), "s", "g", "w")
+assert [each.description for each in client.workspaces.list()]
 endpoint = ManagedOnlineEndpoint(name="from-python", auth_mode="key", tags={"a": "b"})
 client.online_endpoints.begin_create_or_update(endpoint).result()
 blue = ManagedOnlineDeployment(
@@ -134,7 +135,7 @@ blue = ManagedOnlineDeployment(
 made = client.online_deployments.begin_create_or_update(blue).result()
 print(made.provisioning_state, made.instance_count)
 endpoint.traffic = {"blue": 100}
-client.online_endpoints.begin_create_or_update(endpoint).result()
+client.begin_create_or_update(endpoint).result()
 print(client.online_endpoints.invoke(endpoint_name="from-python", request_file="r.json"))
 print(client.online_endpoints.get("from-python").scoring_uri[-26:])
 print(len(client.online_endpoints.get_keys("from-python").primary_key))

@@ -50,6 +50,8 @@ FILES = {
     "open(config.state + '/state.txt', 'a').write('s')\n",
     "code/process.py": "import os, sys\nprint('process', sys.argv[1:], sorted(os.listdir('.')))\n",
     "code/run.sh": "#!/bin/bash\necho shell $SSM_HOST_RANK $*\n",
+    "code/needs.py": "import no_such_module\n",
+    "image/Dockerfile": "FROM __BASE_IMAGE__\nRUN pip3 install pandas==0.25.3\n",
     "lib/helper.py": "x = 1\n",
 }
 

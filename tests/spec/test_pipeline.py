@@ -188,6 +188,12 @@ def test_outputs_of_the_pipeline_keep_their_paths_and_names():
     }
 
 
+def test_a_components_distribution_keeps_its_type():
+    component = {"command": "x", "environment": "current", "distribution": {"type": "pytorch"}}
+    job = steps_of(pipeline(s={"component": component}))["s"].job
+    assert job["distribution"] == {"type": "pytorch"}
+
+
 def test_nested_pipelines_and_sweeps_with_components():
     inner = {
         "type": "pipeline",

@@ -14,10 +14,15 @@ from allranks.core.job.file_addresses import JobFile, downloaded_as
 from allranks.errors import UsageError
 from allranks.sdk.assets.computes import Computes, Poller
 from allranks.sdk.assets.data import DataAssets, Datastores
-from allranks.sdk.assets.endpoints import OnlineDeployments, OnlineEndpoints
+from allranks.sdk.assets.endpoints import (
+    DeploymentRecord,
+    EndpointRecord,
+    OnlineDeployments,
+    OnlineEndpoints,
+)
 from allranks.sdk.assets.environments import Environments
 from allranks.sdk.assets.models import Models
-from allranks.sdk.assets.schedules import Schedules
+from allranks.sdk.assets.schedules import JobSchedule, ScheduleRecord, Schedules
 from allranks.sdk.assets.state import States
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
@@ -35,6 +40,7 @@ from allranks.sdk.transfer.download import download
 from allranks.spec.any_job import AnyJob
 from allranks.spec.compute import Compute
 from allranks.spec.data import Data
+from allranks.spec.endpoint import Deployment, Endpoint
 from allranks.spec.fields.azureml_references import output_uri
 from allranks.spec.job import CommandJob
 from allranks.spec.job_keys import Outputs
@@ -225,7 +231,7 @@ class Client:
         self.online_deployments = OnlineDeployments()
 
     @overload
-    def create_or_update(self, thing: AnyJob) -> Job: ...
+    def create_or_update(self, thing: AnyJob, **words: Unpack[Words]) -> Job: ...
     @overload
     def create_or_update(self, thing: Environment) -> Environment: ...
     @overload
@@ -235,9 +241,13 @@ class Client:
     @overload
     def create_or_update(self, thing: Component) -> Component: ...
     def create_or_update(
-        self, thing: AnyJob | Environment | Data | Model | Component
+        self, thing: AnyJob | Environment | Data | Model | Component, **words: Unpack[Words]
     ) -> Job | Environment | Data | ModelVersion | Component:
-        """Submit a job, or create a version of an asset."""
+        """Submit a job, or create a version of an asset. The keywords are those of
+        ``jobs.create_or_update``."""
+        if words and isinstance(thing, Component | Environment | Data | Model):
+            what = ", ".join(f"`{word}`" for word in words)
+            raise UsageError(f"{what}: no keyword for an asset", hint="set it on the asset")
         if isinstance(thing, Component):
             return self.components.create_or_update(thing)
         if isinstance(thing, Environment):
@@ -246,11 +256,28 @@ class Client:
             return self.data.create_or_update(thing)
         if isinstance(thing, Model):
             return self.models.create_or_update(thing)
-        return self.jobs.create_or_update(thing)
+        return self.jobs.create_or_update(thing, **words)
 
-    def begin_create_or_update(self, thing: Compute) -> Poller[Compute]:
-        """Like ``compute.begin_create_or_update``."""
-        return self.compute.begin_create_or_update(thing)
+    @overload
+    def begin_create_or_update(self, thing: Compute) -> Poller[Compute]: ...
+    @overload
+    def begin_create_or_update(self, thing: Endpoint) -> Poller[EndpointRecord]: ...
+    @overload
+    def begin_create_or_update(self, thing: Deployment) -> Poller[DeploymentRecord]: ...
+    @overload
+    def begin_create_or_update(self, thing: JobSchedule) -> Poller[ScheduleRecord]: ...
+    def begin_create_or_update(self, thing: Any) -> Poller[Any]:
+        """Create or change a compute, an endpoint, a deployment or a schedule."""
+        if isinstance(thing, Compute):
+            return self.compute.begin_create_or_update(thing)
+        if isinstance(thing, Endpoint):
+            return self.online_endpoints.begin_create_or_update(thing)
+        if isinstance(thing, Deployment):
+            return self.online_deployments.begin_create_or_update(thing)
+        if isinstance(thing, JobSchedule):
+            return self.schedules.begin_create_or_update(thing)
+        hint = "give a compute, an endpoint, a deployment or a schedule"
+        raise UsageError(f"{type(thing).__name__} cannot be created by this", hint=hint)
 
 
 class MLClient(Client):

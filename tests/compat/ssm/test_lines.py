@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from allranks.compat.ssm import task
 from allranks.compat.ssm.parser import arguments_of, read
-from allranks.compat.ssm.task import Channel, Request, Task, distribution
+from allranks.compat.ssm.task import Channel, Request, Task, distribution, environment
 from allranks.errors import UsageError
 from tests.support import Allranks, answer
 
@@ -33,6 +34,7 @@ with open(os.path.join(config.instance_state, "state_" + host), "w") as file:
 print("Score=%d;" % config.host_rank)
 """
 ROOT = os.geteuid() == 0
+OUTPUT = "${SSM_OUTPUT%processing/output}output"
 
 
 def tree(folder: Path) -> list[str]:
@@ -118,6 +120,7 @@ def test_tasks_follow_one_another(allranks: Allranks, code: Path) -> None:
         (("process", "--entrypoint", "/bin/bash", "--", "-c", "exit 3"), 1),
         (("shell", "--ic", "2", "--cmd_line", "exit $SSM_HOST_RANK"), 1),
         (("shell", "--cmd", "echo why > $SAGEMAKER_BASE_DIR/output/failure"), 1),
+        (("process", "--entrypoint", "sh", "--", "-c", f"echo why > {OUTPUT}/message"), 1),
         (("shell", "--cmd", 'test $(ls | wc -l) = 2 && test -n "$SM_HPS"'), 0),
         (("shell", "--cmd", "kill -9 $$"), 1),
     ],
@@ -313,6 +316,15 @@ def test_what_has_no_effect_is_noted(shared: Allranks, code: Path) -> None:
         "note: no effect here: bucket_name of SageMakerProject",
         "note: no effect here: repo_name of SageMakerProject.setDefaultImageParams",
     ]
+
+
+def test_a_script_for_pytorch_gets_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "t.py").write_text("import os\nfrom torch import nn\n")
+    request = Request(kind="run", entry=str(tmp_path / "t.py"))
+    monkeypatch.setattr(task, "find_spec", lambda name: None)
+    assert environment(request) == {"image": "pytorch/pytorch"}
+    monkeypatch.setattr(task, "find_spec", lambda name: name)
+    assert environment(request) == "current"
 
 
 @pytest.mark.medium

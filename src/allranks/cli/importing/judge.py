@@ -24,6 +24,7 @@ from allranks.cli.importing.finding import prefix_of
 from allranks.cli.importing.keywords import KEYS_OF_JOBS, keywords_of
 from allranks.compat.azure.absent import Absent
 from allranks.compat.azure.names import NAMES
+from allranks.compat.azure.v2 import CommandWithComponent
 from allranks.core.environments import curated
 from allranks.core.environments.recipe import Compute, Resolved, resolve
 from allranks.errors import AllranksError, Problem, SpecError
@@ -41,13 +42,14 @@ _OUTPUT = re.compile(
     r"\S*\$\{\{\S*"
 )
 # Packages that allranks answers: here, or to the ranks of `ssm`'s tasks.
-_ANSWERED = {"azureml", "azure", "mldesigner", "simple_sagemaker", "worker_toolkit"}
+ANSWERED = {"azureml", "azure", "mldesigner", "simple_sagemaker", "worker_toolkit"}
 # Calls that look up what the workspace has, and a server may not.
 _LOOKED_UP = ("get_by_name", "get_by_id", "get_model_path")
 # Members whose values are no objects of ours, though a type hint is `Any` or missing.
 _OF_OTHERS = {"to_pandas_dataframe", *dir(str), *dir(dict), *dir(list)}
 # Names of the keywords that a function takes whatever they are: without effect.
 _IGNORED = ("_", "__", "settings")
+_STEPS = (Node, Command, CommandWithComponent)
 _PLAIN = (str, int, float, bool, bytes, type(None), list, dict)
 
 
@@ -83,7 +85,7 @@ class Judge:
                 self._import(node.module, node.names)
         # Assignments come before uses in the text, but not in the tree.
         placed = [node for node in nodes if isinstance(node, ast.expr | ast.stmt)]
-        for part in sorted(placed, key=lambda node: (node.lineno, node.col_offset)):
+        for part in sorted(placed, key=_place):
             self._look(part)
 
     def _look(self, node: ast.AST) -> None:
@@ -112,7 +114,7 @@ class Judge:
                 self._values[alias.asname or alias.name] = _Value(value, is_made=False)
 
     def _expect_installed(self, *modules: str) -> None:
-        for top in {module.partition(".")[0] for module in modules} - _ANSWERED:
+        for top in {module.partition(".")[0] for module in modules} - ANSWERED:
             own = (self._folder / top, self._folder / f"{top}.py")
             if find_spec(top) is None and not any(path.exists() for path in own):
                 self._doubt(f"the module {top} is not in this Python")
@@ -149,7 +151,7 @@ class Judge:
         if live is not None and hasattr(live, name):
             return self._member(live, name)  # it does the work while the program runs
         # Of steps keys, and outputs whose names are the user's.
-        if owner in (Node, Command) and (name in SECTIONS or name == "outputs"):
+        if owner in _STEPS and (name in SECTIONS or name == "outputs"):
             return None
         if owner is None and name in _OF_OTHERS:
             return None
@@ -290,6 +292,14 @@ class Judge:
         is_known = _OUTPUT.fullmatch(text) or _is_built_in(text)
         if _ASSET.fullmatch(text) and not is_known:
             self._doubt(f"whether {text} is there")
+
+
+def _place(node: ast.expr | ast.stmt) -> tuple[int, int]:
+    """Where a node takes effect: a name is bound after the value, which may use what it was."""
+    if isinstance(node, ast.Assign | ast.For):
+        value = node.value if isinstance(node, ast.Assign) else node.iter
+        return value.end_lineno or value.lineno, value.end_col_offset or value.col_offset
+    return node.lineno, node.col_offset
 
 
 def _other_with(owner: Any, name: str) -> Any:

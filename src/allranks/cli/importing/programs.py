@@ -7,6 +7,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from allranks.cli.az.verbs import read as read_az
@@ -19,13 +20,15 @@ from allranks.cli.importing.finding import (
     mentions,
     prefix_of,
 )
-from allranks.cli.importing.judge import PIN, Judge
+from allranks.cli.importing.judge import ANSWERED, PIN, Judge
 from allranks.compat.azure.names import ABSENT, NAMES, PACKAGES
 from allranks.compat.ssm.parser import read as read_ssm
 from allranks.errors import AllranksError
 
 _OURS = ("azureml", "azure.ai.ml", "simple_sagemaker")
 _SAGEMAKER = ("sagemaker", "boto3")
+_DOWNLOADERS = {"wget", "curl", "aria2c"}
+_MOST_DOCKERFILES = 20
 # It may have an apostrophe, which is no quote.
 _COMMENT = re.compile(r"(?m)(?:^|(?<=\s))#[^\n\"]*$")
 _ASSIGNED = re.compile(r"(?m)^\s*(?:export\s+)?(\w+)=[\"']?([^\"'\n]*)[\"']?\s*(?:#.*)?$")
@@ -73,6 +76,8 @@ def look_at_program(file: Path, name: str) -> Finding | None:
     else:
         problems += [(problem, "see docs/how-to/python.md") for problem in judged.problems]
         doubts, data = [*judged.doubts], tuple(judged.data)
+    if any(module.startswith("simple_sagemaker") for module, _ in imports):
+        doubts += _dockerfile_doubts(file.parent)
     if kind == "notebook":
         doubts += [f"whether `{line}` works" for line in _magics(file)]
     runs = YES if not doubts else NOT_KNOWN
@@ -151,6 +156,7 @@ def look_at_script(file: Path, name: str) -> Finding | None:
             data += addresses
             doubts += [f"whether {prefix_of(address)} can be read" for address in addresses]
             doubts += [f"whether {pin} installs" for word in words for pin in PIN.findall(word)]
+            doubts += _doubts_of_task(words, file.parent) if program == "ssm" else ()
         except AllranksError as error:
             if any("$" in word or "`" in word for word in words):
                 # The shell may make something else of it.
@@ -162,6 +168,9 @@ def look_at_script(file: Path, name: str) -> Finding | None:
             supported += 1
     if not kinds:
         return None
+    plain = _COMMENT.sub("", text)
+    downloads = {prefix_of(word) for words in _split(plain) for word in _fetched(words)}
+    doubts += [f"whether {address} can be read" for address in sorted(downloads)]
     runs = YES if not doubts else NOT_KNOWN
     if problems:
         runs = PARTLY if supported else NO
@@ -171,6 +180,49 @@ def look_at_script(file: Path, name: str) -> Finding | None:
     if runs == NOT_KNOWN:
         notes = (f"not tried: {'; '.join(dict.fromkeys(doubts))}", *notes)
     return Finding(name, "script", runs, notes, tuple(problems), (), tuple(data))
+
+
+def _fetched(words: Sequence[str]) -> list[str]:
+    """The addresses that a command of a script downloads from."""
+    program = next((word for word in words if not _BEFORE.fullmatch(word)), "")
+    addresses = [word for word in words if prefix_of(word)]
+    return addresses if set(words) & _DOWNLOADERS or program in _DOWNLOADERS else []
+
+
+def _doubts_of_task(words: Sequence[str], folder: Path) -> Iterator[str]:
+    """What an `ssm` line's Dockerfile installs, and what its script imports from this Python."""
+    options, _, _ = read_ssm(words)
+    dockerfile = getattr(options, "docker_file_path_or_content", None)
+    if dockerfile:
+        yield from _dockerfile_doubts(_below(folder, dockerfile))
+    entry = getattr(options, "entry_point", None) or getattr(options, "code", None)
+    if not entry or dockerfile or options.framework:
+        return
+    source = _below(folder, getattr(options, "source_dir", "") or "")
+    script = source / entry
+    beside = [source, script.parent, *(_below(folder, each) for each in options.dependencies)]
+    try:
+        imports = {module for module, _ in _imports(script.read_text(errors="replace"))}
+    except OSError:
+        return
+    for top in sorted({module.partition(".")[0] for module in imports} - {"torch"}):
+        own = any((each / top).exists() or (each / f"{top}.py").exists() for each in beside)
+        if not own and top not in ANSWERED and find_spec(top) is None:
+            yield f"the module {top} is not in this Python"
+
+
+def _dockerfile_doubts(place: Path) -> Iterator[str]:
+    """Of a Dockerfile, or of those in a folder and below it."""
+    files = sorted(place.rglob("Dockerfile")) if place.is_dir() else [place]
+    for file in files[:_MOST_DOCKERFILES]:
+        if file.is_file():
+            for pin in PIN.findall(file.read_text(errors="replace")):
+                yield f"whether {pin} installs"
+
+
+def _below(folder: Path, path: str) -> Path:
+    """A path of a script, which names its own folder by a variable or goes there first."""
+    return folder / re.sub(r"^\$\{?\w+\}?/", "", path)
 
 
 def _expanded(words: Sequence[str], variables: Mapping[str, str]) -> Iterator[str]:

@@ -59,3 +59,11 @@ class InteractiveBrowserCredential(DefaultAzureCredential):
 
 class ManagedIdentityCredential(DefaultAzureCredential):
     """As above."""
+
+
+class AzureAuthorityHosts:
+    """Hosts that sign people in at Azure; no credential here asks one."""
+
+    AZURE_PUBLIC_CLOUD = "login.microsoftonline.com"
+    AZURE_CHINA = "login.chinacloudapi.cn"
+    AZURE_GOVERNMENT = "login.microsoftonline.us"

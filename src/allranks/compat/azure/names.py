@@ -113,6 +113,7 @@ NAMES: Mapping[str, Mapping[str, str]] = {
     "azure.identity": {
         name: f"allranks.compat.azure.identity:{name}"
         for name in (
+            "AzureAuthorityHosts",
             "AzureCliCredential",
             "ChainedTokenCredential",
             "ClientSecretCredential",

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
+from pydantic import PrivateAttr
+
 from allranks import sdk
 from allranks.compat.azure.absent import Absent
 from allranks.compat.azure.notes import without_effect
@@ -90,12 +92,36 @@ def Output(  # Azure's name
     return job_parts.Output(type=type, **keys)  # type: ignore[arg-type]
 
 
-def command(*, inputs: Mapping[str, Any] | None = None, **keywords: Any) -> Command:
+class CommandWithComponent(Command):
+    """What ``command`` returns: also the component of it, to be registered and called."""
+
+    _declaration: Document = PrivateAttr(default_factory=dict)
+
+    @property
+    def component(self) -> CommandComponent:
+        """The command as a component, with its inputs as they were declared."""
+        kept = {key: value for key, value in self._declaration.items() if key in OF_COMPONENTS}
+        return CommandComponent(**kept)
+
+
+OF_COMPONENTS = (
+    *("name", "display_name", "description", "tags", "inputs", "outputs", "code", "command"),
+    *("environment", "environment_variables", "distribution", "resources", "is_deterministic"),
+    *("instance_count", "instance_type"),
+)
+
+
+def command(
+    *, inputs: Mapping[str, Any] | None = None, is_deterministic: bool = True, **keywords: Any
+) -> CommandWithComponent:
     """``allranks.command``; an input that is only declared is given when the command is called."""
-    keywords.pop("is_deterministic", None)
+    declaration = {**keywords, "is_deterministic": is_deterministic}
     if inputs is not None:
+        declaration["inputs"] = inputs
         keywords["inputs"] = {name: _given(each) for name, each in inputs.items()}
-    return sdk.command(**keywords)
+    made = CommandWithComponent.parse(sdk.command(**keywords).to_dict())
+    made._declaration = declaration
+    return made
 
 
 def _given(value: Any) -> Any:
@@ -284,8 +310,9 @@ class Workspace:
     """A workspace, which stands for the server."""
 
     def __init__(self, name: str | None = None, **_: Any) -> None:
-        self.name = name or "allranks"
+        self.name = self.display_name = name or "allranks"
         self.location = self.resource_group = "here"
+        self.description = "a server of allranks"
 
     @property
     def id(self) -> str:

@@ -205,7 +205,8 @@ class SageMakerProject:
         job = Client().jobs.stream(job.name)
         if job.status != "Completed":
             why = job.error["message"] if job.error else job.status
-            raise RuntimeError(f"the task {task_name} failed: {why}")
+            hint = f"hint: allranks job explain {job.name}"
+            raise RuntimeError(f"the task {task_name} failed: {why}\n{hint}")
         return task, job.name
 
     def getInputConfig(  # as above

@@ -12,6 +12,7 @@ import string
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,6 +36,7 @@ _ARCHIVES = {"model": "model.tar.gz", "output": "output.tar.gz", "source": "sour
 _RECORDED = {"model": "model", "output": "data"}
 # The tag with the kind of a task.
 _KIND = "ssm_kind"
+_IMPORTS_TORCH = re.compile(r"(?m)^\s*(?:import|from)\s+torch\b")
 _IMAGES = {"pytorch": "pytorch/pytorch", "tensorflow": "tensorflow/tensorflow"}
 
 
@@ -222,7 +224,9 @@ def computes() -> set[str]:
 
 
 def environment(request: Request) -> Any:
-    """The current Python, unless the line names a framework or a Dockerfile."""
+    """The current Python, unless the line names a framework or a Dockerfile, or its script imports
+    PyTorch, which simple-sagemaker's default image has, and the current Python has none."""
+    framework = request.framework or lacking_framework(request.entry)
     base = _IMAGES.get(request.framework or "pytorch", "python")
     if request.dockerfile:
         path = Path(request.dockerfile)
@@ -236,7 +240,17 @@ def environment(request: Request) -> Any:
             _copied(path, folder)
         (folder / "Dockerfile").write_text(text.replace("__BASE_IMAGE__", base))
         return {"build": {"path": str(folder), "dockerfile_path": "Dockerfile"}}
-    return {"image": base} if request.framework in _IMAGES else "current"
+    return {"image": base} if framework in _IMAGES else "current"
+
+
+def lacking_framework(entry: str) -> str:
+    """`pytorch` if the script imports it and the current Python has none; else empty."""
+    try:
+        text = Path(entry).read_text(errors="replace") if entry else ""
+    except OSError:
+        return ""
+    imports = _IMPORTS_TORCH.search(text) is not None
+    return "pytorch" if imports and find_spec("torch") is None else ""
 
 
 def distribution(kinds: Mapping[str, Any] | None) -> Document:

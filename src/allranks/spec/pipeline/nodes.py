@@ -202,7 +202,7 @@ def _of_component(data: Mapping[str, Any], kind: type[AnyComponent]) -> Node:
         made = _within("component", lambda: parse_component(changed))
         own = command_job(made)
     else:
-        own = made.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        own = made.to_dict()
     if isinstance(made, PipelineComponent):
         job = {"component": dict(component), "settings": {**made.settings, **node.settings}}
     else:
@@ -238,7 +238,7 @@ def _sweep(data: dict[str, Any]) -> Node:
         made = _within("trial", lambda: parse_component(component))
         if not isinstance(made, CommandComponent):
             raise SpecError(Problem("a trial is a command component", "trial", hint="use one"))
-        own = made.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        own = made.to_dict()
         trial = {key: own[key] for key in Trial.model_fields if key in own}
         space = data.get("search_space") or {}
         trial["command"] = with_parameters(trial["command"], space)

@@ -88,6 +88,7 @@ class Node:
         configuration = os.path.join(self.base, kind)
         for folder in (
             configuration,
+            os.path.join(self.base, "output"),  # also for what a script says of its failure
             *self.places.values(),
             *(os.path.join(self.base, each) for each in self.places),
         ):
