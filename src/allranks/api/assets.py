@@ -285,6 +285,12 @@ class WrittenPart(TypedDict):
     complete: bool
 
 
+class UploadFolder(TypedDict):
+    """The path of a home's uploads in a datastore."""
+
+    folder: str
+
+
 class UploadAnswer(TypedDict):
     """Uploaded data: its address as an input, and how much it is. ``left``: bytes that are still to
     be put into the datastore; ask again."""

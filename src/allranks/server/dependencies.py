@@ -7,7 +7,7 @@ from typing import Annotated, Any, NamedTuple
 
 from starlette.requests import Request
 
-from allranks.core.data.upload_manifest import digests_in
+from allranks.core.data.upload_manifest import all_digests_in
 from allranks.server.arguments import BODY, Given
 from allranks.server.assets.components import Components
 from allranks.server.assets.datastores import Datastores
@@ -118,7 +118,7 @@ class Services(NamedTuple):
     def kept_uploads(self) -> set[str]:
         """The digests of the uploads of data assets and schedules."""
         assets = [row.spec.get("path") for row in self.data.versions()]
-        return {*digests_in([assets, self._submissions()])}
+        return {*all_digests_in([assets, self._submissions()])}
 
     def _submissions(self) -> list[dict[str, Any]]:
         """The jobs that are yet to be submitted: of schedules and deployments."""

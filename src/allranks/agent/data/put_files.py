@@ -1,8 +1,9 @@
 """Put an upload into an object store: its files, and last its manifest, which says that all are
 there.
 
-``PLACE/DIGEST/NAME`` is the data and ``PLACE/DIGEST.json`` the manifest. The path names the
-content, so an object of the right size is complete and not sent again.
+``FOLDER/DIGEST/NAME`` is the data and ``FOLDER/DIGEST.json`` the manifest. The path names the
+content, so an object of the right size is complete and not sent again. Each home has a folder of
+its own, so that it knows all that uses what is in it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import asyncio
 import contextlib
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import obstore
@@ -22,7 +23,7 @@ from allranks.agent.data.file_entry import Changed
 from allranks.agent.data.upload import Writer
 from allranks.core.data import addresses
 from allranks.core.data.addresses import Account, Address
-from allranks.core.data.upload_manifest import STORED, File, Manifest
+from allranks.core.data.upload_manifest import File, Manifest
 from allranks.errors import UsageError
 
 _PART, _CONCURRENT, _ATTEMPTS = 8 << 20, 8, 6
@@ -47,11 +48,10 @@ def contents(manifest: Manifest, file: Callable[[File], str]) -> list[Content]:
 
 
 class StoredUpload:
-    """The upload ``digest`` in a datastore whose paths begin with ``prefix``. All raise
-    AllranksError."""
+    """The upload ``digest`` in a ``folder`` of a datastore. All raise AllranksError."""
 
-    def __init__(self, account: Account, prefix: str, digest: str, datastore: str) -> None:
-        self._place = addresses.within(Address(account.store, prefix), f"{STORED}/{digest}")
+    def __init__(self, account: Account, folder: Address, digest: str, datastore: str) -> None:
+        self._place = addresses.within(Address(account.store, folder.key), digest)
         self._datastore = datastore
         self._opened = object_stores.open_store(account, self._place)
 
@@ -78,8 +78,7 @@ class StoredUpload:
                 hint = "use letters, digits and punctuation"
                 raise UsageError(f"stores do not allow the name {content.path!r}", hint=hint)
         with self._explained():
-            there = self._listed()
-            missing = [item for item in contents if there.get(self._key(item)) != item.size]
+            missing = self._missing(contents, {})
             total, done, end = sum(item.size for item in missing), 0, time.monotonic() + seconds
             left = len(missing)
 
@@ -101,14 +100,24 @@ class StoredUpload:
                 obstore.put(self._opened, f"{self._place.key}.json", manifest)
             return max(total - done, 1) if left else 0
 
-    def _listed(self) -> dict[str, int]:
+    def has(self, contents: Sequence[Content], manifest: bytes) -> bool:
+        """Whether all of a complete upload is still there; then it counts as used now."""
+        with self._explained():
+            if self._missing(contents, {self._key(item): item.size for item in contents}):
+                return False
+            obstore.put(self._opened, f"{self._place.key}.json", manifest)
+            return True
+
+    def _missing(self, contents: Sequence[Content], unlisted: Mapping[str, int]) -> list[Content]:
+        """``unlisted``: the sizes to assume where the credentials do not allow a listing."""
+        there = unlisted
         try:
             objects = object_stores.listing(self._opened, self._place.key)
-            return {item.key: item.size for item in objects}
+            there = {item.key: item.size for item in objects}
         except (OSError, object_stores.STORE_ERRORS) as error:
             if not object_stores.may_not_list(error):
                 raise
-            return {}
+        return [item for item in contents if there.get(self._key(item)) != item.size]
 
     def _key(self, item: Content) -> str:
         return f"{self._place.key}/{item.path}"

@@ -30,6 +30,7 @@ class Kind(StrEnum):
     UNREGISTERED = "unfinished models"
     UPLOAD = "uploads"
     HALF_UPLOAD = "unfinished uploads"
+    STORED = "uploads in datastores"
     STATE = "states"
     PIECE = "unfinished states"
     COPY = "unfinished copies"
@@ -63,6 +64,8 @@ RULES: Mapping[Kind, Rule] = {
     Kind.UNREGISTERED: Rule(HOUR, False, "its registration was interrupted {idle} ago"),
     # Data is uploaded before its job or asset is there.
     Kind.UPLOAD: Rule(HOUR, True, "of no asset, and not used for {idle}"),
+    # Its files may be on their way; only the last object, the manifest, tells of the end.
+    Kind.STORED: Rule(DAY, True, "of no asset, and not used for {idle}"),
     Kind.HALF_UPLOAD: Rule(HOUR, False, "it was interrupted {idle} ago"),
     # That of a job that begins as another's is there before the job is.
     Kind.STATE: Rule(HOUR, False, "its job is gone"),
@@ -147,6 +150,7 @@ def needs(
     jobs = list(jobs)
     code = {code for job in jobs for code in job.codes} | parts.keys()
     live = [job for job in jobs if job.live]
+    used = {*uploads, *(upload for job in live for upload in job.uploads)}
     recipes = {job.recipe for job in live if job.recipe is not None}
     return {
         Kind.CODE: code | {part for digest in code for part in parts.get(digest, ())},
@@ -156,7 +160,8 @@ def needs(
         Kind.NODE: {job.name for job in live},
         Kind.STATE: {job.name for job in jobs},
         Kind.MODEL: {*models, *(model for job in live for model in job.models)},
-        Kind.UPLOAD: {*uploads, *(upload for job in live for upload in job.uploads)},
+        Kind.UPLOAD: used,
+        Kind.STORED: used,
     }
 
 

@@ -20,6 +20,7 @@ _MOST_LINKS = 40
 # The folder of uploads in the server's own store, and in object stores.
 FOLDER, STORED = "uploads", "allranks-uploads"
 _OF = re.compile(rf"(?:^|/){FOLDER}/(?P<digest>[0-9a-f]{{64}})/files/")
+_OF_STORED = re.compile(rf"(?:^|/){STORED}/[0-9a-f]+/(?P<digest>[0-9a-f]{{64}})/")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -100,17 +101,31 @@ def is_digest(text: str) -> bool:
 
 
 def digests_in(document: Any) -> Iterator[str]:
-    """The digests of the uploads that the paths and addresses in a document are in."""
-    if isinstance(document, str):
-        if match := _OF.search(f"{document}/"):
+    """The digests of the uploads in the server's own store that the paths and addresses in a
+    document are in."""
+    for text in _texts(document):
+        if match := _OF.search(f"{text}/"):
             yield match["digest"]
+
+
+def all_digests_in(document: Any) -> Iterator[str]:
+    """The same of all uploads, also those in object stores."""
+    yield from digests_in(document)
+    for text in _texts(document):
+        if match := _OF_STORED.search(f"{text}/"):
+            yield match["digest"]
+
+
+def _texts(document: Any) -> Iterator[str]:
+    if isinstance(document, str):
+        yield document
         return
     if isinstance(document, Mapping):
         document = document.values()
     elif not isinstance(document, list | tuple):
         return
     for item in document:
-        yield from digests_in(item)
+        yield from _texts(item)
 
 
 def _is_file(file: File) -> bool:

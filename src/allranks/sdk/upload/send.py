@@ -108,9 +108,10 @@ def upload(
     is_file = bool(listing.sources) and not listing.sources[0].path
     if store is not None:
         files = {s.path: s.file for s in listing.sources}
-        sent = stores.straight(store, whole.digest, manifest, files, note, progress)
-        if sent is not None:
-            place = stores.path(store, whole.digest, manifest)
+        with connect() as client:
+            straight = stores.straight(client, store, text, files, note, progress)
+        if straight is not None:
+            place, sent = straight
             return Uploaded(place, len(manifest.files), manifest.size, sent, is_file)
     request = {"manifest": whole.digest, "datastore": store and store["name"]}
     body = json.dumps(request).encode()

@@ -3,6 +3,7 @@ store's provider."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from allranks.agent.data.file_entry import Changed
 from allranks.core.data import addresses
-from allranks.core.data.addresses import Account
-from allranks.core.data.upload_manifest import STORED, Manifest
+from allranks.core.data.addresses import Account, Address
+from allranks.core.data.upload_manifest import Manifest
 from allranks.core.transfer_progress import OnProgress, Progress
 from allranks.errors import AllranksError, UsageError
 from allranks.http_client import Client
@@ -19,7 +20,7 @@ from allranks.sdk.upload.digests import changed
 from allranks.sdk.upload.listing import Note, unreadable
 
 if TYPE_CHECKING:
-    from allranks.api.assets import DatastoreAnswer
+    from allranks.api.assets import DatastoreAnswer, UploadFolder
 
 _NO_STORES = ("file", "https")
 # By provider: the variables that say who asks, and files below the home of the user.
@@ -55,13 +56,8 @@ def target(client: Client, name: str) -> DatastoreAnswer | None:
     return fit[0]
 
 
-def path(store: DatastoreAnswer, digest: str, manifest: Manifest) -> str:
-    """The address of an upload for jobs."""
-    return f"azureml://datastores/{store['name']}/paths/{STORED}/{digest}/{manifest.name}"
-
-
-def own_account(store: DatastoreAnswer) -> tuple[Account, str] | None:
-    """What opens the store with this machine's own credentials, and the prefix of its paths. None
+def own_account(store: DatastoreAnswer) -> tuple[Account, Address] | None:
+    """What opens the store with this machine's own credentials, and where its paths begin. None
     without such credentials, and where the server could learn them: only S3's are never sent."""
     place = addresses.address(store["uri"])
     kind, endpoint = place.store.kind, store.get("endpoint", "")
@@ -72,19 +68,21 @@ def own_account(store: DatastoreAnswer) -> tuple[Account, str] | None:
     if not any(map(os.environ.get, variables)) and not any((home / f).exists() for f in files):
         return None
     made = place.store._replace(region=store.get("region", ""))
-    return Account(made._replace(endpoint=endpoint) if kind == "s3" else made), place.key
+    return Account(made._replace(endpoint=endpoint) if kind == "s3" else made), place
 
 
 def straight(
+    client: Client,
     store: DatastoreAnswer,
-    digest: str,
-    manifest: Manifest,
+    text: bytes,
     files: Mapping[str, str],
     note: Note,
     progress: OnProgress,
-) -> int | None:
-    """Upload from here; the bytes sent. None, told to ``note``, if only the server can. ``files``
-    are those of this disk by their paths in the manifest. Raises UsageError."""
+) -> tuple[str, int] | None:
+    """Upload from here what has the manifest ``text``; its address for jobs, and the bytes sent.
+    None, told to ``note``, if only the server can. ``files`` are those of this disk by their paths
+    in the manifest. Raises UsageError."""
+    manifest, digest = Manifest.load(text), hashlib.sha256(text).hexdigest()
     stored, lost = manifest.stored()
     if not stored:
         hint = "stores keep no empty folders"
@@ -106,13 +104,15 @@ def straight(
         sent = done
         progress(Progress(f"{manifest.name}: uploading to {name}", done, total, moved=done))
 
+    made: UploadFolder = client.json("PUT", f"/api/v1/datastores/{name}/uploads")
+    account, root = own
+    folder = addresses.within(root, made["folder"])
     by_content = {file.sha256: files[file.path] for file in manifest.files}
     try:
-        upload = StoredUpload(*own, digest, "")
-        if upload.manifest() is None:
-            here = contents(manifest, lambda file: by_content[file.sha256])
-            upload.put(here, manifest.dump(), report)
-        return sent
+        here = contents(manifest, lambda file: by_content[file.sha256])
+        StoredUpload(account, folder, digest, "").put(here, text, report)
+        path = f"{made['folder']}/{digest}/{manifest.name}"
+        return f"azureml://datastores/{name}/paths/{path}", sent
     except Changed as error:
         raise changed(str(error)) from None
     except OSError as error:

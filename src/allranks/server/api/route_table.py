@@ -140,6 +140,7 @@ ROUTES = (
     Row("GET /datastores/{name}", _R, "assets.data:show_datastore"),
     Row("DELETE /datastores/{name}", _A, "assets.data:delete_datastore"),
     Row("PUT /datastores/{name}/default", _A, "assets.data:set_default_datastore"),
+    Row("PUT /datastores/{name}/uploads", _M, "assets.data:receive_uploads"),
     Row("GET /data", _R, "assets.data:list_data"),
     Row("POST /data", _M, "assets.data:create_data", 201),
     Row("GET /data/map", _R, "assets.data:show_map"),

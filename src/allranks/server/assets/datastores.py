@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import secrets as chance
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 from allranks.core.data import addresses
 from allranks.core.data.address_map import mapped
 from allranks.core.data.addresses import Account, Address, Located, Store
+from allranks.core.data.upload_manifest import STORED
 from allranks.errors import NotFound, Problem, SpecError, UsageError
 from allranks.server.assets.model_versions import ModelVersions
 from allranks.spec.data import Data
@@ -22,6 +25,8 @@ from allranks.store.secrets import Secrets
 
 KIND = "data"
 _DATASTORES, _MAP, _CHOSEN = "datastores", "data.map", "datastores.default"
+# The folders of uploads, by datastore.
+_UPLOADS = "datastores.uploads"
 # The built-in datastore, and Azure ML's names for its own, which mean the default one.
 DEFAULT = "default"
 _AZURES_OWN = ("workspaceblobstore", "workspacefilestore", "workspaceartifactstore")
@@ -46,6 +51,7 @@ class Datastores:
     ) -> None:
         self._folder, self._models = folder, models
         self._settings, self._assets, self._secrets = settings, assets, secrets
+        self._lock = threading.Lock()
 
     # ------------------------------------------------------------ datastores
 
@@ -102,6 +108,26 @@ class Datastores:
         assert self._secrets is not None
         self._settings.change(_DATASTORES, {name: None})
         self._secrets.put(name, {})
+
+    def upload_folder(self, name: str) -> str:
+        """The path of this home's uploads in a datastore, chosen once. Raises NotFound, UsageError
+        for a datastore that is no object store."""
+        assert self._settings is not None
+        made = self.get(name)
+        if made.type in ("file", "https"):
+            hint = "name one of type s3, gcs or azure_blob: allranks datastore list"
+            raise UsageError(f"the datastore {name!r} takes no uploads", hint=hint)
+        with self._lock:
+            folders = self._settings.get(_UPLOADS) or {}
+            if made.name not in folders:
+                folders[made.name] = f"{STORED}/{chance.token_hex(6)}"
+                self._settings.change(_UPLOADS, {made.name: folders[made.name]})
+        return str(folders[made.name])
+
+    def with_uploads(self) -> list[str]:
+        """The names of the object stores in which uploads of this home may be."""
+        assert self._settings is not None
+        return [name for name in self._settings.get(_UPLOADS) or {} if name in self.all()]
 
     def opened_by(self, name: str) -> list[str]:
         """The names of the datastore's credentials."""

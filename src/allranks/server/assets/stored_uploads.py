@@ -6,8 +6,8 @@ import hashlib
 
 from allranks.agent.data.file_entry import Changed
 from allranks.agent.data.put_files import StoredUpload, contents
+from allranks.core.data import addresses
 from allranks.core.data.upload_manifest import Manifest
-from allranks.errors import UsageError
 from allranks.server.assets.datastores import Datastores, start
 from allranks.store.files.blobs import Blobs
 from allranks.store.files.uploads import missing
@@ -20,14 +20,14 @@ def put(datastores: Datastores, blobs: Blobs, name: str, digest: str) -> tuple[M
     """The upload's manifest, and the bytes that are not in the datastore yet. Raises MissingData
     for blobs that are not here, NotFound, UsageError, and AllranksError where the store refuses."""
     made = datastores.get(name)
-    if made.type in ("file", "https"):
-        hint = "name one of type s3, gcs or azure_blob: allranks datastore list"
-        raise UsageError(f"the datastore {name!r} takes no uploads", hint=hint)
+    folder = addresses.within(start(made), datastores.upload_folder(made.name))
     blob = blobs.path(digest)
-    upload = StoredUpload(datastores.account(made.name), start(made).key, digest, made.name)
+    upload = StoredUpload(datastores.account(made.name), folder, digest, made.name)
     kept = upload.manifest()
     if kept is not None and hashlib.sha256(kept).hexdigest() == digest:
-        return Manifest.load(kept), 0
+        manifest = Manifest.load(kept)
+        if upload.has(contents(manifest, lambda file: ""), kept):
+            return manifest, 0
     if not blob.exists():
         raise missing("the manifest")
     text = blob.read_bytes()

@@ -14,17 +14,26 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from threading import Lock
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 from allranks import file_locks, folder_trees
 from allranks.agent.data import cache
 from allranks.core.data.garbage_rules import Found, Job, Kind, goes, kept, needs
+from allranks.errors import AllranksError
 from allranks.server.storage import inventory
 from allranks.server.storage.inventory import LOOKS, Look
 from allranks.settings import Home
 from allranks.store.files.blobs import Blobs
 from allranks.store.files.trees import GOING
 from allranks.store.jobs.records import Records
+
+if TYPE_CHECKING:
+    from allranks.server.storage.stored_garbage import StoredUploads
+
+
+# What assets, models and schedules keep, which are not counted as jobs are.
+_KEPT_BY_ASSETS = (Kind.MODEL, Kind.UPLOAD, Kind.STORED)
 
 
 class Options(NamedTuple):
@@ -61,7 +70,7 @@ class GarbageCollection:
     """One run of garbage collection. ``admission_lock`` is held wherever a job or a model is
     created; ``models`` returns the model files in use, ``codes`` the code of components,
     ``uploads`` the uploads of assets and schedules; ``rest`` is called with each job whose own
-    state was deleted."""
+    state was deleted; ``stores`` open the uploads in object stores, by the names of these."""
 
     def __init__(
         self,
@@ -73,6 +82,7 @@ class GarbageCollection:
         rest: Callable[[str], None] = lambda _: None,
         codes: Callable[[], Set[str]] = frozenset,
         uploads: Callable[[], Set[str]] = frozenset,
+        stores: Mapping[str, Callable[[], StoredUploads]] = MappingProxyType({}),
     ) -> None:
         self._home, self._records, self._admission_lock, self._options = (
             home,
@@ -81,6 +91,7 @@ class GarbageCollection:
             options,
         )
         self._models, self._rest, self._codes, self._uploads = models, rest, codes, uploads
+        self._stores = stores
         self._blobs = Blobs(home.blobs)
         self._report = Report([], [])
         # Jobs to keep, with what they need: protected ones and those whose deletion failed.
@@ -100,7 +111,29 @@ class GarbageCollection:
             self._load()
         for look in LOOKS:
             self._clear(look)
+        for name, opened in self._stores.items():
+            try:
+                self._clear_store(opened())
+            except AllranksError as error:
+                where = str(error.where or name)
+                self._report.failed.append(Failed(where, f"datastore {name}: {error.message}"))
         return self._report
+
+    def _clear_store(self, store: StoredUploads) -> None:
+        """Raises AllranksError."""
+        for upload in store.list(self._jobs):
+            entry = upload.found
+            if not goes(entry, self._needed, self._options.older_than, time.time()):
+                continue
+            with self._admission_lock:
+                why = "" if store.is_used_again(upload) else self._why(entry)
+                if why and not self._options.dry_run:
+                    store.forget(upload)
+            if why and not self._options.dry_run:
+                store.remove(upload)
+            if why:
+                item = Item(entry.kind, entry.name, entry.path, why, upload.size, entry.used)
+                self._report.items.append(item)
 
     def _load(self) -> None:
         """Load the jobs of the record and what they need."""
@@ -159,7 +192,7 @@ class GarbageCollection:
 
     def _why(self, entry: Found) -> str:
         """Why it is deleted, checked again; empty if it is in use now."""
-        if self._records.created != self._created or entry.kind in (Kind.MODEL, Kind.UPLOAD):
+        if self._records.created != self._created or entry.kind in _KEPT_BY_ASSETS:
             self._load()
         if entry.kind is Kind.CODE and self._trouble is not None:
             return ""

@@ -10,7 +10,7 @@ from sqlalchemy import Row, select
 from sqlalchemy.engine import Connection
 
 from allranks import clock
-from allranks.core.data.upload_manifest import digests_in
+from allranks.core.data.upload_manifest import all_digests_in
 from allranks.core.lifecycle import decide
 from allranks.core.lifecycle.decide import Job, Node
 from allranks.core.plan import Gang, Plan, Rules, Task, pack
@@ -115,7 +115,7 @@ class Uses(NamedTuple):
 
     def uploads(self) -> set[str]:
         """The digests of the uploaded data that it reads."""
-        return {*digests_in([self.inputs, self.sources, self.jobs, self.component])}
+        return {*all_digests_in([self.inputs, self.sources, self.jobs, self.component])}
 
 
 def snapshots(data: Any) -> Iterator[str]:

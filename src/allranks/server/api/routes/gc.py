@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allranks.api.server import FailedRemoval, GcAnswer, KeptPart, RemovedItem
 from allranks.core.data import home_parts
 from allranks.errors import Conflict, UsageError
-from allranks.server.dependencies import JsonBody, ServicesDep
+from allranks.server.dependencies import JsonBody, Services, ServicesDep
 from allranks.server.timestamps import iso_time
 
 if TYPE_CHECKING:
     from allranks.server.storage.garbage_collection import Failed, Item
+    from allranks.server.storage.stored_garbage import StoredUploads
 
 # The largest age in seconds.
 _MOST = 1e12
@@ -46,6 +48,7 @@ def clear(data: JsonBody, services: ServicesDep) -> GcAnswer:
             rest,
             services.kept_codes,
             services.kept_uploads,
+            {name: partial(_stored, services, name) for name in services.datastores.with_uploads()},
         ).run()
     finally:
         services.gc_lock.release()
@@ -60,6 +63,12 @@ def clear(data: JsonBody, services: ServicesDep) -> GcAnswer:
         answer["kept"] = _kept(services.home.root, sizes, report.items)
         answer["home_bytes"] = sum(sizes.values())
     return answer
+
+
+def _stored(services: Services, name: str) -> StoredUploads:
+    from allranks.server.storage.stored_garbage import open_uploads  # lazy: obstore
+
+    return open_uploads(services.datastores, name)
 
 
 def _sizes(root: Path) -> Mapping[str, int]:

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from allranks.api.assets import Challenge, PartAnswer, Proof, UploadAnswer, WrittenPart
-from allranks.core.data.upload_manifest import FOLDER, STORED
+from allranks.core.data.upload_manifest import FOLDER
 from allranks.errors import TooLarge, UsageError
 from allranks.server.arguments import BODY
 from allranks.server.assets.datastores import DEFAULT
@@ -89,7 +89,7 @@ def make(data: Annotated[dict[str, Any], BODY], services: ServicesDep) -> Upload
 
         datastore = str(datastore)
         made, left = put(services.datastores, services.blobs, datastore, digest)
-        path = f"{STORED}/{digest}/{made.name}"
+        path = f"{services.datastores.upload_folder(datastore)}/{digest}/{made.name}"
     else:
         made = services.uploads.make(digest)
         path = f"{FOLDER}/{digest}/files/{made.name}"

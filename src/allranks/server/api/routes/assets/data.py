@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from allranks.api.assets import CreatedData, DataAnswer, DatastoreAnswer
+from allranks.api.assets import CreatedData, DataAnswer, DatastoreAnswer, UploadFolder
 from allranks.core.data import addresses
 from allranks.core.data.addresses import Store
 from allranks.errors import Conflict, UsageError
@@ -86,6 +86,12 @@ def set_default_datastore(name: str, services: ServicesDep) -> DatastoreAnswer:
         raise UsageError(f"nothing can be written to the datastore {name!r}", hint=hint)
     services.datastores.set_default(datastore.name)
     return _datastore(datastore, services)
+
+
+def receive_uploads(name: str, services: ServicesDep) -> UploadFolder:
+    """Where clients with credentials of their own put uploads into an object store. Garbage
+    collection looks there from now on."""
+    return {"folder": services.datastores.upload_folder(name)}
 
 
 def _credential_scope(made: Datastore) -> Store | None:
