@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,10 +13,14 @@ import pytest
 from allranks.agent.data.file_entry import Changed
 from allranks.agent.data.object_stores import open_store
 from allranks.agent.data.put_files import Content, StoredUpload
+from allranks.agent.data.stored_data import StoredData
 from allranks.core.data import garbage_rules
-from allranks.core.data.addresses import Account, Address
+from allranks.core.data.addresses import Account, Address, Located
 from allranks.core.data.garbage_rules import RULES, Kind
 from allranks.http_client import Client
+from allranks.sdk.transfer import from_store
+from allranks.sdk.transfer.fetch import Tally
+from allranks.sdk.transfer.from_store import StoreFetcher
 from allranks.sdk.upload.send import upload
 from tests.server.serving import JOB, Served, served
 
@@ -63,6 +68,26 @@ def test_a_file_that_changed_does_not_appear(
     opened = open_store(account, Address(account.store))
     paths = [item["path"] for some in obstore.list(opened, place) for item in some]
     assert not any(path.endswith(f"/{name}") for path in paths)
+
+
+def test_a_download_goes_on_where_it_was_cut(
+    account: Account, place: str, files: list[Content], tmp_path: Path
+) -> None:
+    StoredUpload(account, Address(account.store, place), DIGEST, "birds").put(files, b"{}")
+    uri = str(Address(account.store, f"{place}/{DIGEST}/set"))
+    data = StoredData(Located(uri=uri, asset="set:1"), account)
+    listed, folder, tally = data.files(), tmp_path / "got", Tally()
+    entries = from_store.entries("set", listed)
+    (large,) = [entry for entry in entries if entry.path == "large"]
+    (folder / "set").mkdir(parents=True)
+    (folder / "set" / large.part).write_bytes(bytes(5 << 20))
+    fetcher = StoreFetcher(data, listed, folder, tally, threading.Event())
+    fetcher.do(entries)
+    fetcher.close()
+    assert tally.received == (4 << 20) + 3
+    for content in files:
+        assert (folder / content.path).read_bytes() == Path(content.file).read_bytes()
+    assert len(list((folder / "set").iterdir())) == 3
 
 
 @pytest.fixture

@@ -66,7 +66,13 @@ def answer(allranks: Allranks, *words: object, env: Mapping[str, str] | None = N
 
 @pytest.mark.parametrize("env", [{}, WHO], ids=["through the server", "straight"])
 def test_an_upload_goes_to_the_default_datastore_and_jobs_read_it(
-    env: Mapping[str, str], allranks: Allranks, birds: Wire, objects: Any, data: Path, home: Path
+    env: Mapping[str, str],
+    allranks: Allranks,
+    birds: Wire,
+    objects: Any,
+    data: Path,
+    home: Path,
+    place: str,
 ) -> None:
     answer(allranks, "datastore", "set-default", "birds")
     done = allranks("data", "upload", data, "--name", "set", env=dict(env))
@@ -86,6 +92,12 @@ def test_an_upload_goes_to_the_default_datastore_and_jobs_read_it(
     show = 'cat "$AZURE_ML_INPUT_d"/a; cmp "$AZURE_ML_INPUT_d"/deep/large ' + f"'{data}/link'"
     ran = allranks("run", "-i", "d=azureml:set", "--", "bash", "-c", show)
     assert (ran.returncode, ran.stdout) == (0, "1\n"), ran.stderr
+    if env:  # so only the client's own open it
+        words = ("--type", "s3", "--bucket", "bucket", "--prefix", place)
+        where = ("--endpoint", f"http://127.0.0.1:{birds.port}")
+        given = {"input": json.dumps({"access_key_id": "x", "secret_access_key": "x"})}
+        create = ("datastore", "create", "birds", "--replace", *words, *where, "--credentials", "-")
+        assert allranks(*create, **given).returncode == 0
     got = answer(allranks, "data", "download", "set", "-p", data.parent / "got", env=env)
     assert len(got["files"]) == 3
     assert (data.parent / "got/set/deep/large").read_bytes() == whole

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from allranks.agent.data.file_entry import FileEntry
 from allranks.core.data import kept_files
 from allranks.core.job.file_addresses import address, downloaded
 from allranks.core.transfer_progress import OnProgress, Progress, unheard
-from allranks.errors import NotFound, ServerError
+from allranks.errors import AllranksError, NotFound, ServerError
 from allranks.http_client import Client
-from allranks.sdk.connection.parallel import Shared
+from allranks.sdk.connection.parallel import Shared, Worker
 from allranks.sdk.connection.urls import asset_path, job_path, state_path
 from allranks.sdk.jobs.files import selected
 from allranks.sdk.transfer.fetch import SMALL, Entry, Fetcher, Tally
+from allranks.sdk.transfer.from_store import StoreFetcher, own_data
+from allranks.sdk.transfer.from_store import entries as stored_entries
 from allranks.sdk.transfer.write_files import beside, checked, is_there, place_link
 
 if TYPE_CHECKING:
@@ -110,7 +114,7 @@ def download(
         what = f"the output {output} of {name}" if output is not None else name
         hint = "; ".join([*not_kept, f"what it has: allranks job files {name}"])
         raise NotFound(f"{what} has no files", hint=hint)
-    fetched = _fetched(connect, job_path(name), folder, entries, progress)
+    fetched = _served(connect, job_path(name), folder, entries, progress)
     return fetched._replace(
         links=tuple(filter(None, map(target, links))),
         too_long=tuple(address(path, job["attempts"]) for path in too_long),
@@ -140,7 +144,7 @@ def download_model(
         place = asset_path("models", f"{name}:{version}")
         listing: list[ModelFile] = client.json("GET", f"{place}/manifest")
     entries = list(_entries(listing, {file["path"]: f"{name}/{file['path']}" for file in listing}))
-    fetched = _fetched(connect, place, folder, entries, progress)
+    fetched = _served(connect, place, folder, entries, progress)
     if fetched.gone:
         hint = "register it again from an intact copy"
         message = f"a file of {name}:{version} is missing on the server"
@@ -156,18 +160,30 @@ def download_data(
     progress: OnProgress = unheard,
 ) -> Fetched:
     """Download a version of a data asset into a folder of its name in ``folder``, like
-    ``download``. Links that could lead out of it are skipped.
+    ``download``; from an object store without the server, if this machine's own credentials open
+    it. Links that could lead out of the folder are skipped.
 
     Raises NotFound for an unknown version, and for one that is not on the server's disk.
     """
     with connect() as client:
         asset: DataAnswer = client.json("GET", asset_path("data", reference))
         name = asset["name"]
+        stored, files = None, list[FileEntry]()
+        with contextlib.suppress(AllranksError):  # refused, perhaps: the server may have better
+            if (stored := own_data(client, asset)) is not None:
+                files = stored.files()
+        if stored is not None and files:
+            return _fetched(
+                lambda tally, stop: StoreFetcher(stored, files, folder, tally, stop),
+                folder,
+                stored_entries(name, files),
+                progress,
+            )
         place = asset_path("data", f"{name}:{asset['version']}")
         listing: list[FileAnswer] = client.json("GET", f"{place}/files")
         links: list[LinkAnswer] = client.json("GET", f"{place}/links")
     entries = list(_entries(listing, {file["path"]: f"{name}/{file['path']}" for file in listing}))
-    fetched = _fetched(connect, place, folder, entries, progress)
+    fetched = _served(connect, place, folder, entries, progress)
     paths = {f"{name}/{link['path']}": link["target"] for link in links}
     skipped = (path for path, target in paths.items() if not place_link(folder, path, target))
     return fetched._replace(links=tuple(skipped))
@@ -197,7 +213,7 @@ def download_state(
         for e in files
         for target in [f"{name}/{e['path']}"]
     ]
-    fetched = _fetched(connect, state_path(name), folder, entries, progress)
+    fetched = _served(connect, state_path(name), folder, entries, progress)
     if fetched.gone:
         hint = f"another version may be intact: allranks state show {name}"
         raise ServerError("a file of the state is missing on the server", where=name, hint=hint)
@@ -205,9 +221,28 @@ def download_state(
     return fetched._replace(links=tuple(links))
 
 
-def _fetched(
+def _served(
     connect: Callable[[], Client],
     place: str,
+    folder: Path,
+    entries: list[Entry],
+    progress: OnProgress,
+) -> Fetched:
+    """Download from the server."""
+    one_at_a_time = threading.Lock()
+
+    def connected() -> Client:
+        with one_at_a_time:  # one of several connections starts a missing server
+            return connect()
+
+    def fetcher(tally: Tally, stop: threading.Event) -> Fetcher:
+        return Fetcher(connected, place, folder, tally, stop)
+
+    return _fetched(fetcher, folder, entries, progress)
+
+
+def _fetched(
+    worker: Callable[[Tally, threading.Event], Worker[Unit]],
     folder: Path,
     entries: list[Entry],
     progress: OnProgress,
@@ -217,20 +252,13 @@ def _fetched(
     differing = [entry for entry in missing if os.path.lexists(folder / entry.target)]
     tally = Tally()
     stop = threading.Event()
-    one_at_a_time = threading.Lock()
     before, whole = (sum(entry.size for entry in files) for files in (there, entries))
-
-    def connected() -> Client:
-        with one_at_a_time:  # one of several connections starts a missing server
-            return connect()
 
     def so_far() -> Progress:
         files = len(there) + len(tally.done) + len(tally.gone)
         return Progress("", before + tally.size, whole, files, len(entries), tally.received)
 
-    Shared(_units(missing), stop).run(
-        lambda: Fetcher(connected, place, folder, tally, stop), lambda: progress(so_far())
-    )
+    Shared(_units(missing), stop).run(lambda: worker(tally, stop), lambda: progress(so_far()))
     gone = {entry.path for entry in tally.gone}
     return Fetched(
         files=[(folder / entry.target, entry.size) for entry in entries if entry.path not in gone],

@@ -22,7 +22,7 @@ from allranks.sdk.upload.listing import Note, unreadable
 if TYPE_CHECKING:
     from allranks.api.assets import DatastoreAnswer, UploadFolder
 
-_NO_STORES = ("file", "https")
+NO_STORES = ("file", "https")
 # By provider: the variables that say who asks, and files below the home of the user.
 _OWN: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "s3": (
@@ -45,12 +45,12 @@ def target(client: Client, name: str) -> DatastoreAnswer | None:
     the server's own store. Raises NotFound, UsageError for a datastore that is no object store."""
     stores: list[DatastoreAnswer] = client.json("GET", "/api/v1/datastores")
     fit = [store for store in stores if (store["name"] == name if name else store["default"])]
-    if name == "default" or (fit and not name and fit[0]["type"] in _NO_STORES):
+    if name == "default" or (fit and not name and fit[0]["type"] in NO_STORES):
         return None
     if not fit:  # the server says which there are
         answer: DatastoreAnswer = client.json("GET", f"/api/v1/datastores/{name}")
         fit = [answer]
-    if fit[0]["type"] in _NO_STORES:
+    if fit[0]["type"] in NO_STORES:
         hint = "name an object store (allranks datastore list), or `default`: the server's own"
         raise UsageError(f"the datastore {name!r} takes no uploads", hint=hint)
     return fit[0]

@@ -38,7 +38,7 @@ from allranks.spec.fields.azureml_references import asset_of
 from allranks.store.files.state_folders import CONTENT
 
 if TYPE_CHECKING:
-    from allranks.server.assets.stored_data import StoredData
+    from allranks.agent.data.stored_data import StoredData
 else:
     StoredData = object  # it imports obstore; routes read their annotations
 
@@ -112,7 +112,7 @@ def _stored(request: Request, services: ServicesDep) -> StoredData | None:
         place = services.datastores.locate(f"azureml:{row.name}:{row.version}", "path")
     if not place.datastore:
         return None
-    from allranks.server.assets.stored_data import StoredData  # lazy: obstore
+    from allranks.agent.data.stored_data import StoredData  # lazy: obstore
 
     return StoredData(place, services.datastores.account(place.datastore))
 
