@@ -100,6 +100,8 @@ print([row["hyperparameters"] for row in run.get_children_sorted_by_primary_metr
 """
 PIPELINE = """
 from azureml.core.runconfig import RunConfiguration
+from azureml.data.datapath import DataPath, DataPathComputeBinding
+from azureml.data.dataset_consumption_config import DatasetConsumptionConfig
 from azureml.pipeline.core import Pipeline, PipelineData, PipelineParameter
 from azureml.pipeline.steps import PythonScriptStep
 config = RunConfiguration()
@@ -110,11 +112,17 @@ common = {"compute_target": target, "runconfig": config, "source_directory": "sr
 one = PythonScriptStep("train.py", "one", ["--reg", reg, "--out", between],
                        outputs=[between], **common)
 two = PythonScriptStep("train.py", "two", ["--data", between], inputs=[between], **common)
-three = PythonScriptStep("train.py", "three", **common)
+store = ws.get_default_datastore()
+store.upload("data", "birds")
+place = (PipelineParameter("place", DataPath(store, "nowhere")), DataPathComputeBinding("mount"))
+rows = PipelineParameter("rows", Dataset.File.from_files((store, "birds")))
+rows = DatasetConsumptionConfig("rows", rows).as_mount()
+three = PythonScriptStep("train.py", "three", ["--data", place], inputs=[place, rows], **common)
 three.run_after(two)
 pipeline = Pipeline(workspace=ws, steps=[three])
 pipeline.validate()
-run = Experiment(ws, "three").submit(pipeline, pipeline_parameters={"reg": 0.25})
+parameters = {"reg": 0.25, "place": DataPath(store, "birds")}
+run = Experiment(ws, "three").submit(pipeline, pipeline_parameters=parameters)
 run.wait_for_completion(show_output=True)
 print(sorted((step.name, step.get_status()) for step in run.get_steps()))
 print(run.find_step_run("one")[0].get_metrics("mse"))
@@ -167,6 +175,7 @@ def test_a_pipeline(allranks: Allranks, code: Path) -> None:
     steps, metrics = done.stdout.splitlines()[-2:]
     assert steps == "[('one', 'Completed'), ('three', 'Completed'), ('two', 'Completed')]"
     assert "data ['result.txt']" in done.stdout
+    assert "data ['a.csv']" in done.stdout
     assert metrics.startswith("{'mse': [0.0225")
 
 

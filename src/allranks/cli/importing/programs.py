@@ -28,7 +28,7 @@ from allranks.errors import AllranksError
 _OURS = ("azureml", "azure.ai.ml", "simple_sagemaker")
 _SAGEMAKER = ("sagemaker", "boto3")
 _DOWNLOADERS = {"wget", "curl", "aria2c"}
-_MOST_DOCKERFILES = 20
+_MOST_FILES = 20
 # It may have an apostrophe, which is no quote.
 _COMMENT = re.compile(r"(?m)(?:^|(?<=\s))#[^\n\"]*$")
 _ASSIGNED = re.compile(r"(?m)^\s*(?:export\s+)?(\w+)=[\"']?([^\"'\n]*)[\"']?\s*(?:#.*)?$")
@@ -77,7 +77,7 @@ def look_at_program(file: Path, name: str) -> Finding | None:
         problems += [(problem, "see docs/how-to/python.md") for problem in judged.problems]
         doubts, data = [*judged.doubts], tuple(judged.data)
     if any(module.startswith("simple_sagemaker") for module, _ in imports):
-        doubts += _dockerfile_doubts(file.parent)
+        doubts += _pin_doubts(file.parent, "Dockerfile", "requirements.txt")
     if kind == "notebook":
         doubts += [f"whether `{line}` works" for line in _magics(file)]
     runs = YES if not doubts else NOT_KNOWN
@@ -194,12 +194,15 @@ def _doubts_of_task(words: Sequence[str], folder: Path) -> Iterator[str]:
     options, _, _ = read_ssm(words)
     dockerfile = getattr(options, "docker_file_path_or_content", None)
     if dockerfile:
-        yield from _dockerfile_doubts(_below(folder, dockerfile))
+        yield from _pin_doubts(_below(folder, dockerfile), "Dockerfile")
     entry = getattr(options, "entry_point", None) or getattr(options, "code", None)
-    if not entry or dockerfile or options.framework:
+    if not entry:
         return
     source = _below(folder, getattr(options, "source_dir", "") or "")
-    script = source / entry
+    script = _below(source, entry)
+    yield from _pin_doubts(script.with_name("requirements.txt"))
+    if dockerfile or options.framework:
+        return
     beside = [source, script.parent, *(_below(folder, each) for each in options.dependencies)]
     try:
         imports = {module for module, _ in _imports(script.read_text(errors="replace"))}
@@ -211,10 +214,11 @@ def _doubts_of_task(words: Sequence[str], folder: Path) -> Iterator[str]:
             yield f"the module {top} is not in this Python"
 
 
-def _dockerfile_doubts(place: Path) -> Iterator[str]:
-    """Of a Dockerfile, or of those in a folder and below it."""
-    files = sorted(place.rglob("Dockerfile")) if place.is_dir() else [place]
-    for file in files[:_MOST_DOCKERFILES]:
+def _pin_doubts(place: Path, *names: str) -> Iterator[str]:
+    """Of a Dockerfile, or of files with one of the names in a folder and below it."""
+    files = [place] if not place.is_dir() else []
+    files += [file for name in names for file in sorted(place.rglob(name))]
+    for file in files[:_MOST_FILES]:
         if file.is_file():
             for pin in PIN.findall(file.read_text(errors="replace")):
                 yield f"whether {pin} installs"

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from allranks.compat.azure.v1.arguments import Bound, name_of
-from allranks.compat.azure.v1.data.datastore import DataReference
+from allranks.compat.azure.v1.data.datasets import DatasetConsumptionConfig
+from allranks.compat.azure.v1.data.datastore import MODES, DataReference
 from allranks.compat.azure.v1.data.output import OutputAsInput, OutputFileDatasetConfig, reference
 from allranks.compat.azure.v1.exceptions import UserErrorException, no_more, not_there
 from allranks.compat.azure.v1.experiment import Experiment
@@ -94,7 +95,8 @@ class Step:
 
     def parameters(self) -> list[PipelineParameter]:
         values = (*self._words, *self._params.values(), *self._inputs)
-        return [each for each in values if isinstance(each, PipelineParameter)]
+        own = (_parameter_of(each) or each for each in values)
+        return [each for each in own if isinstance(each, PipelineParameter)]
 
     def before(self) -> list[Step]:
         """The steps that it comes after."""
@@ -131,7 +133,33 @@ class Step:
     def _argument(self, value: Any) -> Any:
         if isinstance(value, PipelineData):
             return _Produced(value, self)
+        if (parameter := _parameter_of(value)) is not None:
+            mode = value.mode if isinstance(value, DatasetConsumptionConfig) else value[1].mode
+            return _DataOfParameter(parameter, mode)
         return value
+
+
+def _parameter_of(value: Any) -> PipelineParameter | None:
+    """Of data that ``submit`` may change: a pair of a parameter and how its path is bound, or a
+    dataset that is a parameter."""
+    if isinstance(value, DatasetConsumptionConfig):
+        return value.dataset if isinstance(value.dataset, PipelineParameter) else None
+    is_pair = isinstance(value, tuple) and len(value) == 2
+    return value[0] if is_pair and isinstance(value[0], PipelineParameter) else None
+
+
+class _DataOfParameter:
+    """The data of a parameter, as an input."""
+
+    def __init__(self, parameter: PipelineParameter, mode: str) -> None:
+        self._parameter, self._mode = parameter, mode
+
+    def bind(self, bound: Bound) -> str:
+        name = self._parameter.name
+        kind = self._parameter.default_value.data()["type"]
+        path = f"${{{{parent.inputs.{name_of(name)}}}}}"
+        mode = MODES["mount" if self._mode == "direct" else self._mode]
+        return bound.input(name, {"type": kind, "path": path, "mode": mode})
 
 
 class _Produced:

@@ -34,6 +34,9 @@ class DataPath(NamedTuple):
         mode = (datapath_compute_binding or DataPathComputeBinding()).mode
         return DataReference(self.datastore, data_reference_name, self.path_on_datastore, mode)
 
+    def data(self) -> Document:
+        return self.create_data_reference().data()
+
 
 class DataPathComputeBinding:
     """How a path is consumed: ``mode`` is `mount` or `download`."""
