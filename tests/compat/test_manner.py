@@ -50,6 +50,7 @@ FILES = {
     "open(config.state + '/state.txt', 'a').write('s')\n",
     "code/process.py": "import os, sys\nprint('process', sys.argv[1:], sorted(os.listdir('.')))\n",
     "code/run.sh": "#!/bin/bash\necho shell $SSM_HOST_RANK $*\n",
+    "fetches/train.py": "from keras import datasets\ndatasets.mnist.load_data()\n",
     "code/needs.py": "import no_such_module\n",
     "image/Dockerfile": "FROM __BASE_IMAGE__\nRUN pip3 install pandas==0.25.3\n",
     "lib/helper.py": "x = 1\n",

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from allranks.cli.importing import downloads
 from allranks.cli.importing.finding import (
     NO,
     NOT_KNOWN,
@@ -91,12 +92,14 @@ def _job(file: Path, name: str, kind: str, data: Document) -> Finding:
         hint = "set `code` to the folder that has it"
         problems = tuple((f"{script} is not in its code", hint) for script in lacking)
         return Finding(name, kind, NO, tuple(notes), problems, computes, addresses)
-    runs = YES
+    code = file.parent / str(data.get("code") or ".")
+    doubts = [*downloads.doubts(code)] if data.get("code") and code.is_dir() else []
     places = [*map(prefix_of, addresses), *_DATASTORE.findall(json.dumps(data, default=str))]
     if places:
         # Whoever runs it may not be allowed to read them, or they may be gone.
-        runs = NOT_KNOWN
-        notes = [f"not tried: whether {', '.join(dict.fromkeys(places))} can be read", *notes]
+        doubts.insert(0, f"whether {', '.join(dict.fromkeys(places))} can be read")
+    notes = [f"not tried: {'; '.join(doubts)}", *notes] if doubts else notes
+    runs = NOT_KNOWN if doubts else YES
     return Finding(name, kind, runs, tuple(notes), (), computes, addresses)
 
 

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import allranks
 from allranks.agent.inside import azureml_run
+from allranks.cli.importing import downloads
 from allranks.cli.importing.finding import prefix_of
 from allranks.cli.importing.keywords import KEYS_OF_JOBS, keywords_of
 from allranks.compat.azure.absent import Absent
@@ -50,6 +51,7 @@ _OF_OTHERS = {"to_pandas_dataframe", *dir(str), *dir(dict), *dir(list)}
 # Names of the keywords that a function takes whatever they are: without effect.
 _IGNORED = ("_", "__", "settings")
 _STEPS = (Node, Command, CommandWithComponent)
+_CODE = ("code", "source_directory")
 _PLAIN = (str, int, float, bool, bytes, type(None), list, dict)
 
 
@@ -210,6 +212,9 @@ class Judge:
             self._doubt(f"{name} asks for what the workspace has")
         if name.rpartition(".")[2] in _OF_OTHERS:
             return None
+        for keyword in node.keywords:
+            if keyword.arg in _CODE and isinstance(keyword.value, ast.Constant):
+                self._code(self._folder / str(keyword.value.value))
         if not name.endswith(".log_row"):  # its keywords are columns
             self._check_keywords(function, name, [keyword.arg for keyword in node.keywords])
             self._check_positions(function, name, node.args)
@@ -222,6 +227,11 @@ class Judge:
             return _Value(function.inner)
         is_own = function.owner is not None and made.type in function.owner.__mro__
         return _Value(function.owner) if is_own else made  # such as from_config
+
+    def _code(self, folder: Path) -> None:
+        if folder.is_dir() and folder.resolve() != self._folder.resolve():
+            for doubt in downloads.doubts(folder):
+                self._doubt(doubt)
 
     def _overloaded(self, node: ast.Call, function: Any) -> _Value | None:
         """What a function returns for the type of its first argument."""

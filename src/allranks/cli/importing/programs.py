@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from allranks.cli.az.verbs import read as read_az
+from allranks.cli.importing import downloads
 from allranks.cli.importing.finding import (
     NO,
     NOT_KNOWN,
@@ -76,6 +77,8 @@ def look_at_program(file: Path, name: str) -> Finding | None:
     else:
         problems += [(problem, "see docs/how-to/python.md") for problem in judged.problems]
         doubts, data = [*judged.doubts], tuple(judged.data)
+    if any(downloads.downloads(source) for source in sources):
+        doubts.append("what it downloads")
     if any(module.startswith("simple_sagemaker") for module, _ in imports):
         doubts += _pin_doubts(file.parent, "Dockerfile", "requirements.txt")
     if kind == "notebook":
@@ -201,6 +204,7 @@ def _doubts_of_task(words: Sequence[str], folder: Path) -> Iterator[str]:
     source = _below(folder, getattr(options, "source_dir", "") or "")
     script = _below(source, entry)
     yield from _pin_doubts(script.with_name("requirements.txt"))
+    yield from downloads.doubts(script)
     if dockerfile or options.framework:
         return
     beside = [source, script.parent, *(_below(folder, each) for each in options.dependencies)]
