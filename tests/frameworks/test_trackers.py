@@ -47,8 +47,10 @@ Trainer(model, args, train_dataset=rows).train()
 """
 
 
-def record(allranks: Allranks, code: Path, program: str, *words: str) -> tuple[list[float], str]:
-    """The points of the loss, and the learning rate."""
+def record(
+    allranks: Allranks, code: Path, program: str, *words: str
+) -> tuple[list[float], str, list[int]]:
+    """The points of the loss, the learning rate, and the steps."""
     (code / "train.py").write_text(program)
     python = made("trackers") / "bin/python"
     done = allranks("run", "-q", "--detach", "--", python, "train.py", *words)
@@ -58,18 +60,18 @@ def record(allranks: Allranks, code: Path, program: str, *words: str) -> tuple[l
     parameters = json.loads(allranks("job", "show", name, "--json").stdout)["parameters"]
     loss = series.get("loss") or series["train/loss"]
     rate = parameters.get("lr") or parameters["learning_rate"]
-    return [point["value"] for point in loss], rate
+    return [point["value"] for point in loss], rate, [point["step"] for point in loss]
 
 
 @pytest.mark.parametrize("tracker", BY_HAND)
 def test_by_hand(tracker: str, shared: Allranks, code: Path) -> None:
-    assert record(shared, code, BY_HAND[tracker]) == ([0.0, 1.0, 2.0], "0.1")
+    assert record(shared, code, BY_HAND[tracker]) == ([0.0, 1.0, 2.0], "0.1", [0, 1, 2])
 
 
 @pytest.mark.parametrize("tracker", BY_HAND)
 def test_through_the_trainer(tracker: str, shared: Allranks, code: Path) -> None:
-    losses, rate = record(shared, code, TRAINER, tracker)
-    assert (len(losses), rate) == (3, "0.25")
+    losses, rate, steps = record(shared, code, TRAINER, tracker)
+    assert (len(losses), rate, steps) == (3, "0.25", [1, 2, 3])
 
 
 def test_no_package_of_ours_stands_in(shared: Allranks, code: Path) -> None:

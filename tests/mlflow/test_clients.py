@@ -71,6 +71,7 @@ def test_what_a_script_logs_is_on_its_jobs_run(tracked: Tracked, client: str) ->
     (run,) = tracked.runs(name)
     assert tracked.history(run, "loss") == [(0, 1.0), (1, 0.5), (2, pytest.approx(1 / 3))]
     assert params(run)["lr"] == "0.1"
+    assert tracked.shown("job", "show", name)["parameters"]["lr"] == "0.1"
     files = tracked.mlflow(f"artifacts/list?run_id={run['info']['run_id']}")["files"]
     assert [each["path"] for each in files] == ["notes.txt"]
     points = tracked.shown("job", "metrics", name)["loss"]

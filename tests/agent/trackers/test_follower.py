@@ -125,6 +125,13 @@ def test_runs_of_tensorboard_are_called_as_it_calls_them() -> None:
     assert prefixes.of_folder(1, Path("/w/runs/c")) == ""
 
 
+def test_each_curve_of_add_scalars_has_a_name(tmp_path):
+    """It writes a run for each below the writer's own, which may hold nothing."""
+    (tmp_path / "a/loss_train").mkdir(parents=True)
+    (tmp_path / "a/events.out.tfevents.1").touch()
+    assert Prefixes().of_folder(0, tmp_path / "a/loss_train") == "loss_train/"
+
+
 @pytest.mark.parametrize(
     ("name", "path"),
     [

@@ -25,6 +25,7 @@ class Prefixes:
         self._first: dict[tuple[str, int], str] = {}
         # The tracker that told a metric first, by its rank and name.
         self._owners: dict[tuple[int, str], str] = {}
+        self._below: dict[Path, bool] = {}
 
     def of_run(self, kind: str, rank: int, run: str, name: str) -> str:
         """``run``: what distinguishes it from the others, ``name``: what people call it."""
@@ -36,10 +37,19 @@ class Prefixes:
         first = self._first.setdefault(("tensorboard", rank), str(folder))
         if folder.name in _PARTS:
             return f"{folder.name}/"
-        if str(folder) == first or _TIME.fullmatch(folder.name):
+        if _TIME.fullmatch(folder.name):
+            return ""
+        if self._is_below_a_run(folder):  # SummaryWriter.add_scalars: one for each of its curves
+            return f"{folder.name}/"
+        if str(folder) == first:
             return ""
         common = os.path.commonpath([first, folder])
         return f"{os.path.relpath(folder, common)}/"
+
+    def _is_below_a_run(self, folder: Path) -> bool:
+        if folder not in self._below:
+            self._below[folder] = any(folder.parent.glob("events.out.tfevents.*"))
+        return self._below[folder]
 
     def metric(self, kind: str, rank: int, name: str) -> str:
         """With the tracker's name, if the job prints the metric or another tracker has told it

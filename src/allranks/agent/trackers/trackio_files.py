@@ -65,7 +65,9 @@ class TrackioFile:
                 seconds = datetime.fromisoformat(at).timestamp()
                 if seconds < self._since:
                     continue  # of an earlier attempt
-                for name, value in json.loads(text).items():
+                row = json.loads(text)
+                step = _step(row, step)
+                for name, value in row.items():
                     part.points.extend(
                         Point(key, step, seconds, number)
                         for key, number in found.numbers(name, _plain(value))
@@ -80,6 +82,12 @@ class TrackioFile:
             if ".." not in path.parts and file.is_file():
                 is_large = file.stat().st_size > LARGEST_IMAGE
                 yield Image(name, step, file.suffix, None if is_large else file)
+
+
+def _step(row: dict[str, Any], step: int) -> int:
+    """Transformers' Trainer logs its step beside its numbers; Trackio's own counts the calls."""
+    own = row.get("train/global_step")
+    return int(own) if isinstance(own, (int, float)) and own == own // 1 else step
 
 
 def _plain(value: Any) -> Any:

@@ -154,6 +154,16 @@ def metrics(request: Request) -> list[dict[str, Any]]:
     return list(body.get("metrics") or ()) if call[1] == "runs/log-batch" else []
 
 
+def parameters(request: Request) -> list[dict[str, Any]]:
+    """The parameters that a request logs: each with key and value."""
+    call, body = _CALL.fullmatch(request.path), request.body
+    if call is None or request.method != "POST" or not isinstance(body, dict):
+        return []
+    if call[1] in ("runs/log-parameter", "runs/log-param"):
+        return [body]
+    return list(body.get("params") or ()) if call[1] == "runs/log-batch" else []
+
+
 def uses_run(request: Request, job: Job) -> bool:
     """Whether the request writes to the job's own run, which is then used."""
     return request.method != "GET" and job.run in _values(request.body, _RUN)

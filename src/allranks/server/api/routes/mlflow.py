@@ -66,11 +66,8 @@ class Proxy:
             services.host_names,
             services.records,
         )
-        self._points, self._wakeups, self._tracking = (
-            services.points,
-            services.wakeups,
-            services.tracking,
-        )
+        self._points, self._annotations = services.points, services.annotations
+        self._wakeups, self._tracking = services.wakeups, services.tracking
         # Names of runs that jobs created, by (our id of the job's run, run).
         self._names: dict[tuple[str, str], str] = {}
         # Logged models that jobs created, as (our id of the job's run, model).
@@ -223,8 +220,8 @@ class Proxy:
         if answer is not None:
             await _send_json(answer, send)
             return
-        metrics = rules.metrics(request)
-        if not metrics:
+        metrics, parameters = rules.metrics(request), rules.parameters(request)
+        if not (metrics or parameters):
             await self._pass(socket, request, headers, _body(receive), send)
             return
         messages: list[Any] = []
@@ -237,8 +234,12 @@ class Proxy:
             # Stored before the client gets its answer, so that it retries after a failure.
             (run,) = verdict.runs
             called = await self._name(run, row, job)
-            points = _points(metrics, f"{called}/" if called else "")
+            prefix = f"{called}/" if called else ""
+            points = _points(metrics, prefix)
             await run_in_threadpool(self._points.add_metrics, row.id, row.record.attempt, points)
+            if parameters:
+                new = {prefix + str(each["key"]): str(each["value"]) for each in parameters}
+                await run_in_threadpool(self._annotations.add_parameters, row.id, new)
             self._wakeups.notify(row.name)
         for message in messages:
             await send(message)
