@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.support import Allranks, answer, command_line, leave_nothing, until
+from tests.support import PATIENCE, Allranks, answer, command_line, leave_nothing, until
 
 TRAIN = """\
 import os, pathlib, sys, time
@@ -143,6 +143,7 @@ class Watched(NamedTuple):
 def watched(browser: Any, **options: Any) -> Iterator[Watched]:
     """A page of its own, with its own cookies."""
     context = browser.new_context(**options)
+    context.set_default_timeout(30_000 * PATIENCE)
     page, wrong = context.new_page(), []
 
     def failed(request: Any) -> None:

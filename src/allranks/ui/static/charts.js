@@ -321,7 +321,7 @@ const seen = new IntersectionObserver(
   (entries) => {
     for (const each of entries) {
       each.target.dataset.visible = each.isIntersecting ? "yes" : "";
-      if (each.isIntersecting) draw(each.target).catch(failed(each.target));
+      if (each.isIntersecting) drawn(each.target).catch(failed(each.target));
     }
   },
   { rootMargin: "200px" },
@@ -381,42 +381,60 @@ function redraw() {
   }
 }
 
+function drawn(box) {
+  return resources?.contains(box) ? drawResource(box) : draw(box);
+}
+
 const resources = document.getElementById("resources");
 const UNITS = {
   cpu: "%", memory: "bytes", gpu_load: "%", gpu_memory: "bytes", power: "W", temperature: "°C",
   disk_read: "bytes/s", disk_write: "bytes/s", net_in: "bytes/s", net_out: "bytes/s",
 };
 
+// The series of each resource by its name.
+let used = new Map();
+
 async function drawResources() {
   const { series } = await json(`${resources.dataset.points}?most=${POINTS}`);
-  await plotly;
-  const groups = new Map();
+  used = new Map();
   for (const each of series) {
     if (each.name.endsWith("_total")) continue;
-    groups.set(each.name, [...(groups.get(each.name) ?? []), each]);
+    used.set(each.name, [...(used.get(each.name) ?? []), each]);
   }
-  for (const [name, several] of [...groups].sort()) {
-    const box = [...resources.querySelectorAll(".plot")].find((each) => each.dataset.name === name) ?? chartBox(resources, name);
-    const many = several.length > 2 * MANY;
-    const data = many ? bands(await acrossNodes(name), { x: "time", smooth: 0 }) : several.flatMap((each, at) => {
-      const label = escape(
-        `node ${each.node}` +
-          (each.gpu === null ? "" : ` GPU ${each.gpu}`) +
-          (each.rank === null ? "" : ` rank ${each.rank}`),
-      );
-      const x = each.points.map(([seconds]) => new Date(seconds * 1000));
-      const values = each.points.map((point) => point[1]);
-      const mode = each.points.length === 1 ? "markers" : "lines";
-      const line = { x, y: values.map(number), name: label, series: each.id, mode, line: style(at), type: "scatter" };
-      return [line, ...marks(label, x, values, null, style(at))];
-    });
-    const title = name.replaceAll("_", " ");
-    const look = ranged(layout(title, "time", false, UNITS[name.replace("node_", "")]), "time");
-    await show(box, data, look, config(name, () => rawResources(box)));
-    if (!box.classList.contains("ready")) box.on("plotly_relayout", (change) => follow(box, "time", change));
-    box.classList.add("ready");
+  const boxes = new Map([...resources.querySelectorAll(".plot")].map((box) => [box.dataset.name, box]));
+  if (!boxes.size) resources.textContent = used.size ? "" : "There is nothing yet.";
+  for (const name of [...used.keys()].sort()) {
+    const box = boxes.get(name);
+    if (!box) seen.observe(chartBox(resources, name));
+    else if (box.dataset.visible === "yes") drawResource(box).catch(failed(box));
   }
-  if (!groups.size) resources.textContent = "There is nothing yet.";
+}
+
+async function drawResource(box) {
+  const { name } = box.dataset;
+  const several = used.get(name);
+  const across = several.length > 2 * MANY ? await acrossNodes(name) : null;
+  await plotly;
+  const data = across ? bands(across, { x: "time", smooth: 0 }) : several.flatMap(resourceTraces);
+  const title = name.replaceAll("_", " ");
+  const look = ranged(layout(title, "time", false, UNITS[name.replace("node_", "")]), "time");
+  const first = !box.classList.contains("ready");
+  box.classList.add("ready");
+  await show(box, data, look, config(name, () => rawResources(box)));
+  if (first) box.on("plotly_relayout", (change) => follow(box, "time", change));
+}
+
+function resourceTraces(each, at) {
+  const label = escape(
+    `node ${each.node}` +
+      (each.gpu === null ? "" : ` GPU ${each.gpu}`) +
+      (each.rank === null ? "" : ` rank ${each.rank}`),
+  );
+  const x = each.points.map(([seconds]) => new Date(seconds * 1000));
+  const values = each.points.map((point) => point[1]);
+  const mode = each.points.length === 1 ? "markers" : "lines";
+  const line = { x, y: values.map(number), name: label, series: each.id, mode, line: style(at), type: "scatter" };
+  return [line, ...marks(label, x, values, null, style(at))];
 }
 
 async function acrossNodes(name) {

@@ -2,10 +2,12 @@
 
 import { get } from "./page.js";
 
-// Resolved when Plotly is there, which takes a second to load: points are fetched meanwhile.
-export const plotly = new Promise((done) => {
-  if (window.Plotly) done();
-  else document.getElementById("plotly")?.addEventListener("load", done);
+// Resolved when Plotly is there. It takes a second to run, so the page is shown and points are
+// fetched before; to the event `load` it does not belong.
+export const plotly = new Promise((done, failed) => {
+  const add = () => document.head.append(Object.assign(document.createElement("script"), { src: "/ui/plotly.js", onload: done, onerror: () => failed(new Error("the chart library is missing")) }));
+  if (document.readyState === "complete") add();
+  else addEventListener("load", () => setTimeout(add));
 });
 
 // Okabe and Ito's colours, which people with any colour vision tell apart; then dashes.
@@ -60,6 +62,8 @@ document.addEventListener("pointerdown", ({ target }) => {
 // `uirevision` loses zooms that were dragged, in plotly.js 4.1.
 export async function show(box, data, layout, config, kind = "") {
   await released;
+  // Each chart is a task of its own: the page answers between two, and its load event does not wait.
+  await new Promise((done) => setTimeout(done));
   if (box.dataset.kind === kind) keepView(box, data, layout);
   box.dataset.kind = kind;
   await Plotly.react(box, data, layout, config);
