@@ -7,6 +7,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from allranks.core.job.list_filters import SORTS
 from allranks.core.job.marks import STAR
 from allranks.statuses import JobStatus
 from allranks.ui import render
@@ -15,6 +16,8 @@ from allranks.ui import render
 _ROWS = 50
 # Jobs that the palette offers.
 _FOUND = 8
+# Metrics by which the list can be ordered.
+_METRICS = 20
 _FILTERS = ("status", "experiment", "name", "tag", "metric", "sort", "archived", "parent", "uses")
 _SORTS = {
     "-created": "newest first",
@@ -50,9 +53,23 @@ async def jobs(request: Request) -> Response:
         jobs=starred + [job for job in listing[:limit] if job["name"] not in names],
         more=limit + _ROWS if len(listing) > limit else None,
         statuses=[str(each) for each in JobStatus],
-        sorts=_SORTS,
+        sorts=_SORTS | _metric_sorts(starred + listing, query.get("sort", "")),
         filtered=bool(filters),
     )
+
+
+def _metric_sorts(jobs: list[Any], chosen: str) -> dict[str, str]:
+    """Orders by the metrics of the jobs that are shown, and the one that is chosen."""
+    several = dict.fromkeys(name for job in jobs for name in job.get("metrics", {}))
+    names = [name for name in several if name not in SORTS][:_METRICS]
+    own = chosen.removeprefix("-")
+    if own not in ("", *SORTS, *names):
+        names.append(own)
+    return {
+        key: f"{text} {name}"
+        for name in names
+        for key, text in ((name, "least"), (f"-{name}", "greatest"))
+    }
 
 
 async def find(request: Request) -> Response:

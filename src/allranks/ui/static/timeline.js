@@ -149,10 +149,15 @@ function move(name) {
   if (name === "all") zoom(begin, begin + seconds);
 }
 
-// The values at a moment, or the last ones.
+// The values at a moment; else the last ones of metrics, and the most that was used of resources.
 function values(moment) {
   for (const svg of document.querySelectorAll("#timeline .tall")) {
     const rows = svg.rows ?? [];
+    if (moment === null && rows.length && svg.dataset.kind === "resource") {
+      const most = rows.reduce((most, row) => Math.max(most, row[3]), -Infinity);
+      svg.previousElementSibling.lastChild.textContent = `at most ${amount(most, svg.dataset)}`;
+      continue;
+    }
     const after = moment === null ? rows.length - 1 : rows.findIndex(([at]) => at >= moment);
     const row = rows[after < 0 ? rows.length - 1 : after];
     if (row) svg.previousElementSibling.lastChild.textContent = amount(row[1], svg.dataset);
