@@ -213,6 +213,8 @@ SUPERSETS: dict[str, dict[str, str]] = {
     "our-keys": _all(
         "metrics: {l: 'a(b)'}",
         "state: s",
+        "session: {idle_timeout: 60}",
+        "inside: dev-a",
         "warm: [torch]",
         "retry: {max_attempts: 2, on: [node_lost]}",
         "hang_timeout: 5",

@@ -1,6 +1,6 @@
 """What the commands of a session run on its nodes, by any Python there, in the working folder.
 
-`list`: the files that are there, by name, each with what it holds; `pack`: some of them, as a tar;
+`list`: the files that are there, by name, with what each holds; `pack`: some of them, as a tar;
 `unpack`: what another node has packed.
 """
 
@@ -21,20 +21,20 @@ def digest(path):  # type: (str) -> str
     """What a file holds, or where a link leads; whether it can be run counts, too."""
     if os.path.islink(path):
         return "->" + os.readlink(path)
-    found = hashlib.sha256()
+    result = hashlib.sha256()
     with open(path, "rb") as file:
         for piece in iter(lambda: file.read(_PIECE), b""):
-            found.update(piece)
-    return found.hexdigest() + "x" * bool(os.stat(path).st_mode & 0o100)
+            result.update(piece)
+    return result.hexdigest() + "x" * bool(os.stat(path).st_mode & 0o100)
 
 
 def names(skipped):  # type: (List[str]) -> Iterator[str]
     """The files and links of this folder, by their path in it."""
     for folder, folders, files in os.walk("."):
-        links = [each for each in folders if os.path.islink(os.path.join(folder, each))]
-        folders[:] = [each for each in folders if each not in links and each not in skipped]
-        for each in [*files, *links]:
-            yield os.path.relpath(os.path.join(folder, each), ".")
+        links = [path for path in folders if os.path.islink(os.path.join(folder, path))]
+        folders[:] = [path for path in folders if path not in links and path not in skipped]
+        for path in [*files, *links]:
+            yield os.path.relpath(os.path.join(folder, path), ".")
 
 
 def listing(request):  # type: (Dict[str, Any]) -> Dict[str, Any]

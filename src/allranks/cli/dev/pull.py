@@ -48,26 +48,26 @@ def pull(options: argparse.Namespace) -> int:
     if note is None and options.path is None:
         hint = f"name the folder: allranks dev pull {options.name} -p DIR"
         raise UsageError(f"{name} was not started from here", hint=hint)
-    known = note or Note("", False, {})
-    folder = Path(options.path or known.folder)
+    base = note or Note("", False, {})
+    folder = Path(options.path or base.folder)
     if not folder.is_dir():
         raise NotFound("the folder does not exist", where=str(folder), hint="name another: -p DIR")
-    there, large = _there(name, known.sent, folder)
-    refused = [each for each in there if why_not(folder, each, there[each])]
-    there = {each: held for each, held in there.items() if each not in refused}
-    found = changes(known.sent, there, _here(folder, {*there, *known.sent}))
-    wanted = (*found.take, *(found.both if options.force else ()))
+    there, large = _there(name, base.sent, folder)
+    refused = [path for path in there if why_not(folder, path, there[path])]
+    there = {path: held for path, held in there.items() if path not in refused}
+    compared = changes(base.sent, there, _here(folder, {*there, *base.sent}))
+    chosen = (*compared.take, *(compared.both if options.force else ()))
     came: dict[str, str] = {}
     try:
-        if wanted and not options.dry_run:
-            for each in _fetched(name, wanted, folder):
-                came[each] = digest(str(folder / each))
+        if chosen and not options.dry_run:
+            for path in _fetched(name, chosen, folder):
+                came[path] = digest(str(folder / path))
     finally:
-        if came or found.same:
-            agreed = {each: there[each] for each in found.same}
-            sent = {**known.sent, **agreed, **came}
+        if came or compared.same:
+            agreed = {path: there[path] for path in compared.same}
+            sent = {**base.sent, **agreed, **came}
             notes.write(name, Note(str(folder.resolve()), False, sent))
-    return _report(options, name, found, refused, large, wanted if options.dry_run else [*came])
+    return _report(options, name, compared, refused, large, chosen if options.dry_run else [*came])
 
 
 def _there(name: str, sent: Mapping[str, str], folder: Path) -> tuple[dict[str, str], list[str]]:
@@ -76,20 +76,20 @@ def _there(name: str, sent: Mapping[str, str], folder: Path) -> tuple[dict[str, 
     answer = json.loads(run_there(name, "list", request))
     by_git, by_user = files.rules_without_git(folder), excluded_by_user(folder)
 
-    def comes(each: str) -> bool:
-        ignored = by_git(each) or by_user(each) or each in COLLECTED or each.endswith(".pyc")
-        return each in sent or not ignored
+    def comes(path: str) -> bool:
+        ignored = by_git(path) or by_user(path) or path in COLLECTED or path.endswith(".pyc")
+        return path in sent or not ignored
 
-    held = {each: what for each, what in answer["files"].items() if comes(each)}
-    large = [f"{each} ({size_text(size)})" for each, size in answer["large"].items() if comes(each)]
+    held = {path: what for path, what in answer["files"].items() if comes(path)}
+    large = [f"{path} ({size_text(size)})" for path, size in answer["large"].items() if comes(path)]
     return held, large
 
 
 def _here(folder: Path, names: Iterable[str]) -> dict[str, str]:
     held = {}
-    for each in names:
+    for path in names:
         with suppress(OSError, ValueError):
-            held[each] = digest(str(folder / each))
+            held[path] = digest(str(folder / path))
     return held
 
 
@@ -100,21 +100,21 @@ def why_not(folder: Path, name: str, held: str) -> str:
     if held.startswith("->") and not files.stays_inside(name, held[2:]):
         return "it is a link that leads out of the folder"
     above = Path(name).parents
-    if any((folder / each).is_symlink() for each in above if str(each) != "."):
+    if any((folder / path).is_symlink() for path in above if str(path) != "."):
         return "it lies behind a link here"
     return "it is a folder here" if (folder / name).is_dir() and held[:2] != "->" else ""
 
 
-def _fetched(name: str, wanted: Sequence[str], folder: Path) -> Iterator[str]:
+def _fetched(name: str, chosen: Sequence[str], folder: Path) -> Iterator[str]:
     """Fetch these files, and yield each that has come. Raises AllranksError, for a full disk, too:
     each file is whole, either the old or the new one."""
     try:
         with tempfile.TemporaryFile(dir=folder) as packed:
-            run_there(name, "pack", [*wanted], packed)
+            run_there(name, "pack", [*chosen], packed)
             packed.seek(0)
             with tarfile.open(fileobj=packed, mode="r:") as archive:
                 for member in archive:
-                    if member.name in wanted and (member.isfile() or member.issym()):
+                    if member.name in chosen and (member.isfile() or member.issym()):
                         _place(archive, member, folder)
                         yield member.name
     except (OSError, tarfile.TarError) as error:
@@ -150,28 +150,30 @@ def _place(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> N
 def _report(
     options: argparse.Namespace,
     name: str,
-    found: Changes,
+    compared: Changes,
     refused: Sequence[str],
     large: Sequence[str],
     came: Sequence[str],
 ) -> int:
-    left = () if options.force else found.both
+    left = () if options.force else compared.both
     if options.json:
         data = {"files": [*came], "left": [*left], "refused": [*refused], "large": [*large]}
-        show.as_json({**data, "removed_there": [*found.gone]})
+        show.as_json({**data, "removed_there": [*compared.gone]})
         return 1 if left else 0
-    for each in came:
-        show.line(each)
+    for path in came:
+        show.line(path)
     if options.quiet:
         return 1 if left else 0
     does = "would come" if options.dry_run else "came"
     show.talk(f"{counted(len(came), 'file')} {does} from {name}")
     about = {
         "changed in both places, and left as they are here": left,
-        "overwritten here, where they had been changed, too": found.both if options.force else (),
+        "overwritten here, where they had been changed, too": compared.both
+        if options.force
+        else (),
         "left out, because they would lead out of the folder": refused,
         "left out as large; `allranks job cp` fetches them": large,
-        "removed there, and kept here": found.gone,
+        "removed there, and kept here": compared.gone,
     }
     for what, names in about.items():
         if names:

@@ -16,8 +16,8 @@ from allranks.sdk.jobs.channel import Channel, Follower
 _THERE = Path(allranks_dev_files.__file__)
 # Python of the rank's environment.
 _RUN = """\
-for each in python3 python; do
-    command -v "$each" >/dev/null && exec "$each" -I -S -c "$1" "$2"
+for program in python3 python; do
+    command -v "$program" >/dev/null && exec "$program" -I -S -c "$1" "$2"
 done
 echo "the session's environment has no Python" >&2
 exit 127"""
@@ -65,12 +65,12 @@ def spread(name: str, nodes: int) -> int:
 
     def held(node: int) -> dict[str, str]:
         files: dict[str, str] = json.loads(run_there(name, "list", request, node=node))["files"]
-        return {each: what for each, what in files.items() if each not in COLLECTED}
+        return {path: what for path, what in files.items() if path not in COLLECTED}
 
     first, changed = held(0), set[str]()
     for node in range(1, nodes):
         there = held(node)
-        names = [each for each, what in first.items() if there.get(each) != what]
+        names = [path for path, what in first.items() if there.get(path) != what]
         if names:
             with tempfile.TemporaryFile() as packed:
                 run_there(name, "pack", names, packed)

@@ -35,8 +35,10 @@ def settle(options: argparse.Namespace) -> None:
         hint = "`allranks dev list` lists them; `allranks dev` starts one"
         raise UsageError(f"no session named {options.inside!r}", where="--in", hint=hint) from None
     ranks = session["processes"] // session["nodes"]
-    options.nodes = options.nodes or session["nodes"]
-    options.procs_per_node = options.procs_per_node or ranks
+    if options.nodes is None:
+        options.nodes = session["nodes"]
+    if options.procs_per_node is None:
+        options.procs_per_node = ranks
     if options.code is None and options.nodes > 1 and session["status"] == "Running":
         from allranks.cli.job.session_files import spread  # lazy: few sessions have several nodes
 

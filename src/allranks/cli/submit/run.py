@@ -151,8 +151,9 @@ def run(options: argparse.Namespace) -> int:
 
         settle(options)
     else:
-        options.nodes, options.procs_per_node = options.nodes or 1, options.procs_per_node or 1
-        options.code = options.code or "."
+        options.nodes = 1 if options.nodes is None else options.nodes
+        options.procs_per_node = 1 if options.procs_per_node is None else options.procs_per_node
+        options.code = "." if options.code is None else options.code
     spec = with_shell_variables(override(options, spec_of(options)))
     base = Path.cwd()
     if is_sweep(options):

@@ -51,7 +51,7 @@ def inside(made: Plan, name: str, session: Plan, *, inherits: bool) -> Plan:
         fresh_work=own_folder or task.fresh_work,
         keep_work=0 if own_folder else task.keep_work,
     )
-    on = tuple(each for each in made.rules.on if each not in _OF_NODES)
+    on = tuple(cause for cause in made.rules.on if cause not in _OF_NODES)
     plan = made._replace(
         gang=made.gang._replace(options={OPTION: name}),
         task=task,

@@ -16,7 +16,7 @@ from allranks.core.plan import Gang
 from allranks.engines.base import GangStatus, Handle, Host, Kind
 from allranks.errors import AllranksError, Refused
 from allranks.server.loop.wakeups import Wakeups
-from allranks.statuses import GangState, JobStatus
+from allranks.statuses import TERMINAL, GangState, JobStatus
 from allranks.store.jobs.job_rows import COMMAND, JobRow
 from allranks.store.jobs.records import Records
 
@@ -42,7 +42,7 @@ class SessionEngine:
         # By session and key, in the order of submission; None before the record was read.
         self._guests: dict[str, dict[str, Guest]] | None = None
         # What agents have said of the guests on each session, launch and node: whether they live.
-        self._seen: dict[tuple[str, int, int], Mapping[str, bool]] = {}
+        self._reported: dict[tuple[str, int, int], Mapping[str, bool]] = {}
         self._lock = threading.RLock()
 
     # ------------------------------------------------------------ as an engine
@@ -96,20 +96,22 @@ class SessionEngine:
     # ------------------------------------------------------------ for agents
 
     def orders(
-        self, row: JobRow, node: int, seen: Mapping[str, bool] | None
+        self, row: JobRow, node: int, reported: Mapping[str, bool] | None
     ) -> list[GuestOrder] | None:
-        """What is to be on a node of that job, as its agent has said that ``seen`` is there; None
-        if that is so already, or the agent is of an older version."""
-        if seen is None or (not seen and self._guests is not None and row.name not in self._guests):
+        """What is to be on a node of that job, as its agent has ``reported`` what is there; None if
+        that is the same, or the agent is of an older version."""
+        if reported is None or (
+            not reported and self._guests is not None and row.name not in self._guests
+        ):
             return None
         with self._lock:
-            self._seen[row.name, row.record.launch, node] = seen
+            self._reported[row.name, row.record.launch, node] = reported
             due = {
                 guest.key: guest
                 for guest in self._all().get(row.name, {}).values()
                 if guest.started and node < guest.nodes
             }
-            if due.keys() == seen.keys():
+            if due.keys() == reported.keys():
                 return None
         orders = []
         for guest in due.values():
@@ -145,6 +147,8 @@ class SessionEngine:
         with self._lock:
             guests = self._all().get(name, {})
             row = self._session(name)
+            if row is None or row.record.status in TERMINAL:
+                self._forget(name)
             if row is None or row.record.status is not JobStatus.RUNNING:
                 return
             if (guest := sessions.next_guest([*guests.values()])) is not None:
@@ -152,10 +156,10 @@ class SessionEngine:
                 self._wakeups.notify(name)
 
     def _status(self, key: str) -> GangStatus:
-        found = ((name, of) for name, of in self._all().items() if key in of)
-        name, guests = next(found, ("", {}))
+        matches = ((name, of) for name, of in self._all().items() if key in of)
+        name, guests = next(matches, ("", {}))
         if not name:
-            alive = any(seen.get(key) for seen in self._seen.values())
+            alive = any(reported.get(key) for reported in self._reported.values())
             return GangStatus(GangState.UNKNOWN if alive else GangState.GONE)
         row = self._session(name)
         end = sessions.end_of(name, None if row is None else row.record)
@@ -165,19 +169,19 @@ class SessionEngine:
             return GangStatus(GangState.GONE, end.why, reason=end.reason)
         guest = guests[key]
         if not guest.started:
-            before = next((each for each in guests.values() if each.started), None)
+            before = next((other for other in guests.values() if other.started), None)
             what = f"{before.name} to end" if before is not None else f"{name} to run"
             return GangStatus(GangState.QUEUED, f"waits for {what}, in {name}")
         launch = row.record.launch
-        seen = (self._seen.get((name, launch, node), {}) for node in range(guest.nodes))
-        dead = [node for node, states in enumerate(seen) if states.get(key) is False]
+        reported = (self._reported.get((name, launch, node), {}) for node in range(guest.nodes))
+        dead = [node for node, states in enumerate(reported) if states.get(key) is False]
         if len(dead) == guest.nodes:
             return GangStatus(GangState.GONE, f"its agents in {name} have ended")
         return GangStatus(GangState.UP, lost=tuple(dead))
 
     def _forget(self, name: str) -> None:
-        for place in [place for place in self._seen if place[0] == name]:
-            del self._seen[place]
+        for place in [place for place in self._reported if place[0] == name]:
+            del self._reported[place]
 
 
 def kind(engine: SessionEngine) -> Kind:

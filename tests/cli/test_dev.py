@@ -1,0 +1,135 @@
+"""`allranks dev`: sessions on kept nodes, jobs inside of them, and what comes back."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from allranks.cli.dev.changes import changes, stays_inside
+from allranks.cli.dev.pull import why_not
+from tests.cli.test_enter import Terminal
+from tests.support import Allranks, answer, kill_server, until
+
+TRAIN = """\
+import os, pathlib
+import helper
+rank = os.environ["RANK"]
+pathlib.Path("outputs", f"of-{rank}").write_text(rank)
+print("rank", rank, "of", os.environ["WORLD_SIZE"], helper.WORD, os.environ["COLOUR"], flush=True)
+"""
+HOSTILE = r"""
+ln -s /etc evil; ln -s ../../up up; ln -s helper.py good; chmod +x run.sh; rm gone
+echo "WORD = 'there'" >helper.py; echo new >'-n a\b'; printf 1 >"$(printf 'two\nlines')"
+mkdir -p behind new __pycache__; echo 1 | tee behind/x new/y seen.log >__pycache__/z.pyc
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.end_to_end
+def test_jobs_run_in_a_session_and_its_changes_come_back(
+    allranks: Allranks, code: Path, home: Path, tmp_path: Path
+):
+    (code / "train.py").write_text(TRAIN)
+    for name, text in {
+        "helper.py": "WORD = 'here'",
+        ".gitignore": "*.log",
+        "gone": "",
+        "run.sh": "",
+    }.items():
+        (code / name).write_text(text)
+    started = ("dev", "-n", 2, "--name", "fix", "--no-jupyter", "--env", "COLOUR=red")
+    assert answer(allranks, *started, "--json")["status"] == "Running"
+    done = allranks("run", "--in", "fix", "--name", "in1", "--", "python", "train.py")
+    assert done.returncode == 0, done.stderr
+    assert {"rank 0 of 2 here red", "rank 1 of 2 here red"} <= {*done.stdout.split("\n")}
+    job = answer(allranks, "job", "show", "in1", "--json")
+    assert (job["nodes"], job["compute"], job["attempts"]) == (2, "local", 1)
+    files = {each["path"] for each in answer(allranks, "job", "files", "in1", "--json")}
+    assert {"outputs/of-0", "outputs/of-1"} <= files
+
+    # A change on the first node is what all ranks of the next job see.
+    assert allranks("job", "exec", "dev-fix", "--", "sh", "-c", HOSTILE).returncode == 0
+    done = allranks("run", "--in", "dev-fix", "--", "python", "train.py")
+    assert done.stdout.count("there red") == 2, done.stderr
+
+    # One after the other; the second says what it waits for, and starts once the first is gone.
+    for name in ("first", "second"):
+        words = ("--in", "fix", "-n", 1, "-p", 1, "--detach", "--name", name, "--", "sleep", "600")
+        assert allranks("run", *words).returncode == 0
+    until(lambda: "waits for first to end" in allranks("job", "show", "second").stdout)
+    kill_server(home)
+    allranks("job", "cancel", "first")
+    until(lambda: answer(allranks, "job", "show", "second", "--json")["status"] == "Running")
+
+    # What was changed in both places stays here, and is named, unless it is forced.
+    (code / "helper.py").write_text("WORD = 'mine'")
+    (code / "behind").symlink_to(tmp_path)
+    tried = answer(allranks, "dev", "pull", "fix", "--json", code=1)
+    assert tried["files"] == ["-n a\\b", "good", "new/y", "run.sh", "two\nlines"]
+    assert (tried["left"], tried["removed_there"]) == (["helper.py"], ["gone"])
+    assert {*tried["refused"]} == {"evil", "up", "behind/x"}
+    assert os.access(code / "run.sh", os.X_OK)
+    assert (code / "good").readlink() == Path("helper.py")
+    assert not (tmp_path / "x").exists()
+    assert answer(allranks, "dev", "pull", "fix", "--force", "--json")["files"] == ["helper.py"]
+    assert (code / "helper.py").read_text() == "WORD = 'there'\n"
+    assert answer(allranks, "dev", "pull", "fix", "--json")["files"] == []
+
+    for words, why in (
+        (("run", "--in", "fix", "-n", 3, "--", "true"), "asks for 3 nodes, and dev-fix has 2"),
+        (("run", "--in", "fix", "--gpus", 1, "--", "true"), "and dev-fix has none"),
+        (("run", "--in", "nonsuch", "--", "true"), "no session named 'dev-nonsuch'"),
+        (("run", "--in", "fix", "-c", "local", "--", "true"), "not available with --in"),
+        (("job", "create", "-f", "-", "--set", "inside=in1"), "in1 is no session"),
+        (("dev", "--name", "fix"), "a job named 'dev-fix' already exists"),
+    ):
+        refused = allranks(*words, input="command: 'true'")
+        assert (refused.returncode, why in refused.stderr) == (2, True), refused.stderr
+
+    # Its end is that of what runs in it, which says so.
+    assert [each["name"] for each in answer(allranks, "dev", "list", "--json")] == ["dev-fix"]
+    assert allranks("dev", "stop").returncode == 0
+    until(lambda: answer(allranks, "job", "show", "second", "--json")["status"] == "Canceled")
+    allranks("job", "wait", "dev-fix")
+    assert "dev-fix ends" in allranks("job", "show", "second").stdout
+    assert "has ended" in allranks("run", "--in", "fix", "--", "true").stderr
+    assert "no session" in allranks("dev", "list").stderr
+
+
+@pytest.mark.slow
+def test_a_session_that_nobody_uses_ends_and_says_so_before(
+    allranks: Allranks, code: Path, home: Path
+):
+    words = ("--in-place", "--no-jupyter", "--name", "idle", "--idle-timeout", "6")
+    terminal = Terminal(home, "dev", "-C", str(code), *words)
+    terminal.expect(b"dev-idle rank 0")
+    terminal.press(b"echo made >made; pwd\r")
+    terminal.expect(os.fsencode(code))
+    assert (code / "made").read_text() == "made\n"
+    # A shell in which nothing happens is no use.
+    terminal.expect(b"it ends in")
+    assert terminal.ended() != 0
+    allranks("job", "wait", "dev-idle")
+    events = answer(allranks, "job", "events", "dev-idle", "--json")
+    said = [each["data"]["message"] for each in events if each["data"].get("about") == "session"]
+    assert ["it ends" in each for each in said] == [True, True]
+    assert answer(allranks, "job", "show", "dev-idle", "--json")["status"] == "Canceled"
+    assert "runs in" in allranks("dev", "pull", "idle").stderr
+
+
+def test_what_comes_back_is_what_changed_there_alone():
+    sent = {"a": "1", "b": "1", "c": "1", "d": "1", "e": "1", "f": "1"}
+    there = {"a": "1", "b": "2", "c": "2", "d": "2", "new": "1", "both": "1"}
+    here = {"a": "9", "b": "1", "c": "2", "d": "3", "e": "1", "f": "2", "both": "2"}
+    found = changes(sent, there, here)
+    assert found == (("b", "new"), ("both", "d"), ("c",), ("e",))
+    # Removed here and changed there: nobody's work is lost by asking.
+    assert changes({"a": "1"}, {"a": "2"}, {}).both == ("a",)
+
+
+@pytest.mark.parametrize("name", ["/etc/x", "../x", "a/../../x", "", "a//b", ".", "a\0b"])
+def test_a_name_that_leads_out_of_the_folder_is_refused(name: str, tmp_path: Path):
+    assert not stays_inside(name)
+    assert why_not(tmp_path, name, "1")

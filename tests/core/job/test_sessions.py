@@ -1,0 +1,56 @@
+"""Whose turn it is in a session, and when a session ends."""
+
+from __future__ import annotations
+
+import pytest
+
+from allranks.core.job.sessions import Guest, next_guest, notice
+
+HOUR = {"idle_timeout": 3600.0, "timeout": 28800.0}
+
+
+def guests(*states: str) -> list[Guest]:
+    return [
+        Guest(f"j{number}", f"j{number}.1", 1, 0, state != "waits", state == "ended")
+        for number, state in enumerate(states)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("states", "turn"),
+    [
+        (("waits", "waits"), "j0"),
+        (("runs", "waits"), None),
+        (("ended", "waits", "waits"), "j1"),
+        (("ended", "runs", "waits"), None),
+        ((), None),
+    ],
+)
+def test_guests_run_one_after_the_other(states: tuple[str, ...], turn: str | None):
+    guest = next_guest(guests(*states))
+    assert (guest and guest.name) == turn
+
+
+@pytest.mark.parametrize(
+    ("used", "now", "warned", "about", "ends"),
+    [
+        (0.0, 3200.0, (), None, False),
+        (0.0, 3301.0, (), "idle", False),
+        (0.0, 3301.0, ("idle",), None, False),
+        (0.0, 3600.0, ("idle",), "idle", True),
+        (3000.0, 3700.0, (), None, False),
+        (28500.0, 28600.0, (), "timeout", False),
+        (28500.0, 28600.0, ("timeout",), None, False),
+    ],
+)
+def test_a_session_is_told_before_it_ends(
+    used: float, now: float, warned: tuple[str, ...], about: str | None, ends: bool
+):
+    due = notice(HOUR, 0.0, used, now, warned)
+    assert (due and due.about, bool(due and due.ends)) == (about, ends)
+
+
+def test_a_short_idle_time_is_told_at_its_half():
+    assert notice({"idle_timeout": 6.0}, 0.0, 0.0, 2.9, ()) is None
+    assert notice({"idle_timeout": 6.0}, 0.0, 0.0, 3.1, ()) is not None
+    assert notice({"idle_timeout": None}, 0.0, 0.0, 1e9, ()) is None
