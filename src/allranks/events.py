@@ -26,6 +26,7 @@ class Kind(StrEnum):
     KILL_ASKED = "kill_asked"
     RELEASED = "released"
     ENTERED = "entered"
+    NOTICE = "notice"
     RESUMED = "resumed"
 
     HELLO = "hello"

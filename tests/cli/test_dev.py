@@ -113,8 +113,8 @@ def test_a_session_that_nobody_uses_ends_and_says_so_before(
     assert terminal.ended() != 0
     allranks("job", "wait", "dev-idle")
     events = answer(allranks, "job", "events", "dev-idle", "--json")
-    said = [each["data"]["message"] for each in events if each["data"].get("about") == "session"]
-    assert ["it ends" in each for each in said] == [True, True]
+    notices = [each["data"]["message"] for each in events if each["kind"] == "notice"]
+    assert ["it ends" in text for text in notices] == [True, True]
     assert answer(allranks, "job", "show", "dev-idle", "--json")["status"] == "Canceled"
     assert "runs in" in allranks("dev", "pull", "idle").stderr
 

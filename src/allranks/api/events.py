@@ -157,6 +157,7 @@ DATA: Mapping[Kind, Any] = {
     Kind.KILL_ASKED: RequestedData,
     Kind.RELEASED: ReleasedData,
     Kind.ENTERED: RequestedData,
+    Kind.NOTICE: RequestedData,
     Kind.RESUMED: NoData,
     Kind.HELLO: HelloData,
     Kind.READY: ReadyData,

@@ -169,7 +169,7 @@ def _ways(job: ShownJob) -> dict[str, str]:
     try:
         from allranks.cli.ssh.ssh_config import written  # lazy: an extra may be missing
 
-        config, host = written(name, None, 0 if job["nodes"] == 1 else None)
+        config, host = written(name, None, None)
         ways["ssh"] = f"ssh -F {config} {host}"
     except AllranksError as error:
         ways["ssh"] = f"not available: {error.message}"

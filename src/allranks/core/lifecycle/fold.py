@@ -300,4 +300,5 @@ _FROM_SERVER: dict[Kind, Callable[[Job, Event], Job]] = {
     Kind.KILL_ASKED: _kill_requested,
     Kind.RELEASED: _released,
     Kind.ENTERED: lambda job, event: job,
+    Kind.NOTICE: lambda job, event: job,
 }

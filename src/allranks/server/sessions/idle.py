@@ -77,7 +77,7 @@ class IdleSessions:
 
     def _tell(self, row: JobRow, due: Notice) -> None:
         self._channels.tell(row.name, f"{row.name}: {due.text}")
-        events = [row.event(Kind.NOTE, data={"about": "session", "message": due.text})]
+        events = [row.event(Kind.NOTICE, data={"by": "server", "message": due.text})]
         if due.ends:
             events.append(row.event(Kind.CANCEL_ASKED))
         self._records.append(row.name, events)
