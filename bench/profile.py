@@ -76,6 +76,7 @@ KINDS = (
 def options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--slow-jobs", type=int, default=40, metavar="N", help="planted slow jobs (40)")
+    add("--slow-seed", type=int, default=0, metavar="N", help="the number of the first job (0)")
 
 
 def run(given: argparse.Namespace) -> Result:
@@ -86,7 +87,7 @@ def run(given: argparse.Namespace) -> Result:
     planted = [KINDS[index % len(KINDS)] for index in range(given.slow_jobs)]
     with Home() as home:
         (home.work / "train.py").write_text(SCRIPT)
-        for number, kind in enumerate(planted):
+        for number, kind in enumerate(planted, given.slow_seed):
             told, message, seconds = _profiled(home, kind, number)
             right[kind] += told == kind
             unknown[kind] += told == "unknown"

@@ -46,6 +46,8 @@ class Kind(StrEnum):
 LEFTOVERS = "leftovers"
 # …of a note on a service of the job; its data are `service`, `state` and `message`.
 SERVICE = "service"
+# …of a note of the server on a rank that holds the others, or does so no longer.
+SLOW_RANK = "slow_rank"
 
 FROM_AGENTS = frozenset(
     {

@@ -200,7 +200,8 @@ class Clocks(NamedTuple):
     node's disk goes with it, and what is not sent; and how long a job that is done waits for space
     on a full disk. ``grace``: from SIGTERM to SIGKILL on cancel, preemption and time limit;
     ``peer_grace``: the same after another rank failed; ``look``: the interval between scans of a
-    state folder."""
+    state folder; ``pace``: between looks at who keeps other ranks waiting, who is named after three
+    of them."""
 
     tick: float = 0.5
     lease: float = 9.0
@@ -210,6 +211,7 @@ class Clocks(NamedTuple):
     peer_grace: float = 0.5
     hello: float = 120.0
     look: float = 2.0
+    pace: float = 20.0
 
 
 def home(environ: Mapping[str, str] = os.environ) -> Home:

@@ -72,6 +72,62 @@ class RankProfile(TypedDict):
     why: str
 
 
+class RankStrain(TypedDict, total=False):
+    """What keeps a rank's processes from running: shares of the time that one is ``stopped`` by a
+    signal, waits for a disk (``blocked``) or a processor (``starved``), shares of the periods in
+    which its control group had used its CPUs up (``throttled``); bytes ``swapped`` out."""
+
+    stopped: float
+    blocked: float
+    starved: float
+    throttled: float
+    swapped: float
+
+
+class HostStrain(TypedDict, total=False):
+    """What a host is short of. ``others``: CPUs that programs use which are not the job's, and
+    ``busiest`` the first of them; shares of the time that the hypervisor takes (``stolen``), that
+    some task waits for a disk (``io``) or for memory; bytes a second ``swapping``; the ``clock`` of
+    its CPUs as a share of the highest; the share of TCP segments sent again (``resent``)."""
+
+    others: float
+    busiest: str
+    stolen: float
+    io: float
+    memory: float
+    swapping: float
+    clock: float
+    resent: float
+
+
+class RankPace(TypedDict):
+    """The last collectives of a rank of torch, in a process of the job's rank ``of``: the index of
+    the group, the number, and when it was called."""
+
+    of: int
+    calls: list[tuple[int, int, float]]
+
+
+class PaceReport(TypedDict):
+    """When the ranks of a node called their collectives, until ``at``, by the node's clock, which
+    is ``now``. ``groups`` have a name and ranks; ``strain`` is by the job's ranks; ``period``: the
+    seconds since the last report."""
+
+    at: float
+    now: float
+    period: float
+    groups: list[tuple[str, list[int]]]
+    ranks: dict[str, RankPace]
+    strain: dict[str, RankStrain]
+    host: HostStrain
+
+
+class PaceAnswer(TypedDict):
+    """``suspects``: the node has to name the programs that compete with its ranks."""
+
+    suspects: bool
+
+
 class Order(Assignment):
     """An assignment on its way. ``id`` differs where the assignment does; ``server`` names the
     process that sent it, ``heard`` is the number of the last event that it has of the node.

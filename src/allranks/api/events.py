@@ -118,6 +118,18 @@ class ReleasedData(RequestedData):
     retry: bool
 
 
+class SlowRankData(TypedDict, total=False):
+    """A NOTE about a rank, or a node, for which the others wait this ``share`` of the time since
+    ``since``; or that it is ``over``. ``evidence``: sentences on what may slow it down."""
+
+    message: str
+    hint: str
+    share: float
+    since: float
+    evidence: list[str]
+    over: bool
+
+
 class EndedData(TypedDict):
     """Why the attempt ended on a node. Of a rank that failed: its exit code, the end of its output
     and facts about the node. ``passing``: it may not happen again."""

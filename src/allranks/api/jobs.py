@@ -48,6 +48,20 @@ class Evidence(TypedDict):
     where: str
 
 
+class SlowRank(TypedDict):
+    """A rank, or a node if ``rank`` is None, for which the others wait this ``share`` of the time,
+    ``until`` it does so no longer. ``evidence``: sentences on what may slow it down."""
+
+    rank: int | None
+    node: int | None
+    since: str
+    until: str | None
+    share: float
+    message: str
+    evidence: list[str]
+    hint: str
+
+
 class Explanation(TypedDict):
     """A cause of failures, as diagnosis found it. ``retryable`` is None if it may be either."""
 

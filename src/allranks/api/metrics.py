@@ -10,7 +10,14 @@ from typing import NotRequired
 from typing_extensions import TypedDict
 
 from allranks.api.common import Number
-from allranks.api.jobs import JobAnswer, JobSummary, ServiceAnswer, StateOfJob, WorkingFolderAnswer
+from allranks.api.jobs import (
+    JobAnswer,
+    JobSummary,
+    ServiceAnswer,
+    SlowRank,
+    StateOfJob,
+    WorkingFolderAnswer,
+)
 
 # Step, seconds since the epoch, value.
 MetricPoint = tuple[int, float, Number]
@@ -190,6 +197,35 @@ class LiveJob(JobSummary, Measured):
     status_reason: str | None
 
 
+class RankRow(TypedDict):
+    """How a rank goes; what is unknown is None. ``step`` is the last that it logged, ``step_time``
+    the seconds of one; ``waiting``: the share of the time that it waits for others; ``cpu`` in
+    percent of one; ``gpu`` in percent, of its own or of its node's; ``disk`` and ``network``: bytes
+    a second, the job's and all of its node."""
+
+    rank: int
+    node: int
+    host: str | None
+    step: int | None
+    step_time: float | None
+    waiting: float | None
+    cpu: Number | None
+    memory: Number | None
+    gpu: Number | None
+    disk: float | None
+    network: float | None
+    slow: bool
+
+
+class RankTable(TypedDict):
+    """``slow_ranks``: who holds the others, or did."""
+
+    name: str
+    status: str
+    ranks: list[RankRow]
+    slow_ranks: list[SlowRank]
+
+
 class ShownJob(JobAnswer):
     """A job with all that is known of it. The keys after ``page`` are of command jobs."""
 
@@ -199,3 +235,4 @@ class ShownJob(JobAnswer):
     state: NotRequired[StateOfJob]
     working_folder: NotRequired[WorkingFolderAnswer | None]
     services: NotRequired[list[ServiceAnswer]]
+    slow_ranks: NotRequired[list[SlowRank]]

@@ -24,7 +24,9 @@ class Command(NamedTuple):
 COMMANDS: dict[str, Command] = {
     "run": Command("submit.run:run", "run a command as a job and stream its output"),
     "doctor": Command("preflight.doctor:doctor", "check for problems that keep jobs from running"),
-    "top": Command("admin.top:top", "show active jobs and their resource use"),
+    "top": Command(
+        "admin.top:top", "show active jobs, or the ranks of one, and their resource use"
+    ),
     "ui": Command("admin.ui:ui", "open the web page"),
     "gc": Command("admin.gc:gc", "delete unreferenced data"),
     "login": Command("admin.login:login", "use a server on another machine from now on"),

@@ -22,7 +22,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "dev stop": ("", "fix"),
     "doctor": ("", "--job job.yml"),
     "ui": ("", "- --print-url"),
-    "top": ("", "--once"),
+    "top": ("", "-", "--once"),
     "import": (".", "azureml-project --write --data ./copies", "runs ./wandb"),
     "az": (
         "ml job create -f job.yml --query name -o tsv",

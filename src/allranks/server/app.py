@@ -59,6 +59,7 @@ from allranks.server.loop.live_views import LiveViews
 from allranks.server.loop.loop_services import LoopServices
 from allranks.server.loop.loops import Loops
 from allranks.server.loop.profiles import Profiles
+from allranks.server.loop.slow_ranks import SlowRanks
 from allranks.server.loop.stacks import Stacks
 from allranks.server.loop.wakeups import Wakeups
 from allranks.server.mlflow import tracking
@@ -274,6 +275,7 @@ def _services(
         schedules=Schedules(database),
         endpoints=Endpoints(settings, Secrets(settings, home.secrets, "endpoint.keys")),
         hangs=hangs,
+        slow_ranks=SlowRanks(clocks.pace),
         live_views=LiveViews(),
         rank_answers=AnswerCache(),
         agents_listener=agents_listener,

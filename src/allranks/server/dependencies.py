@@ -31,6 +31,7 @@ from allranks.server.loop.heartbeats import Heartbeats
 from allranks.server.loop.live_views import LiveViews
 from allranks.server.loop.loops import Loops
 from allranks.server.loop.profiles import Profiles
+from allranks.server.loop.slow_ranks import SlowRanks
 from allranks.server.loop.stacks import Stacks
 from allranks.server.loop.wakeups import Wakeups
 from allranks.server.mlflow.tracking import Tracking
@@ -96,6 +97,7 @@ class Services(NamedTuple):
     schedules: Schedules
     endpoints: Endpoints
     hangs: Hangs
+    slow_ranks: SlowRanks
     live_views: LiveViews
     rank_answers: AnswerCache
     agents_listener: AgentsListener

@@ -150,6 +150,27 @@ class _NotLoaded(object):
 
 def collectives(_=None, _of_group=_OF_GROUP):  # type: (Any, int) -> Dict[str, Any]
     """The last collectives of each group, and the groups with their ranks."""
+    return {
+        "rank": _rank(),
+        "groups": _groups(),
+        "entries": _newest(_recorded(True), _of_group),
+        "at": time.time(),
+    }
+
+
+def pace(question):  # type: (Dict[str, Any]) -> Dict[str, Any]
+    """When this rank has called its last collectives, up to a time."""
+    until, most = question["until"] * 1e9, question["most"]
+    calls = [
+        (str(entry["process_group"][0]), entry["collective_seq_id"], entry["time_created_ns"] / 1e9)
+        for entry in _recorded(False)
+        if not entry.get("is_p2p") and entry["time_created_ns"] < until
+    ]
+    return {"rank": _rank(), "groups": _groups(), "calls": calls[-most:]}
+
+
+def _recorded(stacks):  # type: (bool) -> List[Dict[str, Any]]
+    """What torch's flight recorder has, in the order of the calls."""
     torch = sys.modules["torch"]  # type: Any
     c10d = torch._C._distributed_c10d
     dump = getattr(c10d, "_dump_fr_trace", None) or c10d._dump_nccl_trace
@@ -157,16 +178,10 @@ def collectives(_=None, _of_group=_OF_GROUP):  # type: (Any, int) -> Dict[str, A
     if "torch._inductor" not in sys.modules and "_inductor" not in vars(torch):
         stand_in = torch._inductor = _NotLoaded()
     try:
-        entries = pickle.loads(dump(True, True, False)).get("entries", [])
+        return list(pickle.loads(dump(True, stacks, False)).get("entries", []))
     finally:
         if stand_in is not None and vars(torch).get("_inductor") is stand_in:
             del torch._inductor
-    return {
-        "rank": _rank(),
-        "groups": _groups(),
-        "entries": _newest(entries, _of_group),
-        "at": time.time(),
-    }
 
 
 def _rank():  # type: () -> Optional[int]
@@ -223,4 +238,4 @@ def _profile(question):  # type: (Dict[str, Any]) -> Dict[str, Any]
     return dict(allranks_profile.profile(question))
 
 
-_DO = {"collectives": collectives, "profile": _profile}  # type: Dict[str, Any]
+_DO = {"collectives": collectives, "pace": pace, "profile": _profile}  # type: Dict[str, Any]

@@ -423,7 +423,9 @@ class Agent:
         )
         self._entrance.started, self._entrance.held = attempt.started, folder / FOLDER
         others = tracker_variables.folders(self._task, work.paths)
-        reports = AttemptReports(self._task, self._attempt, folder, work.folder, self._link, others)
+        reports = AttemptReports(
+            self._task, self._attempt, folder, work.folder, self._link, others, self._clocks.pace
+        )
         attempt.before_stopping = reports.keep_stacks
         attempt.when_released = self._entrance.leave
         self._state.start(attempt.deaths)

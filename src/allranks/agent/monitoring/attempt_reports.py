@@ -17,6 +17,7 @@ from allranks.agent.processes.rank_processes import Members
 from allranks.agent.trackers.follower import TrackerFiles
 from allranks.agent.transport.link import Link
 from allranks.agent.transport.tails import Feed, Tail
+from allranks.core.distributions.topology import world
 from allranks.core.distributions.variables import LOGGED
 from allranks.core.plan import Task
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from allranks.agent.monitoring.idle_ranks import IdleRanks
     from allranks.agent.monitoring.memory_limit import MemoryLimit
     from allranks.agent.monitoring.metrics import Metrics
+    from allranks.agent.monitoring.pace import Pace
     from allranks.api.agents import ProfileOrder, RankProfile
 
 # The files of an attempt's folder that contain points, by the server's name for them.
@@ -37,7 +39,8 @@ FEEDS = {
 
 class AttemptReports:
     """The reports of one attempt on one node, sent by ``link``. ``work`` is the working folder;
-    ``places`` are other folders in which ranks write."""
+    ``places`` are other folders in which ranks write, ``period`` the seconds between reports on who
+    waits for whom."""
 
     def __init__(
         self,
@@ -47,6 +50,7 @@ class AttemptReports:
         work: Path,
         link: Link,
         places: Sequence[Path] = (),
+        period: float = 20.0,
     ) -> None:
         self._task, self._attempt, self._link = task, attempt, link
         self._folder, self._work = folder, work
@@ -54,6 +58,8 @@ class AttemptReports:
         self._metrics: Metrics | None = None
         self._mlflow: MlflowFiles | None = None
         self._idle: IdleRanks | None = None
+        self._sample: Sample = {}
+        self._period = period
         self._logged = LoggedLines(folder / LOGGED)
         into = folder / FEEDS["trackers"]
         self._trackers = TrackerFiles(task, link.node, (work, *places), into)
@@ -89,8 +95,12 @@ class AttemptReports:
 
         self._trackers.start(visible)
 
+        pace = self._pace()
+
         def held(members: Members, ranks: Mapping[int, process_usage.Rank], size: int) -> None:
             self._trackers.see(members)
+            if pace is not None:
+                pace.look(members, ranks, self._sample)
             if limit is not None:
                 limit.look(members, ranks, size)
             if stores is not None:
@@ -102,6 +112,14 @@ class AttemptReports:
 
             self._metrics = Metrics(self._task, logs, self._folder / FEEDS["metrics"])
 
+    def _pace(self) -> Pace | None:
+        """Who waits for whom, if ranks may."""
+        if world(self._task) < 2 or not self._task.flight_recorder:
+            return None
+        from allranks.agent.monitoring.pace import Pace  # lazy: many jobs have one rank
+
+        return Pace(self._link, world(self._task), self._period)
+
     def _mlflow_files(self) -> MlflowFiles | None:
         """Those of the working folder. Nodes that share it leave them to the first one."""
         if self._task.in_place and self._link.node:
@@ -109,6 +127,7 @@ class AttemptReports:
         return MlflowFiles(self._work, self._folder / FEEDS["logged"])
 
     def _sampled(self, sample: Sample) -> None:
+        self._sample = sample
         self._logged.look()
         if self._mlflow is not None:
             self._mlflow.look()

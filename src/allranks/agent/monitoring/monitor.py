@@ -136,10 +136,8 @@ class _Sampler:
             # It decreases when a process ends that its parent has not waited for.
             busy = max(0.0, usage.busy - self.ranks.get(rank, _NEW).busy)
             sample["cpu", None, rank] = 100 * busy / passed
-        job, before = (
-            process_usage.Job(*process_usage.total(used, used), *process_usage.moved(used)),
-            self.job,
-        )
+        whole, before = process_usage.total(used, used), self.job
+        job = process_usage.Job(whole.busy, whole.memory, *process_usage.moved(used))
         busy = max(0.0, job.busy - before.busy)
         sample["cpu", None, None] = min(100.0, 100 * busy / seconds) if seconds > 0 else 0.0
         sample["memory", None, None] = float(job.memory)

@@ -36,10 +36,12 @@ class Node(NamedTuple):
 
 class Rank(NamedTuple):
     """A rank and all processes below it: CPU seconds, and bytes of memory. Shared memory counts
-    once for each process."""
+    once for each process. So many of them are ``stopped`` by a signal, or wait for a disk now."""
 
     busy: float
     memory: int
+    stopped: int = 0
+    blocked: int = 0
 
 
 class Job(NamedTuple):
@@ -76,14 +78,15 @@ def of_processes(pids: Iterable[int]) -> dict[int, Rank]:
         with contextlib.suppress(OSError, IndexError), open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
             busy = sum(map(int, fields[11:15])) / _TICKS
-            used[pid] = Rank(busy, int(fields[21]) * _PAGE)
+            state = fields[0]
+            used[pid] = Rank(busy, int(fields[21]) * _PAGE, state in b"Tt", state == b"D")
     return used
 
 
 def total(pids: Iterable[int], used: Mapping[int, Rank]) -> Rank:
     """Return the sum over these processes."""
     several = [used[pid] for pid in pids if pid in used]
-    return Rank(sum(usage.busy for usage in several), sum(usage.memory for usage in several))
+    return Rank(*map(sum, zip(*several, strict=True))) if several else Rank(0.0, 0)
 
 
 def moved(pids: Iterable[int]) -> tuple[int, int]:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
         HelloAnswer,
         HelloRequest,
         Order,
+        PaceAnswer,
+        PaceReport,
         ProfileOrder,
         RankProfile,
     )
@@ -98,6 +100,9 @@ class Link:
         self.profile: Callable[[ProfileOrder], list[RankProfile]] = lambda order: []
         self._last_profile = 0
         self.still: dict[str, Any] | None = None
+        # The next report on when ranks called collectives; the answer to the last one.
+        self.pace: PaceReport | None = None
+        self.suspects = False
         # The number of the last request for stacks.
         self._stacks_request = 0
         self._timeout = _TIMEOUT
@@ -146,6 +151,11 @@ class Link:
         self._last_answer = time.monotonic()
         for target in (self._listen, self._ship):
             threading.Thread(target=target, daemon=True).start()
+
+    @property
+    def watched(self) -> bool:
+        """Whether somebody looks at the job."""
+        return self._watched
 
     def silent_for(self) -> float:
         """Seconds since the server last answered."""
@@ -311,6 +321,11 @@ class Link:
                 if (still := self.still) is not None:
                     client.json("PUT", f"{self._base}/still/{self.attempt}", still)
                     self.still = None if self.still is still else self.still
+                if (pace := self.pace) is not None:
+                    self.pace = None
+                    answer: PaceAnswer
+                    answer = client.json("PUT", f"{self._base}/pace/{self.attempt}", pace)
+                    self.suspects = answer["suspects"]
             except (Unauthorized, NotFound):
                 self._refused = True
                 client.close()

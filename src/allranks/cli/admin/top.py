@@ -1,4 +1,4 @@
-"""`allranks top`: a live view of the active jobs and their resource use."""
+"""`allranks top`: a live view of the active jobs and their resource use, or of a job's ranks."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from allranks.cli.output import colours, load, show, tables
+from allranks.cli.job_names import JobReference
+from allranks.cli.output import colours, load, rank_table, show, tables
 from allranks.core.amounts import counted
 from allranks.sdk.connection import find_server
+from allranks.sdk.connection.urls import job_path
 from allranks.sdk.jobs.follow import answered
 from allranks.statuses import HELD
 
 if TYPE_CHECKING:
     from allranks.api.common import Number
-    from allranks.api.metrics import LiveJob, NodeLoad
+    from allranks.api.metrics import LiveJob, NodeLoad, RankTable
 
 # CPU, MEMORY and RANKS are the job's own, the last a bar for the CPU use of each rank; the NODE
 # columns count everything that runs there.
@@ -63,6 +65,9 @@ _MAX_NODES, _MAX_BARS = 4, 32
 
 def top_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
+    add(
+        "name", nargs="?", type=JobReference, metavar="NAME", help="a job, for a table of its ranks"
+    )
     add("--once", action="store_true", help="print once (the default without a terminal)")
     add("--interval", type=_interval, default=1.0, metavar="S", help="seconds between updates (1)")
 
@@ -75,22 +80,25 @@ def _interval(text: str) -> float:
 
 
 def top(options: argparse.Namespace) -> int:
-    """Show the jobs until `q` or Ctrl-C."""
+    """Show the jobs, or the ranks of one, until `q` or Ctrl-C."""
+    path = job_path(options.name, "/ranks") if options.name else "/api/v1/top"
     if options.json:
-        show.as_json(find_server.ask("GET", "/api/v1/top"))
+        show.as_json(find_server.ask("GET", path))
         return 0
     if options.once or not (sys.stdout.isatty() and sys.stdin.isatty()):
-        rows = _all_rows(find_server.ask("GET", "/api/v1/top"))
-        show.columns(_HEAD, [(*row[:-1], _leading(row[-1])) for row in rows])
+        answer = find_server.ask("GET", path)
+        if options.name:
+            _show_ranks(answer)
+            return 0
+        show.columns(_HEAD, [(*row[:-1], _leading(row[-1])) for row in _all_rows(answer)])
         return 0
     try:
         with _screen():
             while True:
-                jobs = answered(
-                    find_server.connect, lambda client: client.json("GET", "/api/v1/top")
-                )
+                answer = answered(find_server.connect, lambda client: client.json("GET", path))
                 sys.stdout.write("\033[H")
-                _draw(jobs, os.get_terminal_size())
+                size = os.get_terminal_size()
+                _draw_ranks(answer, size) if options.name else _draw(answer, size)
                 sys.stdout.write("\033[J")
                 sys.stdout.flush()
                 if _pressed("q", options.interval):
@@ -99,10 +107,31 @@ def top(options: argparse.Namespace) -> int:
         return 0
 
 
+def _show_ranks(table: RankTable) -> None:
+    for notice in rank_table.notices(table["slow_ranks"]):
+        show.talk(notice)
+    show.columns(rank_table.HEAD, rank_table.rows(table))
+
+
+def _draw_ranks(table: RankTable, size: os.terminal_size) -> None:
+    notices = [
+        line
+        for notice in rank_table.notices(table["slow_ranks"])
+        for line in tables.wrapped(show.one_line(notice), size.columns)
+    ]
+    room = max(1, size.lines - len(notices) - 3)
+    ranks = rank_table.shown(table, room)
+    _draw_lines(f"{table['name']}: {table['status']}", [*notices, *ranks], size)
+
+
 def _draw(jobs: list[LiveJob], size: os.terminal_size) -> None:
-    now = datetime.now().astimezone().strftime("%H:%M:%S")
     count = counted(len(jobs), "job") if jobs else "no active jobs"
-    lines = [f"allranks, {now}: {count}; q quits", *_fitting(_all_rows(jobs), size.columns)]
+    _draw_lines(count, _fitting(_all_rows(jobs), size.columns), size)
+
+
+def _draw_lines(about: str, body: list[str], size: os.terminal_size) -> None:
+    now = datetime.now().astimezone().strftime("%H:%M:%S")
+    lines = [f"allranks, {now}: {about}; q quits", *body]
     hidden = len(lines) - (size.lines - 1)
     if hidden > 0:
         lines = [*lines[: size.lines - 2], f"… and {hidden + 1} more lines"]

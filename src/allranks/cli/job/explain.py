@@ -7,15 +7,16 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from allranks.cli.job_names import job_argument
-from allranks.cli.output import show
+from allranks.cli.output import rank_table, show
 from allranks.core.amounts import counted
 from allranks.core.node_names import node_name
-from allranks.errors import UsageError
+from allranks.errors import Conflict, UsageError
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
 
 if TYPE_CHECKING:
     from allranks.api import jobs as api
+    from allranks.api.metrics import ShownJob
     from allranks.http_client import Client
 
 # The number of ranks whose end is shown.
@@ -32,11 +33,17 @@ def explain_options(parser: argparse.ArgumentParser) -> None:
 def explain(options: argparse.Namespace) -> int:
     """Of a parent: also of the first child that failed."""
     client = find_server.connect()
-    job: api.JobAnswer = client.json("GET", job_path(options.name))
+    job: ShownJob = client.json("GET", job_path(options.name))
     if job["type"] == "sweep":
         return _explain_sweep(client, job, options)
     explanation: api.FailureExplanation | api.PipelineExplanation | api.StepExplanation
-    explanation = client.json("GET", job_path(options.name, "/explanation"))
+    slow: list[api.SlowRank] = job.get("slow_ranks") or []
+    try:
+        explanation = client.json("GET", job_path(options.name, "/explanation"))
+    except Conflict:
+        if not slow:
+            raise
+        return _explain_slow(slow, options)
     if options.json:
         show.as_json(explanation)
     elif "type" in explanation:
@@ -49,8 +56,21 @@ def explain(options: argparse.Namespace) -> int:
             show.talk(f"\nhint: {explanation['error']['hint']}")
     else:
         _show(_of_job(explanation))
+        for notice in rank_table.notices(slow):
+            show.line(f"slow before that: {notice}")
         if not options.quiet:
             show.talk(f"\nhint: {explanation['fix']}")
+    return 0
+
+
+def _explain_slow(slow: list[api.SlowRank], options: argparse.Namespace) -> int:
+    """A job that has not failed: who holds the others of it."""
+    if options.json:
+        show.as_json({"name": options.name, "slow_ranks": slow})
+        return 0
+    _show(iter(rank_table.notices(slow)))
+    if slow[-1]["hint"] and not options.quiet:
+        show.talk(f"\nhint: {slow[-1]['hint']}")
     return 0
 
 

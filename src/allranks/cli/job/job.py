@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from allranks.cli.job.follow_or_detach import SUCCESS, verdict
 from allranks.cli.job_names import OneOfSeveral, full_name, job_argument
-from allranks.cli.output import load, show
+from allranks.cli.output import load, rank_table, show
 from allranks.cli.output.failure import exit_code, hold_hint, unsaved, why
 from allranks.cli.report.goodput import summary
 from allranks.core.amounts import counted
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
         ServiceAnswer,
         StateOfJob,
     )
-    from allranks.api.metrics import MetricsSummary, NodeLoad, ShownJob
+    from allranks.api.metrics import MetricsSummary, NodeLoad, RankTable, ShownJob
     from allranks.api.server import ServerAnswer
     from allranks.http_client import Client
 
-# The number of metrics and nodes shown.
+# The number of metrics, nodes and ranks shown.
 _MOST = 8
 # Above this number of nodes their use is summed up.
 _FEW_NODES = 4
@@ -101,6 +101,7 @@ def show_job(options: argparse.Namespace) -> int:
         *_network(job["node_states"], on_cluster=bool(job["cluster_job"])),
         *_metrics(job),
         *_load(job["load"]),
+        *_ranks(job),
         *_services(job["services"], client.url),
         *_settings_of(job["spec"]),
     ]
@@ -225,6 +226,18 @@ def _load(nodes: list[NodeLoad]) -> list[tuple[str, str]]:
         rows.append(("", f"{load.node(node['node_load'])}: all that runs there"))
         rows += [(f"{name} gpu {gpu['gpu']}", load.gpu(gpu)) for gpu in node["gpus"]]
     return rows
+
+
+def _ranks(job: ShownJob) -> list[tuple[str, str]]:
+    """Who holds the others; of a job that runs, how its ranks go."""
+    notices = rank_table.notices(job["slow_ranks"])
+    rows = [("" if at else "slow", notice) for at, notice in enumerate(notices)]
+    if job["ended_at"] or job["started_at"] is None or job["processes"] < 2:
+        return rows
+    path = job_path(job["name"], "/ranks")
+    table: RankTable = find_server.connect().json("GET", path)
+    lines = rank_table.shown(table, _MOST)
+    return [*rows, *(("" if at else "ranks", line) for at, line in enumerate(lines))]
 
 
 def _services(services: list[ServiceAnswer], url: str) -> list[tuple[str, str]]:

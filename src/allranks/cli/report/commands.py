@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allranks.cli.job_names import job_argument
-from allranks.cli.output import show
+from allranks.cli.output import rank_table, show
 from allranks.cli.output.failure import why
 from allranks.core.insights import scaling_text
 from allranks.core.insights.amdahl import Fit
@@ -43,7 +43,7 @@ def report(options: argparse.Namespace) -> int:
         job = observed(client, options.name)
         record: ShownJob = client.json("GET", job_path(options.name))
         profile = _profile(client, options.name)
-    analysis = insights(job)
+    analysis, slow = insights(job), record.get("slow_ranks") or []
     if options.json:
         listed = [each._asdict() | {"kind": str(each.kind)} for each in analysis.insights]
         for entry in listed:
@@ -52,6 +52,8 @@ def report(options: argparse.Namespace) -> int:
         more = {"used": analysis.used, "needed": analysis.needed}
         if profile is not None:
             ended["profile"] = profile["verdict"]
+        if slow:
+            ended["slow_ranks"] = slow
         show.as_json(ended | {"bottleneck": analysis.bottleneck, "insights": listed} | more)
         return 0
     for line in _ended(record):
@@ -66,6 +68,8 @@ def report(options: argparse.Namespace) -> int:
         at = time.strftime("%Y-%m-%d %H:%M", time.localtime(profile["at"]))
         verdict: Any = profile["verdict"]
         print("\n" + show.one_line(f"profile of {at}: {verdict['kind']}: {verdict['message']}"))
+    for notice in rank_table.notices(slow):
+        print("\n" + show.one_line(f"slow rank: {notice}"))
     if analysis.used:
         print("\nduring training:")
     for sentence in analysis.used:

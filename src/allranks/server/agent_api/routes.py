@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         GuestOrder,
         HelloAnswer,
         Order,
+        PaceAnswer,
         ProfileOrder,
         ReceivedAnswer,
     )
@@ -80,6 +81,7 @@ def create_app(more: Sequence[Route] = ()) -> Direct:
         Route(PREFIX + "/{node:int}/stacks/{number:int}", stacks, methods=["PUT"]),
         Route(PREFIX + "/{node:int}/profiles/{number:int}", profiles, methods=["PUT"]),
         Route(PREFIX + "/{node:int}/still/{attempt:int}", still, methods=["PUT"]),
+        Route(PREFIX + "/{node:int}/pace/{attempt:int}", pace, methods=["PUT"]),
         Route(PREFIX + "/{node:int}/logs/{attempt:int}/{rank:int}", logs, methods=["PUT"]),
         Route(PREFIX + "/{node:int}/points/{attempt:int}/{feed}", points, methods=["PUT"]),
         Route(PREFIX + "/{node:int}/code/{digest}", code),
@@ -313,6 +315,20 @@ async def still(request: Request) -> Response:
     with readable():
         services.hangs.record(agent.job, agent.launch, attempt, agent.node, report)
     return JSONResponse({})
+
+
+async def pace(request: Request) -> Response:
+    """Receive when the ranks of the node have called their collectives."""
+    services, agent = who(request)
+    row, report = await row_of(services, agent), parse(await request.body())
+    events: list[Event] = []
+    if (agent.launch, request.path_params["attempt"]) == (row.record.launch, row.record.attempt):
+        with readable():
+            events = await run_in_threadpool(services.slow_ranks.record, row, agent.node, report)
+    if events:
+        await services.event_batches.append(agent.job, events)
+    answer: PaceAnswer = {"suspects": services.slow_ranks.suspects(agent.job)}
+    return JSONResponse(answer)
 
 
 async def logs(request: Request) -> Response:

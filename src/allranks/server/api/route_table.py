@@ -91,6 +91,7 @@ ROUTES = (
     Row("GET /jobs/{name}/metrics", _R, "metrics:metrics"),
     Row("GET /jobs/{name}/metrics/summary", _R, "metrics:summary"),
     Row("GET /jobs/{name}/metrics/ranks", _R, "ranks:ranks"),
+    Row("GET /jobs/{name}/ranks", _R, "rank_table:table"),
     Row("POST /jobs/{name}/metrics/follow", _R, "metrics:follow"),
     Row("GET /jobs/{name}/resources", _R, "metrics:resources"),
     Row("GET /top", _R, "metrics:top"),

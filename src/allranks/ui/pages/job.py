@@ -23,12 +23,21 @@ from allranks.ui.pages.timeline import timeline
 if TYPE_CHECKING:
     from allranks.api.common import Document
     from allranks.api.jobs import EventAnswer, ExplainedStep, PlanAnswer, ProfileAnswer
-    from allranks.api.metrics import MetricsSummary, MetricSummary, NodeLoad, ShownJob
+    from allranks.api.metrics import (
+        MetricsSummary,
+        MetricSummary,
+        NodeLoad,
+        RankRow,
+        RankTable,
+        ShownJob,
+    )
 
 # Cells of ranks that a page shows; and children of a sweep.
 _RANKS, _TRIALS = 4096, 500
 # Ranks whose variables a page shows.
 _PLANNED = 64
+# Ranks in the table of how they go.
+_PACES = 16
 # The last metrics of a long list are on the page of metrics only.
 _METRICS = 12
 
@@ -74,8 +83,18 @@ async def overview(request: Request) -> Response:
         more_metrics=len(metrics) - _METRICS,
         timeline=await timeline(session, job, metrics),
         nodes=_nodes(job),
+        paces=await _paces(session, job),
         **children,
     )
+
+
+async def _paces(session: Session, job: ShownJob) -> list[RankRow]:
+    """How the ranks of a job that runs go; of many, those that are slow or wait least."""
+    if job["type"] != "command" or job["ended_at"] or not job["started_at"] or job["processes"] < 2:
+        return []
+    table: RankTable = await session.get(job_path(job["name"], "ranks"))
+    order = sorted(table["ranks"], key=lambda one: (not one["slow"], one["waiting"] or 0.0))
+    return sorted(order[:_PACES], key=lambda one: one["rank"])
 
 
 async def details(request: Request) -> Response:

@@ -32,6 +32,7 @@ from allranks.server.http.public_listener import PORT, PublicAddress
 from allranks.server.http.request_limits import Count
 from allranks.server.jobs import view
 from allranks.server.jobs.services import missing_program, services_of
+from allranks.server.jobs.slow_ranks import slow_ranks_of
 from allranks.server.jobs.stream import StreamRequest
 from allranks.server.jobs.view import submitter
 from allranks.server.parents import view as parents
@@ -150,6 +151,7 @@ def show(name: str, services: ServicesDep) -> ShownJob:
         "state": services.states.brief(row),
         "working_folder": services.working_folders.brief(row),
         "services": services_of(row, services.records, with_pages=page(name) is not None),
+        "slow_ranks": slow_ranks_of(row, services.records),
         "page": page(row.name),
     }
 
