@@ -221,7 +221,7 @@ def _why_again(name: str, attempt: int) -> str:
     whys = [e["data"]["message"] for e in before if e["kind"] == "ended" and e["data"]["message"]]
     whys += [f"node {e['node']} was lost" for e in before if e["kind"] == "lost"]
     closing = [e["data"] for e in before if e["kind"] == "closing"]
-    whys += [each["reason"] for each in closing if each["purpose"] != "resubmit"]
+    whys += [end["reason"] for end in closing if end["purpose"] != "resubmit"]
     ends = [e for e in before if e["kind"] in ("relaunched", "regrouped")]
     new = bool(ends) and ends[-1]["kind"] == "relaunched"
     where = "new nodes" if new else "the same nodes"
@@ -268,7 +268,9 @@ def _notes(job: JobAnswer) -> list[str]:
             or event["data"].get("about") in ("warm", "checkpoint", "pipe")
             or (event["data"].get("about"), event["attempt"]) == (FOLDER, job["attempts"])
         ]
-        reported = _reported(job, client) if any("missed" in each for each in notices) else set()
+        reported = (
+            _reported(job, client) if any("missed" in notice for notice in notices) else set()
+        )
     # Each node reports this separately; ignore it if the pattern matched on another node.
     notes = [e["message"] for e in notices if e.get("missed") not in reported]
     return list(dict.fromkeys([*notes, *unsaved(events, job["attempts"])]))
@@ -279,7 +281,7 @@ def _reported(job: JobAnswer, client: Client) -> set[str]:
     series: list[MetricSummary] = client.json("GET", job_path(job["name"], "/metrics/summary"))[
         "series"
     ]
-    names = {each["name"] for each in series if each["attempt"] == job["attempts"]}
+    names = {one["name"] for one in series if one["attempt"] == job["attempts"]}
     requested = set(job["spec"].get("metrics") or ())
     # Built-in metrics have points under other names.
     return names | (requested & KNOWN.keys() if names - requested else set())

@@ -36,8 +36,8 @@ def own_data(client: Client, asset: DataAnswer) -> StoredData | None:
     if not path.startswith(_HEAD) or not separator or "/" in name:
         return None
     stores: list[DatastoreAnswer] = client.json("GET", "/api/v1/datastores")
-    found = [store for store in stores if store["name"] == name and store["type"] not in NO_STORES]
-    own = own_account(found[0]) if found else None
+    store = next((s for s in stores if s["name"] == name and s["type"] not in NO_STORES), None)
+    own = None if store is None else own_account(store)
     if own is None:
         return None
     from allranks.agent.data.stored_data import StoredData  # lazy: obstore

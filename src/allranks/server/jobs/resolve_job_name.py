@@ -52,7 +52,7 @@ def original(name: str) -> str:
 
 def _without_restarts(names: Sequence[str]) -> list[str]:
     """The names without those of restarts of others among them."""
-    return [each for each in names if original(each) == each or original(each) not in names]
+    return [name for name in names if original(name) == name or original(name) not in names]
 
 
 def newest(records: Records, person: str, mine: Collection[str]) -> Newest:

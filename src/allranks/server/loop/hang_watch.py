@@ -68,7 +68,7 @@ class Hangs:
         since = {}
         for rank, (printed, computed, moved, gpu) in report.items():
             ago = (printed, computed, moved, inf if gpu is None else gpu)
-            since[int(rank)] = tuple(now - float(each) for each in ago)
+            since[int(rank)] = tuple(now - float(seconds) for seconds in ago)
         with self._lock:
             watch = self._watches.get(job)
             if watch is None or watch.attempt != (launch, attempt):
@@ -121,7 +121,7 @@ class Hangs:
         failure = None
         if suspicion is Suspicion.NOW:
             quiet = {
-                rank: each for rank, each in _quiet_ranks(watch).items() if rank in watch.ranks
+                rank: quiet for rank, quiet in _quiet_ranks(watch).items() if rank in watch.ranks
             }
             before = watch.before.processes if watch.before is not None else []
             failure = hang_rules.hung(
@@ -139,7 +139,7 @@ def _quiet_ranks(watch: _Watch) -> dict[int, Rank]:
     """The quiet ranks of nodes with a recent report. A rank that ends is progress for all ranks."""
     now = time.monotonic()
     return {
-        rank: Rank(*(now - max(each, watch.unchanged_since) for each in since))
+        rank: Rank(*(now - max(start, watch.unchanged_since) for start in since))
         for node in watch.nodes.values()
         if now - node.at < STALE
         for rank, since in node.since.items()
@@ -151,7 +151,7 @@ def _working(row: JobRow) -> set[int]:
     nodes = set(running(row))
     done = {rank for node in row.record.nodes for rank in node.finished}
     return {
-        each.rank
-        for each in topology.ranks(row.plan.task)
-        if each.node in nodes and not each.service and each.rank not in done
+        process.rank
+        for process in topology.ranks(row.plan.task)
+        if process.node in nodes and not process.service and process.rank not in done
     }

@@ -191,7 +191,7 @@ def kind(engine: SessionEngine) -> Kind:
 
 def states(text: str) -> dict[str, bool]:
     """What an agent says of its guests: `KEY:1,KEY:0`."""
-    pairs = (each.rpartition(":") for each in text.split(",") if each)
+    pairs = (state.rpartition(":") for state in text.split(",") if state)
     return {key: lives == "1" for key, _, lives in pairs}
 
 
