@@ -11,6 +11,7 @@ import pytest
 from allranks.compat.ssm import task
 from allranks.compat.ssm.parser import arguments_of, read
 from allranks.compat.ssm.task import Channel, Request, Task, distribution, environment
+from allranks.core.environments.dockerfile import environment_of
 from allranks.errors import UsageError
 from tests.support import Allranks, answer
 
@@ -316,6 +317,21 @@ def test_what_has_no_effect_is_noted(shared: Allranks, code: Path) -> None:
         "note: no effect here: bucket_name of SageMakerProject",
         "note: no effect here: repo_name of SageMakerProject.setDefaultImageParams",
     ]
+
+
+def test_requirements_are_resolved_with_a_dockerfile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "requirements.txt").write_text("six")
+    monkeypatch.setattr(task, "_kept", lambda name: tmp_path / "kept")
+    (tmp_path / "kept").mkdir()
+    request = Request(kind="run", dockerfile="RUN pip install tabulate==0.9.0")
+    assert environment(request, tmp_path / "requirements.txt")["build"]["path"] == str(
+        tmp_path / "kept"
+    )
+    made = environment_of((tmp_path / "kept" / "Dockerfile").read_text())
+    assert made["pip"] == ["tabulate==0.9.0", "-r requirements.txt"]
+    assert (tmp_path / "kept" / "requirements.txt").read_text() == "six"
 
 
 def test_a_script_for_pytorch_gets_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,10 +116,13 @@ class Judge:
                 self._values[alias.asname or alias.name] = _Value(value, is_made=False)
 
     def _expect_installed(self, *modules: str) -> None:
-        for top in {module.partition(".")[0] for module in modules} - ANSWERED:
+        for module in modules:
+            top = module.partition(".")[0]
             own = (self._folder / top, self._folder / f"{top}.py")
-            if find_spec(top) is None and not any(path.exists() for path in own):
-                self._doubt(f"the module {top} is not in this Python")
+            if top in ANSWERED or any(path.exists() for path in own):
+                continue
+            if missing := _missing(module):
+                self._doubt(f"the module {missing} is not in this Python")
 
     def _bind(self, target: ast.expr, value: _Value | None) -> None:
         if isinstance(target, ast.Tuple | ast.List):
@@ -302,6 +305,24 @@ class Judge:
         is_known = _OUTPUT.fullmatch(text) or _is_built_in(text)
         if _ASSET.fullmatch(text) and not is_known:
             self._doubt(f"whether {text} is there")
+
+
+def _missing(module: str) -> str:
+    """The part of a module's name that is not in this Python; empty if all is. Imports nothing."""
+    top, *parts = module.split(".")
+    spec = find_spec(top)
+    if spec is None:
+        return top
+    name, folders = top, [Path(each) for each in spec.submodule_search_locations or ()]
+    for part in parts if folders else ():
+        name = f"{name}.{part}"
+        found = [each for folder in folders for each in folder.glob(f"{part}*")]
+        if not any(each.name.partition(".")[0] == part for each in found):
+            return name
+        folders = [each for each in found if each.is_dir() and each.name == part]
+        if not folders:
+            break
+    return ""
 
 
 def _place(node: ast.expr | ast.stmt) -> tuple[int, int]:

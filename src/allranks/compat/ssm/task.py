@@ -37,6 +37,7 @@ _RECORDED = {"model": "model", "output": "data"}
 # The tag with the kind of a task.
 _KIND = "ssm_kind"
 _IMPORTS_TORCH = re.compile(r"(?m)^\s*(?:import|from)\s+torch\b")
+_REQUIREMENTS = "requirements.txt"
 _IMAGES = {"pytorch": "pytorch/pytorch", "tensorflow": "tensorflow/tensorflow"}
 
 
@@ -175,8 +176,11 @@ class Task:
 
     def _job(self, request: Request, folder: str) -> Document:
         """The job of a job file."""
-        install = "requirements.txt"
-        begin = f"pip install -r {install} && " if Path(folder, install).is_file() else ""
+        requirements = Path(folder, _REQUIREMENTS)
+        made = environment(request, requirements)
+        # A Dockerfile's environment has them, resolved together with what it installs.
+        is_left = requirements.is_file() and not (isinstance(made, dict) and "build" in made)
+        begin = f"pip install -r {_REQUIREMENTS} && " if is_left else ""
         resources: Document = {"instance_count": request.instance_count}
         if request.instance_type and "local" not in request.instance_type:
             resources["instance_type"] = request.instance_type.removeprefix("ml.")
@@ -192,7 +196,7 @@ class Task:
             },
             "command": f"{begin}exec python {PROGRAM}",
             "code": folder,
-            "environment": environment(request),
+            "environment": made,
             "inputs": {name: _input(each) for name, each in request.channels.items()},
             "resources": resources,
             "distribution": distribution(request.distribution),
@@ -223,7 +227,7 @@ def computes() -> set[str]:
     return {each["name"] for each in told["computes"]} | {*told["stands_for"]}
 
 
-def environment(request: Request) -> Any:
+def environment(request: Request, requirements: Path | None = None) -> Any:
     """The current Python, unless the line names a framework or a Dockerfile, or its script imports
     PyTorch, which simple-sagemaker's default image has, and the current Python has none."""
     framework = request.framework or lacking_framework(request.entry)
@@ -238,6 +242,9 @@ def environment(request: Request) -> Any:
         folder = Path(_kept(f"dockerfile-{_letters(8)}"))
         if path.is_dir():
             _copied(path, folder)
+        if requirements is not None and requirements.is_file():
+            shutil.copy(requirements, folder / _REQUIREMENTS)
+            text += f"\nCOPY {_REQUIREMENTS} .\nRUN pip install -r {_REQUIREMENTS}\n"
         (folder / "Dockerfile").write_text(text.replace("__BASE_IMAGE__", base))
         return {"build": {"path": str(folder), "dockerfile_path": "Dockerfile"}}
     return {"image": base} if framework in _IMAGES else "current"

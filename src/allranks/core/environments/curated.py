@@ -24,9 +24,10 @@ def _made(description: str, pip: tuple[str, ...], torch_backend: str | None = No
     return keys if torch_backend is None else {**keys, "torch_backend": torch_backend}
 
 
-# What Azure ML's curated environments have, too: mlflow-skinny is what their azureml-mlflow asks
-# for. With the other two it also logs to a file where there is no server of it.
-_MLFLOW = ("mlflow-skinny>=3.5,<4", "sqlalchemy", "alembic")
+# What Azure ML's curated environments have, too: the mlflow-skinny that their azureml-mlflow 1.62
+# asks for. Newer ones save models of scikit-learn by skops, which refuses most kinds of them.
+# With the other two it also logs to a file where there is no server of it.
+_MLFLOW = ("mlflow-skinny>=3.5,<=3.9", "sqlalchemy", "alembic")
 # What Azure's have of numpy and pandas, as near as each Python has wheels: `np.str` and
 # `DataFrame.append` are gone from newer ones.
 _NUMPY_1 = (

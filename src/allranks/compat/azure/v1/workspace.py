@@ -6,6 +6,7 @@ import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 from allranks.compat.azure.absent import Absent
 from allranks.compat.azure.tracking import arm_id, mlflow_tracking_uri
@@ -13,6 +14,7 @@ from allranks.compat.azure.v1 import compute, environment, experiment, model
 from allranks.compat.azure.v1.data import datasets as datasets_
 from allranks.compat.azure.v1.data import datastore
 from allranks.compat.azure.v1.exceptions import UserErrorException
+from allranks.errors import AllranksError
 from allranks.sdk import Client
 from allranks.sdk.connection import find_server
 
@@ -113,7 +115,7 @@ class Workspace(Absent):
     @property
     def experiments(self) -> dict[str, experiment.Experiment]:
         names = {each.experiment_name for each in Client().jobs.list(limit=1000, archived=None)}
-        return {name: experiment.Experiment(self, name) for name in sorted(names)}
+        return _Experiments({name: experiment.Experiment(self, name) for name in sorted(names)})
 
     @property
     def models(self) -> dict[str, model.Model]:
@@ -148,3 +150,16 @@ def _config(path: str | None) -> Path | None:
             if (folder / name).is_file():
                 return folder / name
     return None
+
+
+class _Experiments(dict[str, "experiment.Experiment"]):
+    """Those of jobs; asked by name, also one that only MLflow's clients log to."""
+
+    def __missing__(self, name: str) -> experiment.Experiment:
+        query = urlencode({"experiment_name": name})
+        where = f"/mlflow/api/2.0/mlflow/experiments/get-by-name?{query}"
+        try:
+            find_server.ask("GET", where)
+        except AllranksError:
+            raise KeyError(name) from None
+        return experiment.Experiment(Workspace(), name)
