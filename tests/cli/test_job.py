@@ -122,8 +122,20 @@ def test_what_is_wrong_is_said_with_its_place(allranks, code, home, text, line, 
     assert not list(home.glob("jobs/*")), "nothing half-made"
 
 
+def test_validate_asks_the_server_elsewhere(shared, shared_home, job_file, tmp_path):
+    assert shared("compute", "create", "only-there", "--type", "local").returncode == 0
+    words = ("job", "validate", "-f", job_file, "--set", "compute=only-there")
+    assert shared(*words, env={"ALLRANKS_HOME": str(tmp_path)}).returncode == 2
+    url = json.loads((shared_home / "server.json").read_text())["url"]
+    env = {"ALLRANKS_SERVER": url, "ALLRANKS_TOKEN": (shared_home / "token").read_text()}
+    done = shared(*words, env={**env, "ALLRANKS_HOME": str(tmp_path)})
+    assert (done.returncode, done.stderr) == (0, "")
+    wrong = shared(*words, "--set", "resources.instance_count=0", env=env)
+    assert wrong.returncode == 2
+
+
 def test_validate_says_that_another_server_may_judge_otherwise(shared, job_file):
-    note = "judged by the computes and assets of this machine, not of http://127.0.0.1:9 ("
+    note = "judged by the computes and assets of this machine: http://127.0.0.1:9 (ALLRANKS_SERVER)"
     env = {"ALLRANKS_SERVER": "http://127.0.0.1:9"}
     done = shared("job", "validate", "-f", job_file, env=env)
     assert (done.returncode, f"note: {note}" in done.stderr) == (0, True)

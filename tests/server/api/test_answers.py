@@ -193,6 +193,7 @@ def submission(server: Server, spec: Any) -> dict[str, Any]:
 @pytest.mark.end_to_end
 def test_every_route_answers_as_described(server: Server) -> None:
     for spec in (DONE, FAILED, LIVE, SWEEP, PIPELINE):
+        assert server("POST", "/jobs/checks", submission(server, spec)) is not None
         assert server("POST", "/jobs", submission(server, spec))["name"] == spec["name"]
     server("POST", "/jobs/list", [submission(server, {**FAILED, "name": "listed"})])
     stream = {"follow": True}
@@ -247,6 +248,8 @@ def made(server: Server) -> None:
     server("POST", "/components", COMPONENT)
     server("POST", "/datastores", S3)
     server("PUT", "/datastores/s/default")
+    server("PUT", "/datastores/s/uploads")
+    server("POST", "/data/checks", {"name": "checked", "path": "s3://b/x"})
     server("PUT", "/datastores/default/default")
     data = {"name": "d", "path": "/x", "tags": {"a": "b"}, "type": "uri_file"}
     server("POST", "/data", data)

@@ -18,11 +18,10 @@ from allranks.cli.submit.send import (
     submit,
     with_shell_variables,
 )
-from allranks.errors import AllranksError, Problem, SpecError, UsageError
+from allranks.errors import AllranksError, Problem, SpecError, Unreachable, UsageError
 from allranks.sdk.connection import find_server
 from allranks.sdk.submit.prepare import prepare
 from allranks.spec.fields.problems import placed
-from allranks.spec.noted import job_notes
 from allranks.spec.yaml import load
 
 
@@ -88,22 +87,27 @@ def validate_options(parser: argparse.ArgumentParser) -> None:
 def validate(options: argparse.Namespace) -> int:
     """Check a file as submitting it would. Exit 0, or 2 with every problem."""
     error: AllranksError | None = None
-    notes: list[str] = []
+    notes: list[str] | None = None
+    elsewhere = find_server.of_another_home()
+    file = _JobFile(options.file, options.set)
     try:
-        notes = checked(options.file, options.set, options.allow_large_code)
+        notes = _checked_elsewhere(file, options.allow_large_code) if elsewhere else None
+        if notes is None:
+            notes = _checked_here(file, options.allow_large_code)
+            if elsewhere:
+                answers = f"{elsewhere} does not answer"
+                notes.insert(0, f"judged by the computes and assets of this machine: {answers}")
     except AllranksError as caught:
         error = caught
-    if server := find_server.of_another_home():
-        notes.insert(0, f"judged by the computes and assets of this machine, not of {server}")
     if options.json:
         errors = [problem._asdict() for problem in _problems(error)]
-        show.as_json({"valid": error is None, "errors": errors, "notes": notes})
+        show.as_json({"valid": error is None, "errors": errors, "notes": notes or []})
     elif error is not None:
         print_error(error)
     elif not options.quiet:
         print(f"{options.file} is valid")
     if not options.json and not options.quiet:
-        for note in notes:
+        for note in notes or ():
             show.talk(f"note: {note}")
     return 0 if error is None else 2
 
@@ -111,26 +115,30 @@ def validate(options: argparse.Namespace) -> int:
 def checked(name: str, overrides: list[str], allow_large: bool) -> list[str]:
     """Check a file as submitting it would, without a server. Returns notes: what stands for what in
     a command job, and keys without effect. Raises SpecError with the file's name and lines."""
+    return _checked_here(_JobFile(name, overrides), allow_large)
+
+
+def _checked_here(opened: _JobFile, allow_large: bool) -> list[str]:
     from allranks import settings  # lazy: only validating plans without a server
     from allranks.server.assets.read_only_home import read_only_home  # lazy: as above
-    from allranks.server.parents.pipeline.create import pipeline_plan  # lazy: as above
-    from allranks.server.parents.sweep.create import trial_plan  # lazy: as above
-    from allranks.server.submission.submit import Submission, plan  # lazy: as above
+    from allranks.server.parents.check import check  # lazy: as above
+    from allranks.server.submission.submit import Submission  # lazy: as above
 
     home = settings.home()
-    with _JobFile(name, overrides) as file, read_only_home(home) as assets:
+    with opened as file, read_only_home(home) as assets:
         submission, _ = prepare(file.job.to_dict(), file.base, allow_large=allow_large)
-        where = (home, assets.clusters, assets.environments, assets.datastores)
-        made = Submission.load(submission)
-        without_effect = job_notes(made.spec)
-        if file.job.type == "pipeline":
-            pipeline_plan(made, *where, component=assets.components.find)
-        elif file.job.type == "sweep":
-            trial_plan(made, *where)
-        else:
-            recipe = plan(made, *where).task.recipe
-            return [*(recipe.notes if recipe is not None else ()), *without_effect]
-    return without_effect
+        return check(Submission.load(submission), home, *assets)
+
+
+def _checked_elsewhere(opened: _JobFile, allow_large: bool) -> list[str] | None:
+    """The same by a server of another home; None if it does not answer."""
+    with opened as file:
+        submission, _ = prepare(file.job.to_dict(), file.base, allow_large=allow_large)
+        try:
+            notes: list[str] = find_server.ask("POST", "/api/v1/jobs/checks", submission)
+        except Unreachable:
+            return None
+        return notes
 
 
 def _problems(error: AllranksError | None) -> list[Problem]:

@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from allranks.server.http.header_limits import CONNECTION, Patient
 
-SIZE = 4 << 20
+SIZE = 2 << 20
 
 
 async def large_body(request: Request) -> AsyncIterator[memoryview]:

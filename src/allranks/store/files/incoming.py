@@ -12,6 +12,7 @@ import os
 import secrets
 import threading
 from collections import OrderedDict
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from allranks.store.files.blobs import Blobs
 PART = ".part"
 # Files that are open at a time, each with the hash of what it has; others are read again.
 _OPEN = 64
+# Pieces that are hashed at a time.
+_HASHES = 4
 _ZEROS = bytes(1 << 20)
 
 
@@ -54,13 +57,19 @@ class _Part:
             self.size += len(zeros)
         os.ftruncate(self.file, self.size)
 
-    def write(self, data: bytes | bytearray | memoryview) -> None:
+    def write(self, data: bytes | bytearray | memoryview, hashing: Executor) -> None:
+        """Write and hash it at the same time. Raises OSError."""
+        hashed = hashing.submit(self.hash.update, data)
         left = memoryview(data)
-        while left:
-            written = os.pwrite(self.file, left, self.size)
-            self.hash.update(left[:written])
-            self.size += written
-            left = left[written:]
+        try:
+            while left:
+                written = os.pwrite(self.file, left, self.size)
+                self.size += written
+                left = left[written:]
+        finally:
+            hashed.result()
+            if left:  # more is hashed than written: read it again
+                self.hash, self.size, self._is_read = hashlib.sha256(), 0, False
 
 
 class Incoming:
@@ -70,6 +79,7 @@ class Incoming:
         self._blobs = blobs
         self._parts: OrderedDict[str, _Part] = OrderedDict()
         self._lock = threading.Lock()
+        self._hashing = ThreadPoolExecutor(_HASHES)
 
     def size(self, digest: str) -> int | None:
         """The bytes of a blob that are here; None if all are."""
@@ -101,7 +111,7 @@ class Incoming:
                     message = f"the blob has {part.size} bytes, and this piece is from {offset}"
                     raise Conflict(message, hint="ask how far it is, and go on from there")
                 part.fill(offset)
-                part.write(data)
+                part.write(data, self._hashing)
                 if part.size < size:
                     return False
                 self._place(digest, part)

@@ -150,7 +150,7 @@ class Uploads:
                 os.chmod(_path(top, path), 0o555)
 
     def _link(self, file: File, path: str | Path) -> None:
-        blob = self._blobs.path(file.sha256)
+        blob = self._blobs.name(file.sha256)
         try:
             if file.executable and not os.stat(blob).st_mode & stat.S_IXUSR:
                 os.chmod(blob, 0o555)  # in all uploads that have this content
@@ -197,8 +197,8 @@ def _hash(path: str | Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _copy(blob: Path, path: str | Path) -> None:
-    with blob.open("rb") as file, open(path, "xb") as copy:
+def _copy(blob: str, path: str | Path) -> None:
+    with open(blob, "rb") as file, open(path, "xb") as copy:
         status = os.fstat(file.fileno())
         copy_contents(file, copy, status.st_size)
         os.utime(copy.fileno(), ns=(status.st_mtime_ns, status.st_mtime_ns))

@@ -121,6 +121,15 @@ def create(data: Annotated[Any, BODY], services: ServicesDep, who: Who) -> api.C
     }
 
 
+def check(data: Annotated[Any, BODY], services: ServicesDep) -> list[str]:
+    """Check a submission without making a job of it; returns notes. Refuses what submitting does
+    (400, 409, 422), but for local data and code, which need not be here."""
+    from allranks.server.parents import check  # lazy: as above
+
+    assets = (services.environments, services.datastores, services.components)
+    return check.check(Submission.load(data), services.home, services.clusters, *assets)
+
+
 def create_list(
     data: Annotated[Any, BODY], services: ServicesDep, who: Who
 ) -> list[api.CreatedJob]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from allranks.api.assets import CreatedData, DataAnswer, DatastoreAnswer, UploadFolder
+from allranks.api.common import Document
 from allranks.core.data import addresses
 from allranks.core.data.addresses import Store
 from allranks.errors import Conflict, UsageError
@@ -22,6 +23,7 @@ from allranks.server.assets.versions import (
 from allranks.server.dependencies import JsonBody, Services, ServicesDep
 from allranks.spec import data as data_spec
 from allranks.spec import datastore as datastore_spec
+from allranks.spec.data import Data
 from allranks.spec.datastore import Datastore
 from allranks.spec.fields.azureml_references import asset_of
 from allranks.store.assets import AssetRow
@@ -124,15 +126,25 @@ def list_data(services: ServicesDep, name: str | None = None) -> list[DataAnswer
 def create_data(data: JsonBody, services: ServicesDep, labels: Labels) -> CreatedData:
     """Create a version with labels; ``created`` is false if it existed. Checks now that the path is
     valid; that data exists there is checked by jobs."""
-    made = data_spec.parse(data)
-    made = made.model_copy(update={"path": services.datastores.pinned(made.path)})
-    refuse_reserved(made.name, made.version, "map")
-    services.datastores.locate(made.path, "path")
+    made = _valid(data, services)
     spec = made.model_dump(mode="json", exclude_defaults=True, exclude={"name", "version"})
     with services.admission_lock:
         services.uploads.require(made.path)
         row = services.data.create(made.name, made.version, spec)
     return {**_labelled(row, labels, services), "created": row.new}
+
+
+def check_data(data: JsonBody, services: ServicesDep) -> None:
+    """Check a version as creating it would, before its data is uploaded."""
+    _valid(data, services)
+
+
+def _valid(data: Document, services: Services) -> Data:
+    made = data_spec.parse(data)
+    refuse_reserved(made.name, made.version, "map")
+    made = made.model_copy(update={"path": services.datastores.pinned(made.path)})
+    services.datastores.locate(made.path, "path")
+    return made
 
 
 def show_map(services: ServicesDep) -> dict[str, str]:

@@ -1,0 +1,37 @@
+"""Check a job of any type without submitting it."""
+
+from __future__ import annotations
+
+from allranks.server.assets.components import Components
+from allranks.server.assets.datastores import Datastores
+from allranks.server.assets.environments import Environments
+from allranks.server.clusters.clusters import Clusters
+from allranks.server.parents.pipeline.create import pipeline_plan
+from allranks.server.parents.sweep.create import trial_plan
+from allranks.server.submission.submit import Submission, plan
+from allranks.settings import Home
+from allranks.spec.job_type import job_type
+from allranks.spec.noted import job_notes
+
+
+def check(
+    submission: Submission,
+    home: Home,
+    clusters: Clusters,
+    environments: Environments,
+    datastores: Datastores,
+    components: Components,
+) -> list[str]:
+    """Notes: what stands for what in a command job, and keys without effect. Raises what submitting
+    raises."""
+    where = (home, clusters, environments, datastores)
+    without_effect = job_notes(submission.spec)
+    kind = job_type(submission.spec)
+    if kind == "pipeline":
+        pipeline_plan(submission, *where, component=components.find)
+    elif kind == "sweep":
+        trial_plan(submission, *where)
+    else:
+        recipe = plan(submission, *where).task.recipe
+        return [*(recipe.notes if recipe is not None else ()), *without_effect]
+    return without_effect
