@@ -66,6 +66,7 @@ def environment() -> Environment:
         "STAR": STAR,
         "version": __version__,
         "ended": lambda status: status in _ENDED,
+        "seconds_of": seconds_of,
     }
     return made
 
@@ -82,6 +83,14 @@ def duration(seconds: float | None) -> str:
             part = whole % size // {86400: 3600, 3600: 60, 60: 1}[size]
             return f"{whole // size} {big}" + (f" {part} {small}" if part else "")
     return f"{whole} s"
+
+
+def seconds_of(job: Mapping[str, Any]) -> float | None:
+    """How long an ended job took, as the list of jobs counts it."""
+    begin, end = job.get("started_at"), job.get("ended_at")
+    if not begin or not end:
+        return None
+    return (datetime.fromisoformat(end) - datetime.fromisoformat(begin)).total_seconds()
 
 
 def moment(text: str | None) -> Markup:

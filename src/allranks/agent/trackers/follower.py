@@ -99,10 +99,9 @@ class TrackerFiles:
     def _run(self) -> None:
         while not self._over.wait(_LOOK):
             if time.monotonic() >= self._due:
-                began = time.monotonic()
+                began = time.thread_time()
                 self._find()
-                now = time.monotonic()
-                self._due = now + (now - began) / _SHARE
+                self._due = time.monotonic() + (time.thread_time() - began) / _SHARE
             for file in self._files:
                 self._read(file)
 

@@ -59,6 +59,10 @@ function ticks(columns, most) {
   );
 }
 
+function rowName({ node, rank, gpu }) {
+  return rank !== null ? `rank ${rank}` : gpu !== null ? `GPU ${gpu}` : `node ${node}`;
+}
+
 function draw() {
   const { tracks, columns, low, high, image } = heat;
   const ratio = devicePixelRatio;
@@ -77,10 +81,12 @@ function draw() {
   pen.textBaseline = "middle";
   pen.textAlign = "right";
   let free = 0;
-  tracks.forEach(({ node }, n) => {
+  // Rows that are high enough have names of their own; else the nodes have.
+  const each = row >= 14;
+  tracks.forEach((track, n) => {
     const y = TOP + n * row;
-    if ((n && tracks[n - 1].node === node) || y < free) return;
-    pen.fillText(`node ${node}`, LEFT - 8, y + 6);
+    if (!each && ((n && tracks[n - 1].node === track.node) || y < free)) return;
+    pen.fillText(each ? rowName(track) : `node ${track.node}`, LEFT - 8, y + (each ? row / 2 : 6));
     free = y + 18;
   });
   pen.textAlign = "center";

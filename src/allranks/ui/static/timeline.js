@@ -66,6 +66,9 @@ function drawCurve(svg, attempts) {
     ]),
   );
   svg.rows = rows.sort((a, b) => a[0] - b[0]);
+  // A job that was too short for a measurement has no lane for it.
+  svg.toggleAttribute("hidden", !rows.length);
+  svg.previousElementSibling.hidden = !rows.length;
   svg.place = y;
 }
 
