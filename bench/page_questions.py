@@ -135,7 +135,7 @@ QUESTIONS = (
         Answer(_open("good", ("tab", "System metrics")), r"cpu_utilization"),
         Answer((("link", "Cluster"),), r"CPU"),
     ),
-    Question("Where did the time go?", Answer(_open("good"), r"computing [\d.]+ s")),
+    Question("Where did the time go?", Answer(_open("good"), r"computing [\d.]+ (s|min)")),
     Question("What slowed it down?", Answer(_open("good", ("link", "Report")), r"Bottleneck")),
     Question(
         "Why is a job waiting?",
@@ -180,7 +180,7 @@ QUESTIONS = (
             _open(
                 "good",
                 ("link", "Restart"),
-                ("fill", "Changed keys", "command=python train.py 0.2"),
+                ("fill", "command", "python train.py 0.2"),
                 ("button", "Restart"),
             ),
             r"(Queued|Starting|Preparing|Running)\n",
@@ -198,7 +198,7 @@ QUESTIONS = (
         "What was the loss at step 17, to the digit?",
         Answer(_open("good", ("link", "Metrics"), ("point", "loss", "17")), r"0\.3703\d*"),
     ),
-    Question("How long did it wait before it ran?", Answer(_open("good"), r"queueing [\d.]+ s")),
+    Question("How long did it wait before it ran?", Answer(_open("good"), r"queueing [\d.]+ (s|min)")),
     Question("Who ran it?", Answer(_open("good"), r"by \w+ · created")),
     Question(
         "How much memory did it take at most?",
@@ -218,8 +218,8 @@ QUESTIONS = (
         Answer(_open("good", ("link", "Files")), r"allranks job download good"),
     ),
 )
-# To point at something is no click.
-_FREE = {"point"}
+# To type, and to point at something, are no clicks.
+_FREE = {"fill", "point"}
 
 
 def options(parser: argparse.ArgumentParser) -> None:

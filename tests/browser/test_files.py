@@ -73,6 +73,8 @@ def test_folders_and_previews(site: Site, signed_in: Watched) -> None:
     (site.code / "make.py").write_text(MAKE)
     done = site.allranks("run", "--name", "files", "-q", "--", "python", "make.py")
     assert done.returncode == 0, done.stderr
+    signed_in.go(f"{site.url}/ui/jobs/good/files")  # so few that they need no folders
+    assert page.get_by_role("link", name="artifacts/outputs/a.csv", exact=True).count() == 1
     signed_in.go(base)
     for folder in ("artifacts/", "outputs/", "deep/", "er/"):
         page.get_by_role("link", name=folder, exact=True).click()

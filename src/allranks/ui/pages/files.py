@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 # Files of a list, and pictures of a series.
 _MOST, _PICTURES = 2000, 60
+# So few files are shown without their folders.
+_FEW = 8
 # The last number in a name.
 _STEP = re.compile(r"(.*?)(\d+)(\D*\.\w+)", re.DOTALL)
 
@@ -41,7 +43,8 @@ async def page(request: Request) -> Response:
         shown_file = await preview(session, job["name"], chosen, size)
     folder = request.query_params.get("folder") or (chosen or "").rpartition("/")[0]
     folders: list[Folder] = []
-    if not request.query_params.get("find"):
+    is_flat = bool(request.query_params.get("find")) or (not folder and len(listing) <= _FEW)
+    if not is_flat:
         shown, folders = _in_folder(listing, folder)
     return render.page(
         request,
@@ -52,7 +55,7 @@ async def page(request: Request) -> Response:
         count=len(shown),
         chosen=chosen,
         preview=shown_file,
-        folder=folder,
+        is_flat=is_flat,
         above=_above(folder),
         folders=folders[:_MOST],
         series=_series(shown),
