@@ -62,7 +62,7 @@ async def ranks(request: Request) -> Response:
     """One metric or resource of all ranks, as the API has it."""
     session: Session = request.state.session
     path = job_path(request.path_params["name"], "metrics/ranks")
-    keys = ("metric", "kind", "attempt", "most", "begin", "end", "heat")
+    keys = ("metric", "kind", "attempt", "most", "begin", "end", "low", "high", "heat")
     query = {key: request.query_params.get(key) for key in keys}
     answer = await session.call("GET", path, **query)
     return Response(answer.content, media_type="application/json")

@@ -21,16 +21,55 @@ const SHADES = 255;
 
 let heat = null;
 
+// All columns, and of them the first and last that are shown.
+let whole = null;
+let shown = null;
+let asked = 0;
+
 async function load() {
   const { name, kind, attempt, points } = canvas.dataset;
   // As the page asks, so that the server has the answer already.
-  const answer = await get(`${points}?${new URLSearchParams({ kind, metric: name, heat: "true" })}`);
+  const query = new URLSearchParams({ kind, metric: name, heat: "true" });
+  if (shown && (shown[0] > 0 || shown[1] < whole.length - 1)) {
+    query.set("low", whole[shown[0]]);
+    const next = whole[shown[1] + 1];
+    if (next !== undefined) query.set("high", kind === "metric" ? next - 1 : next);
+  }
+  const number = ++asked;
+  const answer = await get(`${points}?${query}`);
   if (!answer.ok) throw new Error(String(answer.status));
   const { attempts } = await answer.json();
-  const { tracks, columns, heat: map } = attempts.find((each) => String(each.attempt) === attempt);
+  const found = attempts.find((each) => String(each.attempt) === attempt);
+  // Not what was asked for before the last step.
+  if (!found || number !== asked) return;
+  const { tracks, columns, heat: map } = found;
+  whole ??= columns;
+  shown ??= [0, columns.length - 1];
   const shades = Uint8Array.from(atob(map.shades), (each) => each.charCodeAt(0));
   heat = { ...map, tracks, columns, shades };
   heat.image = picture(heat);
+}
+
+// Show other columns; at the edges as many.
+function zoom(first, last) {
+  const size = Math.max(1, Math.min(whole.length - 1, Math.round(last - first)));
+  const from = Math.max(0, Math.min(whole.length - 1 - size, Math.round(first)));
+  shown = [from, from + size];
+  load().then(draw).catch(failed);
+}
+
+function move(name) {
+  const [first, last] = shown;
+  const part = Math.max(1, (last - first) / 4);
+  if (name === "in" && last - first > 1) zoom(first + part, last - part);
+  if (name === "out") zoom(first - 2 * part, last + 2 * part);
+  if (name === "left") zoom(first - part, last - part);
+  if (name === "right") zoom(first + part, last + part);
+  if (name === "all") zoom(0, whole.length - 1);
+}
+
+function failed(error) {
+  note.textContent = `The points did not arrive: ${error.message}`;
 }
 
 // One pixel for each cell; a cell without a value is clear.
@@ -134,14 +173,43 @@ function number(value) {
   return String(Number(value.toPrecision(3)));
 }
 
+let dragged = null;
+
+// The part that is dragged over.
+function paint(from, to) {
+  draw();
+  const pen = canvas.getContext("2d");
+  const x = (column) => LEFT + (column / heat.columns.length) * heat.area.width;
+  pen.globalAlpha = 0.35;
+  pen.fillStyle = getComputedStyle(canvas).color;
+  pen.fillRect(x(Math.min(from, to)), TOP, x(Math.abs(to - from) + 1) - LEFT, heat.area.row * heat.tracks.length);
+  pen.globalAlpha = 1;
+}
+
+function released(event) {
+  const found = under(event);
+  const from = dragged;
+  dragged = null;
+  if (from === null || !found) return;
+  // The place of a column that is drawn among all.
+  const at = (column) => whole.findLastIndex((each) => each <= heat.columns[column]);
+  const [first, last] = [from, found.column].sort((a, b) => a - b);
+  if (last > first) return zoom(at(first), at(last));
+  const { rank } = found.track;
+  if (rank !== null) location.assign(`${canvas.dataset.logs}?rank=${rank}&attempt=${canvas.dataset.attempt}`);
+}
+
 if (canvas) {
   load().then(() => {
     new ResizeObserver(() => requestAnimationFrame(draw)).observe(canvas.parentNode);
     addEventListener("theme", draw);
-    canvas.addEventListener("pointermove", (event) => (note.textContent = describe(under(event))));
-    canvas.addEventListener("click", (event) => {
-      const rank = under(event)?.track.rank ?? null;
-      if (rank !== null) location.assign(`${canvas.dataset.logs}?rank=${rank}&attempt=${canvas.dataset.attempt}`);
+    canvas.addEventListener("pointerdown", (event) => event.button === 0 && (dragged = under(event)?.column ?? null));
+    canvas.addEventListener("pointermove", (event) => {
+      const found = under(event);
+      note.textContent = describe(found);
+      if (dragged !== null && found) paint(dragged, found.column);
     });
-  }).catch((error) => (note.textContent = `The points did not arrive: ${error.message}`));
+    canvas.addEventListener("pointerup", released);
+    document.addEventListener("click", ({ target }) => target.dataset?.heat && move(target.dataset.heat));
+  }).catch(failed);
 }

@@ -96,6 +96,8 @@ def test_all_ranks_of_a_metric_in_one_answer(told):
         assert len(shades) == 2 * len(drawn["columns"])
         assert shades[: len(drawn["columns"])] == sorted(shades[len(drawn["columns"]) :])
         assert drawn["places"] == []
+    (part,) = told("metrics/ranks?metric=speed&heat=true&low=3&high=5").json()["attempts"]
+    assert part["columns"] == [3, 4, 5]
     (part,) = told("metrics/ranks?metric=speed&begin=5&end=7").json()["attempts"]
     assert (part["places"], part["times"]) == ([5, 6, 7], [5.0, 6.0, 7.0])
     (cpu,) = told("metrics/ranks?metric=cpu&kind=resource").json()["attempts"]

@@ -37,13 +37,15 @@ def ranks(
     most: Annotated[int, Field(ge=1, le=10_000)] = 2000,
     begin: float = 0.0,
     end: float = math.inf,
+    low: float = -math.inf,
+    high: float = math.inf,
     cells: bool = False,
     heat: bool = False,
 ) -> Annotated[Response, Content(api.RanksAnswer)]:
     """One metric, or resource, of all ranks: mean, least and greatest at each of at most ``most``
     steps (of resources: times), and how each rank stands to the median. ``cells``: also the values
     of each rank, and not only of those that differ. ``heat``: a heat map of all in place of mean
-    and range."""
+    and range. ``begin``, ``end``: a time span; ``low``, ``high``: steps, of resources times."""
     row = services.records.answering(name)
     several = services.points.series(row.id, RESOURCE if kind == "resource" else METRIC, attempt)
     several = [series for series in several if series.name == metric]
@@ -52,7 +54,7 @@ def ranks(
     if kind == "resource":  # a node's own use is not one of its ranks'
         parts = [series for series in several if series.rank is not None or series.gpu is not None]
         several = parts or several
-    options = _Options(most, begin, end, cells, heat)
+    options = _Options(most, begin, end, low, high, cells, heat)
     # Points are only ever added; another job may have the number of one that was deleted.
     key = row.name, row.created_at, kind, tuple(several), options
     answer = services.rank_answers.get(key, lambda: _computed(services, kind, several, options))
@@ -65,6 +67,8 @@ class _Options(NamedTuple):
     most: int
     begin: float
     end: float
+    low: float
+    high: float
     cells: bool
     heat: bool
 
@@ -85,6 +89,8 @@ def _computed(services: Services, kind: str, several: Sequence[Series], options:
                     if timed
                     else Track(places, values)
                 )
+                if options.low > -math.inf or options.high < math.inf:
+                    track = _between(track.places, track, options.low, options.high)
                 if track.places:
                     members.append(series)
                     tracks.append(track)
