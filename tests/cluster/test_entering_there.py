@@ -29,7 +29,7 @@ def test_hosts_of_slurm_can_be_entered(
 ) -> None:
     job = {"command": "sleep 600", "environment": "current", "name": "there", "compute": "s"}
     job |= {"resources": {"instance_count": 2}}
-    job |= {"services": {"web": {"command": WEB, "nodes": "all"}}, "session": {}}
+    job |= {"services": {"web": {"command": WEB, "nodes": "all"}}}
     (code / "job.yml").write_text(json.dumps(job))
     assert slurm("job", "create", "-f", "job.yml").returncode == 0
     until(lambda: slurm("job", "show", "there").stdout.count(": Running, ") == 2, 120)
@@ -58,12 +58,6 @@ def test_hosts_of_slurm_can_be_entered(
                 assert answer.read().decode().strip() == host
             lead.kill()
     assert len({*hosts}) == 2
-    # A job inside of it runs on these hosts, in their folders, and asks Slurm for nothing.
-    guest = {"command": "hostname; cat host", "inside": "there", "name": "inside"}
-    guest |= {"resources": {"instance_count": 2}}
-    done = slurm("job", "create", "-f", "-", "--stream", input=json.dumps(guest))
-    assert sorted(done.stdout.split()) == sorted([*hosts, *hosts]), done.stderr
-    assert cluster.slurm("squeue", "-h", "-o", "%j").split() == ["there.1"]
     terminal = Terminal(home, "job", "shell", "there", "--rank", "1")
     terminal.expect(b"there rank 1")
     terminal.press(b"[ -t 0 ] && echo on `hostname`\r")

@@ -115,6 +115,34 @@ def test_a_failure_is_told_with_its_host_and_what_it_printed(there: Allranks):
     assert there("job", "logs", "fails", "--rank", 1).stdout == "line\n"
 
 
+def test_jobs_run_on_the_hosts_of_a_session(there: Allranks, code: Path):
+    (code / "word").write_text("sent")
+    words = ("-n", 3, "-c", "there", "--name", "kept", "--no-jupyter", "--json")
+    done = there("dev", *words)
+    assert done.returncode == 0, done.stderr
+    hosts = {
+        node["host"]
+        for node in json.loads(there("job", "show", "dev-kept", "--json").stdout)["node_states"]
+    }
+    there("job", "exec", "dev-kept", "--", "sh", "-c", "echo changed >word")
+    script = "import os; print(os.uname().nodename, open('word').read().strip())"
+    done = there("run", "--in", "kept", "--name", "guest", "--", "python", "-c", script)
+    assert sorted(done.stdout.splitlines()) == sorted(f"{host} changed" for host in hosts), (
+        done.stderr
+    )
+    job = json.loads(there("job", "show", "guest", "--json").stdout)
+    assert (job["compute"], job["cluster_job"]) == ("there", None)
+    # Nothing of a job goes on, whether it or the session is ended.
+    for number, ended in enumerate(("guest1", "dev-kept")):
+        there(
+            "run", "--in", "kept", "--detach", "--name", f"guest{number + 1}", "--", "sleep", "5432"
+        )
+        until(lambda: "Running" in there("job", "show", f"guest{number + 1}").stdout)  # noqa: B023
+        there("job", "cancel", ended)
+        until(lambda: "Canceled" in there("job", "show", f"guest{number + 1}").stdout, 60)  # noqa: B023
+    there("job", "wait", "dev-kept")
+
+
 def test_state_is_found_again_after_a_restart_in_the_same_allocation(there: Allranks):
     script = (
         "import os, pathlib, sys; kept = pathlib.Path(os.environ['ALLRANKS_STATE_DIR'], 'step'); "

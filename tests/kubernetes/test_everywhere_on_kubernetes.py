@@ -13,6 +13,7 @@ from tests.cluster.test_everywhere import (  # noqa: F401
     test_an_environment_is_made_once_for_all_hosts,
     test_cancel_while_it_runs,
     test_digits_are_learnt_as_well_as_here,
+    test_jobs_run_on_the_hosts_of_a_session,
     test_mpi_without_ssh,
     test_state_is_found_again_after_a_restart_in_the_same_allocation,
     test_tensorflow,

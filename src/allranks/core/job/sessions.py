@@ -20,8 +20,6 @@ from allranks.statuses import TERMINAL, JobStatus, Reason
 ENGINE, OPTION = "session", "session"
 # What begins the names of sessions that people start, and the tag by which they are found.
 PREFIX, TAG = "dev-", "session"
-# Losses of the session's nodes, which a guest cannot get again.
-_OF_NODES = ("node_lost", "preempted")
 # Seconds before its end at which a session says so; at most this part of its idle time.
 _WARNING, _PART = 300.0, 0.5
 
@@ -51,11 +49,9 @@ def inside(made: Plan, name: str, session: Plan, *, inherits: bool) -> Plan:
         fresh_work=own_folder or task.fresh_work,
         keep_work=0 if own_folder else task.keep_work,
     )
-    on = tuple(cause for cause in made.rules.on if cause not in _OF_NODES)
     plan = made._replace(
         gang=made.gang._replace(options={OPTION: name}),
         task=task,
-        rules=made.rules._replace(on=on),
         engine=ENGINE,
         compute=session.compute,
         server_address=session.server_address,

@@ -66,7 +66,7 @@ class SessionEngine:
             guests = self._all().setdefault(gang.options[OPTION], {})
             guests.setdefault(gang.key, _guest(gang))
         self._start_next(gang.options[OPTION])
-        return Handle(gang.key, gang.key)
+        return Handle(gang.key)
 
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, GangStatus]:
         ended = {handle.key for handle in handles if handle.ended}
