@@ -63,8 +63,9 @@ def parser_at(words: Sequence[str]) -> tuple[argparse.ArgumentParser, int]:
         return _one_of(names | {group: ", ".join(_verbs(group)) for group in groups()}), 0
     group = words[0]
     if len(words) == 1 and group in groups():
-        # A command with the name of its group takes a job: `allranks report JOB`.
-        return _one_of(_verbs(group) | (_jobs() if group in COMMANDS else {})), 1
+        # A command with the name of its group may take a job: `allranks report JOB`.
+        takes_job = group in COMMANDS and group != "dev"
+        return _one_of(_verbs(group) | (_jobs() if takes_job else {})), 1
     name, _ = split_command(words)
     if name not in COMMANDS:
         return argparse.ArgumentParser(add_help=False), 0
@@ -153,6 +154,8 @@ _FIXED: Mapping[tuple[str, str], Callable[[], list[str]]] = {
     ("job list", "status"): _statuses,
     ("job list", "sort"): _sorts,
     ("compute create", "type"): _engines,
+    ("run", "inside"): lambda: _sessions(),
+    **{(f"dev {verb}", "name"): lambda: _sessions() for verb in ("attach", "pull", "stop")},
 }
 
 
@@ -179,6 +182,12 @@ def _jobs() -> Words:
     if _has_server_only():
         return {each["name"]: each["status"] for each in _get("/api/v1/jobs?limit=200")}
     return dict(names.jobs(settings.home()))
+
+
+def _sessions() -> list[str]:
+    from allranks.core.job.sessions import PREFIX
+
+    return [name for name, status in _jobs().items() if name[:4] == PREFIX and status == "Running"]
 
 
 # The server's collection of each group of commands, and its names in the home.

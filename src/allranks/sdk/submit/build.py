@@ -23,6 +23,7 @@ from allranks.spec.job_parts import (
     Output,
     QueueSettings,
     Resources,
+    Session,
 )
 from allranks.spec.retry import Retry
 from allranks.spec.services import Identity, JobService
@@ -87,6 +88,8 @@ def command(
     hang_timeout: float | None = None,
     flight_recorder: bool | None = None,
     on_failure: OnFailure | Mapping[str, float] | None = None,
+    session: Session | Mapping[str, float | None] | None = None,
+    inside: str | None = None,
     **unknown: Never,
 ) -> Command:
     """A command job from the keys of the job YAML, as models or mappings.
