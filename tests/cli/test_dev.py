@@ -22,7 +22,8 @@ print("rank", rank, "of", os.environ["WORLD_SIZE"], helper.WORD, os.environ["COL
 HOSTILE = r"""
 ln -s /etc evil; ln -s ../../up up; ln -s helper.py good; chmod +x run.sh; rm gone
 echo "WORD = 'there'" >helper.py; echo new >'-n a\b'; printf 1 >"$(printf 'two\nlines')"
-mkdir -p behind new __pycache__; echo 1 | tee behind/x new/y seen.log >__pycache__/z.pyc
+ln helper.py twin; mkdir -p behind clash new __pycache__
+echo 1 | tee behind/x clash/x new/y seen.log >__pycache__/z.pyc
 """
 
 
@@ -41,18 +42,16 @@ def test_jobs_run_in_a_session_and_its_changes_come_back(
         (code / name).write_text(text)
     started = ("dev", "-n", 2, "--name", "fix", "--no-jupyter", "--env", "COLOUR=red")
     assert answer(allranks, *started, "--json")["status"] == "Running"
+
+    # A change on the first node is what all ranks of a job see.
+    assert allranks("job", "exec", "dev-fix", "--", "sh", "-c", HOSTILE).returncode == 0
     done = allranks("run", "--in", "fix", "--name", "in1", "--", "python", "train.py")
     assert done.returncode == 0, done.stderr
-    assert {"rank 0 of 2 here red", "rank 1 of 2 here red"} <= {*done.stdout.split("\n")}
+    assert {f"rank {rank} of 2 there red" for rank in (0, 1)} <= {*done.stdout.split("\n")}
     job = answer(allranks, "job", "show", "in1", "--json")
     assert (job["nodes"], job["compute"], job["attempts"]) == (2, "local", 1)
     files = {each["path"] for each in answer(allranks, "job", "files", "in1", "--json")}
     assert {"outputs/of-0", "outputs/of-1"} <= files
-
-    # A change on the first node is what all ranks of the next job see.
-    assert allranks("job", "exec", "dev-fix", "--", "sh", "-c", HOSTILE).returncode == 0
-    done = allranks("run", "--in", "dev-fix", "--", "python", "train.py")
-    assert done.stdout.count("there red") == 2, done.stderr
 
     # One after the other; the second says what it waits for, and starts once the first is gone.
     for name in ("first", "second"):
@@ -66,22 +65,25 @@ def test_jobs_run_in_a_session_and_its_changes_come_back(
     # What was changed in both places stays here, and is named, unless it is forced.
     (code / "helper.py").write_text("WORD = 'mine'")
     (code / "behind").symlink_to(tmp_path)
+    (code / "clash").write_text("a file here")
     tried = answer(allranks, "dev", "pull", "fix", "--json", code=1)
-    assert tried["files"] == ["-n a\\b", "good", "new/y", "run.sh", "two\nlines"]
+    assert tried["files"] == ["-n a\\b", "good", "new/y", "run.sh", "twin", "two\nlines"]
     assert (tried["left"], tried["removed_there"]) == (["helper.py"], ["gone"])
-    assert {*tried["refused"]} == {"evil", "up", "behind/x"}
+    assert {*tried["refused"]} == {"evil", "up", "behind/x", "clash/x"}
     assert os.access(code / "run.sh", os.X_OK)
     assert (code / "good").readlink() == Path("helper.py")
     assert not (tmp_path / "x").exists()
     assert answer(allranks, "dev", "pull", "fix", "--force", "--json")["files"] == ["helper.py"]
     assert (code / "helper.py").read_text() == "WORD = 'there'\n"
     assert answer(allranks, "dev", "pull", "fix", "--json")["files"] == []
+    (tmp_path / "copy").mkdir()
+    came = answer(allranks, "dev", "pull", "fix", "-p", tmp_path / "copy", "--json")["files"]
+    assert {"train.py", "helper.py", "clash/x"} <= {*came}
 
     for words, why in (
         (("run", "--in", "fix", "-n", 3, "--", "true"), "asks for 3 nodes, and dev-fix has 2"),
         (("run", "--in", "fix", "--gpus", 1, "--", "true"), "and dev-fix has none"),
         (("run", "--in", "nonsuch", "--", "true"), "no session named 'dev-nonsuch'"),
-        (("run", "--in", "fix", "-c", "local", "--", "true"), "not available with --in"),
         (("job", "create", "-f", "-", "--set", "inside=in1"), "in1 is no session"),
         (("dev", "--name", "fix"), "a job named 'dev-fix' already exists"),
     ):

@@ -39,11 +39,11 @@ def names(skipped):  # type: (List[str]) -> Iterator[str]
 
 def listing(request):  # type: (Dict[str, Any]) -> Dict[str, Any]
     """The files, and those that are too large to be looked into unless they were sent."""
-    held, large = {}, {}
+    held, large, sent = {}, {}, set(request["sent"])
     for name in names(request["skipped"]):
         try:
             status = os.lstat(name)
-            if name not in request["sent"] and status.st_size > request["most"]:
+            if name not in sent and status.st_size > request["most"]:
                 large[name] = status.st_size
             elif os.path.isfile(name) or os.path.islink(name):
                 held[name] = digest(name)
@@ -72,6 +72,7 @@ def main():  # type: () -> None
     with tarfile.open(fileobj=sys.stdout.buffer, mode="w|") as archive:
         for name in request:
             if os.path.lexists(name):
+                archive.inodes = {}  # type: ignore  # a second name of a file is a file, too
                 archive.add(name, recursive=False)
 
 

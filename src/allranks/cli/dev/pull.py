@@ -48,26 +48,31 @@ def pull(options: argparse.Namespace) -> int:
     if note is None and options.path is None:
         hint = f"name the folder: allranks dev pull {options.name} -p DIR"
         raise UsageError(f"{name} was not started from here", hint=hint)
-    base = note or Note("", False, {})
-    folder = Path(options.path or base.folder)
+    folder = Path(options.path if note is None or options.path is not None else note.folder)
     if not folder.is_dir():
         raise NotFound("the folder does not exist", where=str(folder), hint="name another: -p DIR")
-    there, large = _there(name, base.sent, folder)
+    is_elsewhere = note is not None and str(folder.resolve()) != note.folder
+    sent = {} if note is None or is_elsewhere else note.sent
+    there, large = _there(name, sent, folder)
     refused = [path for path in there if why_not(folder, path, there[path])]
     there = {path: held for path, held in there.items() if path not in refused}
-    compared = changes(base.sent, there, _here(folder, {*there, *base.sent}))
+    here = _here(folder, {*there, *sent})
+    compared = changes(sent, there, here)
     chosen = (*compared.take, *(compared.both if options.force else ()))
     came: dict[str, str] = {}
     try:
         if chosen and not options.dry_run:
-            for path in _fetched(name, chosen, folder):
+            for path in _fetched(name, {path: here.get(path) for path in chosen}, folder):
                 came[path] = digest(str(folder / path))
     finally:
-        if came or compared.same:
+        if (came or compared.same) and not is_elsewhere:
             agreed = {path: there[path] for path in compared.same}
-            sent = {**base.sent, **agreed, **came}
-            notes.write(name, Note(str(folder.resolve()), False, sent))
-    return _report(options, name, compared, refused, large, chosen if options.dry_run else [*came])
+            notes.write(name, Note(str(folder.resolve()), False, {**sent, **agreed, **came}))
+    if options.dry_run:
+        return _report(options, name, compared, refused, large, chosen)
+    meanwhile = [path for path in chosen if path not in came]
+    compared = compared._replace(both=(*compared.both, *meanwhile))
+    return _report(options, name, compared, refused, large, [*came])
 
 
 def _there(name: str, sent: Mapping[str, str], folder: Path) -> tuple[dict[str, str], list[str]]:
@@ -99,24 +104,28 @@ def why_not(folder: Path, name: str, held: str) -> str:
         return "its name leads out of the folder"
     if held.startswith("->") and not files.stays_inside(name, held[2:]):
         return "it is a link that leads out of the folder"
-    above = Path(name).parents
-    if any((folder / path).is_symlink() for path in above if str(path) != "."):
-        return "it lies behind a link here"
-    return "it is a folder here" if (folder / name).is_dir() and held[:2] != "->" else ""
+    target, above = folder / name, [folder / path for path in Path(name).parents][:-1]
+    if any(path.is_symlink() or (path.exists() and not path.is_dir()) for path in above):
+        return "it lies behind a link or a file here"
+    return "it is a folder here" if target.is_dir() and not target.is_symlink() else ""
 
 
-def _fetched(name: str, chosen: Sequence[str], folder: Path) -> Iterator[str]:
-    """Fetch these files, and yield each that has come. Raises AllranksError, for a full disk, too:
-    each file is whole, either the old or the new one."""
+def _fetched(name: str, chosen: Mapping[str, str | None], folder: Path) -> Iterator[str]:
+    """Fetch these files, and yield each that has come; not one that holds something else here than
+    it did when they were ``chosen``. Raises AllranksError, for a full disk, too: each file is
+    whole, the old or the new one."""
     try:
         with tempfile.TemporaryFile(dir=folder) as packed:
             run_there(name, "pack", [*chosen], packed)
             packed.seek(0)
             with tarfile.open(fileobj=packed, mode="r:") as archive:
                 for member in archive:
-                    if member.name in chosen and (member.isfile() or member.issym()):
+                    path = member.name
+                    if path not in chosen or _here(folder, [path]).get(path) != chosen[path]:
+                        continue
+                    if member.isfile() or member.issym():
                         _place(archive, member, folder)
-                        yield member.name
+                        yield path
     except (OSError, tarfile.TarError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         hint = f"make room or correct it, then again: allranks dev pull {name}"
@@ -155,7 +164,7 @@ def _report(
     large: Sequence[str],
     came: Sequence[str],
 ) -> int:
-    left = () if options.force else compared.both
+    left = [path for path in compared.both if path not in came]
     if options.json:
         data = {"files": [*came], "left": [*left], "refused": [*refused], "large": [*large]}
         show.as_json({**data, "removed_there": [*compared.gone]})
@@ -168,10 +177,8 @@ def _report(
     show.talk(f"{counted(len(came), 'file')} {does} from {name}")
     about = {
         "changed in both places, and left as they are here": left,
-        "overwritten here, where they had been changed, too": compared.both
-        if options.force
-        else (),
-        "left out, because they would lead out of the folder": refused,
+        "overwritten here, where they had been changed, too": [*{*compared.both} & {*came}],
+        "left out, because they lead out of the folder, or where one is here": refused,
         "left out as large; `allranks job cp` fetches them": large,
         "removed there, and kept here": compared.gone,
     }

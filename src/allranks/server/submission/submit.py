@@ -178,8 +178,11 @@ def plan(
 
 def session_of(name: str, find: Find | None) -> JobRow:
     """The session that a job is to run in. Raises SpecError."""
+    if find is None:
+        hint = "leave --dry-run out"
+        raise SpecError(Problem("only the server can look into a session", "inside", hint=hint))
     try:
-        row = None if find is None else find(name)
+        row = find(name)
     except NotFound:
         row = None
     if row is None or row.type != COMMAND or row.spec.get("session") is None:
