@@ -64,7 +64,10 @@ def test_a_failed_job_stays_for_a_debugger_until_it_is_released(
     assert "IndexError" in shown["status_reason"]
     assert "SCRIPT_EXCEPTION" in allranks("job", "explain", "two").stdout
     # The others are shown where they were, and may be entered.
-    assert "held.py:9" in allranks("job", "stacks", "two").stdout
+    stacks = allranks("job", "stacks", "two").stdout
+    assert "held.py:9" in stacks
+    assert "held.py:8 <module>  [0][secret]" in stacks
+    assert "allranks_hold" not in stacks
     done = allranks("job", "exec", "two", "--rank", 0, "--", "python", "-c", "1 / 0")
     assert done.returncode == 1
     # Two debuggers: the second one waits for the first, and Ctrl-C is pdb's.

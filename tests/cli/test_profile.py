@@ -1,12 +1,15 @@
 """`allranks job profile`: what real ranks spend their time on, and who cannot be profiled."""
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support import Allranks, until
+from tests.support import CLI, Allranks, environment, until
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +37,7 @@ def profile(allranks: Allranks, name: str, *words: object) -> Any:
 
 
 @pytest.mark.end_to_end
-def test_what_ranks_do_is_recorded_judged_and_kept(shared: Allranks, code: Path):
+def test_what_ranks_do_is_recorded_judged_and_kept(shared: Allranks, shared_home: Path, code: Path):
     (code / "train.py").write_text(SCRIPT)
     words = ("-p", 2, "--detach", "--name", "profiled", "--", "python", "train.py")
     assert shared("run", *words).returncode == 0
@@ -55,6 +58,16 @@ def test_what_ranks_do_is_recorded_judged_and_kept(shared: Allranks, code: Path)
     assert "load_batch" in (folder / "flame.html").read_text()
     memory = profile(shared, "profiled", "--kind", "memory", "--ranks", "0", "--seconds", 0.5)
     assert [one["rank"] for one in memory["memory"]] == [0]
+    # Ctrl-C ends it in the ranks, too: the next one does not wait for its minute.
+    argv = [sys.executable, "-c", CLI, "job", "profile", "profiled", "--seconds", "60"]
+    with subprocess.Popen(argv, env=environment(shared_home), stderr=subprocess.PIPE) as begun:
+        assert begun.stderr is not None
+        begun.stderr.readline()
+        until(lambda: "is being taken" in shared("job", "profile", "profiled").stderr)
+        begun.send_signal(signal.SIGINT)
+        assert begun.wait() == 130
+    again = profile(shared, "profiled", "--kind", "memory", "--ranks", "0", "--seconds", 0.5)
+    assert [one["rank"] for one in again["memory"]] == [0]
     unknown = shared("job", "profile", "profiled", "--ranks", 7)
     assert "error: profiled has no rank 7\n" in unknown.stderr
     # Nothing is left in the rank: it answers again, and its stacks show no thread of ours.

@@ -46,12 +46,14 @@ class ChannelOrder(TypedDict):
 
 
 class ProfileOrder(TypedDict):
-    """A profile that somebody wants: of these ranks, or of all if there are none."""
+    """A profile that somebody wants: of these ranks, or of all if there are none. ``stop``: the one
+    that is taken is not wanted any more."""
 
     number: int
     kind: Literal["python", "torch", "memory"]
     seconds: float
     ranks: list[int]
+    stop: NotRequired[bool]
 
 
 class GuestOrder(TypedDict):

@@ -769,6 +769,12 @@ class Operator(TypedDict):
     share: float
 
 
+class ProfileStopped(TypedDict):
+    """Whether a profile was being taken."""
+
+    stopped: bool
+
+
 class ProfileAnswer(TypedDict):
     """A profile of the ranks. ``verdict`` is a `core.profiles.verdict.Verdict`; ``memory``: of each
     rank the lines that grew, its size, and torch's allocator; ``files``: the paths in the record.

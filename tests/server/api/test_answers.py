@@ -205,6 +205,8 @@ def test_every_route_answers_as_described(server: Server) -> None:
     server("POST", "/jobs/live/stacks")
     server("POST", "/jobs/live/profile", {"seconds": 0.5})
     server("GET", "/jobs/live/profile")
+    server("DELETE", "/jobs/live/profile")
+    server("GET", "/jobs/done/ranks")
     server("POST", "/jobs/live/channels", {"command": ["true"]})
 
     made(server)

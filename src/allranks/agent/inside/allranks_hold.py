@@ -26,6 +26,8 @@ import threading
 from multiprocessing.process import BaseProcess
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
+# The most frames of a stack that are told.
+_DEEP = 100
 # In the environment of what a Python that may ask has started: its process id, and whether it is a
 # worker of torch's launcher.
 _OWNER = "ALLRANKS_HOLD_OWNER"
@@ -165,6 +167,20 @@ def _answer(agent: socket.socket) -> bytes:
             continue
 
 
+def _frames(point: Point) -> List[Any]:
+    """File, line and function of the frames where it failed, the innermost first."""
+    frames: List[Any] = []
+    frame, trace = point.frame, point.error.__traceback__ if point.error is not None else None
+    while frame is not None:
+        frames.append([frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name])
+        frame = frame.f_back
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        frames.insert(0, [code.co_filename, trace.tb_lineno, code.co_name])
+        trace = trace.tb_next
+    return frames[:_DEEP]
+
+
 def _in_folder(name: str, call: Callable[[str], None]) -> None:
     """Call with a short path of that file: those of sockets have at most 107 bytes."""
     folder = os.open(_folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -183,7 +199,7 @@ def _listener(point: Point, worker: str) -> socket.socket:
     about = {"rank": int(_rank), "pid": os.getpid(), "what": point.what, "worker": worker}
     path = os.path.join(_folder, name)
     with open(f"{path}.new", "w") as file:
-        json.dump({**about, "python": sys.executable}, file)
+        json.dump({**about, "python": sys.executable, "frames": _frames(point)}, file)
     os.replace(f"{path}.new", f"{path}.json")
     return listener
 

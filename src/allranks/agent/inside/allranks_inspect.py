@@ -40,6 +40,8 @@ _OF_COLLECTIVES = re.compile(r"gloo|NCCL|[Pp]rocess ?[Gg]roup|preamble|c10d|by p
 
 # The descriptors of this process: the file's, and both ends of the pipe.
 _ends = []  # type: List[int]
+# What has come through the pipe and is not answered yet.
+_lines = []  # type: List[bytes]
 
 
 def listen(once=False):  # type: (bool) -> None
@@ -103,19 +105,18 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def _answer(pipe, file, once):  # type: (int, int, bool) -> None
-    text, keep = b"", 0.0
+    keep = 0.0
+    del _lines[:]
     try:
         while True:
             # Until the agent has read the last answer, at least.
-            if once and keep and not select.select([pipe], [], [], keep)[0]:
+            if once and keep and len(_lines) < 2 and not select.select([pipe], [], [], keep)[0]:
                 return
-            while b"\n" not in text:
-                more = os.read(pipe, 4096)
-                if not more:
-                    return
-                text += more
-            line, _, text = text.partition(b"\n")
-            question = json.loads(line.decode())
+            while len(_lines) < 2:  # the last one is not complete
+                _read(pipe)
+            question = json.loads(_lines.pop(0).decode())
+            if question["do"] == "stop":  # it comes too late
+                continue
             try:
                 answer = _DO[question["do"]](question)  # type: Dict[str, Any]
             except Exception as error:
@@ -131,6 +132,20 @@ def _answer(pipe, file, once):  # type: (int, int, bool) -> None
     finally:
         if _ends and _ends[0] == pipe:
             _close()
+
+
+def _read(pipe):  # type: (int) -> None
+    more = os.read(pipe, 4096)
+    if not more:
+        raise EOFError
+    _lines[-1:] = (b"".join(_lines[-1:]) + more).split(b"\n")
+
+
+def is_stopped():  # type: () -> bool
+    """Whether who has asked the question that is answered now wants no answer any more."""
+    while select.select([_ends[0]], [], [], 0)[0]:
+        _read(_ends[0])
+    return any(b'"do": "stop"' in line for line in _lines[:-1])
 
 
 # ---------------------------------------------------------------- torch's flight recorder

@@ -12,6 +12,8 @@ import tempfile
 import threading
 import time
 
+import allranks_inspect  # type: ignore[import-not-found]
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional, Tuple
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 # Frames of a stack, different stacks, and bytes of a torch trace at most.
 _DEEP, _STACKS, _TRACE = 80, 20000, 48 << 20
 _LINES = 40
+# Seconds for what the first thread has begun.
+_BEGUN = 20.0
 
 # What the first thread is to run, and when it has.
 _tasks = []  # type: List[Tuple[Any, Any]]
@@ -27,12 +31,12 @@ _tasks = []  # type: List[Tuple[Any, Any]]
 def profile(question):  # type: (Dict[str, Any]) -> Dict[str, Any]
     """Answer a question: `kind`, `seconds`, and samples a second, `rate`."""
     kind, seconds = question["kind"], question["seconds"]
-    begin = time.time()
-    answer = {"begin": begin, "pid": os.getpid()}  # type: Dict[str, Any]
+    answer = {"pid": os.getpid()}  # type: Dict[str, Any]
+    stop = _start_torch(answer) if kind == "torch" else None
+    answer["begin"] = begin = time.time()
     if kind == "memory":
         answer["memory"] = _memory(seconds)
     else:
-        stop = _start_torch(answer) if kind == "torch" else None
         answer.update(_sample(seconds, question["rate"]))
         if stop is not None:
             stop()
@@ -46,8 +50,6 @@ def _torch_facts(begin):  # type: (float) -> Dict[str, Any]
     if "torch.distributed.distributed_c10d" not in sys.modules:
         return {}
     try:
-        import allranks_inspect  # type: ignore[import-not-found] # lazy: beside this file
-
         recorded = allranks_inspect.collectives(_of_group=2000)
     except Exception:
         return {}
@@ -70,7 +72,7 @@ def _sample(seconds, rate):  # type: (float, float) -> Dict[str, Any]
     lock, moments = 0.0, 0
     while True:
         now = time.perf_counter()
-        if now - start >= seconds:
+        if now - start >= seconds or allranks_inspect.is_stopped():
             break
         active = dict(getattr(threading, "_active", {}))
         for ident, top in list(sys._current_frames().items()):
@@ -212,11 +214,13 @@ def _in_first_thread(function, patience):  # type: (Any, float) -> bool
     done = threading.Event()
     _tasks.append((function, done))
     signal.pthread_kill(threading.main_thread().ident, signal.SIGWINCH)  # type: ignore[arg-type]
-    ran = done.wait(patience)
-    if not ran:
-        with contextlib.suppress(ValueError):
-            _tasks.remove((function, done))
-    return ran
+    if done.wait(patience):
+        return True
+    try:
+        _tasks.remove((function, done))
+        return False
+    except ValueError:  # it has begun: torch's profiler imports much, which takes long at load
+        return done.wait(_BEGUN)
 
 
 def _start_torch(answer):  # type: (Dict[str, Any]) -> Any
@@ -259,7 +263,7 @@ def _start_torch(answer):  # type: (Dict[str, Any]) -> Any
         if not _in_first_thread(stop, 10.0):
             stop()
         profiler = state.pop("stopped", None)
-        if profiler is None:
+        if profiler is None or allranks_inspect.is_stopped():
             answer["torch"] = state.get("error", "the profiler did not stop")
             return
         with tempfile.TemporaryDirectory(prefix="allranks-profile-") as folder:
@@ -292,7 +296,9 @@ def _memory(seconds):  # type: (float) -> Dict[str, Any]
         tracemalloc.start(1)
     try:
         before, size = tracemalloc.take_snapshot(), _resident()
-        time.sleep(seconds)
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and not allranks_inspect.is_stopped():
+            time.sleep(min(0.1, max(0.0, until - time.monotonic())))
         after = tracemalloc.take_snapshot()
     finally:
         if ours:

@@ -13,6 +13,7 @@ from allranks.agent.monitoring.logged_lines import LoggedLines
 from allranks.agent.monitoring.mlflow_files import MlflowFiles
 from allranks.agent.monitoring.monitor import Monitor, Sample
 from allranks.agent.monitoring.other_jobs import Met, StoreWatch
+from allranks.agent.processes.hold import FOLDER
 from allranks.agent.processes.rank_processes import Members
 from allranks.agent.trackers.follower import TrackerFiles
 from allranks.agent.transport.link import Link
@@ -139,7 +140,9 @@ class AttemptReports:
 
     def keep_stacks(self) -> None:
         """From now on show the stacks of this moment: stopped processes cannot."""
-        taken = self._link.stacks()
+        from allranks.agent.monitoring.stacks import held  # lazy: few attempts are held
+
+        taken = held(self._link.stacks(), self._folder / FOLDER)
         self._link.stacks = lambda: taken
 
     def over(self) -> None:

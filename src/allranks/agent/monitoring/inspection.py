@@ -17,34 +17,37 @@ _MOST = 256 << 20
 
 
 class Question:
-    """A question that a process was asked. ``fd`` is the file into which it writes its answer."""
+    """A question that a process was asked. ``fd`` is the file into which it writes its answer:
+    one at a time, so another question waits until this one is closed."""
 
-    def __init__(self, fd: int, number: int) -> None:
-        self.fd, self._number = fd, number
+    def __init__(self, pid: int, fd: int, number: int) -> None:
+        self._pid, self.fd, self._number = pid, fd, number
 
     @staticmethod
-    def ask(pid: int, question: Mapping[str, Any]) -> Question | None:
-        """Ask; None if the process has no thread that answers."""
+    def ask(pid: int, question: Mapping[str, Any], patience: float = 0.0) -> Question | None:
+        """Ask; None if the process has no thread that answers, or none that is free within
+        ``patience`` seconds."""
+        until, number = time.monotonic() + patience, time.monotonic_ns()
         with contextlib.suppress(OSError):
-            if (ends := _ends(pid)) is not None:
-                return Question._send(f"/proc/{pid}/fd", *ends, question)
-        return None
-
-    @staticmethod
-    def _send(folder: str, file: str, pipe: str, question: Mapping[str, Any]) -> Question:
-        """Raises OSError."""
-        number = time.monotonic_ns()
-        fd = os.open(f"{folder}/{file}", os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            end = os.open(f"{folder}/{pipe}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            if (ends := _ends(pid)) is None:
+                return None
+            while _busy.setdefault(pid, number) != number:
+                if time.monotonic() > until:
+                    return None
+                time.sleep(0.005)
             try:
-                os.write(end, (json.dumps({**question, "number": number}) + "\n").encode())
-            finally:
-                os.close(end)
-        except OSError:
-            os.close(fd)
-            raise
-        return Question(fd, number)
+                fd = os.open(f"/proc/{pid}/fd/{ends[0]}", os.O_RDONLY | os.O_CLOEXEC)
+                asked = Question(pid, fd, number)
+            except OSError:
+                del _busy[pid]
+                return None
+            try:
+                _write(pid, ends[1], {**question, "number": number})
+            except OSError:
+                asked.close()
+                return None
+            return asked
+        return None
 
     def answer(self) -> dict[str, Any] | None:
         """The answer, or None if it has not come yet."""
@@ -56,13 +59,36 @@ class Question:
 
     def close(self) -> None:
         os.close(self.fd)
+        _busy.pop(self._pid, None)
+
+
+# The number of the open question of each process.
+_busy: dict[int, int] = {}
+
+
+def stop(pid: int) -> None:
+    """Have a process end what a question has started."""
+    with contextlib.suppress(OSError):
+        if (ends := _ends(pid)) is not None:
+            _write(pid, ends[1], {"do": "stop", "number": 0})
+
+
+def _write(pid: int, pipe: str, question: Mapping[str, Any]) -> None:
+    """Raises OSError."""
+    end = os.open(f"/proc/{pid}/fd/{pipe}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        os.write(end, (json.dumps(question) + "\n").encode())
+    finally:
+        os.close(end)
 
 
 def ask_all(
     pids: Iterable[int], question: Mapping[str, Any], patience: float
 ) -> dict[int, dict[str, Any]]:
     """The answers of the processes that answer within ``patience`` seconds."""
-    questions = {pid: sent for pid in pids if (sent := Question.ask(pid, question)) is not None}
+    questions = {
+        pid: sent for pid in pids if (sent := Question.ask(pid, question, patience)) is not None
+    }
     return wait_for(questions, patience)
 
 

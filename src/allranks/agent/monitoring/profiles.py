@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from allranks.agent.monitoring import stacks
-from allranks.agent.monitoring.inspection import Question, is_listening, wait_for
+from allranks.agent.monitoring.inspection import Question, is_listening, stop, wait_for
 from allranks.agent.processes.rank_processes import families
 
 if TYPE_CHECKING:
@@ -32,6 +32,10 @@ def take(node: int, roots: Mapping[int, int], order: ProfileOrder) -> list[RankP
         for rank, root in roots.items()
         if not order["ranks"] or rank in order["ranks"]
     }
+    if order.get("stop"):
+        for pid in (pid for tree in selected.values() for pid in tree):
+            stop(pid)
+        return []
     ranks = _listening(selected)
     patience = _WRITING if order["kind"] == "torch" else _PATIENCE
     question = {"do": "profile", "kind": order["kind"], "seconds": order["seconds"]}
@@ -39,7 +43,7 @@ def take(node: int, roots: Mapping[int, int], order: ProfileOrder) -> list[RankP
     sent: dict[int, Question | None] = {}
     for pids in ranks.values():
         for pid in pids:
-            sent[pid] = Question.ask(pid, question)
+            sent[pid] = Question.ask(pid, question, _LISTEN)
     several = {pid: question for pid, question in sent.items() if question is not None}
     answers = wait_for(several, order["seconds"] + patience, _exists)
     profiles: list[RankProfile] = []

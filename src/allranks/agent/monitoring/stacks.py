@@ -78,6 +78,31 @@ def _collect(node: int, roots: Mapping[int, int], busy: Mapping[int, float]) -> 
     return processes
 
 
+def held(processes: Iterable[dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
+    """The same processes, of those that wait in `inside/allranks_hold.py` with the stack of their
+    failure, which they have left in ``folder``."""
+    frames: dict[int, list[Any]] = {}
+    for file in folder.glob("*.json"):
+        # Any process of the job may write there.
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+            about = json.loads(file.read_text())
+            if not about["worker"]:
+                frames[int(about["rank"])] = [
+                    pack(short(_with_text(Frame(str(path), int(line), str(name)))))
+                    for path, line, name in about["frames"]
+                ]
+    return [
+        {**process, "frames": frames[process["rank"]]}
+        if _waits_held(process) and frames.get(process["rank"])
+        else process
+        for process in processes
+    ]
+
+
+def _waits_held(process: Mapping[str, Any]) -> bool:
+    return any(frame["file"].endswith("allranks_hold.py") for frame in process["frames"][:3])
+
+
 def ask_to_listen(pid: int) -> bool:
     """Have a Python start the thread that answers `inspection`, as soon as its first thread runs
     Python. Return whether it is such a Python. Thread-safe."""

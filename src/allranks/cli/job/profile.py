@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import time
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from allranks.cli.job_names import job_argument
 from allranks.cli.output import show
 from allranks.core.amounts import size_text
-from allranks.errors import UsageError
+from allranks.errors import AllranksError, UsageError
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
 
@@ -46,7 +47,12 @@ def profile(options: argparse.Namespace) -> int:
             show.talk(f"recording {options.name} for {options.seconds:g} s …")
         body = {"kind": options.kind, "seconds": options.seconds, "ranks": _ranks(options.ranks)}
         words = json.dumps(body).encode()
-        reply = client.call("POST", path, words, timeout=options.seconds + _PATIENCE)
+        try:
+            reply = client.call("POST", path, words, timeout=options.seconds + _PATIENCE)
+        except KeyboardInterrupt:
+            with contextlib.suppress(AllranksError):
+                find_server.connect().json("DELETE", path)
+            raise
         answer = json.loads(reply.body)
     if options.json:
         show.as_json({**answer, "against": other} if other else answer)

@@ -87,6 +87,7 @@ ROUTES = (
     Row("POST /jobs/{name}/stacks", _R, "stacks:stacks"),
     Row("POST /jobs/{name}/profile", _R, "profiles:create"),
     Row("GET /jobs/{name}/profile", _R, "profiles:show"),
+    Row("DELETE /jobs/{name}/profile", _R, "profiles:stop"),
     Row("POST /jobs/{name}/channels", _M, "channels:create", 201),  # own jobs only, as above
     Row("POST /jobs/{name}/channels/{number}/{index}", _M, "channels:connect", 101),  # as above
     Row("GET /jobs/{name}/metrics", _R, "metrics:metrics"),

@@ -66,7 +66,8 @@ class Profiles:
         """Ask every node that runs ranks. Raises Conflict if a profile is being taken."""
         with self._lock:
             last = self._requests.get(row.name)
-            if last is not None and not last.over and last.attempt == row.record.attempt:
+            is_open = last is not None and not last.over and not last.order.get("stop")
+            if last is not None and is_open and last.attempt == row.record.attempt:
                 hint = "wait until it has ended"
                 raise Conflict(f"a profile of {row.name} is being taken", hint=hint)
             number = max(int(time.time() * 1000), last.number + 1 if last else 0)
@@ -79,6 +80,18 @@ class Profiles:
             self._requests[row.name] = gathered = Gathered(order, row)
         self._wakeups.notify(row.name)
         return gathered
+
+    def stop(self, row: JobRow) -> bool:
+        """End the profile that is being taken; whether one was."""
+        with self._lock:
+            last = self._requests.get(row.name)
+            if last is None or last.over:
+                return False
+            order: ProfileOrder = {**last.order, "number": last.number + 1, "stop": True}
+            last.awaited.clear()
+            self._requests[row.name] = Gathered(order, row)
+        self._wakeups.notify(row.name)
+        return True
 
     def pending(self, row: JobRow, node: int, after: int) -> ProfileOrder | None:
         """The request that the node's agent does not know yet."""

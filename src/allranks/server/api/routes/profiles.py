@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
-from allranks.api.jobs import ProfileAnswer
+from allranks.api.jobs import ProfileAnswer, ProfileStopped
 from allranks.core.distributions.topology import world
 from allranks.errors import Conflict, NotFound
 from allranks.server.dependencies import ServicesDep
@@ -50,6 +50,11 @@ async def create(name: str, request: ProfileRequest, services: ServicesDep) -> P
             if latest is None or latest.record.status in TERMINAL:
                 break
     return await run_in_threadpool(services.profiles.save, name, gathered)
+
+
+def stop(name: str, services: ServicesDep) -> ProfileStopped:
+    """End the profile that is being taken, if one is."""
+    return {"stopped": services.profiles.stop(services.records.with_ranks(name))}
 
 
 def show(name: str, services: ServicesDep) -> ProfileAnswer:
