@@ -53,6 +53,7 @@ BENCHES = {
     ),
     "hang": About(quick={"healthy": 4, "hung": 1}),
     "desync": About(needs=("torch",), quick={"planted": 8, "well": 4}),
+    "healthy": About(needs=("torch",), quick={"healthy_jobs": 13}),
     "profile": About(needs=("torch",), quick={"slow_jobs": 8}),
     "inspection": About(needs=("torch",), quick={"inspection_rounds": 1}),
     "kubernetes_clients": About(),

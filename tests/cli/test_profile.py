@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from allranks.http_client import Client
 from tests.support import CLI, Allranks, environment, until
 
 pytestmark = pytest.mark.slow
@@ -60,10 +61,15 @@ def test_what_ranks_do_is_recorded_judged_and_kept(shared: Allranks, shared_home
     assert [one["rank"] for one in memory["memory"]] == [0]
     # Ctrl-C ends it in the ranks, too: the next one does not wait for its minute.
     argv = [sys.executable, "-c", CLI, "job", "profile", "profiled", "--seconds", "60"]
-    with subprocess.Popen(argv, env=environment(shared_home), stderr=subprocess.PIPE) as begun:
+    env = environment(shared_home)
+    server = json.loads(shared("server", "status", "--json").stdout)
+    client = Client(server["url"], (shared_home / "token").read_text().strip())
+    with client, subprocess.Popen(argv, env=env, stderr=subprocess.DEVNULL) as begun:
+        until(lambda: client.json("DELETE", "/api/v1/jobs/profiled/profile")["stopped"])
+        assert begun.wait() == 0
+    with subprocess.Popen(argv, env=env, stderr=subprocess.PIPE) as begun:
         assert begun.stderr is not None
         begun.stderr.readline()
-        until(lambda: "is being taken" in shared("job", "profile", "profiled").stderr)
         begun.send_signal(signal.SIGINT)
         assert begun.wait() == 130
     again = profile(shared, "profiled", "--kind", "memory", "--ranks", "0", "--seconds", 0.5)

@@ -77,3 +77,34 @@ def test_hosts_of_slurm_can_be_entered(
         until(
             lambda host=host: "http.server" not in cluster("exec", host, "ps", "-A", "-o", "args")
         )
+
+
+FAILS = """\
+import os, time
+def load_batch():
+    while not os.path.exists("go"): time.sleep(0.01)
+    [0][int(os.environ["RANK"])]
+load_batch()
+time.sleep(600)
+"""
+
+
+def test_ranks_on_hosts_of_slurm_are_profiled_and_held(
+    slurm: Allranks, code: Path, home: Path
+) -> None:
+    (code / "train.py").write_text(FAILS)
+    words = ("-n", 2, "-c", "s", "--detach", "--name", "kept", "--on-failure", "hold")
+    assert slurm("run", *words, "--", "python", "train.py").returncode == 0
+    until(lambda: json.loads(slurm("job", "show", "kept", "--json").stdout)["started_at"], 120)
+    told = slurm("job", "profile", "kept", "--seconds", 1, "--json")
+    assert told.returncode == 0, told.stderr
+    ranks = json.loads(told.stdout)["verdict"]["ranks"]
+    assert [rank["places"].get("input", "")[:21] for rank in ranks] == ["load_batch (train.py:"] * 2
+    assert slurm("job", "exec", "kept", "--rank", 1, "--", "touch", "go").returncode == 0
+    until(lambda: "held until" in slurm("job", "show", "kept").stdout, 60)
+    stacks = slurm("job", "stacks", "kept").stdout
+    assert 'train.py:4 load_batch  [0][int(os.environ["RANK"])]' in stacks
+    done = slurm("job", "debug", "kept", input="p os.environ['RANK']\nquit\n")
+    assert "'1'" in done.stdout, done.stdout + done.stderr
+    assert slurm("job", "release", "kept").returncode == 0
+    slurm("job", "wait", "kept")
