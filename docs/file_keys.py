@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from allranks.spec import endpoint, job, job_keys, job_parts, retry, schedule, services
+from allranks.spec import batch, endpoint, job, job_keys, job_parts, retry, schedule, services
 from allranks.spec.compute import Compute
 from allranks.spec.data import Data
 from allranks.spec.datastore import Datastore
@@ -111,6 +111,12 @@ DEPLOYMENT: Kinds = {
     "readiness_probe": (endpoint.Probe,),
     "scale_settings": (endpoint.ScaleSettings,),
 }
+BATCH_ENDPOINT: Kinds = {"": (batch.BatchEndpoint,), "defaults": (batch.BatchDefaults,)}
+BATCH_DEPLOYMENT: Kinds = {
+    "": (batch.BatchDeployment, batch.PipelineComponentBatchDeployment),
+    "settings": (batch.ModelBatchDeploymentSettings,),
+    "retry_settings": (batch.BatchRetrySettings,),
+}
 ASSETS: Mapping[str, type[BaseModel]] = {
     "Compute": Compute,
     "Data asset": Data,
@@ -202,6 +208,8 @@ def link(model: type[BaseModel]) -> str:
         ("component-file.md", COMPONENT),
         ("schedule-file.md", SCHEDULE),
         ("endpoint-file.md", DEPLOYMENT),
+        ("endpoint-file.md", BATCH_ENDPOINT),
+        ("endpoint-file.md", BATCH_DEPLOYMENT),
     )
     page, place = next(
         (page, place) for page, kinds in pages for place, models in kinds.items() if model in models

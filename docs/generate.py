@@ -16,6 +16,8 @@ from typing import Any
 from azure_keys import VERSION, verdicts
 from file_keys import (
     ASSETS,
+    BATCH_DEPLOYMENT,
+    BATCH_ENDPOINT,
     COMPONENT,
     DEPLOYMENT,
     ENDPOINT,
@@ -189,9 +191,11 @@ def _schedule_file() -> Iterator[str]:
 
 
 def _endpoint_file() -> Iterator[str]:
-    yield from ("The keys of online endpoints, and of their deployments.", "")
+    yield from ("The keys of online and batch endpoints, and of their deployments.", "")
     yield from places(ENDPOINT, "The endpoint")
     yield from places(DEPLOYMENT, "The deployment")
+    yield from places(BATCH_ENDPOINT, "The batch endpoint")
+    yield from places(BATCH_DEPLOYMENT, "The batch deployment")
 
 
 def _assets() -> Iterator[str]:

@@ -27,3 +27,10 @@ class InputOutputModes:
     EVAL_MOUNT: Final = "eval_mount"
     EVAL_DOWNLOAD: Final = "eval_download"
     DIRECT: Final = "direct"
+
+
+class BatchDeploymentOutputAction:
+    """What a batch deployment keeps of what its scoring script returns."""
+
+    APPEND_ROW: Final = "append_row"
+    SUMMARY_ONLY: Final = "summary_only"

@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 from allranks.sdk.submit.command import Command
+from allranks.spec.batch import (
+    BatchDeployment,
+    BatchEndpoint,
+    BatchRetrySettings,
+    ModelBatchDeployment,
+    ModelBatchDeploymentSettings,
+    PipelineComponentBatchDeployment,
+)
 from allranks.spec.compute import AmlCompute, Compute
 from allranks.spec.data import Data
 from allranks.spec.datastore import Datastore
@@ -31,6 +39,9 @@ from allranks.spec.services import (
 __all__ = [
     "AmlCompute",
     "AmlTokenConfiguration",
+    "BatchDeployment",
+    "BatchEndpoint",
+    "BatchRetrySettings",
     "BuildContext",
     "CodeConfiguration",
     "Command",
@@ -47,7 +58,10 @@ __all__ = [
     "ManagedOnlineDeployment",
     "ManagedOnlineEndpoint",
     "Model",
+    "ModelBatchDeployment",
+    "ModelBatchDeploymentSettings",
     "OnlineRequestSettings",
+    "PipelineComponentBatchDeployment",
     "ProbeSettings",
     "QueueSettings",
     "ResourceConfiguration",

@@ -132,7 +132,7 @@ def test_lines_become_ours(line: str, words: str) -> None:
     ("line", "said"),
     [
         ("job shwo -n x", "`az ml job shwo` is not there"),
-        ("batch-endpoint create", "is not there"),
+        ("batch-endpoint regenerate-keys", "is not there"),
         ("", "is not there"),
         ("job show -n", "needs a value"),
         ("job show -n x --querry y", "no '--querry'"),

@@ -38,7 +38,7 @@ FILES = {
     "broken.py": "def f(:\n",
     "run.sh": "#!/bin/bash\n# az ml nothing\n"
     "id=$(az ml job create -f job.yml --query name -o tsv)\n"
-    "ssm run -p p -t t -e train.py \\\n  --ic 2 &\naz ml batch-endpoint create -f e.yml\n",
+    "ssm run -p p -t t -e train.py \\\n  --ic 2 &\naz ml feature-set create -f e.yml\n",
     ".git/job.yml": "command: echo\ncode: .\n",
 }
 NOTEBOOK = {
@@ -71,7 +71,7 @@ def test_each_file_is_looked_at(allranks: Allranks, folder: Path) -> None:
     assert {name: (each["kind"], each["runs"]) for name, each in found.items()} == {
         "component.yml": ("commandComponent", "yes"),
         "deep/it's.yaml": ("commandJob", "partly"),
-        "endpoint.yml": ("managedOnlineEndpoint", "no"),
+        "endpoint.yml": ("managedOnlineEndpoint", "yes"),
         "job.yml": ("commandJob", "not known"),
         "note.ipynb": ("notebook", "yes"),
         "pipeline.yml": ("pipelineJob", "partly"),
@@ -86,7 +86,7 @@ def test_each_file_is_looked_at(allranks: Allranks, folder: Path) -> None:
     assert found["train.py"]["notes"] == ["logs to its job"]
     (problem,) = found["submit.py"]["problems"]
     assert problem[0] == "azure.ai.ml.automl is not there"
-    assert "batch-endpoint" in found["run.sh"]["problems"][0][0]
+    assert "feature-set" in found["run.sh"]["problems"][0][0]
     assert "line 2, comand" in found["wrong.yml"]["problems"][1][0]
     # What the table has no room for is said below it.
     assert f"\njob.yml\n  {found['job.yml']['notes'][0]}\n" in allranks("import", "mine").stdout
@@ -101,7 +101,7 @@ def test_maps_are_written(allranks: Allranks, folder: Path) -> None:
     assert "big-one stands for local" in said
     assert "other stands for local" in said
     assert f"wasbs://birds@zoo.blob.core.windows.net/ stands for {copies}/birds/" in said
-    assert said[-1] == "5 run, 2 in part or after a map, 3 do not, 1 not known"
+    assert said[-1] == "6 run, 2 in part or after a map, 2 do not, 1 not known"
     assert "big-one" in allranks("compute", "map").stdout
     again = allranks("import", "mine", "--write", "--data", "copies")
     assert "stands for" not in again.stdout
@@ -133,7 +133,7 @@ PROGRAMS = {
     (V1 + "d = run.outputs_of('x').frobnicate()\n", "partly"): "Run.outputs_of is not there",
     ("from azureml.core import Run\nrun = Run.get_context()\nrun.log('a', 1)\n", "yes"): "",
     (V2, "yes"): "",
-    (V2 + "client.batch_endpoints.list()\n", "partly"): "MLClient.batch_endpoints is not",
+    (V2 + "client.feature_sets.list()\n", "partly"): "MLClient.feature_sets is not",
     (V2 + "command(command='x', bananas=1)\n", "partly"): "command has no argument bananas",
     (V2 + "command('x')\n", "partly"): "command takes no arguments by position, not 1",
     (V2 + "job.sweep(primary_metric='a', goal='b', compute='c')\n", "yes"): "",
@@ -184,7 +184,7 @@ def test_a_notebooks_magics_are_not_tried(tmp_path: Path) -> None:
         ('id="$(az ml job create -f job.yml --query name -o tsv)"', "yes"),
         ("ssm run -p $P -t t -e a.py --ic $N", "not known"),
         ("ssm run -p p -t t -e a.py --ic two", "no"),
-        ("x=1 az ml batch-endpoint create -f x.yml && echo ok", "no"),
+        ("x=1 az ml feature-set create -f x.yml && echo ok", "no"),
         ("echo ssm run", ""),
     ],
 )

@@ -26,7 +26,15 @@ _ROOT = Path(__file__).parents[2]
 _SOURCE = _ROOT / "src" / "allranks"
 # Not written by people: what the server tells of a model, and Azure's compute, which cannot be
 # made here.
-_UNLISTED = {"EndpointRecord", "NamedModel", "ModelVersion", "AmlCompute", "Command"}
+_UNLISTED = {
+    "BatchEndpointRecord",
+    "ModelBatchDeployment",
+    "EndpointRecord",
+    "NamedModel",
+    "ModelVersion",
+    "AmlCompute",
+    "Command",
+}
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +109,8 @@ def test_every_key_of_a_file_is_listed_with_its_description(
     kinds |= {f"schedule.{k}": v for k, v in generate.SCHEDULE.items()}
     kinds |= {f"endpoint.{k}": v for k, v in generate.ENDPOINT.items()}
     kinds |= {f"deployment.{k}": v for k, v in generate.DEPLOYMENT.items()}
+    kinds |= {f"batch_endpoint.{k}": v for k, v in generate.BATCH_ENDPOINT.items()}
+    kinds |= {f"batch_deployment.{k}": v for k, v in generate.BATCH_DEPLOYMENT.items()}
     listed = {each for models in kinds.values() for each in models}
     listed |= set(generate.ASSETS.values())
     assert {each.__name__ for each in _parts() if each.model_fields} - _UNLISTED - {
@@ -109,6 +119,8 @@ def test_every_key_of_a_file_is_listed_with_its_description(
         "JobKeys",
         "RankKeys",
         "CommandKeys",
+        "BatchKeys",
+        "ModelKeys",
         "Component",
         "_Trigger",
         "ParallelKeys",

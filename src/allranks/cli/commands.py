@@ -151,6 +151,7 @@ COMMANDS: dict[str, Command] = {
     "endpoint delete": Command("endpoint.endpoint:delete", "delete it with its deployments"),
     "endpoint get-credentials": Command("endpoint.endpoint:get_credentials", "print its keys"),
     "endpoint regenerate-keys": Command("endpoint.endpoint:regenerate_keys", "replace a key"),
+    "endpoint list-jobs": Command("endpoint.batch:list_jobs", "list jobs of a batch endpoint"),
     "deployment create": Command("endpoint.deployment:create", "create replicas of a model"),
     "deployment list": Command("endpoint.deployment:list_deployments", "list deployments"),
     "deployment show": Command("endpoint.deployment:show_deployment", "show its replicas"),

@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 from allranks.core.insights.rehearsal import TOLERANCE
 from allranks.core.job.file_addresses import JobFile, downloaded_as
 from allranks.errors import UsageError
+from allranks.sdk.assets.batch import BatchDeployments, BatchEndpoints
 from allranks.sdk.assets.computes import Computes, Poller
 from allranks.sdk.assets.data import DataAssets, Datastores
 from allranks.sdk.assets.endpoints import (
@@ -38,6 +39,7 @@ from allranks.sdk.submit.create import Words, create, create_all
 from allranks.sdk.submit.restart import restart
 from allranks.sdk.transfer.download import download
 from allranks.spec.any_job import AnyJob
+from allranks.spec.batch import BatchEndpoint, BatchKeys
 from allranks.spec.compute import Compute
 from allranks.spec.data import Data
 from allranks.spec.endpoint import Deployment, Endpoint
@@ -229,6 +231,8 @@ class Client:
         self.schedules = Schedules()
         self.online_endpoints = OnlineEndpoints()
         self.online_deployments = OnlineDeployments()
+        self.batch_endpoints = BatchEndpoints(Job)
+        self.batch_deployments = BatchDeployments(Job)
 
     @overload
     def create_or_update(self, thing: AnyJob, **words: Unpack[Words]) -> Job: ...
@@ -266,6 +270,8 @@ class Client:
     def begin_create_or_update(self, thing: Deployment) -> Poller[DeploymentRecord]: ...
     @overload
     def begin_create_or_update(self, thing: JobSchedule) -> Poller[ScheduleRecord]: ...
+    @overload
+    def begin_create_or_update(self, thing: BatchEndpoint | BatchKeys) -> Poller[Any]: ...
     def begin_create_or_update(self, thing: Any) -> Poller[Any]:
         """Create or change a compute, an endpoint, a deployment or a schedule."""
         if isinstance(thing, Compute):
@@ -274,6 +280,10 @@ class Client:
             return self.online_endpoints.begin_create_or_update(thing)
         if isinstance(thing, Deployment):
             return self.online_deployments.begin_create_or_update(thing)
+        if isinstance(thing, BatchEndpoint):
+            return self.batch_endpoints.begin_create_or_update(thing)
+        if isinstance(thing, BatchKeys):
+            return self.batch_deployments.begin_create_or_update(thing)
         if isinstance(thing, JobSchedule):
             return self.schedules.begin_create_or_update(thing)
         hint = "give a compute, an endpoint, a deployment or a schedule"

@@ -71,6 +71,7 @@ from allranks.server.sessions.idle import IdleSessions
 from allranks.settings import Clocks, Home
 from allranks.settings import database as database_of
 from allranks.store.assets import Assets
+from allranks.store.batch import BatchEndpoints
 from allranks.store.computes import Computes
 from allranks.store.database import check_small, open_database
 from allranks.store.endpoints import Endpoints
@@ -274,6 +275,7 @@ def _services(
         annotations=Annotations(database),
         schedules=Schedules(database),
         endpoints=Endpoints(settings, Secrets(settings, home.secrets, "endpoint.keys")),
+        batch=BatchEndpoints(settings),
         hangs=hangs,
         slow_ranks=SlowRanks(clocks.pace),
         live_views=LiveViews(),

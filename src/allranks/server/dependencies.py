@@ -38,6 +38,7 @@ from allranks.server.mlflow.tracking import Tracking
 from allranks.server.sessions.engine import SessionEngine
 from allranks.settings import Clocks, Home
 from allranks.store.assets import Assets
+from allranks.store.batch import BatchEndpoints
 from allranks.store.computes import Computes
 from allranks.store.endpoints import Endpoints
 from allranks.store.files.blobs import Blobs
@@ -96,6 +97,7 @@ class Services(NamedTuple):
     annotations: Annotations
     schedules: Schedules
     endpoints: Endpoints
+    batch: BatchEndpoints
     hangs: Hangs
     slow_ranks: SlowRanks
     live_views: LiveViews
@@ -110,17 +112,18 @@ class Services(NamedTuple):
     gc_lock: threading.Lock
 
     def kept_codes(self) -> set[str]:
-        """The digests of the code of components and schedules."""
+        """The digests of the code of components, batch deployments and schedules."""
         submissions = self._submissions()
         codes = {
             each for made in submissions for each in (made.get("code"), *snapshots(made["spec"]))
         }
+        codes |= {*snapshots(self.batch.components())}
         return self.components.codes() | {each for each in codes if each}
 
     def kept_uploads(self) -> set[str]:
         """The digests of the uploads of data assets and schedules."""
         assets = [row.spec.get("path") for row in self.data.versions()]
-        return {*all_digests_in([assets, self._submissions()])}
+        return {*all_digests_in([assets, self._submissions(), self.batch.components()])}
 
     def _submissions(self) -> list[dict[str, Any]]:
         """The jobs that are yet to be submitted: of schedules and deployments."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import PurePath
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
@@ -51,7 +52,7 @@ NOTED: Mapping[str, str] = {
 }
 
 
-def _model(value: object) -> object:
+def model_of(value: object) -> object:
     """A model of a program: its reference if it is registered, else its files."""
     if not isinstance(value, Model):
         return value
@@ -136,7 +137,7 @@ class Deployment(Part):
     description: Text | None = None
     tags: Texts = Field(default_factory=dict)
     properties: Texts = Field(default_factory=dict)
-    model: Annotated[InlineModel | Text | None, BeforeValidator(_model)] = None
+    model: Annotated[InlineModel | Text | None, BeforeValidator(model_of)] = None
     code_configuration: CodeConfiguration | None = None
     command: Text | None = None
     code: PathText | None = None
@@ -241,12 +242,16 @@ _MODEL = "model"
 _REFERENCE = re.compile(r"azureml:(?P<name>[^:@/]+)(?:[:@].+)?")
 
 
-def model_reference(deployment: Deployment) -> str | None:
-    """The registered model, as ``azureml:NAME:VERSION``; None without one."""
-    model = deployment.model
+def model_reference(model: InlineModel | str | None) -> str | None:
+    """A registered model, as ``azureml:NAME:VERSION``; None for another one."""
     if not isinstance(model, str):
         return None
     return model if model.startswith("azureml:") else f"azureml:{model}"
+
+
+def registered_as(name: str, spec: Mapping[str, Any]) -> str:
+    """The name of a registered model's file or folder, under which scripts expect it."""
+    return PurePath(str(spec.get("path") or name)).name
 
 
 def replica_job(deployment: Deployment) -> dict[str, Any]:
@@ -259,7 +264,7 @@ def replica_job(deployment: Deployment) -> dict[str, Any]:
         "command": deployment.command or _scoring(deployment),
         "hang_timeout": _NEVER,
     }
-    if (model := model_reference(deployment)) is not None:
+    if (model := model_reference(deployment.model)) is not None:
         job["inputs"] = {_MODEL: {"type": "custom_model", "path": model}}
     elif isinstance(deployment.model, InlineModel):
         job["inputs"] = {_MODEL: {"type": "custom_model", "path": deployment.model.path}}

@@ -82,10 +82,9 @@ _WORKSPACE = "from azureml.core import Workspace as W; W.from_config()"
     [
         ("from azure.ai.ml import automl", "azure.ai.ml.automl is not there in allranks: there is"),
         ("from azure.ai.ml import comand", "did you mean command?"),
-        ("from azure.ai.ml.entities import BatchEndpoint", "online deployments are there"),
+        ("from azure.ai.ml.entities import KubernetesOnlineDeployment", "use ManagedOnline"),
         ("import azure.ai.ml.finetuning", "azure.ai.ml.finetuning is not there in allranks"),
         ("import azure.ai.ml; azure.ai.ml.Nope", "azure.ai.ml.Nope is not there in allranks"),
-        (f"{_CLIENT}.batch_endpoints", "batch_endpoints is not there in allranks: see online"),
         (f"{_CLIENT}.job", "did you mean jobs?"),
         (
             f"{_WORKSPACE}.webservices",

@@ -268,6 +268,12 @@ def made(server: Server) -> None:
     server("POST", "/jobs/imported", {**about, "began": 1.0, "ended": 2.0, "lines": points})
 
 
+PIPELINE_COMPONENT = {
+    "type": "pipeline",
+    "jobs": {"one": {"type": "command", "command": "true", "environment": "current"}},
+}
+
+
 def endpoints(server: Server) -> None:
     """An endpoint whose replica does not end."""
     server("POST", "/endpoints", {"name": "e", "tags": {"a": "b"}, "kind": "managed"})
@@ -288,6 +294,15 @@ def endpoints(server: Server) -> None:
     server("PATCH", "/endpoints/e", {"traffic": {}, "mirror_traffic": {}})
     server("DELETE", blue)
     server("DELETE", "/endpoints/e")
+    batch = "/batch-endpoints/b"
+    server("PUT", batch, {"tags": {"a": "b"}})
+    spec = {"component": PIPELINE_COMPONENT, "description": "d"}
+    body = {"deployment": spec, "component": PIPELINE_COMPONENT, "default": True}
+    server("PUT", f"{batch}/deployments/chain", body)
+    server("GET", batch)
+    server("GET", "/batch-endpoints")
+    server("DELETE", f"{batch}/deployments/chain")
+    server("DELETE", batch)
 
 
 def shown(server: Server, name: str) -> None:

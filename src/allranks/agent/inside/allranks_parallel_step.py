@@ -4,7 +4,10 @@ It is sent with the step's code and started once for each process, with the vari
 distribution `pytorch`. Rank 0 hands out the mini-batches and collects what ``run`` returns; the
 others ask it over a socket, by lines of JSON. For any Python from 3.7 on.
 
-    python allranks_parallel_step.py OPTIONS INPUT OUTPUT -- ARGUMENTS OF THE ENTRY SCRIPT
+    python allranks_parallel_step.py OPTIONS INPUT OUTPUT [MODEL] -- ARGUMENTS OF THE ENTRY SCRIPT
+
+Batch deployments have a model and no threshold of mini-batches but of files; without an entry
+script the model is MLflow's.
 """
 
 import importlib.util
@@ -13,6 +16,7 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 import threading
 import time
 import traceback
@@ -28,9 +32,10 @@ _PATIENCE, _BEAT = 120.0, 10.0
 class Board(object):
     """The mini-batches that are left, and the rows of those that are done. Thread-safe."""
 
-    def __init__(self, batches, threshold):  # type: (List[List[str]], int) -> None
-        self._batches, self._threshold = batches, threshold
-        self._next, self._done, self._failed = 0, 0, 0
+    def __init__(self, batches, threshold, files=-1):
+        # type: (List[List[str]], int, int) -> None
+        self._batches, self._threshold, self._most_files = batches, threshold, files
+        self._next, self._done, self._failed, self._failed_files = 0, 0, 0, 0
         self.rows = {}  # type: Dict[int, List[str]]
         self.broken = ""
         self._lock = threading.Lock()
@@ -48,6 +53,11 @@ class Board(object):
         """Record what became of a mini-batch: its rows, or why it failed."""
         with self._lock:
             self._done += 1
+            # Each file has a row of its own, or has failed.
+            self._failed_files += max(0, len(self._batches[number]) - len(rows or ()))
+            if 0 <= self._most_files < self._failed_files:
+                limit = self._most_files
+                self.broken = "%d files failed; the limit is %d" % (self._failed_files, limit)
             if rows is not None:
                 self.rows[number] = rows
             else:
@@ -215,10 +225,32 @@ def work(board, run, options):  # type: (Any, Any, Dict[str, Any]) -> None
         board.finish(batch["number"], rows, error)
 
 
+def mlflow_model(path):  # type: (str) -> Any
+    """What stands for the entry script of a model of MLflow's."""
+    # lazy: it needs Python 3.8, and few steps have no script
+    from allranks_scoring import batch  # type: ignore[import-not-found,unused-ignore]
+
+    return batch.Mlflow(path)
+
+
+def model_folder(path):  # type: (str) -> str
+    """A folder that has the model under the name it was registered with."""
+    folder = tempfile.mkdtemp(prefix="model-")
+    name = os.environ.get("ALLRANKS_MODEL_NAME") or os.path.basename(path)
+    os.symlink(os.path.abspath(path), os.path.join(folder, name))
+    return folder
+
+
 def main():  # type: () -> None
     options = json.loads(sys.argv[1])
+    end = sys.argv.index("--")
     data, output = sys.argv[2:4]
-    sys.argv = [options["entry_script"], *sys.argv[5:]]
+    model = sys.argv[4] if end > 4 else ""
+    sys.argv = [options["entry_script"] or "", *sys.argv[end + 1 :]]
+    if model:
+        os.environ["AZUREML_MODEL_DIR"] = model_folder(model)
+    if "file_name" in options:  # where scripts of batch deployments write files of their own
+        os.environ["AZUREML_BI_OUTPUT_PATH"] = output
     rank = int(os.environ["RANK"])
     world = int(os.environ["WORLD_SIZE"])
     job, port = os.environ["ALLRANKS_JOB"], int(os.environ["MASTER_PORT"])
@@ -230,12 +262,13 @@ def main():  # type: () -> None
             batches = batches_of_bytes(files, size)
         else:
             batches = [files[start : start + size] for start in range(0, len(files), size)]
-        board = Board(batches, options["mini_batch_error_threshold"])  # type: Any
+        most = options.get("error_threshold", -1)
+        board = Board(batches, options["mini_batch_error_threshold"], most)  # type: Any
         waiting = serve(board, job, port, world - 1) if world > 1 else []
         print("%d files in %d mini-batches" % (len(files), len(batches)), flush=True)
     else:
         board = Remote(job, os.environ["MASTER_ADDR"], port)
-    module = load(options["entry_script"])
+    module = load(options["entry_script"]) if options["entry_script"] else mlflow_model(model)
     if hasattr(module, "init"):
         module.init()
     work(board, module.run, options)
@@ -248,8 +281,9 @@ def main():  # type: () -> None
     print(board.summary(), flush=True)
     if board.broken:
         sys.exit(board.broken)
-    if output:
-        where = os.path.join(output, "parallel_run_step.txt") if os.path.isdir(output) else output
+    name = options.get("file_name", "parallel_run_step.txt")
+    if output and name is not None:
+        where = os.path.join(output, name) if os.path.isdir(output) else output
         with open(where, "w", encoding="utf-8") as file:
             for number in sorted(board.rows):
                 file.writelines(row + "\n" for row in board.rows[number])

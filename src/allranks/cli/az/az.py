@@ -81,6 +81,8 @@ def _run(line: Line) -> int:
         return 0
     if line.verb == "get-logs":
         return _ours(line.words)
+    if line.noun.startswith("batch-"):
+        return _batch(line)
     if line.verb == "invoke":
         print_answer(_text(line.words).rstrip("\n"), line.output, line.query)
         return 0
@@ -99,6 +101,24 @@ def _run(line: Line) -> int:
         answer = [shapes.asset(each) for each in rows]
     elif isinstance(answer, dict):
         answer = shapes.asset(answer)
+    if line.verb != "delete":
+        print_answer(answer, line.output, line.query)
+    return 0
+
+
+def _batch(line: Line) -> int:
+    """Batch endpoints and deployments, and their jobs."""
+    if line.verb == "invoke":
+        name = _text(line.words).strip()
+        answer: Any = shapes.job(_answer(["job", "show", name, "--json"]), _address())
+    else:
+        sets = [f"defaults.{text}" for text in line.values.get("--defaults", ())]
+        sets += [f"description={text}" for text in line.values.get("--description", ())]
+        more = [word for text in sets for word in ("--set", text)]
+        answer = _answer([*line.words, *more, "--json"])
+        shape = shapes.job if line.verb == "list-jobs" else shapes.batch
+        is_list = isinstance(answer, list)
+        answer = [shape(item) for item in answer] if is_list else shape(answer)
     if line.verb != "delete":
         print_answer(answer, line.output, line.query)
     return 0

@@ -77,6 +77,19 @@ def served(data: Answer) -> Document:
     return {**answer, "openapi_uri": uri.removesuffix("/score") + "/swagger.json"}
 
 
+def batch(data: Answer) -> Document:
+    """A batch endpoint or deployment, as `az ml batch-… show` has it."""
+    hidden = ("spec", "deployments", "component", "notes", "endpoint", "default_deployment")
+    answer = {
+        **{key: value for key, value in (data.get("spec") or {}).items() if key != "$schema"},
+        **{key: value for key, value in data.items() if key not in hidden},
+        "provisioning_state": "Succeeded",
+    }
+    if "default_deployment" in data:
+        answer["defaults"] = {"deployment_name": data["default_deployment"]}
+    return answer
+
+
 def _made(data: Answer) -> Document:
     return {
         "created_at": data.get("created_at"),

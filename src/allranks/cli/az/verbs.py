@@ -27,10 +27,11 @@ class Option(NamedTuple):
 
 
 class Verb(NamedTuple):
-    """``ours`` is our command."""
+    """``ours`` is our command, with the ``words`` after it."""
 
     ours: str
     options: tuple[Option, ...] = ()
+    words: tuple[str, ...] = ()
 
 
 class Line(NamedTuple):
@@ -81,6 +82,14 @@ _E_NAME = _o("-n --name", "--name")
 _OF = _o("-e --endpoint-name", "-e")
 _LOCAL = _o("--local", None, Takes.NOTHING)
 _INVOKED = _o("-d --deployment-name --deployment", "-d")
+_BATCH = ("--type", "batch")
+_OF_INVOCATIONS = (
+    "--input",
+    "--input-type",
+    "--output-path",
+    "--job-name",
+    "--experiment-name",
+)
 _SIZES = ("--size", "--tier", "--min-instances", "--max-instances", "--idle-time-before-scale-down")
 
 VERBS: Mapping[str, Verb] = {
@@ -183,6 +192,45 @@ VERBS: Mapping[str, Verb] = {
         (_NAME, _OF, _o("-l --lines", "--tail"), _o("-c --container", None), _LOCAL),
     ),
     "online-deployment delete": Verb("deployment delete", (_NAME, _OF, _LOCAL)),
+    "batch-endpoint create": Verb(
+        "endpoint create", (_FILE, _NAME, _o("--auth-mode", None), _SET), _BATCH
+    ),
+    "batch-endpoint list": Verb("endpoint list", (), _BATCH),
+    "batch-endpoint show": Verb("endpoint show", (_NAME,)),
+    "batch-endpoint update": Verb(
+        "endpoint update",
+        (
+            *(_NAME, _SET, _o("--defaults", None, Takes.SEVERAL)),
+            _o("--description", None),
+        ),
+    ),
+    "batch-endpoint invoke": Verb(
+        "endpoint invoke",
+        (
+            *(_NAME, _FILE, _SET, _INVOKED),
+            *(_o(flag, flag) for flag in _OF_INVOCATIONS),
+            _o("-i --instance-count", "--instance-count"),
+            _o("-m --mini-batch-size", "--mini-batch-size"),
+        ),
+    ),
+    "batch-endpoint list-jobs": Verb("endpoint list-jobs", (_NAME,)),
+    "batch-endpoint delete": Verb("endpoint delete", (_NAME,)),
+    "batch-deployment create": Verb(
+        "deployment create",
+        (
+            *(_FILE, _E_NAME, _OF, _SET),
+            _o("--set-default", "--set-default", Takes.NOTHING),
+            _o("--skip-script-validation", None, Takes.NOTHING),
+        ),
+        _BATCH,
+    ),
+    "batch-deployment update": Verb("deployment update", (_FILE, _E_NAME, _OF, _SET), _BATCH),
+    "batch-deployment list": Verb("deployment list", (_OF,)),
+    "batch-deployment show": Verb("deployment show", (_NAME, _OF)),
+    "batch-deployment list-jobs": Verb(
+        "endpoint list-jobs", (_o("-e --endpoint-name", ""), _o("-n --name", "-d"))
+    ),
+    "batch-deployment delete": Verb("deployment delete", (_NAME, _OF)),
     "schedule create": Verb("schedule create", (_FILE, _o("-n --name", "--name"))),
     "schedule list": Verb("schedule list", (_o("-r --max-results", None),)),
     "schedule show": Verb("schedule show", (_NAME,)),
@@ -227,7 +275,7 @@ def read(words: Sequence[str]) -> Line:
             for value in values or ("",):
                 after += [option.ours, value] if values else [option.ours]
     kept = {o.flags[-1]: v or True for o, v in parsed.own if o.ours is None}
-    line = (*entry.ours.split(), *before, *after)
+    line = (*entry.ours.split(), *before, *after, *entry.words)
     return Line(noun, verb, line, parsed.output, parsed.query, kept)
 
 

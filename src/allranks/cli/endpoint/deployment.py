@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from allranks.cli.endpoint.endpoint import path, set_option
+from allranks.cli.endpoint.endpoint import (
+    is_batch,
+    may_delete,
+    online_or_batch,
+    path,
+    set_option,
+    type_option,
+    yes_option,
+)
 from allranks.cli.output import show
 from allranks.cli.output.sending import (
     confirm_large_code,
@@ -50,6 +58,7 @@ def _from_file(parser: argparse.ArgumentParser, required: bool = True) -> None:
     add("--name", metavar="NAME", help="the same")
     _endpoint(parser, required=False)
     add("--no-wait", action="store_true", help="do not wait until it is ready")
+    type_option(parser)
     set_option(parser)
     large_code_option(add)
     large_data_option(add)
@@ -59,12 +68,17 @@ def create_options(parser: argparse.ArgumentParser) -> None:
     _from_file(parser)
     add = parser.add_argument
     add("--all-traffic", action="store_true", help="all requests of the endpoint go to it")
+    add("--set-default", action="store_true", help="the default one of its batch endpoint")
     add("--local", action="store_true", help="accepted: it runs on the server's machine anyway")
 
 
 def create(options: argparse.Namespace) -> int:
-    """Create a deployment, and wait until it is ready."""
+    """Create a deployment, and wait until it is ready. One of a batch endpoint waits for jobs."""
     data, base, lines = _read(options)
+    if _is_batch(options, data):
+        from allranks.cli.endpoint.batch import put_deployment  # lazy: imports the models
+
+        return put_deployment(options, data, base, lines, "created")
     return _create(options, data, base, lines, all_traffic=options.all_traffic)
 
 
@@ -81,6 +95,10 @@ def update(options: argparse.Namespace) -> int:
         options.instance_count = instances_set(options.set)
     if options.file is not None:
         data, base, lines = _read(options)
+        if _is_batch(options, data):
+            from allranks.cli.endpoint.batch import put_deployment  # lazy: imports the models
+
+            return put_deployment(options, data, base, lines, "updated")
         return _send(options, data, base, lines, "PATCH")
     if options.name is None or options.endpoint is None:
         raise UsageError("which deployment?", hint="NAME -e ENDPOINT, or -f FILE")
@@ -91,6 +109,12 @@ def update(options: argparse.Namespace) -> int:
         raise UsageError("nothing to update", hint="-f FILE, --instance-count N or --rollback")
     at = path(options.endpoint, f"/deployments/{quote(options.name, safe='')}")
     return _ready(options, find_server.ask("PATCH", at, body))
+
+
+def _is_batch(options: argparse.Namespace, data: Mapping[str, Any]) -> bool:
+    from allranks.spec.batch import is_batch as is_batch_file  # lazy: imports the models
+
+    return options.type == "batch" or (options.type is None and is_batch_file(data))
 
 
 def _read(options: argparse.Namespace) -> tuple[dict[str, Any], Path, Mapping[str, int]]:
@@ -208,7 +232,11 @@ def list_deployments_options(parser: argparse.ArgumentParser) -> None:
 
 
 def list_deployments(options: argparse.Namespace) -> int:
-    endpoint: EndpointAnswer = find_server.ask("GET", path(options.endpoint))
+    endpoint = online_or_batch(options.endpoint)
+    if is_batch(endpoint):
+        from allranks.cli.endpoint import batch  # lazy: imports the models
+
+        return batch.list_deployments(options, endpoint)
     rows = endpoint["deployments"]
     head = ("NAME", "STATE", "READY", "TRAFFIC", "MODEL", "REQUESTS")
     shares = endpoint["traffic"]
@@ -230,11 +258,20 @@ def list_deployments(options: argparse.Namespace) -> int:
     )
 
 
-show_deployment_options = delete_options = _of_endpoint
+show_deployment_options = _of_endpoint
+
+
+def delete_options(parser: argparse.ArgumentParser) -> None:
+    _of_endpoint(parser)
+    yes_option(parser)
 
 
 def show_deployment(options: argparse.Namespace) -> int:
     """Show a deployment and its replicas."""
+    if is_batch(online_or_batch(options.endpoint)):
+        from allranks.cli.endpoint import batch  # lazy: imports the models
+
+        return batch.show_deployment(options)
     made: DeploymentAnswer = find_server.ask("GET", _at(options))
     if options.json:
         show.as_json(made)
@@ -252,7 +289,14 @@ def show_deployment(options: argparse.Namespace) -> int:
 
 
 def delete(options: argparse.Namespace) -> int:
-    """Delete a deployment that has no traffic."""
+    """Delete a deployment that has no traffic, or one of a batch endpoint."""
+    endpoint = online_or_batch(options.endpoint)
+    if not may_delete(options, f"{options.endpoint}/{options.name}"):
+        return 1
+    if is_batch(endpoint):
+        from allranks.cli.endpoint import batch  # lazy: imports the models
+
+        return batch.delete_deployment(options)
     made: DeploymentAnswer = find_server.ask("DELETE", _at(options))
     return show.result(options, made, f"{made['endpoint']}/{made['name']} is deleted")
 

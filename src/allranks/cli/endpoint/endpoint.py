@@ -5,14 +5,18 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from allranks.cli.output import show
-from allranks.errors import UsageError
+from allranks.errors import NotFound, UsageError
 from allranks.sdk.connection import find_server
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
+    from allranks.api.batch import BatchEndpointAnswer
     from allranks.api.endpoints import EndpointAnswer, EndpointKeys
 
 _ENDPOINTS = "/api/v1/endpoints"
@@ -25,6 +29,48 @@ def path(name: str, rest: str = "") -> str:
     return f"{_ENDPOINTS}/{quote(name, safe='')}{rest}"
 
 
+def online_or_batch(name: str) -> EndpointAnswer | BatchEndpointAnswer:
+    """The endpoint of a name. Raises NotFound."""
+    try:
+        answer: EndpointAnswer = find_server.ask("GET", path(name))
+    except NotFound:
+        made: BatchEndpointAnswer | None = _batch().find(name)
+        if made is None:
+            raise
+        return made
+    return answer
+
+
+def is_batch(made: EndpointAnswer | BatchEndpointAnswer) -> TypeIs[BatchEndpointAnswer]:
+    return made.get("type") == "batch"
+
+
+def _batch() -> ModuleType:
+    from allranks.cli.endpoint import batch  # lazy: imports the models of pipelines
+
+    return batch
+
+
+def may_delete(options: argparse.Namespace, what: str) -> bool:
+    """Ask on a terminal, unless `--yes` is given."""
+    if options.yes or options.json or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return True
+    print(f"delete {what}? [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() in ("y", "yes"):
+        return True
+    show.talk("nothing was deleted")
+    return False
+
+
+def yes_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask on a terminal")
+
+
+def type_option(parser: argparse.ArgumentParser) -> None:
+    kinds = ("online", "batch")
+    parser.add_argument("--type", choices=kinds, help="online or batch (that of its file)")
+
+
 def _name(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="an endpoint")
 
@@ -34,6 +80,7 @@ def create_options(parser: argparse.ArgumentParser) -> None:
     add("name", nargs="?", metavar="NAME", help="its name (the file's)")
     add("-f", "--file", metavar="FILE", help="the endpoint's YAML")
     add("--auth-mode", metavar="MODE", help="key (the default) or none")
+    type_option(parser)
     set_option(parser)
 
 
@@ -43,9 +90,11 @@ def set_option(parser: argparse.ArgumentParser) -> None:
 
 
 def create(options: argparse.Namespace) -> int:
-    """Create an endpoint: it answers when it has a deployment with traffic."""
+    """Create an endpoint: it answers when it has a deployment with traffic. A batch endpoint scores
+    data in jobs."""
     # lazy: reads YAML and imports the models
     from allranks.sdk.submit.deployment import read
+    from allranks.spec.batch import is_batch as is_batch_file
     from allranks.spec.endpoint import parse_endpoint
     from allranks.spec.fields.scalars import sendable
     from allranks.spec.yaml.load import override_keys
@@ -59,6 +108,8 @@ def create(options: argparse.Namespace) -> int:
         data["name"] = options.name
     if options.auth_mode is not None:
         data["auth_mode"] = options.auth_mode
+    if options.type == "batch" or (options.type is None and is_batch_file(data)):
+        return int(_batch().create(options, data, lines))
     data = sendable(data)
     parse_endpoint(data, lines, options.file)
     made: EndpointAnswer = find_server.ask("POST", _ENDPOINTS, data)
@@ -69,12 +120,15 @@ def create(options: argparse.Namespace) -> int:
     )
 
 
-def list_endpoints_options(parser: argparse.ArgumentParser) -> None:
-    del parser
+list_endpoints_options = type_option
 
 
 def list_endpoints(options: argparse.Namespace) -> int:
-    rows: list[EndpointAnswer] = find_server.ask("GET", _ENDPOINTS)
+    rows: list[EndpointAnswer | BatchEndpointAnswer] = []
+    if options.type != "batch":
+        rows += find_server.ask("GET", _ENDPOINTS)
+    if options.type != "online":
+        rows += find_server.ask("GET", "/api/v1/batch-endpoints")
     if not rows and not options.json:
         show.talk(
             "no endpoints yet\n\nhint: allranks model deploy MODEL, or endpoint create -f FILE"
@@ -84,7 +138,10 @@ def list_endpoints(options: argparse.Namespace) -> int:
     return show.listing(options, rows, head, [_row(item) for item in rows])
 
 
-def _row(made: EndpointAnswer) -> tuple[str, ...]:
+def _row(made: EndpointAnswer | BatchEndpointAnswer) -> tuple[str, ...]:
+    if is_batch(made):
+        row: tuple[str, ...] = _batch().row(made)
+        return row
     deployments = " ".join(
         f"{item['name']} ({item['ready']}/{item['instances']})" for item in made["deployments"]
     )
@@ -101,12 +158,19 @@ def _traffic(made: EndpointAnswer) -> str:
     return " ".join(f"{name}={share}" for name, share in made["traffic"].items() if share) or "-"
 
 
-show_endpoint_options = delete_options = get_credentials_options = _name
+show_endpoint_options = get_credentials_options = _name
+
+
+def delete_options(parser: argparse.ArgumentParser) -> None:
+    _name(parser)
+    yes_option(parser)
 
 
 def show_endpoint(options: argparse.Namespace) -> int:
     """Show an endpoint, its deployments, and how they answer."""
-    made: EndpointAnswer = find_server.ask("GET", path(options.name))
+    made = online_or_batch(options.name)
+    if is_batch(made):
+        return int(_batch().show_endpoint(options, made))
     if options.json:
         show.as_json(made)
         return 0
@@ -145,10 +209,19 @@ def update_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--traffic", metavar="'A=90 B=10'", help="how requests are divided, in percent")
     add("--mirror-traffic", metavar="'B=10'", help="copied to this deployment, in percent")
+    add("--default", metavar="DEPLOYMENT", help="of a batch endpoint: its default deployment")
+    set_option(parser)
 
 
 def update(options: argparse.Namespace) -> int:
-    """Divide the requests of an endpoint in another way."""
+    """Divide the requests of an endpoint in another way, or choose the default deployment of a
+    batch endpoint."""
+    if options.default is not None or options.set:
+        made = online_or_batch(options.name)
+        if not is_batch(made):
+            hint = '--traffic "blue=90 green=10"'
+            raise UsageError("an online endpoint has no default deployment", hint=hint)
+        return int(_batch().update(options, made))
     data = {
         key: shares(text, f"--{key.replace('_', '-')}")
         for key, text in (
@@ -159,8 +232,8 @@ def update(options: argparse.Namespace) -> int:
     }
     if not data:
         raise UsageError("nothing to update", hint='--traffic "blue=90 green=10"')
-    made: EndpointAnswer = find_server.ask("PATCH", path(options.name), data)
-    return show.result(options, made, f"{made['name']}: traffic {_traffic(made)}")
+    changed: EndpointAnswer = find_server.ask("PATCH", path(options.name), data)
+    return show.result(options, changed, f"{changed['name']}: traffic {_traffic(changed)}")
 
 
 def shares(text: str, option: str) -> dict[str, int]:
@@ -176,7 +249,13 @@ def shares(text: str, option: str) -> dict[str, int]:
 
 def delete(options: argparse.Namespace) -> int:
     """Delete an endpoint with its deployments."""
-    made: EndpointAnswer = find_server.ask("DELETE", path(options.name))
+    made = online_or_batch(options.name)
+    several = ", ".join(each["name"] for each in made["deployments"]) or "no deployment"
+    if not may_delete(options, f"{options.name} ({several})"):
+        return 1
+    if is_batch(made):
+        return int(_batch().delete(options, made))
+    find_server.ask("DELETE", path(options.name))
     return show.result(options, made, f"{made['name']} is deleted; its replicas stop")
 
 
@@ -211,14 +290,34 @@ def invoke_options(parser: argparse.ArgumentParser) -> None:
     add("--data", metavar="TEXT", help="the body itself")
     add("-d", "--deployment", "--deployment-name", metavar="NAME", help="not by the traffic")
     add("--content-type", default="application/json", metavar="TYPE", help="that of the body")
+    _batch_options(parser)
+
+
+def _batch_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("batch endpoints").add_argument
+    add("--input", metavar="PATH", help="the data to score: a folder, a file or an address")
+    add("--input-type", metavar="TYPE", help="uri_folder, uri_file or mltable (by the path)")
+    add("-f", "--file", metavar="FILE", help="inputs and outputs as YAML")
+    add("--set", action="append", default=[], metavar="KEY=VALUE", help="inputs.lr=0.1; repeat")
+    add("--output-path", metavar="ADDRESS", help="where the output `score` goes")
+    add("--mini-batch-size", type=int, metavar="N", help="instead of the deployment's")
+    add("--instance-count", type=int, metavar="N", help="instead of the deployment's")
+    add("--job-name", metavar="NAME", help="the name of the job")
+    add("--experiment-name", metavar="NAME", help="the job's experiment (the endpoint)")
 
 
 def invoke(options: argparse.Namespace) -> int:
-    """Send a request to an endpoint, and print the answer."""
+    """Send a request to an endpoint, and print the answer; of a batch endpoint, submit a job that
+    scores data, and print its name."""
+    if options.input is not None or options.file is not None or options.set:
+        return int(_batch().invoke(options))
     from allranks.sdk.assets.endpoints import invoke as send  # lazy: few commands send requests
 
     if (options.request_file is None) == (options.data is None):
-        raise UsageError("what is the request?", hint="--request-file FILE, or --data TEXT")
+        raise UsageError(
+            "what is the request?",
+            hint="--request-file FILE, or --data TEXT; of batch --input PATH",
+        )
     if options.data is not None:
         body = options.data.encode()
     elif options.request_file == "-":

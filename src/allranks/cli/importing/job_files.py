@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from allranks.cli.importing.finding import (
 from allranks.cli.submit.create import checked
 from allranks.core.job.command_scripts import scripts
 from allranks.errors import AllranksError, Problem, SpecError
+from allranks.spec import batch, endpoint
 from allranks.spec.pipeline.component import parse_component
 from allranks.spec.yaml import load
 
@@ -60,8 +62,10 @@ def look(file: Path, name: str) -> Finding | None:
         return _job(file, name, kind, data)
     if kind in _OTHERS:
         return Finding(name, kind, YES, (f"{_OTHERS[kind]} {name}",))
+    if kind.endswith(("Endpoint", "Deployment")):
+        return _served(file.parent, name, kind, data, lines)
     if kind:
-        hint = "allranks runs jobs: endpoints, deployments, registries and AutoML are not there"
+        hint = "allranks runs jobs and endpoints: registries and AutoML are not there"
         return Finding(name, kind, NO, problems=((f"a {kind} is not there", hint),))
     return None
 
@@ -101,6 +105,31 @@ def _job(file: Path, name: str, kind: str, data: Document) -> Finding:
     notes = [f"not tried: {'; '.join(doubts)}", *notes] if doubts else notes
     runs = NOT_KNOWN if doubts else YES
     return Finding(name, kind, runs, tuple(notes), (), computes, addresses)
+
+
+def _served(
+    folder: Path, name: str, kind: str, data: Document, lines: Mapping[str, int]
+) -> Finding:
+    """An endpoint or a deployment, online or batch."""
+    is_deployment = kind.endswith("Deployment")
+    try:
+        if batch.is_batch(data):
+            of_batch = batch.parse_batch_deployment if is_deployment else batch.parse_batch_endpoint
+            of_batch(data, lines, name)
+            notes = batch.notes(data)
+        else:
+            online = endpoint.parse_deployment if is_deployment else endpoint.parse_endpoint
+            online(data, lines, name)
+            notes = endpoint.notes(data)
+    except AllranksError as error:
+        return Finding(name, kind, NO, problems=_problems(error))
+    script = data.get("code_configuration") or {}
+    file = folder / str(script.get("code") or ".") / str(script.get("scoring_script") or ".")
+    if not file.exists():
+        hint = "set `code_configuration.code` to the folder that has it"
+        return Finding(name, kind, NO, problems=((f"{file.name} is not in its code", hint),))
+    command = f"allranks {'deployment' if is_deployment else 'endpoint'} create -f {name}"
+    return Finding(name, kind, YES, (command, *notes))
 
 
 def _scripts_not_there(folder: Path, data: Document) -> list[str]:

@@ -7,7 +7,6 @@ from typing import Any
 
 _SERVED = "from Python no model is deployed yet: allranks model deploy"
 _INSTEAD = {
-    **dict.fromkeys(("batch_endpoints", "batch_deployments"), "see online_endpoints"),
     "webservices": _SERVED,
     "get_default_keyvault": "give secrets to the job: --env NAME",
     "linked_services": "name a compute: allranks compute create",

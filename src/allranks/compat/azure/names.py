@@ -11,6 +11,7 @@ def _v2(*names: str) -> dict[str, str]:
     return {name: f"allranks.compat.azure.v2:{name}" for name in names}
 
 
+_CONSTANTS = ("AssetTypes", "BatchDeploymentOutputAction", "InputOutputModes")
 # By module, then by name: `module:name` of ours.
 NAMES: Mapping[str, Mapping[str, str]] = {
     "azure.ai.ml": {
@@ -34,7 +35,7 @@ NAMES: Mapping[str, Mapping[str, str]] = {
     "azure.ai.ml._version": {"VERSION": "allranks.version:__version__"},
     "azure.ai.ml.constants": {
         **_v2("ListViewType"),
-        **{name: f"allranks.constants:{name}" for name in ("AssetTypes", "InputOutputModes")},
+        **{name: f"allranks.constants:{name}" for name in _CONSTANTS},
         **_v2("TimeZone"),
     },
     "azure.ai.ml.dsl": {"pipeline": "allranks.dsl:pipeline"},
@@ -43,6 +44,9 @@ NAMES: Mapping[str, Mapping[str, str]] = {
         for name in (
             "AmlCompute",
             "AmlTokenConfiguration",
+            "BatchDeployment",
+            "BatchEndpoint",
+            "BatchRetrySettings",
             "BuildContext",
             "CodeConfiguration",
             "Command",
@@ -59,7 +63,10 @@ NAMES: Mapping[str, Mapping[str, str]] = {
             "ManagedOnlineDeployment",
             "ManagedOnlineEndpoint",
             "Model",
+            "ModelBatchDeployment",
+            "ModelBatchDeploymentSettings",
             "OnlineRequestSettings",
+            "PipelineComponentBatchDeployment",
             "ProbeSettings",
             "QueueSettings",
             "ResourceConfiguration",
@@ -144,14 +151,7 @@ ABSENT: Mapping[str, Mapping[str, str]] = {
         "spark": "there are no Spark jobs: start Spark in a command job",
     },
     "azure.ai.ml.entities": {
-        **dict.fromkeys(
-            (
-                "BatchDeployment",
-                "BatchEndpoint",
-                "KubernetesOnlineDeployment",
-            ),
-            "online deployments are there: ManagedOnlineDeployment",
-        ),
+        "KubernetesOnlineDeployment": "use ManagedOnlineDeployment",
         "ComputeInstance": "name a compute of allranks: allranks compute create",
         "SynapseSparkCompute": "start Spark in a command job",
         "WorkspaceConnection": "create a datastore with its credentials",

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allranks.core.transfer_progress import OnProgress, unheard
+from allranks.sdk.submit import paths
 from allranks.sdk.submit.prepare import prepare
 from allranks.sdk.submit.send import Snapshots
 from allranks.spec.endpoint import parse_deployment, replica_job
@@ -41,3 +42,26 @@ def prepare_deployment(
     )
     submission["spec"].pop("name", None)
     return {"deployment": sent, "submission": submission}, snapshots
+
+
+def prepare_batch_deployment(
+    data: Mapping[str, Any],
+    base: Path,
+    lines: Mapping[str, int] | None = None,
+    file: str | None = None,
+    *,
+    note: Callable[[str], None] = lambda sentence: None,
+    progress: OnProgress = unheard,
+    allow_large: bool = False,
+) -> tuple[Document, Snapshots]:
+    """The same of a batch deployment: the pipeline component of its jobs."""
+    from allranks.sdk.submit.pipeline import Reader  # lazy: few deployments are batch ones
+    from allranks.spec.batch import component_of, parse_batch_deployment  # lazy: as above
+
+    sent = sendable(dict(data))
+    component = component_of(parse_batch_deployment(sent, lines, file))
+    reader = Reader(note, allow_large, progress)
+    made = reader.pipeline({"component": component}, base, "")["component"]
+    body = {"deployment": sent, "component": made}
+    paths.require_text(body)
+    return body, reader.snapshots

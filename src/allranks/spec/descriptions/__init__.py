@@ -9,9 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from allranks.spec.descriptions.assets import ASSETS
+from allranks.spec.descriptions.batch import BATCH
 from allranks.spec.descriptions.endpoint import ENDPOINT
 from allranks.spec.descriptions.job import JOB
 from allranks.spec.descriptions.pipeline import PIPELINE
 from allranks.spec.descriptions.sweep import SWEEP
 
-FIELDS: Mapping[str, Mapping[str, str]] = {**JOB, **SWEEP, **PIPELINE, **ASSETS, **ENDPOINT}
+FIELDS: Mapping[str, Mapping[str, str]] = {
+    **JOB,
+    **SWEEP,
+    **PIPELINE,
+    **ASSETS,
+    **ENDPOINT,
+    **BATCH,
+}

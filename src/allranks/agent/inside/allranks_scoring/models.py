@@ -36,6 +36,18 @@ def load(path: str) -> Score:
     )
 
 
+def mlflow_predict(path: str) -> Predict:
+    """The function of the MLflow model in a folder."""
+    folder = _mlflow_folder(path)
+    if folder is None:
+        raise SystemExit(
+            "error: only a model of MLflow's needs no scoring script: %s has no MLmodel\nhint: "
+            "code_configuration: {code: FOLDER, scoring_script: FILE} with init() and "
+            "run(mini_batch)" % path
+        )
+    return _mlflow(folder)
+
+
 def _score(predict: Predict, tables: bool) -> Score:
     def score(request: Request) -> Answer:
         data = _data(request, tables)

@@ -39,6 +39,9 @@ def create(data: JsonBody, services: ServicesDep, who: Who) -> EndpointAnswer:
     made = spec_of.parse_endpoint(data)
     row = EndpointRow(made.name, dict(data), [], time.time(), who.name)
     _check_traffic(made, services)
+    if services.batch.find(made.name) is not None:
+        hint = "take another name, or delete that one first"
+        raise Conflict(f"{made.name!r} is a batch endpoint", hint=hint)
     with services.endpoints.lock:
         services.endpoints.put(row, new=True)
         _new_key(services, row, "primary", "secondary")
@@ -214,7 +217,7 @@ def _asset(
     version that it stands for now, so that all replicas have the same."""
     if isinstance(made.model, spec_of.InlineModel):
         return PurePath(made.model.path).name
-    if (reference := spec_of.model_reference(made)) is None:
+    if (reference := spec_of.model_reference(made.model)) is None:
         return ""
     row = services.models.versions.row(asset_of(reference, "model"))
     spec["model"] = f"azureml:{row.name}:{row.version}"
@@ -224,7 +227,7 @@ def _asset(
         raise SpecError(NO_SUBMISSION)
     model = {**inputs["model"], "path": spec["model"]}
     submission["spec"] = {**job, "inputs": {**inputs, "model": model}}
-    return PurePath(str(row.spec.get("path") or row.name)).name
+    return spec_of.registered_as(row.name, row.spec)
 
 
 def _require_code(row: DeploymentRow, services: Services) -> None:

@@ -53,6 +53,14 @@ def delete(reference: str, services: ServicesDep) -> ModelAnswer:
             hint = f"allranks deployment delete {user.name} -e {user.endpoint}, or its endpoint"
             message = f"{row.name}:{row.version} is what the deployment {user.key} answers with"
             raise Conflict(message, hint=hint)
+    for endpoint in services.batch.list():
+        for each in endpoint.deployments.values():
+            if each.spec.get("model") == f"azureml:{row.name}:{row.version}":
+                hint = f"allranks deployment delete {each.name} -e {endpoint.name}"
+                message = (
+                    f"{row.name}:{row.version} is what {endpoint.name}/{each.name} scores with"
+                )
+                raise Conflict(message, hint=hint)
     services.models.versions.assets.delete(row.name, row.version)
     return _shown(row)
 

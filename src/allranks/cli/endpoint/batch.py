@@ -1,0 +1,232 @@
+"""Batch endpoints, for the commands of `allranks endpoint` and `allranks deployment`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from allranks.cli.output import show
+from allranks.cli.output.sending import confirm_large_code, confirm_large_data, sending
+from allranks.errors import NotFound, SpecError, UsageError
+from allranks.sdk.assets import batch
+from allranks.sdk.connection import find_server
+from allranks.spec.batch import DEPLOYMENT_TAG
+from allranks.spec.fields.scalars import sendable
+
+if TYPE_CHECKING:
+    from allranks.api.batch import BatchDeploymentAnswer, BatchEndpointAnswer
+
+
+def find(name: str) -> BatchEndpointAnswer | None:
+    try:
+        answer: BatchEndpointAnswer = find_server.ask("GET", batch.endpoint_path(name))
+    except NotFound:
+        return None
+    return answer
+
+
+def create(
+    options: argparse.Namespace, data: Mapping[str, Any], lines: Mapping[str, int] | None
+) -> int:
+    from allranks.spec.batch import parse_batch_endpoint  # lazy: imports the models
+
+    keys = sendable({key: value for key, value in data.items() if key != "type"})
+    made = parse_batch_endpoint(keys, lines, options.file)
+    answer: BatchEndpointAnswer = find_server.ask("PUT", batch.endpoint_path(made.name), keys)
+    _notes(answer["notes"])
+    return show.result(options, answer, f"{made.name} is created; next: allranks deployment create")
+
+
+def row(made: BatchEndpointAnswer) -> tuple[str, ...]:
+    """In the list of endpoints."""
+    names = " ".join(item["name"] for item in made["deployments"]) or "-"
+    return made["name"], "Batch", made["default_deployment"] or "-", names, "-"
+
+
+def show_endpoint(options: argparse.Namespace, made: BatchEndpointAnswer) -> int:
+    if options.json:
+        show.as_json(made)
+        return 0
+    show.field("name", made["name"])
+    show.field("type", "batch")
+    show.field("default", made["default_deployment"] or "-")
+    for item in made["deployments"]:
+        show.field(item["name"], item["model"] or item["type"])
+    _notes(made["notes"])
+    return 0
+
+
+def update(options: argparse.Namespace, made: BatchEndpointAnswer) -> int:
+    """Change its default deployment, or other keys."""
+    from allranks.spec.yaml.load import override_keys  # lazy: reads YAML
+
+    data: dict[str, Any] = {}
+    override_keys(data, {}, options.set, typed=True)
+    if options.default is not None:
+        data["defaults"] = {"deployment_name": options.default}
+    if not data:
+        raise UsageError("nothing to update", hint="--default DEPLOYMENT, or --set KEY=VALUE")
+    for key in ("tags", "properties"):
+        if key in data:
+            data[key] = {**(made["spec"].get(key) or {}), **data[key]}
+    answer: BatchEndpointAnswer = find_server.ask("PUT", batch.endpoint_path(made["name"]), data)
+    default = answer["default_deployment"] or "none"
+    return show.result(options, answer, f"{made['name']}: the default deployment is {default}")
+
+
+def delete(options: argparse.Namespace, made: BatchEndpointAnswer) -> int:
+    answer = find_server.ask("DELETE", batch.endpoint_path(made["name"]))
+    return show.result(options, answer, f"{made['name']} is deleted; its jobs stay")
+
+
+def invoke(options: argparse.Namespace) -> int:
+    """Submit the job of a batch deployment, and print its name."""
+    # lazy: both read YAML
+    from allranks.sdk.submit.deployment import read
+    from allranks.spec.yaml.load import override_keys
+
+    data: dict[str, Any] = {}
+    base = Path.cwd()
+    if options.file is not None:
+        data, base, _ = read(Path(options.file))
+    override_keys(data, {}, options.set, typed=True)
+    inputs = dict(data.pop("inputs", None) or {})
+    outputs = dict(data.pop("outputs", None) or {})
+    if options.input is not None:
+        kind = options.input_type or _type_of(options.input, Path.cwd())
+        inputs[""] = {"type": kind, "path": options.input}
+        base = Path.cwd()
+    if not inputs:
+        raise UsageError("what is to be scored?", hint="--input PATH, or -f FILE with `inputs`")
+    if options.output_path is not None:
+        outputs["score"] = {"type": "uri_folder", "path": options.output_path}
+    keys = {"name": options.job_name, "experiment_name": options.experiment_name}
+    numbers = {
+        "mini_batch_size": options.mini_batch_size,
+        "instance_count": options.instance_count,
+    }
+    overrides = {key: value for key, value in numbers.items() if value is not None}
+    job = batch.submit(
+        options.name,
+        options.deployment,
+        inputs,
+        base,
+        outputs=outputs,
+        overrides=overrides,
+        keys=data | {key: value for key, value in keys.items() if value is not None},
+    )
+    _notes(job["notes"])
+    show.talk(f"{job['name']} scores it: allranks job stream {job['name']}")
+    print(job["name"])
+    return 0
+
+
+def _type_of(path: str, base: Path) -> str:
+    return "uri_file" if (base / path.removeprefix("file:")).is_file() else "uri_folder"
+
+
+def list_jobs_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="a batch endpoint")
+    parser.add_argument("-d", "--deployment", metavar="NAME", help="only jobs of this one")
+
+
+def list_jobs(options: argparse.Namespace) -> int:
+    """List the jobs of a batch endpoint, the newest first."""
+    find_server.ask("GET", batch.endpoint_path(options.name))
+    rows = batch.jobs_of(options.name, options.deployment)
+    head = ("NAME", "STATUS", "DEPLOYMENT", "CREATED")
+    cells = [(e["name"], e["status"], e["tags"][DEPLOYMENT_TAG], e["created_at"]) for e in rows]
+    return show.listing(options, rows, head, cells)
+
+
+# ---------------------------------------------------------------- deployments
+
+
+def put_deployment(
+    options: argparse.Namespace,
+    data: dict[str, Any],
+    base: Path,
+    lines: Mapping[str, int] | None,
+    verb: str,
+) -> int:
+    """Create or replace a deployment."""
+    # lazy: imports the models
+    from allranks.sdk.submit.deployment import prepare_batch_deployment
+    from allranks.sdk.submit.send import send
+    from allranks.spec.batch import parse_batch_deployment
+    from allranks.spec.fields.problems import placed
+
+    made = parse_batch_deployment(sendable(data), lines, options.file)
+    with sending(options) as (line, note):
+        body, snapshots = confirm_large_code(
+            options,
+            lambda allow: prepare_batch_deployment(
+                data,
+                base,
+                lines,
+                options.file,
+                note=note,
+                progress=line.report,
+                allow_large=allow,
+            ),
+        )
+        if getattr(options, "set_default", False):
+            body["default"] = True
+        try:
+            answer: BatchDeploymentAnswer = confirm_large_data(
+                options,
+                lambda allow: send(
+                    find_server.connect(),
+                    body,
+                    snapshots,
+                    line.report,
+                    where=batch.deployment_path(made.endpoint_name, made.name),
+                    method="PUT",
+                    allow_large_data=allow,
+                    note=note,
+                ),
+            )
+        except SpecError as error:
+            several = [placed(problem, lines or {}) for problem in error.problems]
+            raise SpecError(several, file=error.file or options.file) from None
+    _notes(answer["notes"])
+    named = f"{answer['endpoint']}/{answer['name']}"
+    return show.result(options, answer, f"{named} is {verb}; it runs when it is invoked")
+
+
+def list_deployments(options: argparse.Namespace, made: BatchEndpointAnswer) -> int:
+    cells = [
+        (item["name"], item["type"], _mark(made, item), item["model"] or "-")
+        for item in made["deployments"]
+    ]
+    return show.listing(options, made["deployments"], ("NAME", "TYPE", "DEFAULT", "MODEL"), cells)
+
+
+def _mark(endpoint: BatchEndpointAnswer, made: BatchDeploymentAnswer) -> str:
+    return "yes" if endpoint["default_deployment"] == made["name"] else "-"
+
+
+def show_deployment(options: argparse.Namespace) -> int:
+    made = batch.deployment_of(options.endpoint, options.name)
+    if options.json:
+        show.as_json(made)
+        return 0
+    show.field("name", f"{made['endpoint']}/{made['name']}")
+    show.field("type", made["type"])
+    if made["model"]:
+        show.field("model", made["model"])
+    _notes(made["notes"])
+    return 0
+
+
+def delete_deployment(options: argparse.Namespace) -> int:
+    where = batch.deployment_path(options.endpoint, options.name)
+    made: BatchDeploymentAnswer = find_server.ask("DELETE", where)
+    return show.result(options, made, f"{made['endpoint']}/{made['name']} is deleted")
+
+
+def _notes(notes: Sequence[str]) -> None:
+    for note in notes:
+        show.talk(f"note: {note}")

@@ -1,0 +1,253 @@
+"""Batch endpoints: deployments, and the jobs that invocations are."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from urllib.parse import quote, urlencode
+
+from pydantic import BaseModel
+
+from allranks.errors import NotFound, UsageError
+from allranks.sdk.assets.computes import Poller
+from allranks.sdk.assets.endpoints import DeploymentRecord
+from allranks.sdk.connection import find_server
+from allranks.sdk.connection.urls import asset_path
+from allranks.sdk.submit.create import create
+from allranks.sdk.submit.send import send
+from allranks.spec.batch import (
+    DEPLOYMENT_TAG,
+    ENDPOINT_TAG,
+    OUTPUT,
+    BatchEndpoint,
+    BatchKeys,
+    invocation,
+)
+from allranks.spec.pipeline.job import PipelineJob
+
+if TYPE_CHECKING:
+    from allranks.api.batch import BatchDeploymentAnswer, BatchEndpointAnswer
+    from allranks.api.common import Document
+    from allranks.api.jobs import CreatedJob, ListedJob
+
+_KIND = "batch-endpoints"
+# `allranks.sdk.Job`, which this may not import.
+JobT = TypeVar("JobT")
+
+
+def endpoint_path(name: str) -> str:
+    return asset_path(_KIND, name)
+
+
+def deployment_path(endpoint: str, name: str) -> str:
+    return asset_path(_KIND, endpoint, f"/deployments/{quote(name, safe='')}")
+
+
+def list_endpoints() -> builtins.list[BatchEndpointAnswer]:
+    answer: list[BatchEndpointAnswer] = find_server.ask("GET", f"/api/v1/{_KIND}")
+    return answer
+
+
+def deployment_of(endpoint: str, name: str | None) -> BatchDeploymentAnswer:
+    """A deployment, or the default one. Raises NotFound and UsageError."""
+    answer: BatchEndpointAnswer = find_server.ask("GET", endpoint_path(endpoint))
+    chosen = name or answer["default_deployment"]
+    for item in answer["deployments"]:
+        if item["name"] == chosen:
+            return item
+    has = ", ".join(item["name"] for item in answer["deployments"]) or "none yet"
+    if name is None:
+        hint = f"--deployment NAME, or allranks endpoint update {endpoint} --default NAME: {has}"
+        raise UsageError(f"{endpoint} has no default deployment", hint=hint)
+    raise NotFound(f"{endpoint} has no deployment {name!r}", hint=f"there are: {has}")
+
+
+def submit(
+    endpoint: str,
+    deployment: str | None,
+    inputs: Mapping[str, Any],
+    base: Path,
+    *,
+    outputs: Mapping[str, Any] | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    keys: Mapping[str, Any] | None = None,
+) -> CreatedJob:
+    """Score data: submits the job of a deployment. The input that is called "" gets the name that
+    the deployment has for its data. ``keys`` are those of a job: `name`, `experiment_name`, …"""
+    chosen = deployment_of(endpoint, deployment)
+    several = dict(inputs)
+    if "" in several:
+        several[_data_input(chosen)] = several.pop("")
+    places = {name: value for name, value in (outputs or {}).items() if value}
+    if chosen["type"] == "model":
+        places = {OUTPUT: {"type": "uri_folder"}} | places
+    job = invocation(chosen["spec"], chosen["component"], several, places, overrides or {})
+    tags = {**((keys or {}).get("tags") or {}), **job["tags"]}
+    made = PipelineJob.parse({**job, **(keys or {}), "tags": tags})
+    return create(made, base, {}, allow_large=True, data=True)
+
+
+def _data_input(deployment: BatchDeploymentAnswer) -> str:
+    inputs: Mapping[str, Any] = deployment["component"].get("inputs") or {}
+    names = [name for name, item in inputs.items() if _is_data(item)]
+    if len(names) != 1:
+        hint = f"name it: --set inputs.NAME.path=PATH; there are: {', '.join(inputs) or 'none'}"
+        raise UsageError(f"{deployment['name']} has {len(names)} inputs for data", hint=hint)
+    return names[0]
+
+
+def _is_data(declared: Any) -> bool:
+    kind = (declared or {}).get("type", "uri_folder")
+    return kind not in ("number", "integer", "string", "boolean")
+
+
+def jobs_of(endpoint: str, deployment: str | None = None) -> builtins.list[ListedJob]:
+    """The jobs of an endpoint or a deployment, the newest first."""
+    tags = [f"{ENDPOINT_TAG}={endpoint}"]
+    if deployment is not None:
+        tags.append(f"{DEPLOYMENT_TAG}={deployment}")
+    query = urlencode({"tag": tags, "limit": 1000}, doseq=True)
+    answer: list[ListedJob] = find_server.ask("GET", f"/api/v1/jobs?{query}")
+    return answer
+
+
+class BatchEndpointRecord(BatchEndpoint):
+    """A batch endpoint as the server has it. It may be changed and given to
+    ``begin_create_or_update`` again."""
+
+    @classmethod
+    def of(cls, answer: BatchEndpointAnswer) -> BatchEndpointRecord:
+        return cls(**answer["spec"])
+
+    @property
+    def provisioning_state(self) -> str:
+        """Azure ML's word: there is nothing to wait for."""
+        return "Succeeded"
+
+
+class BatchEndpoints(Generic[JobT]):
+    """Operations on batch endpoints. All raise AllranksError with a hint. ``job``: the class of the
+    jobs that are returned."""
+
+    def __init__(self, job: Callable[[Any], JobT]) -> None:
+        self._job = job
+
+    def begin_create_or_update(self, endpoint: BatchEndpoint) -> Poller[BatchEndpointRecord]:
+        answer = find_server.ask("PUT", endpoint_path(endpoint.name), _keys(endpoint))
+        return Poller(BatchEndpointRecord.of(answer))
+
+    def get(self, name: str) -> BatchEndpointRecord:
+        return BatchEndpointRecord.of(find_server.ask("GET", endpoint_path(name)))
+
+    def list(self) -> builtins.list[BatchEndpointRecord]:
+        return [BatchEndpointRecord.of(answer) for answer in list_endpoints()]
+
+    def begin_delete(self, name: str) -> Poller[None]:
+        """Delete it with its deployments. Its jobs stay."""
+        find_server.ask("DELETE", endpoint_path(name))
+        return Poller(None)
+
+    def invoke(
+        self,
+        endpoint_name: str,
+        *,
+        deployment_name: str | None = None,
+        input: Any = None,
+        inputs: Mapping[str, Any] | None = None,
+        outputs: Mapping[str, Any] | None = None,
+        experiment_name: str | None = None,
+        job_name: str | None = None,
+        params_override: builtins.list[Mapping[str, Any]] | None = None,
+    ) -> JobT:
+        """Score data; returns the job, a pipeline whose output is `score`. ``input`` is the one
+        that a deployment has; ``params_override`` may have `mini_batch_size` and
+        `instance_count`."""
+        if (input is None) == (inputs is None):
+            raise UsageError("what is to be scored?", hint="give input or inputs")
+        several = {"": input} if inputs is None else inputs
+        overrides = {
+            key.rpartition(".")[2]: value
+            for item in params_override or ()
+            for key, value in item.items()
+        }
+        own = {"experiment_name": experiment_name, "name": job_name}
+        made = submit(
+            endpoint_name,
+            deployment_name,
+            {name: _plain(item) for name, item in several.items()},
+            Path.cwd(),
+            outputs={name: _plain(item) for name, item in (outputs or {}).items()},
+            overrides=overrides,
+            keys={key: value for key, value in own.items() if value is not None},
+        )
+        return self._job(made)
+
+    def list_jobs(self, endpoint_name: str) -> builtins.list[JobT]:
+        """The jobs of its deployments, the newest first."""
+        return [*map(self._job, jobs_of(endpoint_name))]
+
+
+class BatchDeployments(Generic[JobT]):
+    """Operations on batch deployments. As ``BatchEndpoints``."""
+
+    def __init__(self, job: Callable[[Any], JobT]) -> None:
+        self._job = job
+
+    def begin_create_or_update(
+        self, deployment: BatchKeys, *, skip_script_validation: bool = False
+    ) -> Poller[DeploymentRecord]:
+        """Create or replace a deployment. Its paths start in the working folder."""
+        from allranks.sdk.submit.deployment import prepare_batch_deployment  # lazy: as in endpoints
+
+        body, snapshots = prepare_batch_deployment(_keys(deployment), Path.cwd())
+        where = deployment_path(deployment.endpoint_name, deployment.name)
+        with find_server.connect() as client:
+            made = send(client, body, snapshots, where=where, method="PUT")
+        return Poller(_record(made))
+
+    def get(self, name: str, endpoint_name: str) -> DeploymentRecord:
+        return _record(deployment_of(endpoint_name, name))
+
+    def list(self, endpoint_name: str) -> builtins.list[DeploymentRecord]:
+        answer: BatchEndpointAnswer = find_server.ask("GET", endpoint_path(endpoint_name))
+        return [*map(_record, answer["deployments"])]
+
+    def begin_delete(self, name: str, endpoint_name: str) -> Poller[None]:
+        find_server.ask("DELETE", deployment_path(endpoint_name, name))
+        return Poller(None)
+
+    def list_jobs(self, deployment_name: str, endpoint_name: str) -> builtins.list[JobT]:
+        """The jobs that it was invoked with, the newest first."""
+        return [*map(self._job, jobs_of(endpoint_name, deployment_name))]
+
+
+def _record(answer: BatchDeploymentAnswer) -> DeploymentRecord:
+    state: Any = {"state": "Ready", **answer}
+    return DeploymentRecord(state)
+
+
+def _keys(thing: BatchEndpoint | BatchKeys) -> Document:
+    """The keys of a file that were set, also of a part that was left out."""
+    data = thing.model_dump(mode="json", exclude_unset=True, by_alias=True)
+    for key in ("defaults", "settings"):
+        part = getattr(thing, key, None)
+        if isinstance(part, BaseModel):
+            data |= (
+                {key: keys} if (keys := part.model_dump(mode="json", exclude_unset=True)) else {}
+            )
+    if isinstance(thing, BatchKeys) and not isinstance(data.get("component", ""), str):
+        data["component"] = dict(data["component"])
+    return data
+
+
+def _plain(value: Any) -> Any:
+    """An input or output of a program as a file has it."""
+    if hasattr(value, "declared"):  # Azure's Input of a number or a text
+        return value.declared()
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", exclude_unset=True)
+    if isinstance(value, str | int | float | bool | Mapping):
+        return value
+    raise UsageError(f"{value!r} is no input", hint="give Input(type=…, path=…)")

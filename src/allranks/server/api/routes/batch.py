@@ -1,0 +1,172 @@
+"""Routes for batch endpoints and their deployments. Whoever invokes one submits a job."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from allranks.api.batch import BatchDeploymentAnswer, BatchEndpointAnswer
+from allranks.errors import Conflict, MissingCode, NotFound, Problem, SpecError
+from allranks.server.auth.roles import Who, require_own
+from allranks.server.dependencies import JsonBody, Services, ServicesDep
+from allranks.server.submission.submit import NO_SUBMISSION
+from allranks.server.timestamps import iso_time
+from allranks.spec import batch
+from allranks.spec.endpoint import model_reference, registered_as
+from allranks.spec.fields.azureml_references import asset_of
+from allranks.spec.pipeline.component import component_type, parse_component, with_components
+from allranks.store.batch import BatchDeploymentRow, BatchEndpointRow
+from allranks.store.jobs.job_rows import snapshots
+
+
+def list_endpoints(services: ServicesDep) -> list[BatchEndpointAnswer]:
+    return [_endpoint(row) for row in services.batch.list()]
+
+
+def show(name: str, services: ServicesDep) -> BatchEndpointAnswer:
+    return _endpoint(services.batch.get(name))
+
+
+def put(name: str, data: JsonBody, services: ServicesDep, who: Who) -> BatchEndpointAnswer:
+    """Create a batch endpoint, or change the keys that are given."""
+    with services.batch.lock:
+        row = services.batch.find(name)
+        if row is None:
+            _require_free(name, services)
+            row = BatchEndpointRow(name, {}, {}, time.time(), who.name)
+        require_own(who, name, row.created_by)
+        spec = {**row.spec, **data, "name": name}
+        default = batch.parse_batch_endpoint(spec).defaults.deployment_name
+        if default is not None and default not in row.deployments:
+            has = ", ".join(row.deployments) or "none yet"
+            where, hint = "defaults.deployment_name", f"there are: {has}"
+            raise SpecError(Problem(f"there is no deployment {default!r}", where, hint=hint))
+        row = row._replace(spec=spec)
+        services.batch.put(row)
+    return _endpoint(row)
+
+
+def delete(name: str, services: ServicesDep, who: Who) -> BatchEndpointAnswer:
+    """Delete a batch endpoint with its deployments. Its jobs stay."""
+    row = services.batch.get(name)
+    require_own(who, name, row.created_by)
+    services.batch.delete(name)
+    return _endpoint(row)
+
+
+def put_deployment(
+    name: str, deployment: str, data: JsonBody, services: ServicesDep, who: Who
+) -> BatchDeploymentAnswer:
+    """Create or replace a deployment: ``deployment`` is its spec, ``component`` that of its jobs.
+    With ``default`` it becomes the endpoint's default one. Its code must be uploaded."""
+    require_own(who, name, services.batch.get(name).created_by)
+    spec, component = data.get("deployment"), data.get("component")
+    if not isinstance(spec, dict) or not isinstance(component, dict | str):
+        raise SpecError(NO_SUBMISSION)
+    spec = {**spec, "name": deployment, "endpoint_name": name}
+    made = batch.parse_batch_deployment(spec)
+    # As pipelines do, it has a copy of its components.
+    resolved = with_components({"component": component}, services.components.find)["component"]
+    if isinstance(component, str):
+        spec["component"] = f"azureml:{resolved['name']}:{resolved['version']}"
+    if component_type(resolved) != "pipeline":
+        hint = "use it as a step of a pipeline component"
+        raise SpecError(Problem("this is no pipeline component", "component", hint=hint))
+    parse_component(resolved)
+    if isinstance(made, batch.BatchDeployment):
+        spec, resolved = _with_model(made, spec, resolved, services)
+    made_row = BatchDeploymentRow(deployment, spec, resolved, time.time(), who.name)
+    with services.admission_lock, services.batch.lock:
+        if not all(map(services.blobs.is_complete, snapshots(resolved))):
+            raise MissingCode("the code has not been uploaded yet", hint="upload it first")
+        row = services.batch.get(name)
+        row = row._replace(deployments={**row.deployments, deployment: made_row})
+        if data.get("default"):
+            row = row._replace(spec={**row.spec, "defaults": {"deployment_name": deployment}})
+        services.batch.put(row)
+    return _deployment(row, made_row)
+
+
+def delete_deployment(
+    name: str, deployment: str, services: ServicesDep, who: Who
+) -> BatchDeploymentAnswer:
+    """Delete a deployment. Without a default one, invocations name theirs."""
+    with services.batch.lock:
+        row = services.batch.get(name)
+        require_own(who, f"{name}/{deployment}", row.created_by)
+        if deployment not in row.deployments:
+            hint = f"allranks deployment list -e {name}"
+            raise NotFound(f"deployment {deployment!r} of {name!r} not found", hint=hint)
+        spec = row.spec
+        if batch.parse_batch_endpoint(spec).defaults.deployment_name == deployment:
+            spec = {**spec, "defaults": {}}
+        rest = {key: value for key, value in row.deployments.items() if key != deployment}
+        services.batch.put(row._replace(spec=spec, deployments=rest))
+    return _deployment(row, row.deployments[deployment])
+
+
+# ---------------------------------------------------------------- parts
+
+
+def _require_free(name: str, services: Services) -> None:
+    if any(row.name == name for row in services.endpoints.list()):
+        hint = "take another name, or delete that one first"
+        raise Conflict(f"{name!r} is an online endpoint", hint=hint)
+
+
+def _with_model(
+    made: batch.BatchDeployment,
+    spec: dict[str, Any],
+    component: dict[str, Any],
+    services: Services,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Both with the version of a registered model, and the step with the name of the model's files,
+    under which scripts expect them."""
+    step = component["jobs"].get(batch.STEP)
+    if not isinstance(step, dict) or not isinstance(step.get("inputs"), dict):
+        raise SpecError(NO_SUBMISSION)
+    inputs, asset = dict(step["inputs"]), ""
+    if (reference := model_reference(made.model)) is not None:
+        row = services.models.versions.row(asset_of(reference, "model"))
+        path, asset = f"azureml:{row.name}:{row.version}", registered_as(row.name, row.spec)
+        spec = {**spec, "model": path}
+        inputs["model"] = {"type": "custom_model", "path": path}
+    if asset:
+        variables = {**(step.get("environment_variables") or {}), "ALLRANKS_MODEL_NAME": asset}
+        step = {**step, "environment_variables": variables}
+    jobs = {batch.STEP: {**step, "inputs": inputs}}
+    return spec, {**component, "jobs": jobs}
+
+
+def _endpoint(row: BatchEndpointRow) -> BatchEndpointAnswer:
+    made = batch.parse_batch_endpoint(row.spec)
+    return {
+        "name": row.name,
+        "type": "batch",
+        "description": made.description,
+        "tags": dict(made.tags),
+        "default_deployment": made.defaults.deployment_name,
+        "created_by": row.created_by,
+        "created_at": iso_time(row.created_at) or "",
+        "deployments": [
+            _deployment(row, row.deployments[name]) for name in sorted(row.deployments)
+        ],
+        "notes": batch.notes(row.spec),
+        "spec": row.spec,
+    }
+
+
+def _deployment(endpoint: BatchEndpointRow, row: BatchDeploymentRow) -> BatchDeploymentAnswer:
+    model: Any = row.spec.get("model")
+    is_pipeline = not isinstance(batch.parse_batch_deployment(row.spec), batch.BatchDeployment)
+    return {
+        "name": row.name,
+        "endpoint": endpoint.name,
+        "type": "pipeline" if is_pipeline else "model",
+        "model": model if isinstance(model, str) else None,
+        "component": row.component,
+        "created_by": row.created_by,
+        "created_at": iso_time(row.created_at) or "",
+        "notes": batch.notes(row.spec),
+        "spec": row.spec,
+    }

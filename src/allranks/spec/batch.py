@@ -1,0 +1,356 @@
+"""Batch endpoints and their deployments, with Azure ML v2's keys. An invocation is a pipeline job:
+its one step runs mini-batches as a parallel step does, or its steps are those of a component."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+
+from allranks.errors import Problem, SpecError, UsageError
+from allranks.spec.endpoint import (
+    CodeConfiguration,
+    EndpointName,
+    InlineModel,
+    model_of,
+    model_reference,
+)
+from allranks.spec.fields.base import Part
+from allranks.spec.fields.problems import placed, problems
+from allranks.spec.fields.scalars import (
+    Count,
+    EmptyableText,
+    Free,
+    Integer,
+    PathText,
+    Seconds,
+    Text,
+    Texts,
+    Variable,
+    matching,
+)
+from allranks.spec.job_keys import AnyEnvironment
+from allranks.spec.job_parts import Resources, snake
+from allranks.spec.pipeline.component import LITERALS, parse_component
+from allranks.spec.pipeline.parallel import RetrySettings
+
+# The step of an invocation, its input and its output, as in Azure ML where jobs show it.
+STEP, INPUT, OUTPUT = "batchscoring", "job_input", "score"
+# The tags of the jobs of an endpoint and of its deployments.
+ENDPOINT_TAG, DEPLOYMENT_TAG = "batch_endpoint", "batch_deployment"
+_RUNNER = "allranks_parallel_step"
+
+# Accepted without effect: why.
+_NOTED: Mapping[str, str] = {
+    "auth_mode": "who may submit jobs may invoke it",
+    "identity": "ranks run as the user of the compute",
+    "location": "it is here",
+    "logging_level": "the scoring script decides",
+    "instance_type": "the compute decides",
+}
+_FILE_NAME = matching(r"[^/\0]+", "must be a name without `/`", "it is in the output `score`")
+_Snake = BeforeValidator(snake)
+
+
+class BatchDefaults(Part):
+    """What an invocation gets that names no deployment."""
+
+    deployment_name: EndpointName | None = None
+
+
+class BatchEndpoint(Part):
+    """A name for deployments that score data in jobs."""
+
+    schema_: Text | None = Field(default=None, alias="$schema")
+    name: EndpointName
+    type: Text | None = None
+    description: Text | None = None
+    tags: Texts = Field(default_factory=dict)
+    properties: Texts = Field(default_factory=dict)
+    auth_mode: Text | None = None
+    defaults: BatchDefaults = Field(default_factory=BatchDefaults)
+    identity: Free | None = None
+    location: Text | None = None
+
+
+class BatchRetrySettings(RetrySettings):
+    """Of a mini-batch: ``timeout`` in seconds, and how often it is tried again."""
+
+    timeout: Seconds = 30.0
+
+
+class ModelBatchDeploymentSettings(Part):
+    """How the files of the input are scored."""
+
+    mini_batch_size: Count = 10
+    instance_count: Count | None = None
+    max_concurrency_per_instance: Count = 1
+    output_action: Annotated[Literal["append_row", "summary_only"], _Snake] = "append_row"
+    output_file_name: Annotated[Text, BeforeValidator(_FILE_NAME)] = "predictions.csv"
+    retry_settings: BatchRetrySettings = Field(default_factory=BatchRetrySettings)
+    environment_variables: dict[Variable, EmptyableText] = Field(default_factory=dict)
+    error_threshold: Annotated[Integer, Field(ge=-1)] = -1
+    logging_level: Text | None = None
+
+
+class BatchKeys(Part):
+    """What all batch deployments have."""
+
+    schema_: Text | None = Field(default=None, alias="$schema")
+    name: EndpointName
+    endpoint_name: EndpointName
+    type: Text | None = None
+    description: Text | None = None
+    tags: Texts = Field(default_factory=dict)
+    properties: Texts = Field(default_factory=dict)
+
+
+class ModelKeys(BatchKeys):
+    """What scores: a model with or without a scoring script."""
+
+    model: Annotated[InlineModel | Text | None, BeforeValidator(model_of)] = None
+    code_configuration: CodeConfiguration | None = None
+    code_path: PathText | None = None
+    scoring_script: Text | None = None
+    environment: AnyEnvironment | None = None
+    compute: Text | None = None
+    resources: Resources = Field(default_factory=Resources)
+
+
+class BatchDeployment(ModelKeys, ModelBatchDeploymentSettings):
+    """A model, or a scoring script with `init()` and `run(mini_batch)`, for the files of a
+    folder."""
+
+
+class ModelBatchDeployment(ModelKeys):
+    """The same with its settings apart."""
+
+    settings: ModelBatchDeploymentSettings = Field(default_factory=ModelBatchDeploymentSettings)
+
+
+def _component(value: object) -> object:
+    """A component of a program: its reference if it is registered, else its data."""
+    if callable(made := getattr(value, "component", None)):  # a function with `@pipeline`
+        return made()
+    return getattr(value, "id", None) or getattr(value, "_data", value)
+
+
+class PipelineComponentBatchDeployment(BatchKeys):
+    """A pipeline component whose inputs are those of an invocation."""
+
+    component: Annotated[Free | Text, BeforeValidator(_component)]
+    settings: Free = Field(default_factory=dict)
+
+
+AnyBatchDeployment = BatchDeployment | PipelineComponentBatchDeployment
+
+
+def is_batch(data: Mapping[str, Any]) -> bool:
+    """Whether a file of an endpoint or a deployment is of a batch one."""
+    schema = str(data.get("$schema") or "").lower()
+    kinds = {"endpoint_name", "component"} <= data.keys() or "defaults" in data
+    batch = ("mini_batch_size", "output_action", "output_file_name")
+    return (
+        "batch" in schema
+        or kinds
+        or data.get("type") == "batch"
+        or not data.keys().isdisjoint(batch)
+    )
+
+
+def parse_batch_endpoint(
+    data: Mapping[str, Any], lines: Mapping[str, int] | None = None, file: str | None = None
+) -> BatchEndpoint:
+    """Raises one SpecError with all problems."""
+    made = _parse(BatchEndpoint, data, {"defaults": (BatchDefaults,)}, lines, file)
+    assert isinstance(made, BatchEndpoint)
+    return made
+
+
+def parse_batch_deployment(
+    data: Mapping[str, Any], lines: Mapping[str, int] | None = None, file: str | None = None
+) -> AnyBatchDeployment:
+    """Raises one SpecError with all problems."""
+    kind = PipelineComponentBatchDeployment if _is_pipeline(data) else BatchDeployment
+    made = _parse(kind, data if _is_pipeline(data) else _flat(data), _SECTIONS, lines, file)
+    assert isinstance(made, AnyBatchDeployment)
+    if isinstance(made, BatchDeployment) and (problem := _problem_of(made)):
+        raise SpecError([placed(problem, lines or {})], file=file)
+    if not isinstance(made, BatchDeployment) and isinstance(made.component, Mapping):
+        parse_component({"type": "pipeline", **made.component})
+    return made
+
+
+_SECTIONS: Mapping[str, tuple[type[BaseModel], ...]] = {
+    "code_configuration": (CodeConfiguration,),
+    "retry_settings": (BatchRetrySettings,),
+    "resources": (Resources,),
+    "model": (InlineModel,),
+}
+
+
+def _is_pipeline(data: Mapping[str, Any]) -> bool:
+    schema = str(data.get("$schema") or "").lower()
+    return data.get("type") == "pipeline" or "component" in data or "pipelinecomponent" in schema
+
+
+def _flat(data: Mapping[str, Any]) -> dict[str, Any]:
+    """A model's deployment with its settings among its keys."""
+    settings = data.get("settings")
+    made = {key: value for key, value in data.items() if key != "settings"}
+    if settings is not None and not isinstance(settings, Mapping):
+        raise SpecError(Problem("`settings` has keys", "settings", hint="settings: {KEY: VALUE}"))
+    made = {**made, **(settings or {})}
+    if (count := made.pop("instance_count", None)) is not None:
+        made["resources"] = {**(made.get("resources") or {}), "instance_count": count}
+    script, code = made.pop("scoring_script", None), made.pop("code_path", None)
+    if script is not None:
+        made["code_configuration"] = {"code": code or ".", "scoring_script": script}
+    return made
+
+
+def _parse(
+    kind: type[BaseModel],
+    data: Mapping[str, Any],
+    sections: Mapping[str, tuple[type[BaseModel], ...]],
+    lines: Mapping[str, int] | None,
+    file: str | None,
+) -> BaseModel:
+    values = {key: value for key, value in data.items() if value is not None}
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        several = problems(error, values, {"": (kind,), **sections})
+        raise SpecError([placed(item, lines or {}) for item in several], file=file) from None
+
+
+def _problem_of(made: BatchDeployment) -> Problem | None:
+    if made.code_configuration is None and made.model is None:
+        hint = "model: azureml:NAME:VERSION, with code_configuration unless it is MLflow's"
+        return Problem("a deployment needs a model or a scoring script", hint=hint)
+    if isinstance(made.model, InlineModel) and made.model.type == "triton_model":
+        hint = "write a scoring script"
+        return Problem("Triton is not started here", "model.type", hint=hint)
+    return None
+
+
+def notes(data: Mapping[str, Any]) -> list[str]:
+    """A sentence for each key without effect."""
+    several = data if _is_pipeline(data) else _flat(data)
+    return [
+        f"no effect here: {key} ({why})"
+        for key, why in _NOTED.items()
+        if several.get(key) is not None
+    ]
+
+
+def component_of(made: AnyBatchDeployment) -> Any:
+    """The pipeline component that an invocation runs, or its file or name."""
+    if not isinstance(made, BatchDeployment):
+        return made.component
+    data = made.model_dump(mode="json", exclude_unset=True, by_alias=True)
+    keys = ("environment", "environment_variables", "compute", "resources")
+    inputs: dict[str, Any] = {INPUT: f"${{{{parent.inputs.{INPUT}}}}}"}
+    if (path := model_reference(made.model) or _path(made.model)) is not None:
+        inputs["model"] = {"type": "custom_model", "path": path}
+    step = {
+        "type": "command",
+        "command": command_of(made),
+        "distribution": {
+            "type": "pytorch",
+            "process_count_per_instance": made.max_concurrency_per_instance,
+        },
+        **{key: data[key] for key in keys if key in data},
+        "inputs": inputs,
+        "outputs": {OUTPUT: f"${{{{parent.outputs.{OUTPUT}}}}}"},
+    }
+    if made.code_configuration is not None:
+        step["code"] = made.code_configuration.code
+    return {
+        "type": "pipeline",
+        "inputs": {INPUT: {"type": "uri_folder"}},
+        "outputs": {OUTPUT: {"type": "uri_folder"}},
+        "jobs": {STEP: step},
+    }
+
+
+def _path(model: InlineModel | str | None) -> str | None:
+    return model.path if isinstance(model, InlineModel) else None
+
+
+def command_of(made: BatchDeployment) -> str:
+    """The command of the step that scores."""
+    script = made.code_configuration
+    options = {
+        "entry_script": script.scoring_script if script is not None else None,
+        "mini_batch_size": made.mini_batch_size,
+        "mini_batch_error_threshold": -1,
+        "error_threshold": made.error_threshold,
+        "file_name": made.output_file_name if made.output_action == "append_row" else None,
+        **made.retry_settings.model_dump(),
+    }
+    model = ' "${{inputs.model}}"' if made.model is not None else ""
+    words = shlex.quote(json.dumps(options))
+    places = f'"${{{{inputs.{INPUT}}}}}" "${{{{outputs.{OUTPUT}}}}}"'
+    return f"python -m {_RUNNER} {words} {places}{model} --"
+
+
+def invocation(
+    deployment: Mapping[str, Any],
+    component: Mapping[str, Any],
+    inputs: Mapping[str, Any],
+    outputs: Mapping[str, Any],
+    overrides: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The pipeline job of an invocation of ``deployment``, the keys of its file. ``overrides``:
+    `mini_batch_size` and `instance_count`. Raises UsageError."""
+    made = parse_batch_deployment(deployment)
+    values = {name: _value(value) for name, value in inputs.items()}
+    job: dict[str, Any] = {"type": "pipeline", "component": component, "outputs": dict(outputs)}
+    if isinstance(made, BatchDeployment):
+        job["component"] = _changed(component, deployment, overrides)
+        job["settings"] = {"force_rerun": True}
+        if len(values) != 1:
+            hint = "a model has one input: --input PATH"
+            raise UsageError(f"{len(values)} inputs are given", where="inputs", hint=hint)
+        (value,) = values.values()
+        kind = value.get("type") if isinstance(value, Mapping) else None
+        if kind is not None:
+            job["component"]["inputs"] = {INPUT: {"type": kind}}
+        values = {INPUT: value}
+    elif overrides:
+        hint = "they are the keys of a model's deployment"
+        raise UsageError("a pipeline has no mini-batches", where="mini_batch_size", hint=hint)
+    else:
+        job["settings"] = dict(made.settings)
+    job["inputs"] = values
+    job["experiment_name"] = made.endpoint_name
+    job["display_name"] = f"{made.endpoint_name}/{made.name}"
+    job["tags"] = {ENDPOINT_TAG: made.endpoint_name, DEPLOYMENT_TAG: made.name}
+    return job
+
+
+def _changed(
+    component: Mapping[str, Any], deployment: Mapping[str, Any], overrides: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The component of a model's deployment with other numbers."""
+    step = dict(component["jobs"][STEP])
+    if overrides:
+        made = parse_batch_deployment({**_flat(deployment), **overrides})
+        assert isinstance(made, BatchDeployment)
+        step["command"] = command_of(made)
+        step["resources"] = made.resources.model_dump(mode="json", exclude_defaults=True)
+    return {**component, "jobs": {STEP: step}}
+
+
+def _value(value: Any) -> Any:
+    """An input: data, or the value of a literal, which Azure's files have as its ``default``."""
+    if not isinstance(value, Mapping) or "path" in value:
+        return value
+    key = "value" if "value" in value else "default"
+    if value.get("type") in LITERALS and key in value:
+        return value[key]
+    raise SpecError(Problem("this input has no path", "inputs", hint="type: uri_folder, path: …"))

@@ -1,0 +1,169 @@
+"""Batch endpoints: an invocation is a job."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.support import Allranks, answer
+
+pytestmark = pytest.mark.slow
+EXAMPLE = Path(__file__).parents[2] / "examples" / "batch"
+PROGRAM = """
+from azure.ai.ml import Input, MLClient
+from azure.ai.ml.constants import AssetTypes, BatchDeploymentOutputAction
+from azure.ai.ml.entities import (
+    BatchEndpoint, BatchRetrySettings, CodeConfiguration, Model, ModelBatchDeployment,
+    ModelBatchDeploymentSettings, PipelineComponentBatchDeployment, ResourceConfiguration,
+)
+from azure.ai.ml import load_component
+from azure.identity import DefaultAzureCredential
+client = MLClient(DefaultAzureCredential(), "s", "g", "w")
+endpoint = BatchEndpoint(name="from-python", tags={"a": "b"})
+client.begin_create_or_update(endpoint).result()
+deployment = ModelBatchDeployment(
+    name="words",
+    endpoint_name=endpoint.name,
+    model=Model(path="kind-words.txt"),
+    code_configuration=CodeConfiguration(code="src", scoring_script="summary.py"),
+    environment="current",
+    resources=ResourceConfiguration(instance_count=1),
+    settings=ModelBatchDeploymentSettings(
+        mini_batch_size=3,
+        output_action=BatchDeploymentOutputAction.SUMMARY_ONLY,
+        retry_settings=BatchRetrySettings(max_retries=0, timeout=300),
+        error_threshold=0,
+    ),
+)
+client.begin_create_or_update(deployment).result()
+chain = PipelineComponentBatchDeployment(
+    name="chain", endpoint_name=endpoint.name, component=load_component("chain.yml")
+)
+client.batch_deployments.begin_create_or_update(chain).result()
+endpoint = client.batch_endpoints.get("from-python")
+endpoint.defaults.deployment_name = "words"
+print(client.batch_endpoints.begin_create_or_update(endpoint).result().defaults.deployment_name)
+texts = Input(type=AssetTypes.URI_FOLDER, path="texts")
+jobs = [
+    client.batch_endpoints.invoke(endpoint_name="from-python", input=texts),
+    client.batch_endpoints.invoke(
+        endpoint_name="from-python",
+        deployment_name="chain",
+        inputs={"texts": texts, "word": Input(type="string", default="please")},
+    ),
+]
+for job in jobs:
+    try:
+        client.jobs.stream(job.name)
+    except Exception as error:
+        print(type(error).__name__)
+print(len(client.batch_endpoints.list_jobs("from-python")))
+(listed,) = client.batch_deployments.list_jobs("chain", "from-python")
+print(listed.name == job.name)
+client.jobs.download(job.name, download_path="got", output_name="counted")
+print(open("got/named-outputs/counted/n").read(), end="")
+"""
+# Three files, of which one has no row: too many.
+SUMMARY = """
+import os
+def run(mini_batch):
+    open(os.path.join(os.environ["AZUREML_BI_OUTPUT_PATH"], "own"), "w").write("x")
+    return mini_batch[1:]
+"""
+CHAIN = """
+type: pipeline
+name: chain
+inputs: {texts: {type: uri_folder}, word: {type: string}, times: {type: integer, default: 2}}
+outputs: {counted: {type: uri_folder}}
+jobs:
+  count:
+    command: echo $(cat ${{inputs.texts}}/* | grep -ic ${{inputs.word}}) > ${{outputs.counted}}/n
+    environment: current
+    inputs: {texts: '${{parent.inputs.texts}}', word: '${{parent.inputs.word}}'}
+    outputs: {counted: '${{parent.outputs.counted}}'}
+"""
+
+
+@pytest.fixture
+def files(code: Path) -> Path:
+    shutil.copytree(EXAMPLE, code, dirs_exist_ok=True)
+    return code
+
+
+@pytest.mark.end_to_end
+def test_the_example_by_azures_lines(shared: Allranks, files: Path):
+    """Of a registered model, too: its name in AZUREML_MODEL_DIR is that of its file."""
+    az = ("az", "ml", "batch-endpoint")
+    made = shared(*az, "create", "-f", "endpoint.yml", "--query", "provisioning_state")
+    assert made.stdout == '"Succeeded"\n', made.stderr
+    made = shared("model", "create", "kind", "--path", "kind-words.txt")
+    assert made.returncode == 0, made.stderr
+    words = (
+        "batch-deployment",
+        "create",
+        "-f",
+        "deployment.yml",
+        "--set",
+        "model=azureml:kind@latest",
+    )
+    made = shared("az", "ml", *words, "--set-default", "--query", "model", "-o", "tsv")
+    assert made.stdout == "azureml:kind:1\n", made.stderr
+    shown = answer(shared, "endpoint", "show", "moods")
+    assert shown["default_deployment"] == "words"
+    assert "moods/words" in shared("model", "delete", "kind:1").stderr
+    assert "is a batch endpoint" in shared("endpoint", "create", "moods").stderr
+
+    words = ("invoke", "-n", "moods", "--input", "texts", "--query", "name", "-o", "tsv")
+    job = shared(*az, *words, "--mini-batch-size", "1").stdout.strip()
+    done = shared("az", "ml", "job", "stream", "-n", job, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (step,) = answer(shared, "job", "list", "--parent", job)
+    assert "3 files in 3 mini-batches" in shared("job", "logs", step["name"]).stdout
+    words = ("download", "-n", job, "--output-name", "score", "--download-path", "got")
+    assert shared("az", "ml", "job", *words).returncode == 0
+    text = (files / "got" / "named-outputs" / "score" / "moods.csv").read_text()
+    assert text == "a.txt,2\nb.txt,0\nc.txt,3\n"
+    listed = json.loads(shared(*az, "list-jobs", "-n", "moods").stdout)
+    assert [item["name"] for item in listed] == [job]
+
+    words = ("batch-deployment", "delete", "-n", "words", "-e", "moods", "--yes")
+    assert shared("az", "ml", *words).returncode == 0
+    refused = shared("endpoint", "invoke", "moods", "--input", "texts")
+    assert "moods has no default deployment" in refused.stderr
+    assert shared(*az, "delete", "-n", "moods", "-y").returncode == 0
+
+
+def test_a_program_of_azure(shared: Allranks, files: Path):
+    (files / "submit.py").write_text(PROGRAM)
+    (files / "src" / "summary.py").write_text(SUMMARY)
+    (files / "chain.yml").write_text(CHAIN)
+    done = shared("python", "submit.py", timeout=120)
+    lines = [
+        line for line in done.stdout.splitlines() if "mini-b" not in line and "limit" not in line
+    ]
+    assert lines[-5:] == ["words", "JobException", "2", "True", "1"], done.stdout + done.stderr
+    assert "1 files failed; the limit is 0" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("type: model\n", "needs a model or a scoring script"),
+        ("type: model\nmodel: azureml:nosuch:1\n", "not found"),
+        ("type: model\nmodel: {path: x}\nsettings: {output_action: rows}\n", "output_action"),
+        ("type: model\nmodel: {path: x}\nsettings: {output_file_name: a/b}\n", "output_file_name"),
+        ("type: pipeline\ncomponent: gone.yml\n", "gone.yml"),
+        ("type: pipeline\ncomponent: {type: command, command: x}\n", "pipeline"),
+    ],
+)
+def test_a_deployment_that_is_refused(shared: Allranks, code: Path, text: str, said: str):
+    shared("endpoint", "create", "refuses", "--type", "batch")
+    (code / "x").write_text("")
+    (code / "d.yml").write_text("name: d\nendpoint_name: refuses\n" + text)
+    done = shared("deployment", "create", "-f", "d.yml", "--type", "batch")
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert said in done.stderr
+    assert "hint: " in done.stderr
