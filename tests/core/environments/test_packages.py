@@ -42,6 +42,14 @@ def test_azureml_mlflow_becomes_mlflow():
     )
 
 
+def test_old_packages_get_the_numpy_they_were_built_for():
+    found = take("numpy", "pandas==0.25.3", table={"pandas==0.25.3": "pandas==1.5.0"})
+    assert found.lines == ("numpy", "pandas==1.5.0", "numpy<2")
+    assert found.notes[-1] == "numpy<2 is installed, too: pandas==1.5.0 was built for it"
+    for lines in (("numpy~=1.26", "pandas==1.5.0"), ("pandas==2.2.2",), ("pandas>=1.5",)):
+        assert take(*lines).lines == lines
+
+
 def test_the_map_drops_a_package_in_every_version_or_in_one():
     assert take("Horovod==0.19.5", "six", table={"horovod": "none"}) == (
         ("six",),

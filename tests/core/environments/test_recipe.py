@@ -359,7 +359,7 @@ def test_no_package_is_taken_for_an_environment():
         *("pytorch-lightning", "xgboost-ray", "responsibleai", "scikit-learn", "sklearn-crfsuite"),
         *("lightgbm", "tensorflow-datasets", "pytorch-ignite"),
     ]
-    pip = [each for name in names for each in (name, f"{name}==1.0")]
+    pip = [each for name in names for each in (name, f"{name}==9.0")]
     assert recipe(Resolved("", Environment(pip=pip)), curated.TABLE).requirements == (*pip,)
 
 

@@ -41,6 +41,9 @@ _OPTIONS = {
 }
 # torchvision 0.M for torch 1.N is 0.(N + 1), and for 2.N it is 0.(N + 15); these are exceptions.
 _OLD_VISION = {(1, 1): 3, (1, 2): 4, (1, 3): 4}
+_NUMPY_1 = "numpy<2"
+# The first releases that run beside NumPy 2; those before them do not refuse it.
+_FIRST_FOR_NUMPY_2 = {"pandas": "2.2.2", "scikit-learn": "1.4.2", "scipy": "1.13", "pyarrow": "16"}
 # torchaudio has the version of its torch from 2.0 on, and had 0.N for torch 1.N.
 
 
@@ -104,7 +107,27 @@ def replaced(lines: Sequence[str], instead: Instead) -> Replaced:
         else:
             installed.append(_in_place_of(requested, taken))
             notes.append(f"{line} was requested, using {installed[-1]}{why}")
+    if old := _built_for_numpy_1(installed):
+        installed.append(_NUMPY_1)
+        notes.append(f"{_NUMPY_1} is installed, too: {old} was built for it")
     return Replaced(tuple(installed), tuple(notes))
+
+
+def _built_for_numpy_1(lines: Sequence[str]) -> str:
+    """The first line that pins a package which NumPy 2 breaks, though its own requirements let it
+    in; empty if there is none, or the lines bound NumPy themselves."""
+    parsed = [(line, each) for line in lines if (each := requirement(line)) is not None]
+    if any(_named(each, "numpy") and each.specifier for _, each in parsed):
+        return ""
+    for line, each in parsed:
+        first = _FIRST_FOR_NUMPY_2.get(canonicalize_name(each.name))
+        pins = [pin.version for pin in each.specifier if pin.operator in ("==", "~=")]
+        try:
+            if first and pins and Version(pins[0].removesuffix(".*")) < Version(first):
+                return line
+        except InvalidVersion:
+            continue
+    return ""
 
 
 def _taken(requested: Requirement, instead: Instead) -> str | None:
