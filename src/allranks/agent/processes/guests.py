@@ -154,6 +154,8 @@ def _kill(child: subprocess.Popen[bytes] | None) -> None:
                 os.kill(pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(0.01)
+    if child is not None and _lives(child):
+        child.kill()  # a keeper that somebody has stopped
 
 
 def settled(task: Task) -> Task:

@@ -16,7 +16,7 @@ from allranks.core.plan import Gang
 from allranks.engines.base import GangStatus, Handle, Host, Kind
 from allranks.errors import AllranksError, Refused
 from allranks.server.loop.wakeups import Wakeups
-from allranks.statuses import TERMINAL, GangState, JobStatus
+from allranks.statuses import TERMINAL, GangState, JobStatus, NodeState
 from allranks.store.jobs.job_rows import COMMAND, JobRow
 from allranks.store.jobs.records import Records
 
@@ -100,12 +100,14 @@ class SessionEngine:
     ) -> list[GuestOrder] | None:
         """What is to be on a node of that job, as its agent has ``reported`` what is there; None if
         that is the same, or the agent is of an older version."""
-        if reported is None or (
-            not reported and self._guests is not None and row.name not in self._guests
-        ):
+        if reported is None:
+            return None
+        place = (row.name, row.record.launch, node)
+        if not reported and self._guests is not None and row.name not in self._guests:
+            self._reported.pop(place, None)
             return None
         with self._lock:
-            self._reported[row.name, row.record.launch, node] = reported
+            self._reported[place] = reported
             due = {
                 guest.key: guest
                 for guest in self._all().get(row.name, {}).values()
@@ -132,7 +134,8 @@ class SessionEngine:
             rows = [row for row in self._records.live() if _is_submitted(row)]
             for row in sorted(rows, key=lambda row: row.record.submitted_at or 0.0):
                 gang = row.plan.gang._replace(key=row.key)
-                started = row.record.gang is GangState.UP
+                called = any(node.state is not NodeState.ABSENT for node in row.record.nodes)
+                started = called or row.record.gang is GangState.UP
                 guests = self._guests.setdefault(gang.options[OPTION], {})
                 guests[row.key] = _guest(gang)._replace(started=started)
         return self._guests
