@@ -215,3 +215,49 @@ def test_a_model_that_an_endpoint_has_stays(shared: Allranks, code: Path):
     assert "served:1 is what the deployment keeps/default answers with" in refused.stderr
     assert shared("endpoint", "delete", "keeps").returncode == 0
     assert shared("model", "delete", "served:1").returncode == 0
+
+
+FIRST = """
+from azureml.core import Environment, Webservice, Workspace
+from azureml.core.model import InferenceConfig, Model
+from azureml.core.webservice import AksWebservice, LocalWebservice
+from azureml.exceptions import WebserviceException
+ws = Workspace.from_config()
+model = Model.register(ws, model_path="my model.txt", model_name="served-by-v1")
+environment = Environment("current")
+environment.python.user_managed_dependencies = True
+environment.environment_variables = {"V": "1"}
+script = InferenceConfig("score.py", source_directory="src", environment=environment)
+small = LocalWebservice.deploy_configuration(port=8890)
+service = Model.deploy(ws, "from-v1", [model], script, small)
+service.wait_for_deployment(show_output=True)
+print(service.state, service.run(input_data="{}"), service.auth_enabled)
+environment.environment_variables = {"V": "2"}
+service.update(models=[model], inference_config=script)
+service.wait_for_deployment()
+print(Webservice(ws, "from-v1").run("{}"), "from-v1" in ws.webservices)
+print("ready for requests" in service.get_logs())
+try:
+    Model.deploy(ws, "from-v1", [model], script, AksWebservice.deploy_configuration())
+except WebserviceException as error:
+    print(error.message)
+service.delete()
+for refused in (lambda: Webservice(ws, "from-v1"), lambda: Model.package(ws, [model])):
+    try:
+        refused()
+    except Exception as error:
+        print(type(error).__name__)
+"""
+
+
+def test_a_program_of_azures_first_sdk(shared: Allranks, files: Path):
+    (files / "first.py").write_text(FIRST)
+    done = shared("python", "first.py", timeout=120)
+    assert done.stdout.splitlines()[-6:] == [
+        "Healthy ['1', 'weights'] False",
+        "['2', 'weights'] True",
+        "True",
+        "an endpoint named 'from-v1' already exists",
+        "WebserviceException",
+        "NotThere",
+    ], done.stdout + done.stderr

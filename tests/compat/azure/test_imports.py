@@ -86,10 +86,6 @@ _WORKSPACE = "from azureml.core import Workspace as W; W.from_config()"
         ("import azure.ai.ml.finetuning", "azure.ai.ml.finetuning is not there in allranks"),
         ("import azure.ai.ml; azure.ai.ml.Nope", "azure.ai.ml.Nope is not there in allranks"),
         (f"{_CLIENT}.job", "did you mean jobs?"),
-        (
-            f"{_WORKSPACE}.webservices",
-            "Workspace.webservices is not there in allranks: from Python",
-        ),
         (f"{_WORKSPACE}.experimnts", "did you mean experiments?"),
         ("import azure.storage.blob", "No module named 'azure.storage'"),
     ],

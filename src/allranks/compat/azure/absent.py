@@ -5,9 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import Any
 
-_SERVED = "from Python no model is deployed yet: allranks model deploy"
 _INSTEAD = {
-    "webservices": _SERVED,
     "get_default_keyvault": "give secrets to the job: --env NAME",
     "linked_services": "name a compute: allranks compute create",
 }

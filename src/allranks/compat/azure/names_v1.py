@@ -30,8 +30,10 @@ _EXCEPTIONS = _of(
     "ProjectSystemException",
     "RunEnvironmentException",
     "UserErrorException",
+    "WebserviceException",
     "WorkspaceException",
 )
+_SERVICES = _of("webservice", "AciWebservice", "AksWebservice", "LocalWebservice", "Webservice")
 _CONFIG = {
     **_of("hyperdrive", "HyperDriveConfig", "HyperDriveRunConfig", "PrimaryMetricGoal"),
     **_of("run", "HyperDriveRun"),
@@ -75,6 +77,7 @@ NAMES_V1: Mapping[str, Mapping[str, str]] = {
         **_of("data.datasets", "Dataset"),
         **_of("data.datastore", "Datastore"),
         **_of("model", "Model"),
+        **_of("webservice", "Webservice"),
         **_COMPUTE,
         **dict.fromkeys(("VERSION", "__version__"), "allranks.version:__version__"),
     },
@@ -115,6 +118,7 @@ NAMES_V1: Mapping[str, Mapping[str, str]] = {
         **_SECTIONS,
     },
     "azureml.core.script_run_config": _of("run_config", "ScriptRunConfig"),
+    "azureml.core.webservice": _SERVICES,
     "azureml.core.workspace": _of("workspace", "Workspace"),
     "azureml.data": {**_DATA, **_OUTPUT, **_of("data.output", "OutputAsInput")},
     "azureml.data.data_reference": _REFERENCE,
@@ -158,7 +162,7 @@ NAMES_V1: Mapping[str, Mapping[str, str]] = {
     "azureml.train.sklearn": _of("estimators", "SKLearn"),
     "azureml.widgets": _of("widgets", "RunDetails"),
 }
-_SERVED = "from Python no model is deployed yet: allranks model deploy"
+_SERVED = "images are not built: use Model.deploy"
 _AUTO = "there is no AutoML: run your own script, or a sweep"
 ABSENT_V1: Mapping[str, Mapping[str, str]] = {
     "azureml": {
@@ -170,9 +174,7 @@ ABSENT_V1: Mapping[str, Mapping[str, str]] = {
         "tensorboard": "allranks job tensorboard NAME",
     },
     "azureml.core": {
-        "webservice": _SERVED,
         "Image": _SERVED,
-        "Webservice": _SERVED,
         "Keyvault": "keep secrets in the environment: allranks run --env NAME",
     },
     "azureml.core.compute": {

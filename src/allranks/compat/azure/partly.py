@@ -32,13 +32,14 @@ PARTLY: Mapping[str, Partly] = {
         ("environment:DockerSection", _PARTLY, "image, Dockerfile and shm_size"),
         ("estimators:Estimator", _PARTLY, "with a warning"),
         ("hyperdrive:HyperDriveConfig", _PARTLY, "of scripts; without warm starts"),
-        ("model:InferenceConfig", _NOT, "from Python no model is deployed yet"),
-        ("model:Model", _PARTLY, "registered and downloaded, not deployed"),
+        ("model:Model", _PARTLY, "without `package` and `profile`"),
         ("pipeline:EstimatorStep", _NOT, "use PythonScriptStep"),
         ("pipeline:HyperDriveStep", _NOT, "submit the HyperDriveConfig, or write a sweep step"),
         ("pipeline:ParallelRunStep", _NOT, "write a `parallel` step"),
         ("pipeline:Pipeline", _PARTLY, "without `publish`"),
         ("run_config:DockerConfiguration", _PARTLY, "`shm_size`"),
+        ("webservice:AciWebservice", _PARTLY, "on the server's machine; sizes have no effect"),
+        ("webservice:AksWebservice", _PARTLY, "as AciWebservice; not scaled by load"),
         ("workspace:Workspace", _PARTLY, "stands for the server"),
     )
 } | {

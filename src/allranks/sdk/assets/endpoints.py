@@ -230,8 +230,11 @@ class OnlineDeployments:
         """The last lines that its replicas have printed."""
         answer: DeploymentAnswer = find_server.ask("GET", _path(endpoint_name, name))
         texts = []
-        for replica in answer["replicas"]:
-            follow = Following(find_server.connect, replica["job"], request={"follow": False})
+        jobs = [replica["job"] for replica in answer["replicas"]]
+        if not jobs and answer["reason"]:
+            jobs = [answer["reason"].partition(":")[0]]  # the last one that ended
+        for job in jobs:
+            follow = Following(find_server.connect, job, request={"follow": False})
             texts += [piece["log"] for piece in follow.pieces()]
         return "".join(f"{line}\n" for line in "".join(texts).splitlines()[-lines:])
 

@@ -50,6 +50,10 @@ class ModelNotFoundException(AzureMLException):
     """There is no such model."""
 
 
+class WebserviceException(AzureMLException):
+    """There is no such service, or it has failed."""
+
+
 @contextlib.contextmanager
 def found() -> Iterator[None]:
     """What is not found raises UserErrorException, as scripts expect that then create it."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from allranks.compat.azure.notes import without_effect
+from allranks.compat.azure.v1 import webservice
+from allranks.compat.azure.v1.environment import Environment
 from allranks.compat.azure.v1.exceptions import ModelNotFoundException, no_more, not_there
 from allranks.errors import NotFound
 from allranks.sdk import Client
@@ -22,8 +25,17 @@ SHOWN = (
 )
 
 
+class Framework:
+    """The names of frameworks. Here models are known by their files."""
+
+    CUSTOM, ONNX, TENSORFLOW, SCIKITLEARN = "Custom", "Onnx", "TensorFlow", "ScikitLearn"
+    TFKERAS, PYTORCH, MULTI = "TfKeras", "PyTorch", "Multi"
+
+
 class Model:
     """A version of a model, the newest by default. Raises ModelNotFoundException."""
+
+    Framework = Framework
 
     def __init__(
         self,
@@ -93,18 +105,58 @@ class Model:
         Client().models.delete(self.name, str(self.version))
 
     @staticmethod
-    def deploy(*_: Any, **__: Any) -> None:
-        """Raises NotThere."""
-        not_there("Model.deploy", "from Python no model is deployed yet: allranks model deploy")
+    def deploy(
+        workspace: object,
+        name: str,
+        models: Sequence[Model],
+        inference_config: InferenceConfig | None = None,
+        deployment_config: webservice.DeploymentConfiguration | None = None,
+        deployment_target: object = None,
+        overwrite: bool = False,
+        show_output: bool = False,
+    ) -> webservice.Webservice:
+        """Begin to deploy a model: an endpoint with one deployment, on the server's machine."""
+        webservice.note_target(deployment_target)
+        made = webservice.deploy(
+            workspace, name, models, inference_config, deployment_config, overwrite
+        )
+        if show_output:
+            made.wait_for_deployment(show_output=True)
+        return made
 
-    package = profile = deploy
+    @staticmethod
+    def package(*_: Any, **__: Any) -> None:
+        """Raises NotThere."""
+        not_there("Model.package", "images are not built: deploy the model with Model.deploy")
+
+    @staticmethod
+    def profile(*_: Any, **__: Any) -> None:
+        """Raises NotThere."""
+        not_there("Model.profile", "allranks endpoint show NAME has the latencies")
 
     def __repr__(self) -> str:
         return f"Model(name={self.name}, id={self.id}, version={self.version})"
 
 
 class InferenceConfig:
-    """Not there: deploy by `allranks model deploy`."""
+    """A scoring script, the folder of its code, and its environment."""
 
-    def __init__(self, *_: Any, **__: Any) -> None:
-        Model.deploy()
+    def __init__(
+        self,
+        entry_script: str,
+        runtime: str | None = None,
+        conda_file: str | None = None,
+        extra_docker_file_steps: str | None = None,
+        source_directory: str | None = None,
+        enable_gpu: bool | None = None,
+        description: str | None = None,
+        environment: Environment | None = None,
+        **more: Any,
+    ) -> None:
+        no_more("InferenceConfig", {**more, "extra_docker_file_steps": extra_docker_file_steps})
+        without_effect("InferenceConfig", {"runtime": runtime, "enable_gpu": enable_gpu})
+        if environment is None and conda_file is not None:
+            file = str(Path(source_directory or ".", conda_file))
+            environment = Environment.from_conda_specification("inference", file)
+        self.entry_script, self.source_directory = entry_script, source_directory
+        self.environment, self.description = environment, description

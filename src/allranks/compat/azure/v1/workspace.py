@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from allranks.compat.azure.absent import Absent
 from allranks.compat.azure.tracking import arm_id, mlflow_tracking_uri
-from allranks.compat.azure.v1 import compute, environment, experiment, model
+from allranks.compat.azure.v1 import compute, environment, experiment, model, webservice
 from allranks.compat.azure.v1.data import datasets as datasets_
 from allranks.compat.azure.v1.data import datastore
 from allranks.compat.azure.v1.exceptions import UserErrorException
@@ -120,6 +120,10 @@ class Workspace(Absent):
     @property
     def models(self) -> dict[str, model.Model]:
         return {each.name: model.Model(self, each.name) for each in Client().models.list()}
+
+    @property
+    def webservices(self) -> dict[str, webservice.Webservice]:
+        return {service.name: service for service in webservice.Webservice.list(self)}
 
     @property
     def id(self) -> str:
