@@ -12,7 +12,7 @@ import json
 import socket
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from io import BufferedReader
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, NamedTuple, Protocol, cast
 
 from allranks.errors import ServerError, Unreachable, UsageError, from_body
 
@@ -50,6 +50,15 @@ class Reply(NamedTuple):
     status: int
     headers: dict[str, str]
     body: bytes
+
+
+class Into(Protocol):
+    """Reads a body of ``size`` bytes, all of it unless it raises. An OSError is one of the
+    connection."""
+
+    size: int
+
+    def read(self, file: io.BufferedIOBase) -> None: ...
 
 
 class _Untrusted(ConnectionError):
@@ -92,15 +101,15 @@ class Client:
         body: Body = None,
         *,
         timeout: float | None = None,
-        into: memoryview | None = None,
+        into: Into | None = None,
     ) -> Reply:
         """One request and its complete reply. A ``body`` that is a file is sent from its start. A
-        good reply of exactly the size of ``into`` is written there; its body is empty, then."""
+        good reply of exactly the size of ``into`` is read by it; its body is empty, then."""
         reply, file = self._open(method, path, body, timeout)
         try:
             size = reply.headers.get("content-length")
-            if into is not None and reply.status == 200 and size == str(len(into)):
-                _fill(file, into)
+            if into is not None and reply.status == 200 and size == str(into.size):
+                self._read_into(into, file)
                 return reply
             content = _whole(reply, file)
         except (OSError, ValueError) as error:
@@ -111,6 +120,15 @@ class Client:
         if reply.headers.get("connection", "").lower() == "close":
             self.close()
         return checked(reply._replace(body=content))
+
+    def _read_into(self, into: Into, file: BufferedReader) -> None:
+        done = False
+        try:
+            into.read(file)
+            done = True
+        finally:
+            if not done:  # unread data would be taken for the next reply
+                self.close()
 
     def stream(
         self, method: str, path: str, data: Any = None, *, timeout: float = 60.0
@@ -386,7 +404,8 @@ def _whole(reply: Reply, file: BufferedReader) -> bytes:
     return _exactly(file, int(reply.headers.get("content-length", "0")))
 
 
-def _fill(file: BufferedReader, into: memoryview) -> None:
+def fill(file: io.BufferedIOBase, into: memoryview) -> None:
+    """Read all of it. Raises ConnectionResetError."""
     if file.readinto(into) < len(into):
         raise ConnectionResetError("the server closed the connection")
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from io import BufferedIOBase
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,13 +16,15 @@ from allranks.agent.data.file_entry import Changed, FileEntry, Report
 from allranks.agent.data.input_request import InputRequest
 from allranks.agent.transport.link import ServerAddress
 from allranks.errors import AllranksError, Conflict, NotFound, Passing, Unreachable
-from allranks.http_client import Client, Reply
+from allranks.http_client import Client, Into, Reply, fill
 
 if TYPE_CHECKING:
     from allranks.api.agents import InputListing
 
 # Bytes of files in one request, files in one, and requests at once.
-_PIECE, _COUNT, _STREAMS = 4 << 20, 1000, 4
+_PIECE, _COUNT, _STREAMS = 8 << 20, 1000, 4
+# Bytes that are received before they are written: they are still in the processor's cache, then.
+_SLICE = 1 << 20
 # Seconds for an answer: the disk of the server's home may be busy.
 _TIMEOUT = 60.0
 # Seconds between calls to a server that does not answer.
@@ -33,6 +37,49 @@ class _Piece(NamedTuple):
     file: FileEntry
     offset: int
     size: int
+
+
+class _IntoFiles:
+    """Writes the bytes of pieces to their files, as they arrive."""
+
+    def __init__(self, pieces: Sequence[_Piece], folder: Path, buffer: memoryview) -> None:
+        self.size = sum(piece.size for piece in pieces)
+        self._pieces, self._folder, self._buffer = pieces, folder, buffer
+
+    def read(self, file: BufferedIOBase) -> None:
+        for piece in self._pieces:
+            if piece.size:
+                self._write(file, piece)
+
+    def _write(self, file: BufferedIOBase, piece: _Piece) -> None:
+        at, end = piece.offset, piece.offset + piece.size
+        with _of_this_disk():
+            out = os.open(self._folder / piece.file.name, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            while at < end:
+                some = self._buffer[: end - at]
+                fill(file, some)
+                with _of_this_disk():
+                    while some:
+                        written = os.pwrite(out, some, at)
+                        at, some = at + written, some[written:]
+        finally:
+            os.close(out)
+
+
+class _NotWritten(Exception):
+    """An ``error`` of this disk, which is none of the connection."""
+
+    def __init__(self, error: OSError) -> None:
+        self.error = error
+
+
+@contextlib.contextmanager
+def _of_this_disk() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise _NotWritten(error) from None
 
 
 class InputServer:
@@ -57,10 +104,10 @@ class InputServer:
         answer = json.loads(self.call(client, "GET", f"{name}/digest"))
         return str(answer["digest"])
 
-    def read(self, client: Client, name: str, body: bytes, into: memoryview) -> bool:
+    def read(self, client: Client, name: str, body: bytes, into: Into) -> bool:
         """Read pieces; whether they have the size of ``into``, which then has them."""
         reply = self._reply(client, "POST", name, body, into)
-        return reply.headers.get("content-length") == str(len(into))
+        return reply.headers.get("content-length") == str(into.size)
 
     def call(self, client: Client, method: str, path: str) -> bytes:
         return self._reply(client, method, path).body
@@ -71,7 +118,7 @@ class InputServer:
         method: str,
         path: str,
         body: bytes | None = None,
-        into: memoryview | None = None,
+        into: Into | None = None,
     ) -> Reply:
         while True:
             if self._stopped.is_set():
@@ -128,7 +175,7 @@ class ServerInput:
             def get(pieces: Sequence[_Piece]) -> None:
                 if not hasattr(clients, "own"):
                     clients.own = self._server.client()
-                    clients.buffer = memoryview(bytearray(_PIECE))
+                    clients.buffer = memoryview(bytearray(_SLICE))
                     opened.append(clients.own)
                 self._get(clients.own, clients.buffer, pieces, folder)
                 with lock:
@@ -168,17 +215,14 @@ class ServerInput:
             for piece in pieces
         ]
         body = json.dumps(rows).encode()
-        data = buffer[: sum(piece.size for piece in pieces)]
+        files = _IntoFiles(pieces, folder, buffer)
         try:
-            if not self._server.read(client, self.request.name, body, data):
+            if not self._server.read(client, self.request.name, body, files):
                 raise Changed(self.request.name)
         except Conflict as error:
             raise Changed(str(error)) from None
-        for file, offset, size in pieces:
-            if size:
-                with (folder / file.name).open("r+b") as out:
-                    os.pwrite(out.fileno(), data[:size], offset)
-            data = data[size:]
+        except _NotWritten as failure:
+            raise failure.error from None
 
     def _complete(self, item: FileEntry, folder: Path) -> None:
         path = folder / item.name

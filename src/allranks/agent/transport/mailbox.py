@@ -6,6 +6,7 @@ the body. Both are written atomically.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import time
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from allranks.errors import Unreachable
-from allranks.http_client import MAILBOX, Client, Reply, checked
+from allranks.http_client import MAILBOX, Client, Into, Reply, checked
 
 QUESTIONS, ANSWERS = "in", "out"
 # Seconds between checks for a response, growing from the first to the second.
@@ -37,7 +38,7 @@ class Mailbox(Client):
         body: Any = None,
         *,
         timeout: float | None = None,
-        into: memoryview | None = None,
+        into: Into | None = None,
     ) -> Reply:
         name = uuid.uuid4().hex
         head = {"method": method, "path": path, "token": self.token}
@@ -48,9 +49,9 @@ class Mailbox(Client):
             raise Unreachable(f"cannot use the mailbox at {self._folder}: {error}") from None
         size = {"content-length": str(len(content))}
         reply = checked(Reply(int(answer["status"]), size, content))
-        if into is None or len(into) != len(content):
+        if into is None or into.size != len(content):
             return reply
-        into[:] = content
+        into.read(io.BytesIO(content))
         return reply._replace(body=b"")
 
     def download(self, path: str, *, timeout: float = 60.0) -> Iterator[bytes]:
