@@ -191,7 +191,7 @@ QUESTIONS = (
         "Which of all runs has the least loss?",
         Answer(
             (("select", "Order", "least loss"), ("button", "Show")),
-            r"Created\s+(good|one|search)\s",
+            r"Created\s+(?:.*\n){1,8}.*loss 0\.\d",
         ),
     ),
     Question(
@@ -210,7 +210,7 @@ QUESTIONS = (
     Question("With which command?", Answer(_open("good"), r"python train\.py 0\.1")),
     Question(
         "Is it silent, or is its output lost?",
-        Answer(_open("first", ("link", "Logs")), r"Waiting for output"),
+        Answer(_open("first", ("link", "Logs")), r"Waiting for output|Nothing was printed"),
     ),
     Question("With which exit code did it end?", Answer(_open("bad"), r"exited with code 1")),
     Question(

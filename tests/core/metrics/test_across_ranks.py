@@ -46,6 +46,14 @@ def test_times_of_nodes_whose_clocks_differ_share_columns():
     assert not any(cell is None for row in cells for cell in row)
 
 
+def test_a_node_that_ended_early_has_no_value_in_later_columns():
+    tracks = [
+        Track([at + node / 100 for at in range(length)], [1.0] * length)
+        for node, length in enumerate((100, 50))
+    ]
+    assert across_ranks.grid(tracks, 300).cells[1][-1] is None
+
+
 def test_a_late_rank_is_named_and_since_when():
     tracks = _tracks(16, 100, lambda rank, step: 1.0 + 0.5 * (rank == 5 and step >= 60))
     standings = across_ranks.standings(across_ranks.grid(tracks, 300).cells)

@@ -136,7 +136,7 @@ def _reduced(values: Sequence[float], reduce: Reduce) -> float | None:
     total = sum(values)
     if not math.isfinite(total):
         values = [value for value in values if math.isfinite(value)]
-    elif reduce is mean:
+    elif reduce is mean and len(values):
         return total / len(values)
     return float(reduce(values)) if len(values) else None
 
