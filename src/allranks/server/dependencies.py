@@ -141,5 +141,11 @@ def services(request: Request) -> Services:
     return value
 
 
+def _connection(request: Request) -> Request:
+    return request
+
+
 ServicesDep = Annotated[Services, Given(services)]
+# The request itself, to notice that its client has gone.
+Connection = Annotated[Request, Given(_connection)]
 JsonBody = Annotated[dict[str, Any], BODY]

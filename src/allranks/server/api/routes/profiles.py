@@ -11,10 +11,13 @@ from starlette.concurrency import run_in_threadpool
 from allranks.api.jobs import ProfileAnswer, ProfileStopped
 from allranks.core.distributions.topology import world
 from allranks.errors import Conflict, NotFound
-from allranks.server.dependencies import ServicesDep
+from allranks.server.dependencies import Connection, ServicesDep
 from allranks.server.http.request_limits import Count
 from allranks.server.loop.stacks import running
 from allranks.statuses import TERMINAL
+
+# Seconds between two looks whether the client waits.
+_LOOK = 0.5
 
 
 class ProfileRequest(BaseModel):
@@ -27,8 +30,11 @@ class ProfileRequest(BaseModel):
     ranks: list[Count] = []
 
 
-async def create(name: str, request: ProfileRequest, services: ServicesDep) -> ProfileAnswer:
-    """Profile the ranks of a running job for some seconds; answered once it is judged."""
+async def create(
+    name: str, request: ProfileRequest, services: ServicesDep, connection: Connection
+) -> ProfileAnswer:
+    """Profile the ranks of a running job for some seconds; answered once it is judged. A client
+    that goes ends it."""
     row = await run_in_threadpool(services.records.with_ranks, name)
     if row.record.status in TERMINAL:
         hint = "profile a job while it runs; its kept profiles: allranks job profile NAME --last"
@@ -45,7 +51,9 @@ async def create(name: str, request: ProfileRequest, services: ServicesDep) -> P
         count = services.wakeups.count(name)
         if not gathered.over:
             left = gathered.until - time.monotonic()
-            await services.wakeups.wait(name, count, max(0.0, min(left, 5.0)))
+            await services.wakeups.wait(name, count, max(0.0, min(left, _LOOK)))
+            if await connection.is_disconnected():
+                services.profiles.stop(row)
             latest = services.records.latest(name)
             if latest is None or latest.record.status in TERMINAL:
                 break
