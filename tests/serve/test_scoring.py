@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.frameworks.environments import environment
 from tests.support import until
 
 pytestmark = pytest.mark.medium
@@ -33,7 +34,9 @@ class Connection(http.client.HTTPConnection):
 
 
 class Replica:
-    def __init__(self, folder: Path, *words: str, **env: str) -> None:
+    def __init__(
+        self, folder: Path, *words: str, python: object = sys.executable, **env: str
+    ) -> None:
         self.path = folder / "s"
         env = {
             **os.environ,
@@ -41,7 +44,7 @@ class Replica:
             "ALLRANKS_SERVE_SOCKET": str(self.path),
             **env,
         }
-        command = [sys.executable, "-m", "allranks_scoring", *words]
+        command = [str(python), "-m", "allranks_scoring", *words]
         self.process = subprocess.Popen(
             command,
             cwd=folder,
@@ -80,7 +83,7 @@ Started = Callable[..., Replica]
 def replica(tmp_path: Path) -> Iterator[Started]:
     made: list[Replica] = []
 
-    def start(script: str = "", *words: str, **env: str) -> Replica:
+    def start(script: str = "", *words: str, **env: Any) -> Replica:
         if script:
             (tmp_path / "score.py").write_text(script)
             words = ("--script", "score.py", *words)
@@ -104,6 +107,7 @@ def run(data):
     found = json.loads(data)
     if found == "exit": raise SystemExit(3)
     if found == "set": return {1}
+    if found == "nan": return {"a": [float("nan"), float("inf"), 1.5]}
     return [text, found["x"]]
 """
 
@@ -116,6 +120,7 @@ def test_a_scoring_script_of_azure(replica: Started, tmp_path: Path):
     assert (status, json.loads(text)["error"]["message"]) == (500, "KeyError: 'x'")
     assert headers["x-ms-run-function-failed"] == "True"
     assert "which JSON cannot hold" in one.ask("set")[1] or "JSON cannot hold" in one.ask("set")[1]
+    assert one.ask("nan")[1] == '{"a": [null, null, 1.5]}'
     assert one.ask("exit")[0] == 500
     assert one.ask(path="/", method="GET")[:2] == (200, "Healthy")
     assert one.ask(path="/nowhere")[0] == 404
@@ -198,6 +203,71 @@ def test_a_pickle_without_a_script(replica: Started, tmp_path: Path):
     assert one.ask(columns)[:2] == (200, "[6]")
     assert one.ask([[3]], "/invocations")[:2] == (200, '{"predictions": [6]}')
     assert one.ask(b"no json")[0] == 400
+
+
+TORCH = """
+import torch
+class Twice(torch.nn.Module):
+    def forward(self, x): return 2 * x
+torch.jit.trace(Twice(), torch.ones(1, 2)).save("m.pt")
+"""
+ONNX = """
+import onnx
+from onnx import TensorProto, helper
+tensors = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["rows", 2]) for n in "xy"]
+node = helper.make_node("Add", ["x", "x"], ["y"])
+graph = helper.make_graph([node], "twice", tensors[:1], tensors[1:])
+opset = [helper.make_opsetid("", 17)]
+onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=8), "m.onnx")
+"""
+MLFLOW = """
+import mlflow
+class Twice(mlflow.pyfunc.PythonModel):
+    def predict(self, context, model_input, params=None): return model_input["x"] * 2
+mlflow.pyfunc.save_model("m", python_model=Twice(), pip_requirements=[])
+"""
+
+
+def made(script: str, folder: Path, env: str) -> object:
+    python = environment(env) / "bin" / "python" if env else sys.executable
+    subprocess.run([python, "-c", script], cwd=folder, check=True, capture_output=True)
+    return python
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+def test_torchscript_without_a_script(replica: Started, tmp_path: Path):
+    one = replica("", "--model", "m.pt", python=made(TORCH, tmp_path, ""))
+    assert one.ask({"input_data": [[1.0, 2.0]]})[:2] == (200, "[[2.0, 4.0]]")
+
+
+@pytest.mark.slow
+@pytest.mark.frameworks
+def test_onnx_without_a_script(replica: Started, tmp_path: Path):
+    one = replica("", "--model", "m.onnx", python=made(ONNX, tmp_path, "onnx"))
+    for body in ([[1, 2], [3, 4]], {"input_data": {"x": [[1, 2], [3, 4]]}}):
+        assert one.ask(body)[:2] == (200, "[[2.0, 4.0], [6.0, 8.0]]"), body
+    status, text, _ = one.ask({"input_data": {"z": [[1, 2]]}})
+    assert (status, "the model has the inputs x, not z" in text) == (400, True)
+
+
+@pytest.mark.slow
+@pytest.mark.frameworks
+def test_mlflow_without_a_script(replica: Started, tmp_path: Path):
+    python = made(MLFLOW, tmp_path, "mlflow3")
+    one = replica("", "--model", "m", python=python)
+    split = {"columns": ["x"], "data": [[1], [2]]}
+    assert one.ask({"input_data": split})[:2] == (200, "[2, 4]")
+    answer = (200, '{"predictions": [2, 4]}')
+    assert one.ask({"dataframe_split": split}, "/invocations")[:2] == answer
+
+    # A batch deployment of it reads tables.
+    (tmp_path / "a.csv").write_text("x\n1.5\n")
+    batch = "from allranks_scoring import batch; m = batch.Mlflow('m'); m.init(); "
+    words = [str(python), "-c", batch + "print(m.run(['a.csv']))"]
+    env = {**os.environ, "PYTHONPATH": str(INSIDE)}
+    done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert done.stdout == """['[0, 3.0, "a.csv"]']\n""", done.stderr
 
 
 def test_a_request_that_runs_is_answered_before_the_end(replica: Started, tmp_path: Path):

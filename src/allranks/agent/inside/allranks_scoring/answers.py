@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any, Callable, Dict, NamedTuple, Tuple
 
 JSON = "application/json"
@@ -40,11 +41,28 @@ class BadRequest(Exception):
 Score = Callable[[Request], Answer]
 
 
+def dumps(value: Any) -> str:
+    """As JSON, which has no NaN and no infinite numbers: they become null. Raises TypeError and
+    ValueError."""
+    try:
+        return json.dumps(value, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(value), allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {_finite(key): _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
 def as_json(value: Any, status: int = 200) -> Answer:
     """Raises TypeError for what JSON cannot hold, with a way out."""
     try:
-        return Answer(status, json.dumps(value).encode())
-    except (TypeError, ValueError) as error:
+        return Answer(status, dumps(value).encode())
+    except (TypeError, ValueError, RecursionError) as error:
         how = "return lists, numbers and text, as with .tolist()"
         raise TypeError("run() returned what JSON cannot hold (%s): %s" % (error, how)) from None
 

@@ -4,13 +4,12 @@
 from __future__ import annotations
 
 import importlib
-import json as json_module
 import sys
 from types import ModuleType
 from typing import Any, Callable, Dict, Optional
 from urllib.parse import parse_qsl
 
-from .answers import JSON, Answer, Request
+from .answers import JSON, Answer, Request, dumps
 
 _RAW = "_allranks_raw_http"
 
@@ -40,7 +39,7 @@ class AMLResponse:
     def __init__(self, message: Any, status_code: int, json_str: bool = False, **_: Any) -> None:
         self.status_code = status_code
         self.headers: Dict[str, str] = {}
-        self.data = json_module.dumps(message) if json_str else message
+        self.data = dumps(message) if json_str else message
         self.mimetype = JSON if json_str else "text/html; charset=utf-8"
 
     def set_data(self, data: Any) -> None:

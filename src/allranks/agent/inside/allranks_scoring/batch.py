@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import Any, Callable, Dict, List
 
 from . import models
-from .answers import plain
+from .answers import dumps, plain
 
 
 class Mlflow:
@@ -25,7 +24,7 @@ class Mlflow:
         for file in mini_batch:
             values = plain(self._predict(_table(file)))
             name = os.path.basename(file)
-            rows += [json.dumps([row, item, name]) for row, item in enumerate(values)]
+            rows += [dumps([row, item, name]) for row, item in enumerate(values)]
         return rows
 
 
