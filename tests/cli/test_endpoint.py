@@ -73,6 +73,7 @@ def test_a_deployment_from_its_file_to_its_end(allranks: Allranks, files: Path, 
     made = allranks("deployment", "update", "-f", "bad.yml", timeout=120)
     assert made.returncode == 1
     assert "RuntimeError: no such model" in made.stderr
+    assert "the replicas of before go on" in made.stderr
     assert score(allranks) == ["1", "weights"]
     assert answer(allranks, "endpoint", "show", "birds")["state"] == "UpdateFailed"
     made = allranks("deployment", "update", "blue", "-e", "birds", "--rollback", timeout=120)

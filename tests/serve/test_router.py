@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from allranks.serve.access_log import AccessLog
 from allranks.serve.table import Backend, Route, Site, pack
 from allranks.server.endpoints.router_process import RouterProcess
 from tests.support import until
@@ -228,6 +229,16 @@ def test_an_answer_in_pieces(stage: Stage):
     go.touch()
     assert answer.read() == b"two\n\n"
     connection.close()
+    # Without keys, names of other machines are refused. Each request is a line of the log.
+    assert stage.ask(host="example.org")[0] == 421
+    lines = (stage.folder / "r o'uter" / "access.log").read_text().splitlines()
+    first, last = map(json.loads, lines)
+    assert (first["status"], first["bytes"], first["deployment"]) == (200, 10, "blue")
+    assert (last["status"], last["deployment"], last["path"]) == (421, None, "/endpoints/e/score")
+    log = AccessLog(stage.folder / "small.log", largest=10)
+    for number in range(3):
+        log.write({"number": number})
+    assert (stage.folder / "small.log.1").read_text() == '{"number": 2}\n'
 
 
 def test_a_head_without_end(stage: Stage):

@@ -3,7 +3,8 @@
     python -m allranks.serve --folder FOLDER --host HOST --port PORT
 
 In the folder: ``lock`` is held while it runs, ``address`` has its process, host and port,
-``control`` is the socket of the server, ``sockets`` those of replicas.
+``control`` is the socket of the server, ``sockets`` those of replicas, ``access.log`` has a line
+for each request.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pathlib import Path
 import uvicorn
 
 from allranks import file_locks
+from allranks.serve.access_log import AccessLog
 from allranks.serve.probes import probe_all
 from allranks.serve.protocol import Bounded
 from allranks.serve.router import Router
@@ -31,7 +33,7 @@ _LONGEST, _GRACE = 1 << 26, 30
 
 
 async def serve(folder: Path, listener: socket.socket) -> None:
-    router = Router(folder / "sockets")
+    router = Router(folder / "sockets", AccessLog(folder / "access.log"))
     config = uvicorn.Config(
         router,
         http=Bounded,

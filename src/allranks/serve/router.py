@@ -9,12 +9,14 @@ import hashlib
 import hmac
 import json
 import random
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
 
+from allranks.serve.access_log import AccessLog
 from allranks.serve.balance import Deployment, NoReplica, NoTurn, Weights, Worker
 from allranks.serve.table import Site
 from allranks.serve.upstream import Broken, Response, Unsent, head
@@ -26,6 +28,7 @@ _BUFFERED, _LARGEST = 1 << 20, 1 << 30
 _TRIES = 4
 _DEPLOYMENT = b"azureml-model-deployment"
 _PRIVATE = frozenset((b"authorization", b"host"))
+_LOOPBACK = re.compile(rb"(?:127\.0\.0\.1|localhost|\[::1\])(?::\d+)?")
 _ID = (b"x-request-id", b"x-ms-client-request-id")
 
 
@@ -83,8 +86,8 @@ class Place:
 class Router:
     """An ASGI application. ``sockets``: the folder of the replicas' sockets."""
 
-    def __init__(self, sockets: Path) -> None:
-        self._sockets = sockets
+    def __init__(self, sockets: Path, log: AccessLog | None = None) -> None:
+        self._sockets, self._log = sockets, log
         self.places: dict[str, Place] = {}
         self._copies: set[asyncio.Task[None]] = set()
 
@@ -102,21 +105,48 @@ class Router:
         headers: dict[bytes, bytes] = dict(scope["headers"])
         name = next((headers[item] for item in _ID if item in headers), None)
         request_id = name or uuid4().hex.encode()
-        started = False
+        began, start, size = time.monotonic(), None, 0
 
         async def relay(message: Any) -> None:
-            nonlocal started
-            started = True
+            nonlocal start, size
+            start = start or message
+            size += len(message.get("body", b""))
             await send(message)
 
         try:
             await self._answer(scope, headers, request_id, receive, relay)
         except Refusal as refusal:
-            if started:  # uvicorn closes the connection of an answer that is not complete
-                return
-            await _refuse(refusal, request_id, send)
+            if start is None:  # else uvicorn closes the connection: the answer is not complete
+                await _refuse(refusal, request_id, relay)
         except Gone:
             return
+        finally:
+            self._note(scope, request_id, start, size, time.monotonic() - began)
+
+    def _note(self, scope: Any, request_id: bytes, start: Any, size: int, spent: float) -> None:
+        """A line of the access log, unless the endpoint has none."""
+        path: bytes = scope["raw_path"]
+        name = path.removeprefix(PREFIX).partition(b"/")[0].decode("latin-1")
+        place = self.places.get(name) if path.startswith(PREFIX) else None
+        if self._log is None or (place is None or not place.site.logs):
+            return
+        answer = dict(start["headers"]) if start is not None else {}
+        client = scope.get("client") or ("", 0)
+        self._log.write(
+            {
+                "time": round(time.time(), 3),
+                "client": client[0],
+                "endpoint": name,
+                "deployment": answer.get(_DEPLOYMENT, b"").decode("latin-1") or None,
+                "method": scope["method"],
+                "path": path.decode("latin-1"),
+                # None: the caller has left before.
+                "status": start["status"] if start is not None else None,
+                "bytes": size,
+                "ms": round(spent * 1000, 3),
+                "id": request_id.decode("latin-1"),
+            }
+        )
 
     async def _answer(
         self, scope: Any, headers: dict[bytes, bytes], request_id: bytes, receive: Any, send: Any
@@ -167,6 +197,11 @@ class Router:
 
 def _authorize(site: Site, headers: dict[bytes, bytes]) -> None:
     if site.keys is None:
+        # A page of the web may give its own name to 127.0.0.1, and so read answers.
+        host = headers.get(b"host", b"localhost").lower()
+        if not _LOOPBACK.fullmatch(host):
+            hint = "call it by 127.0.0.1 or localhost; a proxy sends such a Host, or use keys"
+            raise Refusal(421, "without keys only names of this machine are answered", hint)
         return
     kind, _, key = headers.get(b"authorization", b"").partition(b" ")
     digest = hashlib.sha256(key.strip()).hexdigest()

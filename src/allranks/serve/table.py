@@ -35,13 +35,14 @@ class Route(NamedTuple):
 
 class Site(NamedTuple):
     """An endpoint. ``keys``: the SHA-256 of those that are accepted, None: no key is asked for.
-    ``traffic`` and ``mirror`` are percents by deployment."""
+    ``traffic`` and ``mirror`` are percents by deployment; ``logs``: requests are logged."""
 
     name: str
     keys: tuple[str, ...] | None
     traffic: Mapping[str, int]
     mirror: Mapping[str, int]
     routes: tuple[Route, ...]
+    logs: bool = True
 
 
 def pack(sites: list[Site]) -> Any:

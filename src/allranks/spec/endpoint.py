@@ -72,6 +72,7 @@ class Endpoint(Part):
     auth_mode: Annotated[Literal["key", "aml_token", "aad_token", "none"], _Snake] = "key"
     traffic: Traffic = Field(default_factory=dict)
     mirror_traffic: Traffic = Field(default_factory=dict)
+    access_log: bool = True
     compute: Text | None = None
     identity: Free | None = None
     public_network_access: Text | None = None

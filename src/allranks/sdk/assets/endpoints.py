@@ -264,7 +264,10 @@ def wait(
         jobs = [replica["job"] for replica in made["replicas"]]
         hint = f"allranks deployment logs {name} -e {endpoint}"
         if made["state"] in ("Failed", "UpdateFailed"):
-            raise RequestFailed(f"{endpoint}/{name} failed: {made['reason']}", hint=hint)
+            what = f"{endpoint}/{name} failed: {made['reason']}"
+            if made["state"] == "UpdateFailed":
+                what = f"the update of {what}; the replicas of before go on"
+            raise RequestFailed(what, hint=hint)
         if time.monotonic() > until:
             why = made["reason"] or (
                 f"{jobs[0]} is not ready" if jobs else "no replica has started"

@@ -314,6 +314,7 @@ def site(row: EndpointRow, rows: list[DeploymentRow]) -> Site:
         spec.traffic,
         spec.mirror_traffic,
         tuple(map(_route, own)),
+        spec.access_log,
     )
 
 

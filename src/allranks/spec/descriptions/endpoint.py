@@ -17,6 +17,7 @@ ENDPOINT: Mapping[str, Mapping[str, str]] = {
         "properties": PROPERTIES,
         "auth_mode": "`none` asks for no key; all others ask for one of the endpoint's two keys.",
         "traffic": "The percents of requests by deployment: their sum is 100, or 0.",
+        "access_log": "Ours: whether each request is a line of `serve/access.log` in the home.",
         "mirror_traffic": "The percent of requests of which a copy goes to a deployment, too.",
         "compute": _IDLE,
         "identity": _IDLE,
