@@ -200,8 +200,8 @@ class Clocks(NamedTuple):
     node's disk goes with it, and what is not sent; and how long a job that is done waits for space
     on a full disk. ``grace``: from SIGTERM to SIGKILL on cancel, preemption and time limit;
     ``peer_grace``: the same after another rank failed; ``look``: the interval between scans of a
-    state folder; ``pace``: between looks at who keeps other ranks waiting, who is named after three
-    of them."""
+    state folder; ``pace``: the interval between reports on which rank others wait for, which is
+    named after three of them."""
 
     tick: float = 0.5
     lease: float = 9.0

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from allranks.core.insights.rehearsal import TOLERANCE
 from allranks.core.job.file_addresses import JobFile, downloaded_as
 from allranks.errors import UsageError
-from allranks.sdk.assets.batch import BatchDeployments, BatchEndpoints
+from allranks.sdk.assets.batch import BatchDeployments, BatchEndpointRecord, BatchEndpoints
 from allranks.sdk.assets.computes import Computes, Poller
 from allranks.sdk.assets.data import DataAssets, Datastores
 from allranks.sdk.assets.endpoints import (
@@ -271,7 +271,9 @@ class Client:
     @overload
     def begin_create_or_update(self, thing: JobSchedule) -> Poller[ScheduleRecord]: ...
     @overload
-    def begin_create_or_update(self, thing: BatchEndpoint | BatchKeys) -> Poller[Any]: ...
+    def begin_create_or_update(self, thing: BatchEndpoint) -> Poller[BatchEndpointRecord]: ...
+    @overload
+    def begin_create_or_update(self, thing: BatchKeys) -> Poller[DeploymentRecord]: ...
     def begin_create_or_update(self, thing: Any) -> Poller[Any]:
         """Create or change a compute, an endpoint, a deployment or a schedule."""
         if isinstance(thing, Compute):

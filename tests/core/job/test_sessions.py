@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from allranks.core.job.sessions import Guest, next_guest, notice
+from allranks.spec.job_parts import Session
 
-HOUR = {"idle_timeout": 3600.0, "timeout": 28800.0}
+HOUR = Session(idle_timeout=3600.0, timeout=28800.0)
 
 
 def guests(*states: str) -> list[Guest]:
@@ -51,6 +52,11 @@ def test_a_session_is_told_before_it_ends(
 
 
 def test_a_short_idle_time_is_told_at_its_half():
-    assert notice({"idle_timeout": 6.0}, 0.0, 0.0, 2.9, ()) is None
-    assert notice({"idle_timeout": 6.0}, 0.0, 0.0, 3.1, ()) is not None
-    assert notice({"idle_timeout": None}, 0.0, 0.0, 1e9, ()) is None
+    assert notice(Session(idle_timeout=6.0), 0.0, 0.0, 2.9, ()) is None
+    assert notice(Session(idle_timeout=6.0), 0.0, 0.0, 3.1, ()) is not None
+    assert notice(Session(idle_timeout=None), 0.0, 0.0, 1e9, ()) is None
+
+
+def test_a_record_without_an_idle_time_ends_after_an_hour():
+    session = Session.model_validate({})
+    assert notice(session, 0.0, 0.0, 3600.0, ("idle",)) is not None

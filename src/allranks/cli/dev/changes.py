@@ -30,7 +30,7 @@ def changes(sent: Files, there: Files, here: Files) -> Changes:
     return Changes(tuple(take), tuple(both), tuple(same), tuple(gone))
 
 
-def stays_inside(name: str) -> bool:
-    """Whether a name leads to a file below a folder."""
+def is_path_below(name: str) -> bool:
+    """Whether a name is a path to something below a folder, without `..`."""
     parts = name.split("/")
     return bool(name) and "\0" not in name and not {"", ".", ".."} & {*parts}

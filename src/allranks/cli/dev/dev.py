@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 import time
 from pathlib import Path
@@ -14,7 +13,7 @@ from allranks.cli.dev import notes
 from allranks.cli.job.enter import open_shell
 from allranks.cli.output import show
 from allranks.cli.output.sending import large_code_option
-from allranks.cli.submit.run import environment_of, resources_of
+from allranks.cli.submit.run import duration, environment_of, resources_of
 from allranks.cli.submit.send import submit, with_shell_variables
 from allranks.core.amounts import seconds_text
 from allranks.core.job.sessions import TAG, session_name
@@ -30,17 +29,9 @@ if TYPE_CHECKING:
     from allranks.api.jobs import ListedJob
     from allranks.api.metrics import ShownJob
 
-_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _JUPYTER = "jupyter"
 # Seconds between two looks at a session that waits for its nodes.
 _LOOK = 0.3
-
-
-def _duration(text: str) -> float:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text)
-    if match is None or not float(match[1]):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a time, such as 90m or 8h")
-    return float(match[1]) * _UNITS[match[2]]
 
 
 def dev_options(parser: argparse.ArgumentParser) -> None:
@@ -60,9 +51,9 @@ def dev_options(parser: argparse.ArgumentParser) -> None:
     add("--env", action="append", default=[], metavar="KEY[=VALUE]", help="a variable there")
     add("--name", metavar="NAME", help="its name; its job is dev-NAME (generated)")
     time = "it ends after this time (8h)"
-    add("--timeout", type=_duration, default=8 * 3600.0, metavar="TIME", help=time)
+    add("--timeout", type=duration, default=8 * 3600.0, metavar="TIME", help=time)
     idle = "it ends if nothing uses it for this time (1h)"
-    add("--idle-timeout", type=_duration, default=3600.0, metavar="TIME", help=idle)
+    add("--idle-timeout", type=duration, default=3600.0, metavar="TIME", help=idle)
     add("--no-jupyter", action="store_true", help="start no JupyterLab there")
     add("--detach", action="store_true", help="open no shell, and do not wait for the nodes")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from allranks.agent.inside.allranks_dev_files import digest
 from allranks.cli.dev import notes
-from allranks.cli.dev.changes import Changes, changes, stays_inside
+from allranks.cli.dev.changes import Changes, changes, is_path_below
 from allranks.cli.dev.notes import Note
 from allranks.cli.job.session_files import SKIPPED, run_there
 from allranks.cli.output import show
@@ -100,7 +100,7 @@ def _here(folder: Path, names: Iterable[str]) -> dict[str, str]:
 
 def why_not(folder: Path, name: str, held: str) -> str:
     """Why that file of a session may not be written here; empty if it may."""
-    if not stays_inside(name):
+    if not is_path_below(name):
         return "its name leads out of the folder"
     if held.startswith("->") and not files.stays_inside(name, held[2:]):
         return "it is a link that leads out of the folder"

@@ -220,7 +220,9 @@ def update(options: argparse.Namespace) -> int:
         made = online_or_batch(options.name)
         if not is_batch(made):
             hint = '--traffic "blue=90 green=10"'
-            raise UsageError("an online endpoint has no default deployment", hint=hint)
+            raise UsageError(
+                "--default and --set are for batch endpoints", where=options.name, hint=hint
+            )
         return int(_batch().update(options, made))
     data = {
         key: shares(text, f"--{key.replace('_', '-')}")

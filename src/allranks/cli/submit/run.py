@@ -95,6 +95,17 @@ def _job_options(add: Callable[..., Any]) -> None:
     add("--set", action="append", default=[], metavar="PATH=VALUE", help=sets)
 
 
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def duration(text: str) -> float:
+    """Seconds of ``90``, ``30m`` or ``8h``. Raises ArgumentTypeError."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text)
+    if match is None or not float(match[1]):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time, such as 90m or 8h")
+    return float(match[1]) * _SECONDS[match[2]]
+
+
 def _on_failure(text: str) -> Document:
     """``hold``, ``hold=90``, ``hold=30m`` as the key of a job file."""
     match = re.fullmatch(r"hold(?:=(\d+(?:\.\d+)?)([smhd]?))?", text)
@@ -103,7 +114,7 @@ def _on_failure(text: str) -> Document:
         raise argparse.ArgumentTypeError(message)
     if not match[1]:
         return {"hold": 1800}
-    return {"hold": float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]]}
+    return {"hold": float(match[1]) * _SECONDS[match[2]]}
 
 
 def _data_options(add: Callable[..., Any]) -> None:

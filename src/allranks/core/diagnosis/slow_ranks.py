@@ -15,22 +15,32 @@ from math import log
 from statistics import median
 from typing import NamedTuple
 
-# The share of the time that others wait for it, from which a rank is slow, and below which a rank
-# that was slow is so no longer; and the least in each tally of some collectives.
-_SLOW, _OVER = 0.15, 0.08
-_ALWAYS, _SOME = 0.1, 8
-# Of the collectives that somebody comes late to, the share that it comes last to; and the natural
-# logarithm of the chance that it does so among equals, at most.
-_OFTEN, _CHANCE = 0.7, -14.0
-# All other latenesses, as a share of its own; and the collectives below which nobody is slow: of
-# them a rank is late to ``_LEAST`` at least. One that saves a checkpoint is late only now and then.
-# With enough, of which somebody is late to few, more of the past says nothing on now.
-_REST = 0.4
-_FEWEST, _LEAST, _ENOUGH, _RARE = 48, 12, 256, 32
-# Seconds of lateness that count. Clocks of several hosts differ. Of times, what is equal.
-_LATE, _LATE_OF_HOSTS, _EXACT = 0.001, 0.02, 0.5
-# A lateness counts if it is this part of the usual one.
-_NOTABLE = 0.5
+# Shares of the time for which others wait for a rank: from which it is slow, below which a slow one
+# has recovered, and the least in each tally that has enough arrivals to be judged.
+_SLOW_SHARE = 0.15
+_RECOVERED_SHARE = 0.08
+_LEAST_SHARE_PER_TALLY = 0.1
+_ARRIVALS_TO_JUDGE_A_TALLY = 8
+# A slow rank comes last to at least this share of the late collectives. The natural logarithm of
+# the chance that one of equal ranks does so is at most this.
+_SHARE_LAST = 0.7
+_MOST_LOG_CHANCE = -14.0
+# The lateness of all other ranks together, as a share of the slow rank's.
+_MOST_LATENESS_OF_OTHERS = 0.4
+# With fewer collectives, or fewer that it is late to, no rank is slow: one that saves a checkpoint
+# is late only now and then.
+_FEWEST_COLLECTIVES = 48
+_FEWEST_LATE = 12
+# With more collectives than this, and than so many for each late one, older tallies say nothing.
+_ENOUGH_COLLECTIVES = 256
+_RARELY_LATE = 32
+# Seconds of lateness that count; more on several hosts, whose clocks differ.
+_LATE_SECONDS = 0.001
+_LATE_SECONDS_ACROSS_HOSTS = 0.02
+# Seconds by which a period may be too short.
+_PERIOD_TOLERANCE = 0.5
+# A late arrival counts if its lateness is this share of the usual one.
+_NOTABLE_SHARE = 0.5
 
 # A group of ranks, and the number of a collective in it.
 Call = tuple[str, int]
@@ -141,7 +151,7 @@ def tally(new: Sequence[Arrival], begin: float, at: float, several_hosts: bool) 
             waits.setdefault(member, []).append((arrival.since[member], start))
         excess = arrival.own[who] - median(arrival.own[member] for member in order[:-1])
         delay = min(start - arrival.since[order[-2]], excess)
-        if delay >= (_LATE_OF_HOSTS if several_hosts else _LATE):
+        if delay >= (_LATE_SECONDS_ACROSS_HOSTS if several_hosts else _LATE_SECONDS):
             lates.append((who, delay))
             held.setdefault(who, []).append((start - delay, start))
     spans = [
@@ -152,7 +162,7 @@ def tally(new: Sequence[Arrival], begin: float, at: float, several_hosts: bool) 
     for who, delay in lates:
         late[who] = late.get(who, 0.0) + delay
     # Everybody is a little late now and then.
-    least = _NOTABLE * sum(late.values()) / (len(lates) or 1)
+    least = _NOTABLE_SHARE * sum(late.values()) / (len(lates) or 1)
     last = Counter(who for who, delay in lates if delay >= least)
     return Tally(
         begin,
@@ -181,10 +191,15 @@ def slow(tallies: Sequence[Tally], least: float) -> Slow | None:
     for first in range(len(tallies) - 1, -1, -1):
         several = tallies[first:]
         count = sum(one.arrivals for one in several)
-        if several[-1].at - several[0].begin >= least - _EXACT and count >= _FEWEST:
+        if (
+            several[-1].at - several[0].begin >= least - _PERIOD_TOLERANCE
+            and count >= _FEWEST_COLLECTIVES
+        ):
             if (slowest := _slow(several)) is not None:
                 return slowest
-            if count > max(_ENOUGH, _RARE * sum(sum(one.last.values()) for one in several)):
+            if count > max(
+                _ENOUGH_COLLECTIVES, _RARELY_LATE * sum(sum(one.last.values()) for one in several)
+            ):
                 return None
     return None
 
@@ -202,18 +217,27 @@ def _slow(tallies: Sequence[Tally]) -> Slow | None:
     members = {rank for one in tallies for rank in one.waited} | {member}
     often = last[member] / count
     rest = sum(late.values()) - late[member]
-    always = all(share([one], member) >= _ALWAYS for one in tallies if one.arrivals >= _SOME)
-    if often < _OFTEN or rest > _REST * late[member] or not always:
+    always = all(
+        share([one], member) >= _LEAST_SHARE_PER_TALLY
+        for one in tallies
+        if one.arrivals >= _ARRIVALS_TO_JUDGE_A_TALLY
+    )
+    if often < _SHARE_LAST or rest > _MOST_LATENESS_OF_OTHERS * late[member] or not always:
         return None
-    if last[member] < _LEAST or count * _distance(often, 1 / len(members)) < -_CHANCE:
+    if (
+        last[member] < _FEWEST_LATE
+        or count * _distance(often, 1 / len(members)) < -_MOST_LOG_CHANCE
+    ):
         return None
     whole = share(tallies, member)
-    return Slow(member, whole, last[member], count, tallies[0].begin) if whole >= _SLOW else None
+    return (
+        Slow(member, whole, last[member], count, tallies[0].begin) if whole >= _SLOW_SHARE else None
+    )
 
 
 def seems_slow(newest: Tally) -> bool:
     """Whether somebody has held the others just now."""
-    return any(share([newest], member) >= _SLOW for member in newest.held)
+    return any(share([newest], member) >= _SLOW_SHARE for member in newest.held)
 
 
 def _distance(share: float, chance: float) -> float:
@@ -233,6 +257,6 @@ def share(tallies: Iterable[Tally], member: int) -> float:
 
 def is_over(tallies: Sequence[Tally], member: int, least: float) -> bool:
     """Whether a member that held the others has not done so for ``least`` seconds."""
-    recent = [one for one in tallies if tallies[-1].at - one.begin <= least + _EXACT]
+    recent = [one for one in tallies if tallies[-1].at - one.begin <= least + _PERIOD_TOLERANCE]
     passed = recent[-1].at - recent[0].begin if recent else 0.0
-    return passed >= least - _EXACT and share(recent, member) < _OVER
+    return passed >= least - _PERIOD_TOLERANCE and share(recent, member) < _RECOVERED_SHARE

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from allranks.core.amounts import counted, seconds_text
 from allranks.core.lifecycle.decide import Job
 from allranks.core.plan import Gang, Plan, pack
+from allranks.spec.job_parts import Session
 from allranks.statuses import TERMINAL, JobStatus, Reason
 
 # The name of the engine, and its option: the session's name.
@@ -118,11 +119,11 @@ class Notice(NamedTuple):
 
 
 def notice(
-    session: Mapping[str, Any], began: float, used: float, now: float, warned: Sequence[str]
+    session: Session, began: float, used: float, now: float, warned: Sequence[str]
 ) -> Notice | None:
     """What is due for a session that runs since ``began`` and was last used at ``used``. ``warned``
     are the warnings that were given since."""
-    idle, limit = session.get("idle_timeout"), session.get("timeout")
+    idle, limit = session.idle_timeout, session.timeout
     if idle is not None:
         rests, left = now - used, used + idle - now
         if left <= 0:

@@ -115,11 +115,11 @@ class SessionEngine:
             }
             if due.keys() == reported.keys():
                 return None
-        orders = []
+        orders: list[GuestOrder] = []
         for guest in due.values():
             variables = dict(self._variables(self._records.get(guest.name)))
             orders.append({"key": guest.key, "env": variables, "gpus": guest.gpus})
-        return orders  # type: ignore[return-value]
+        return orders
 
     def has_guests(self, name: str) -> bool:
         """Whether a job is in that session, or waits there."""

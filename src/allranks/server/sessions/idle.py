@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from allranks import clock
 from allranks.core.job import sessions
@@ -15,6 +14,7 @@ from allranks.events import Kind
 from allranks.server.loop.channels import Channels
 from allranks.server.loop.loops import Loops
 from allranks.server.sessions.engine import SessionEngine
+from allranks.spec.job_parts import Session
 from allranks.statuses import JobStatus
 from allranks.store.jobs.job_rows import COMMAND, JobRow
 from allranks.store.jobs.records import Records
@@ -44,7 +44,7 @@ class IdleSessions:
             try:
                 running = dict(self._running())
                 for row in running.values():
-                    pace = min(pace, (row.spec["session"].get("idle_timeout") or 60.0) / _PARTS)
+                    pace = min(pace, (_session(row).idle_timeout or 60.0) / _PARTS)
                     if (due := self._look(row)) is not None:
                         await asyncio.to_thread(self._tell, row, due)
                 for name in [*self._used.keys() - running.keys()]:
@@ -69,8 +69,7 @@ class IdleSessions:
             self._used[name] = used
             warned.discard("idle")
         began = now - max(0.0, clock.now() - (row.record.went_at or clock.now()))
-        session: Mapping[str, Any] = row.spec["session"]
-        due = sessions.notice(session, began, used, now, [*warned])
+        due = sessions.notice(_session(row), began, used, now, [*warned])
         if due is not None:
             warned.add(due.about)
         return due
@@ -82,3 +81,8 @@ class IdleSessions:
             events.append(row.event(Kind.CANCEL_ASKED))
         self._records.append(row.name, events)
         self._loops.wake(row.name)
+
+
+def _session(row: JobRow) -> Session:
+    """The session's key with its defaults, which the record leaves out."""
+    return Session.model_validate(row.spec["session"])
