@@ -34,6 +34,7 @@ _UNLISTED = {
     "ModelVersion",
     "AmlCompute",
     "Command",
+    "CommandWithComponent",
 }
 
 

@@ -332,6 +332,10 @@ def test_requirements_are_resolved_with_a_dockerfile(
     made = environment_of((tmp_path / "kept" / "Dockerfile").read_text())
     assert made["pip"] == ["tabulate==0.9.0", "-r requirements.txt"]
     assert (tmp_path / "kept" / "requirements.txt").read_text() == "six"
+    request = Request(kind="run", framework="tensorflow")
+    environment(request, tmp_path / "requirements.txt")
+    made = environment_of((tmp_path / "kept" / "Dockerfile").read_text())
+    assert (made["image"], made["pip"]) == ("tensorflow/tensorflow", ["-r requirements.txt"])
 
 
 def test_a_script_for_pytorch_gets_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -313,13 +313,13 @@ def _missing(module: str) -> str:
     spec = find_spec(top)
     if spec is None:
         return top
-    name, folders = top, [Path(each) for each in spec.submodule_search_locations or ()]
+    name, folders = top, [Path(place) for place in spec.submodule_search_locations or ()]
     for part in parts if folders else ():
         name = f"{name}.{part}"
-        found = [each for folder in folders for each in folder.glob(f"{part}*")]
-        if not any(each.name.partition(".")[0] == part for each in found):
+        paths = [path for folder in folders for path in folder.glob(f"{part}*")]
+        if not any(path.name.partition(".")[0] == part for path in paths):
             return name
-        folders = [each for each in found if each.is_dir() and each.name == part]
+        folders = [path for path in paths if path.is_dir() and path.name == part]
         if not folders:
             break
     return ""

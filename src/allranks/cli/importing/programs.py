@@ -207,13 +207,13 @@ def _doubts_of_task(words: Sequence[str], folder: Path) -> Iterator[str]:
     yield from downloads.doubts(script)
     if dockerfile or options.framework:
         return
-    beside = [source, script.parent, *(_below(folder, each) for each in options.dependencies)]
+    beside = [source, script.parent, *(_below(folder, path) for path in options.dependencies)]
     try:
         imports = {module for module, _ in _imports(script.read_text(errors="replace"))}
     except OSError:
         return
     for top in sorted({module.partition(".")[0] for module in imports} - {"torch"}):
-        own = any((each / top).exists() or (each / f"{top}.py").exists() for each in beside)
+        own = any((path / top).exists() or (path / f"{top}.py").exists() for path in beside)
         if not own and top not in ANSWERED and find_spec(top) is None:
             yield f"the module {top} is not in this Python"
 

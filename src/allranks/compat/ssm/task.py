@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import os
 import re
 import secrets
 import shutil
@@ -178,8 +179,8 @@ class Task:
         """The job of a job file."""
         requirements = Path(folder, _REQUIREMENTS)
         made = environment(request, requirements)
-        # A Dockerfile's environment has them, resolved together with what it installs.
-        is_left = requirements.is_file() and not (isinstance(made, dict) and "build" in made)
+        # Any environment but the current one has them, resolved together with all else.
+        is_left = requirements.is_file() and made == "current"
         begin = f"pip install -r {_REQUIREMENTS} && " if is_left else ""
         resources: Document = {"instance_count": request.instance_count}
         if request.instance_type and "local" not in request.instance_type:
@@ -232,17 +233,18 @@ def environment(request: Request, requirements: Path | None = None) -> Any:
     PyTorch, which simple-sagemaker's default image has, and the current Python has none."""
     framework = request.framework or lacking_framework(request.entry)
     base = _IMAGES.get(request.framework or "pytorch", "python")
-    if request.dockerfile:
-        path = Path(request.dockerfile)
+    has_more = requirements is not None and requirements.is_file()
+    if request.dockerfile or (has_more and framework in _IMAGES):
+        path = Path(request.dockerfile or os.devnull)
         text = request.dockerfile
-        if path.exists():
+        if request.dockerfile and path.exists():
             text = (path / "Dockerfile" if path.is_dir() else path).read_text()
         if "FROM" not in text.upper():
             text = f"FROM __BASE_IMAGE__\n{text}"
         folder = Path(_kept(f"dockerfile-{_letters(8)}"))
         if path.is_dir():
             _copied(path, folder)
-        if requirements is not None and requirements.is_file():
+        if requirements is not None and has_more:
             shutil.copy(requirements, folder / _REQUIREMENTS)
             text += f"\nCOPY {_REQUIREMENTS} .\nRUN pip install -r {_REQUIREMENTS}\n"
         (folder / "Dockerfile").write_text(text.replace("__BASE_IMAGE__", base))

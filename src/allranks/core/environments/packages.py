@@ -90,8 +90,9 @@ def normal(requested: Requirement) -> str:
 def replaced(lines: Sequence[str], instead: Instead) -> Replaced:
     """What is installed for ``lines``. ``instead`` decides first, then the rules of this module."""
     parsed = [requirement(line) for line in lines]
-    names = [each and canonicalize_name(each.name) for each in parsed]
-    torch = next((_taken(each, instead) for each in parsed if each and _named(each, _TORCH)), None)
+    names = [package and canonicalize_name(package.name) for package in parsed]
+    of_torch = (package for package in parsed if package and _named(package, _TORCH))
+    torch = next((_taken(package, instead) for package in of_torch), None)
     installed: list[str] = []
     notes: list[str] = []
     for line, requested in zip(lines, parsed, strict=True):
@@ -116,12 +117,12 @@ def replaced(lines: Sequence[str], instead: Instead) -> Replaced:
 def _built_for_numpy_1(lines: Sequence[str]) -> str:
     """The first line that pins a package which NumPy 2 breaks, though its own requirements let it
     in; empty if there is none, or the lines bound NumPy themselves."""
-    parsed = [(line, each) for line in lines if (each := requirement(line)) is not None]
-    if any(_named(each, "numpy") and each.specifier for _, each in parsed):
+    parsed = [(line, package) for line in lines if (package := requirement(line)) is not None]
+    if any(_named(package, "numpy") and package.specifier for _, package in parsed):
         return ""
-    for line, each in parsed:
-        first = _FIRST_FOR_NUMPY_2.get(canonicalize_name(each.name))
-        pins = [pin.version for pin in each.specifier if pin.operator in ("==", "~=")]
+    for line, package in parsed:
+        first = _FIRST_FOR_NUMPY_2.get(canonicalize_name(package.name))
+        pins = [pin.version for pin in package.specifier if pin.operator in ("==", "~=")]
         try:
             if first and pins and Version(pins[0].removesuffix(".*")) < Version(first):
                 return line

@@ -95,8 +95,8 @@ class Step:
 
     def parameters(self) -> list[PipelineParameter]:
         values = (*self._words, *self._params.values(), *self._inputs)
-        own = (_parameter_of(each) or each for each in values)
-        return [each for each in own if isinstance(each, PipelineParameter)]
+        data = (_parameter_of(value) or value for value in values)
+        return [value for value in data if isinstance(value, PipelineParameter)]
 
     def before(self) -> list[Step]:
         """The steps that it comes after."""
