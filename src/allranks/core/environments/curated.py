@@ -124,7 +124,7 @@ ENVIRONMENTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     },
     "allranks-sklearn-1": {
         **_versions("scikit-learn, LightGBM and XGBoost", _TREES),
-        # MLflow 3 saves models of scikit-learn by skops.
+        # For models of scikit-learn that are saved by skops.
         "3": _made(
             "scikit-learn, LightGBM and XGBoost, with MLflow and skops",
             (*_TREES, *_MLFLOW, "skops"),
