@@ -1,5 +1,10 @@
 """Data of this machine on its way to a server, beside rsync's daemon: one large file, many small
-ones, and ten files that changed."""
+ones, and ten files that changed; and to an S3 server, beside the AWS CLI.
+
+For S3 the variables of AWS have credentials, and the bucket `bucket` is there:
+`moto_server -p 5000`, `curl -X PUT http://127.0.0.1:5000/bucket`, then
+`python -m bench upload --upload-s3 http://127.0.0.1:5000 --upload-aws venv/bin/aws`.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +26,7 @@ from bench.home import Home
 from bench.report import Bar, Result, spreads
 from bench.rounds import Contender, alternate
 
-OURS, RSYNC = "allranks data upload", "rsync to a daemon"
+OURS, RSYNC, AWS = "allranks data upload", "rsync to a daemon", "aws s3 cp"
 _SMALL = 10_000
 
 
@@ -30,6 +35,8 @@ def options(parser: argparse.ArgumentParser) -> None:
     add("--upload-megabytes", type=int, default=1000, metavar="N", help="one file (1000)")
     add("--upload-files", type=int, default=10_000, metavar="N", help="of 10 kB each (10000)")
     add("--upload-rounds", type=int, default=5, metavar="N", help="rounds (5)")
+    add("--upload-s3", metavar="URL", help="an S3 server, to upload there, too")
+    add("--upload-aws", default="aws", metavar="PROGRAM", help="the AWS CLI (aws)")
 
 
 def run(given: argparse.Namespace) -> Result:
@@ -45,10 +52,19 @@ def run(given: argparse.Namespace) -> Result:
         samples["ten changed files"] = [
             _again(home, small, number) for number in range(given.upload_rounds)
         ]
-    bars = [
-        Bar(what=f"{name}, rsync's time / ours", found=_ratio(samples, name), least=0.5)
-        for name in ("one file", "many files")
-    ]
+        bars = [
+            Bar(what=f"{name}, rsync's time / ours", found=_ratio(samples, name, RSYNC), least=0.5)
+            for name in ("one file", "many files")
+        ]
+        if given.upload_s3:
+            where = ("--type", "s3", "--bucket", "bucket", "--endpoint", given.upload_s3)
+            home.allranks("datastore", "create", "s3", *where)
+            for folder, name in ((large, "one file to S3"), (small, "many files to S3")):
+                contenders = _to_s3(home, folder, given.upload_s3, given.upload_aws)
+                timed, _ = alternate(contenders, given.upload_rounds)
+                samples |= {f"{name}, {who}": values for who, values in timed.items()}
+                found = _ratio(samples, name, AWS)
+                bars.append(Bar(what=f"{name}, the AWS CLI's time / ours", found=found, least=1.0))
     changed = median(samples["ten changed files"])
     bars.append(Bar(what="ten changed files, seconds", found=changed, most=1.0))
     text = f"{given.upload_megabytes} MB, {given.upload_files} files of 10 kB, seconds"
@@ -75,6 +91,26 @@ def _contenders(home: Home, module: Path, folder: Path) -> list[Contender]:
     ]
 
 
+def _to_s3(home: Home, folder: Path, url: str, program: str) -> list[Contender]:
+    """Each sends content that the store has not got.."""
+    number = count(1_000_000)
+    upload = ("data", "upload", str(folder), "--datastore", "s3", "--allow-large-data", "--quiet")
+
+    def copy() -> str:
+        target = f"s3://bucket/aws/{folder.name}-{next(number)}/"
+        words = [program, "--endpoint-url", url, "s3", "cp", "--recursive", "--quiet"]
+        return str(procs.run([*words, f"{folder}/", target], cwd=home.work, env=home.env))
+
+    return [
+        Contender(
+            name=OURS,
+            once=lambda: str(home.allranks(*upload)),
+            before=lambda: _change(folder, next(number)),
+        ),
+        Contender(name=AWS, once=copy),
+    ]
+
+
 def _again(home: Home, folder: Path, number: int) -> float:
     for path in sorted(folder.iterdir())[:10]:
         _stamp(path, -1 - number)
@@ -83,8 +119,8 @@ def _again(home: Home, folder: Path, number: int) -> float:
     return time.monotonic() - began
 
 
-def _ratio(samples: dict[str, list[float]], name: str) -> float:
-    return median(samples[f"{name}, {RSYNC}"]) / median(samples[f"{name}, {OURS}"])
+def _ratio(samples: dict[str, list[float]], name: str, peer: str) -> float:
+    return median(samples[f"{name}, {peer}"]) / median(samples[f"{name}, {OURS}"])
 
 
 def _write(folder: Path, files: int, size: int) -> None:
