@@ -17,7 +17,7 @@ from allranks.sdk.connection.urls import job_path
 from allranks.statuses import JobStatus
 
 if TYPE_CHECKING:
-    from allranks.api.jobs import EventAnswer, JobRecord
+    from allranks.api.jobs import EventAnswer, FileAnswer, JobRecord
 
 # Folders of the record, their labels in the summary, and their variables.
 _FOLDERS = {"outputs": "", "model": " ($SM_MODEL_DIR)", "data": " ($SSM_OUTPUT)"}
@@ -56,10 +56,13 @@ def files(options: argparse.Namespace) -> int:
 def left(job: JobRecord) -> list[str]:
     """A summary of the files in a job's folders, as lines."""
     lines = []
+    elsewhere = set[str]() if os.path.isdir(job["folder"]) else _folders_elsewhere(job["name"])
     for name, variable in _FOLDERS.items():
         folder = os.path.join(job["folder"], "artifacts", name)
         if _has_files(folder):
             lines.append(f"{name}{variable}: {folder}")
+        elif name in elsewhere:
+            lines.append(f"{name}{variable}: on the server; allranks job download {job['name']}")
     for name, path in job["outputs"].items():
         # Of a job that did not complete, what it wrote.
         if job["status"] == JobStatus.COMPLETED or _has_files(path):
@@ -73,6 +76,15 @@ def left(job: JobRecord) -> list[str]:
         many = f"{counted(kept.files, 'file')}, {size_text(kept.size)}"
         lines.append(f"working folder: {many} kept in {folder}")
     return lines + [f"note: {sentence}" for sentence in kept_files.sentences(kept)]
+
+
+def _folders_elsewhere(name: str) -> set[str]:
+    """The names of the job's folders that have files, on a server of another machine."""
+    listing: list[FileAnswer] = []
+    with contextlib.suppress(ServerError), find_server.connect() as client:
+        listing = client.json("GET", job_path(name, "/files"))
+    steps = [file["path"].split("/") for file in listing]
+    return {step[1] for step in steps if step[0] == "artifacts" and len(step) > 2}
 
 
 def _has_files(folder: str) -> bool:
