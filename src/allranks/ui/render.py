@@ -180,7 +180,7 @@ def _without_message(message: Message | None, answer: Response) -> Response:
     return answer
 
 
-def text(request: Request, template: str, message: Message | None = None, **values: Any) -> str:
+def text(request: Request, template: str, outcome: Message | None = None, /, **values: Any) -> str:
     """See ``page``; also of a part of a page."""
     state = request.state
     html: str = request.app.state.templates.get_template(template).render(
@@ -188,7 +188,7 @@ def text(request: Request, template: str, message: Message | None = None, **valu
         forms=getattr(state, "forms", ""),
         address=request.url.path,
         query=_Query(request.query_params),
-        outcome=message,
+        outcome=outcome,
         **values,
     )
     return html
