@@ -183,7 +183,7 @@ QUESTIONS = (
                 ("fill", "command", "python train.py 0.2"),
                 ("button", "Restart"),
             ),
-            r"(Queued|Starting|Preparing|Running)\n",
+            r"(NotStarted|Queued|Provisioning|Preparing|Running)\s",
         ),
     ),
     # Ten that the page was not made for.
@@ -198,7 +198,9 @@ QUESTIONS = (
         "What was the loss at step 17, to the digit?",
         Answer(_open("good", ("link", "Metrics"), ("point", "loss", "17")), r"0\.3703\d*"),
     ),
-    Question("How long did it wait before it ran?", Answer(_open("good"), r"queueing [\d.]+ (s|min)")),
+    Question(
+        "How long did it wait before it ran?", Answer(_open("good"), r"queueing [\d.]+ (s|min)")
+    ),
     Question("Who ran it?", Answer(_open("good"), r"by \w+ · created")),
     Question(
         "How much memory did it take at most?",
