@@ -77,8 +77,16 @@ KINDS = (
 def options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--healthy-jobs", type=int, default=200, metavar="N", help="healthy jobs (200)")
-    add("--healthy-seconds", type=float, default=15.0, metavar="S", help="that each trains (15)")
+    add("--healthy-seconds", type=float, default=20.0, metavar="S", help="that each trains (20)")
     add("--healthy-seed", type=int, default=0, metavar="N", help="the number of the first job (0)")
+    add(
+        "--healthy-pace",
+        type=float,
+        default=3.0,
+        metavar="S",
+        help="a third of the time for which"
+        " somebody who holds the others is not named yet, 20 in real life (3)",
+    )
     add("--healthy-at-once", type=int, default=2, metavar="N", help="jobs at a time (2)")
 
 
@@ -87,8 +95,7 @@ def run(given: argparse.Namespace) -> Result:
     counts = dict.fromkeys(KINDS, 0)
     with Home() as home:
         (home.work / "train.py").write_text(SCRIPT)
-        # Somebody who holds the others for three seconds is slow, instead of a minute.
-        home.env["ALLRANKS_PACE"] = "1"
+        home.env["ALLRANKS_PACE"] = f"{given.healthy_pace:g}"
         waiting = [*range(given.healthy_seed, given.healthy_seed + given.healthy_jobs)][::-1]
         live: dict[str, str] = {}
         while waiting or live:
