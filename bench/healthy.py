@@ -96,6 +96,9 @@ def run(given: argparse.Namespace) -> Result:
     with Home() as home:
         (home.work / "train.py").write_text(SCRIPT)
         home.env["ALLRANKS_PACE"] = f"{given.healthy_pace:g}"
+        home.allranks("server", "start")
+        most = str(4 * given.healthy_at_once)
+        home.allranks("compute", "update", "local", "--max-ranks", most)
         waiting = [*range(given.healthy_seed, given.healthy_seed + given.healthy_jobs)][::-1]
         live: dict[str, str] = {}
         while waiting or live:
