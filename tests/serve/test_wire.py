@@ -45,9 +45,14 @@ class Wire:
         await asyncio.wait_for(asyncio.gather(*self.connections), 10)
 
     async def ask(
-        self, path: bytes = b"/endpoints/e/score", method: str = "GET", is_gone: bool = False
+        self,
+        path: bytes = b"/endpoints/e/score",
+        method: str = "GET",
+        is_gone: bool = False,
+        reads: asyncio.Event | None = None,
     ) -> tuple[int, bytes]:
-        """The answer; ``is_gone``: the caller leaves when the answer has begun."""
+        """The answer; ``is_gone``: the caller leaves when the answer has begun, ``reads``: it reads
+        on when that is set."""
         messages: list[Any] = []
         begun, read = asyncio.Event(), False
 
@@ -65,6 +70,8 @@ class Wire:
             messages.append(message)
             if message.get("body"):
                 begun.set()
+                if reads is not None:
+                    await reads.wait()
 
         scope = {
             "type": "http",
@@ -145,3 +152,20 @@ def test_a_caller_that_leaves_frees_the_replica(play):
         await wire.is_left()
 
     play(scenario, b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\none\r\n")
+
+
+@pytest.mark.parametrize("size", [1 << 19, 3 << 20])  # less and more than is read ahead
+def test_a_slow_reader_holds_no_turn(play, size):
+    async def scenario(wire: Wire) -> None:
+        reads = asyncio.Event()
+        slow = asyncio.create_task(wire.ask(reads=reads))
+        while not wire.worker.streams:
+            await asyncio.sleep(0)
+        assert wire.worker.running == 0
+        (state,) = wire.router.state().values()
+        assert state["replicas"]["b"]["running"] == 1  # it does not stop for an update
+        reads.set()
+        assert await slow == (200, b"x" * size)
+        assert (wire.worker.running, wire.worker.streams) == (0, 0)
+
+    play(scenario, (b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % size, b"x" * size))

@@ -34,15 +34,35 @@ class Weights:
 
 
 class Worker:
-    """A replica as the router sees it. ``reason``: why it is not ready."""
+    """A replica as the router sees it: ``running`` turns are taken, and ``streams`` answers still
+    on their way without one. ``reason``: why it is not ready."""
 
     def __init__(self, backend: Backend, sockets: Path) -> None:
         self.backend = backend
         self.pool = Pool(backend.address, sockets)
-        self.running = 0
+        self.running = self.streams = 0
         self.ready = False
         self.reason: str | None = "it has not answered yet"
         self.failures = 0
+
+
+class Turn:
+    """A turn at a replica. ``let_go`` frees it before the request has ended: the answer is read, or
+    its caller is slow. Until ``end`` the replica does not stop for an update."""
+
+    def __init__(self, deployment: Deployment, worker: Worker) -> None:
+        self._deployment, self.worker = deployment, worker
+        self._holds = True
+
+    def let_go(self) -> None:
+        if self._holds:
+            self._holds = False
+            self.worker.streams += 1
+            self._deployment.give(self.worker)
+
+    def end(self) -> None:
+        self.let_go()
+        self.worker.streams -= 1
 
 
 class NoTurn(Exception):

@@ -11,19 +11,22 @@ import json
 import random
 import re
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
 
 from allranks.serve.access_log import AccessLog
-from allranks.serve.balance import Deployment, NoReplica, NoTurn, Weights, Worker
+from allranks.serve.balance import Deployment, NoReplica, NoTurn, Turn, Weights, Worker
 from allranks.serve.table import Site
 from allranks.serve.upstream import Broken, Response, Unsent, head
 
 PREFIX = b"/endpoints/"
 # Bytes: bodies up to the first are read before the request is sent on, larger ones pass through.
 _BUFFERED, _LARGEST = 1 << 20, 1 << 30
+# Of an answer, that are read before the caller takes them.
+_AHEAD = 1 << 20
 # Replicas that a request is offered to.
 _TRIES = 4
 _DEPLOYMENT = b"azureml-model-deployment"
@@ -266,26 +269,28 @@ async def _forward(deployment: Deployment, call: Call) -> None:
         # A replica that is gone has seen nothing of the request: another one may answer it.
         for _ in range(_TRIES):
             worker = await _turn(deployment)
+            turn = Turn(deployment, worker)
             try:
-                await _answered(deployment, worker, call)
+                await _answered(deployment, turn, call)
                 return
             except Unsent as error:
                 worker.ready, worker.reason = False, str(error)
                 if not isinstance(call.body, bytes):
                     break
             finally:
-                deployment.give(worker)
+                turn.end()
         deployment.errors += 1
         raise Refusal(503, "the replicas are gone", _AGAIN)
     finally:
         deployment.times.append(time.monotonic() - began)
 
 
-async def _answered(deployment: Deployment, worker: Worker, call: Call) -> None:
+async def _answered(deployment: Deployment, turn: Turn, call: Call) -> None:
     """Raises Unsent, and Refusal."""
+    worker = turn.worker
     try:
         async with asyncio.timeout(deployment.route.timeout) as limit:
-            await _exchange(deployment, worker, call, limit)
+            await _exchange(deployment, turn, call, limit)
     except TimeoutError:
         deployment.errors += 1
         hint = "request_settings.request_timeout_ms is the limit"
@@ -314,11 +319,9 @@ async def _turn(deployment: Deployment) -> Worker:
         raise Refusal(503, f"no replica is ready{why}", hint, ((b"retry-after", b"1"),)) from None
 
 
-async def _exchange(
-    deployment: Deployment, worker: Worker, call: Call, limit: asyncio.Timeout
-) -> None:
+async def _exchange(deployment: Deployment, turn: Turn, call: Call, limit: asyncio.Timeout) -> None:
     """One request to one replica, and its answer to the caller. Raises Unsent and Broken."""
-    scope = call.scope
+    scope, worker = call.scope, turn.worker
     headers = [item for item in scope["headers"] if item[0] not in _PRIVATE]
     headers += [(b"host", b"localhost"), (b"x-request-id", call.id)]
     length = len(call.body) if isinstance(call.body, bytes) else _length(scope)
@@ -330,7 +333,7 @@ async def _exchange(
         request = head(scope["method"], target, headers, length)
         response = await connection.ask(request, call.body)
         limit.reschedule(None)  # the answer has begun: it may stream as long as it likes
-        await _relay(deployment, response, call)
+        await _relay(deployment, response, call, turn)
     except BaseException:
         connection.close()
         raise
@@ -344,7 +347,7 @@ def _length(scope: Any) -> int:
 _AGAIN = "send the request again; allranks job explain JOB says what happened"
 
 
-async def _relay(deployment: Deployment, response: Response, call: Call) -> None:
+async def _relay(deployment: Deployment, response: Response, call: Call, turn: Turn) -> None:
     status, headers = response.status, [*response.headers]
     failed = dict(headers).get(b"x-ms-run-function-failed")
     if failed is not None:
@@ -360,10 +363,13 @@ async def _relay(deployment: Deployment, response: Response, call: Call) -> None
         headers.append((b"allranks-model", deployment.route.model.encode()))
     await call.send({"type": "http.response.start", "status": status, "headers": headers})
     if response.is_whole:
-        await _relay_body(response, call)
+        turn.let_go()
+        async for piece in response.pieces():
+            await _piece(call, piece)
+        await _piece(call, b"", more=False)
         return
     # uvicorn takes what is sent to a caller that has left: a stream would keep its turn.
-    work = asyncio.create_task(_relay_body(response, call))
+    work = asyncio.create_task(_relay_body(response, call, turn))
     gone = asyncio.create_task(call.gone())
     try:
         await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
@@ -375,10 +381,44 @@ async def _relay(deployment: Deployment, response: Response, call: Call) -> None
         gone.cancel()
 
 
-async def _relay_body(response: Response, call: Call) -> None:
-    async for piece in response.pieces():
-        await call.send({"type": "http.response.body", "body": piece, "more_body": True})
-    await call.send({"type": "http.response.body", "body": b"", "more_body": False})
+async def _relay_body(response: Response, call: Call, turn: Turn) -> None:
+    """Read ahead of the caller: one that is slow holds no turn."""
+    ahead: deque[bytes] = deque()
+    size = 0
+    came, taken = asyncio.Event(), asyncio.Event()
+
+    async def read() -> None:
+        nonlocal size
+        async for piece in response.pieces():
+            ahead.append(piece)
+            size += len(piece)
+            came.set()
+            while size > _AHEAD:
+                turn.let_go()
+                taken.clear()
+                await taken.wait()
+        turn.let_go()
+
+    reading = asyncio.create_task(read())
+    reading.add_done_callback(lambda _: came.set())
+    try:
+        while ahead or not reading.done():
+            came.clear()
+            while ahead:
+                piece = ahead.popleft()
+                await _piece(call, piece)
+                size -= len(piece)
+                taken.set()
+            if not reading.done():
+                await came.wait()
+        reading.result()
+    finally:
+        reading.cancel()
+    await _piece(call, b"", more=False)
+
+
+async def _piece(call: Call, body: bytes, more: bool = True) -> None:
+    await call.send({"type": "http.response.body", "body": body, "more_body": more})
 
 
 async def _refuse(refusal: Refusal, request_id: bytes, send: Any) -> None:
@@ -423,7 +463,7 @@ def _counts(deployment: Deployment) -> Any:
             job: {
                 "ready": item.ready,
                 "reason": None if item.ready else item.reason,
-                "running": item.running,
+                "running": item.running + item.streams,
                 "failures": item.failures,
             }
             for job, item in deployment.workers.items()
