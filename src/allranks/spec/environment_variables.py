@@ -42,7 +42,7 @@ CLOCKS: Mapping[str, str] = {
     "ALLRANKS_PEER_GRACE": "The time between SIGTERM and SIGKILL when another rank has failed.",
     "ALLRANKS_HELLO": "How long the agents of a launch may take to call after the first one.",
     "ALLRANKS_LOOK": "The time between two scans of a state folder.",
-    "ALLRANKS_PACE": "The time between two reports on which rank the others wait for.",
+    "ALLRANKS_PACE": "The time between two looks at who holds the others; three name it.",
 }
 
 RANK: Mapping[str, Mapping[str, str]] = {
