@@ -57,10 +57,10 @@ from azureml.data import OutputFileDatasetConfig
 store = ws.get_default_datastore()
 store.upload(src_dir="data", target_path="birds", overwrite=True)
 try:
-    Dataset.get_by_name(ws, "birds")
+    Dataset.get_by_name(ws, "my birds")
 except UserErrorException:
-    Dataset.File.from_files((store, "birds")).register(ws, "birds", create_new_version=True)
-data = Dataset.get_by_name(ws, name="birds")
+    Dataset.File.from_files((store, "birds")).register(ws, "my birds", create_new_version=True)
+data = Dataset.get_by_name(ws, name="my birds")
 print(data.to_path(), list(ws.datasets))
 src = ScriptRunConfig(
     source_directory="src",
@@ -145,7 +145,7 @@ def test_a_job_with_data_and_outputs(allranks: Allranks, code: Path) -> None:
     assert done.returncode == 0, done.stderr
     said = done.stdout
     assert "hd-cluster is the compute local of allranks" in said
-    assert "['/a.csv'] ['birds']" in said
+    assert "['/a.csv'] ['my-birds']" in said
     assert "data ['a.csv']" in said
     alpha, mse = "'alpha': [0.1, 0.2, 0.3]", "'best': {'alpha': 0.2, 'word': 'two'}"
     line = next(line for line in said.splitlines() if line.startswith("Completed {"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,6 +57,7 @@ class FileDataset:
         create_new_version: bool = False,
     ) -> FileDataset:
         """Create a data asset, or its next version if the newest has another path."""
+        name = asset_name(name)
         optional = {"description": description, "tags": tags}
         made = data_spec.Data.model_validate(
             {"name": name, "path": self.path, "type": self.type}
@@ -123,6 +125,11 @@ class TabularDataset(FileDataset):
         return self.to_pandas_dataframe().head(count)
 
 
+def asset_name(name: str) -> str:
+    """The name of a data asset for a dataset's, which may have blanks."""
+    return re.sub(r"[^\w.-]+", "-", name.strip())
+
+
 class DatasetConsumptionConfig:
     """A dataset as an argument, mounted or downloaded."""
 
@@ -182,6 +189,7 @@ class Dataset:
     @staticmethod
     def get_by_name(workspace: object, name: str, version: str | int = "latest") -> TabularDataset:
         """Raises UserErrorException."""
+        name = asset_name(name)
         label = str(version) == "latest"
         with found():
             asset = Client().data.get(name, None if label else str(version))
