@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from allranks.cli.endpoint.deliver import File, deliver
 from allranks.cli.output import show
-from allranks.cli.output.sending import confirm_large_code, confirm_large_data, sending
-from allranks.errors import NotFound, SpecError, UsageError
+from allranks.errors import NotFound, UsageError
 from allranks.sdk.assets import batch
 from allranks.sdk.connection import find_server
 from allranks.spec.batch import DEPLOYMENT_TAG
@@ -154,43 +154,14 @@ def put_deployment(
     """Create or replace a deployment."""
     # lazy: imports the models
     from allranks.sdk.submit.deployment import prepare_batch_deployment
-    from allranks.sdk.submit.send import send
     from allranks.spec.batch import parse_batch_deployment
-    from allranks.spec.fields.problems import placed
 
     made = parse_batch_deployment(sendable(data), lines, options.file)
-    with sending(options) as (line, note):
-        body, snapshots = confirm_large_code(
-            options,
-            lambda allow: prepare_batch_deployment(
-                data,
-                base,
-                lines,
-                options.file,
-                note=note,
-                progress=line.report,
-                allow_large=allow,
-            ),
-        )
-        if getattr(options, "set_default", False):
-            body["default"] = True
-        try:
-            answer: BatchDeploymentAnswer = confirm_large_data(
-                options,
-                lambda allow: send(
-                    find_server.connect(),
-                    body,
-                    snapshots,
-                    line.report,
-                    where=batch.deployment_path(made.endpoint_name, made.name),
-                    method="PUT",
-                    allow_large_data=allow,
-                    note=note,
-                ),
-            )
-        except SpecError as error:
-            several = [placed(problem, lines or {}) for problem in error.problems]
-            raise SpecError(several, file=error.file or options.file) from None
+    where = batch.deployment_path(made.endpoint_name, made.name)
+    more = {"default": True} if getattr(options, "set_default", False) else {}
+    file = File(data, base, lines)
+    prepare = prepare_batch_deployment
+    answer: BatchDeploymentAnswer = deliver(options, file, prepare, where, "PUT", more)
     _notes(answer["notes"])
     named = f"{answer['endpoint']}/{answer['name']}"
     return show.result(options, answer, f"{named} is {verb}; it runs when it is invoked")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from allranks.cli.endpoint.deliver import File, deliver
 from allranks.cli.endpoint.endpoint import (
     is_batch,
     may_delete,
@@ -18,14 +19,8 @@ from allranks.cli.endpoint.endpoint import (
     yes_option,
 )
 from allranks.cli.output import show
-from allranks.cli.output.sending import (
-    confirm_large_code,
-    confirm_large_data,
-    large_code_option,
-    large_data_option,
-    sending,
-)
-from allranks.errors import NotFound, SpecError, UsageError
+from allranks.cli.output.sending import large_code_option, large_data_option
+from allranks.errors import NotFound, UsageError
 from allranks.sdk.connection import find_server
 
 if TYPE_CHECKING:
@@ -91,6 +86,8 @@ def update_options(parser: argparse.ArgumentParser) -> None:
 
 def update(options: argparse.Namespace) -> int:
     """Update a deployment: new replicas are ready before the old ones stop."""
+    if options.file is None and options.type == "batch":
+        raise UsageError("a batch deployment is replaced as a whole", hint="-f FILE")
     if options.file is None and options.set:
         options.instance_count = instances_set(options.set)
     if options.file is not None:
@@ -159,44 +156,13 @@ def _send(
     method: str,
     more: Mapping[str, Any] = {},
 ) -> int:
-    # lazy: imports the models
-    from allranks.sdk.submit.deployment import prepare_deployment
-    from allranks.sdk.submit.send import send
-    from allranks.spec.fields.problems import placed
+    from allranks.sdk.submit.deployment import prepare_deployment  # lazy: imports the models
 
-    with sending(options) as (line, note):
-        body, snapshots = confirm_large_code(
-            options,
-            lambda allow: prepare_deployment(
-                data,
-                base,
-                lines,
-                options.file,
-                note=note,
-                progress=line.report,
-                allow_large=allow,
-            ),
-        )
-        where = path(data["endpoint_name"], "/deployments")
-        if method == "PATCH":
-            where += "/" + quote(str(data["name"]), safe="")
-        try:
-            made: DeploymentAnswer = confirm_large_data(
-                options,
-                lambda allow: send(
-                    find_server.connect(),
-                    {**body, **more},
-                    snapshots,
-                    line.report,
-                    where=where,
-                    method=method,
-                    allow_large_data=allow,
-                    note=note,
-                ),
-            )
-        except SpecError as error:
-            problems = [placed(problem, lines or {}) for problem in error.problems]
-            raise SpecError(problems, file=error.file or options.file) from None
+    where = path(data["endpoint_name"], "/deployments")
+    if method == "PATCH":
+        where += "/" + quote(str(data["name"]), safe="")
+    file = File(data, base, lines)
+    made: DeploymentAnswer = deliver(options, file, prepare_deployment, where, method, more)
     return _ready(options, made)
 
 

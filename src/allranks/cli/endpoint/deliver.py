@@ -1,0 +1,64 @@
+"""Send a deployment with its code, with progress and questions."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from allranks.cli.output.sending import confirm_large_code, confirm_large_data, sending
+from allranks.errors import SpecError
+from allranks.sdk.connection import find_server
+
+
+class File(NamedTuple):
+    """The keys of a deployment's file, the folder that its paths start at, and their lines."""
+
+    data: dict[str, Any]
+    base: Path
+    lines: Mapping[str, int] | None
+
+
+def deliver(
+    options: argparse.Namespace,
+    file: File,
+    prepare: Callable[..., Any],
+    where: str,
+    method: str,
+    more: Mapping[str, Any],
+) -> Any:
+    """The server's answer. ``prepare`` makes the body and the snapshots; ``more`` are further keys
+    of the body."""
+    # lazy: imports the models
+    from allranks.sdk.submit.send import send
+    from allranks.spec.fields.problems import placed
+
+    with sending(options) as (line, note):
+        body, snapshots = confirm_large_code(
+            options,
+            lambda allow: prepare(
+                *file,
+                options.file,
+                note=note,
+                progress=line.report,
+                allow_large=allow,
+            ),
+        )
+        try:
+            return confirm_large_data(
+                options,
+                lambda allow: send(
+                    find_server.connect(),
+                    {**body, **more},
+                    snapshots,
+                    line.report,
+                    where=where,
+                    method=method,
+                    allow_large_data=allow,
+                    note=note,
+                ),
+            )
+        except SpecError as error:
+            problems = [placed(problem, file.lines or {}) for problem in error.problems]
+            raise SpecError(problems, file=error.file or options.file) from None
