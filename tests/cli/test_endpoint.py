@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
+import subprocess
+import sys
 import urllib.request
 from pathlib import Path
 
 import pytest
 
-from tests.support import Allranks, answer, kill_agents, kill_server, until
+from tests.support import CLI, Allranks, answer, environment, kill_agents, kill_server, until
 
 pytestmark = pytest.mark.slow
 SCORE = """
@@ -103,6 +106,15 @@ def test_a_deployment_from_its_file_to_its_end(allranks: Allranks, files: Path, 
     assert answer(allranks, "endpoint", "show", "birds")["scoring_uri"] == uri
     assert score(allranks) == ["2", "weights"]
 
+    # On a terminal it asks.
+    ours, theirs = pty.openpty()
+    os.write(ours, b"n\n")
+    argv = [sys.executable, "-c", CLI, "endpoint", "delete", "birds"]
+    done = subprocess.run(argv, env=environment(home), stdin=theirs, stderr=theirs, timeout=60)
+    os.close(theirs)
+    assert b"delete birds (blue)? [y/N]" in os.read(ours, 65536)
+    os.close(ours)
+    assert done.returncode == 1
     assert allranks("endpoint", "delete", "birds").returncode == 0
     until(lambda: not answer(allranks, "job", "list", "--status", "Running"), 60)
     assert allranks("endpoint", "show", "birds").returncode != 0

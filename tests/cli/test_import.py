@@ -132,6 +132,10 @@ PROGRAMS = {
     (V1 + "d = ws.datasets['x'].frobnicate()\n", "partly"): "TabularDataset.frobnicate is not",
     (V1 + "d = run.outputs_of('x').frobnicate()\n", "partly"): "Run.outputs_of is not there",
     ("from azureml.core import Run\nrun = Run.get_context()\nrun.log('a', 1)\n", "yes"): "",
+    (
+        "from azureml.core.model import Model\nModel.package(1, [])\n",
+        "partly",
+    ): "Model.package is not there",
     (V2, "yes"): "",
     (V2 + "client.feature_sets.list()\n", "partly"): "MLClient.feature_sets is not",
     (V2 + "command(command='x', bananas=1)\n", "partly"): "command has no argument bananas",

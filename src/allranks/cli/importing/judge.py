@@ -218,6 +218,9 @@ class Judge:
         for keyword in node.keywords:
             if keyword.arg in _CODE and isinstance(keyword.value, ast.Constant):
                 self._code(self._folder / str(keyword.value.value))
+        if getattr(function.type, "__annotations__", {}).get("return") == "NoReturn":
+            self.problems[f"{name} is not there"] = None  # it is refused by name
+            return _UNKNOWN
         if not name.endswith(".log_row"):  # its keywords are columns
             self._check_keywords(function, name, [keyword.arg for keyword in node.keywords])
             self._check_positions(function, name, node.args)

@@ -7,6 +7,7 @@ from typing import Any
 
 from allranks.compat.azure import v2
 from allranks.compat.azure.designer import command_component
+from allranks.compat.azure.v1 import webservice
 from allranks.compat.azure.v1.experiment import Experiment
 from allranks.compat.azure.v1.pipeline import Pipeline
 from allranks.sdk.submit.command import Command
@@ -45,6 +46,7 @@ _BY_FUNCTION = (
     ),
     (command_component, component.CommandComponent.model_fields),
     (Experiment.submit, Pipeline.submit_keywords),
+    *((kind.deploy_configuration, webservice.KEYWORDS) for kind in webservice.KINDS),
 )
 
 

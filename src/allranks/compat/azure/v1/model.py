@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from allranks.compat.azure.notes import without_effect
 from allranks.compat.azure.v1 import webservice
@@ -125,12 +125,12 @@ class Model:
         return made
 
     @staticmethod
-    def package(*_: Any, **__: Any) -> None:
+    def package(*_: Any, **__: Any) -> NoReturn:
         """Raises NotThere."""
         not_there("Model.package", "images are not built: deploy the model with Model.deploy")
 
     @staticmethod
-    def profile(*_: Any, **__: Any) -> None:
+    def profile(*_: Any, **__: Any) -> NoReturn:
         """Raises NotThere."""
         not_there("Model.profile", "allranks endpoint show NAME has the latencies")
 

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 _DEPLOYMENT = "default"
 # Seconds that a deployment may take, and milliseconds of Azure's first SDK for an answer.
 _PATIENCE, _TIMEOUT = 1800.0, 60_000
+_OWN = (
+    *("tags", "properties", "description", "auth_enabled", "token_auth_enabled"),
+    *("num_replicas", "replica_max_concurrent_requests", "scoring_timeout_ms"),
+    "max_request_wait_time",
+)
 # What Azure bills and scales by.
 _IDLE = (
     *("cpu_cores", "memory_gb", "gpu_cores", "location", "ssl_enabled", "ssl_cname", "port"),
@@ -33,6 +38,9 @@ _IDLE = (
     *("initial_delay_seconds", "timeout_seconds", "success_threshold", "failure_threshold"),
     *("compute_target_name", "blobfuse_enabled", "namespace"),
 )
+
+
+KEYWORDS = (*_OWN, *_IDLE)
 
 
 class Registered(Protocol):
@@ -53,16 +61,11 @@ class DeploymentConfiguration:
     """What ``deploy_configuration`` returns."""
 
     def __init__(self, of: type[Webservice], arguments: Mapping[str, Any]) -> None:
-        own = (
-            *("tags", "properties", "description", "auth_enabled", "token_auth_enabled"),
-            *("num_replicas", "replica_max_concurrent_requests", "scoring_timeout_ms"),
-            "max_request_wait_time",
-        )
         name = f"{of.__name__}.deploy_configuration"
-        more = {key: value for key, value in arguments.items() if key not in own}
+        more = {key: value for key, value in arguments.items() if key not in _OWN}
         no_more(name, more, _IDLE)
         self.of = of
-        self.given = {key: arguments[key] for key in own if arguments.get(key) is not None}
+        self.given = {key: arguments[key] for key in _OWN if arguments.get(key) is not None}
 
     def endpoint(self, name: str) -> Document:
         """The keys of its endpoint."""
@@ -240,6 +243,9 @@ class AciWebservice(Webservice):
 
 class AksWebservice(Webservice):
     """A service with keys."""
+
+
+KINDS = (LocalWebservice, AciWebservice, AksWebservice)
 
 
 def deploy(
