@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from allranks.cli.dev.changes import changes, stays_inside
+from allranks.cli.dev.changes import changes, is_path_below
 from allranks.cli.dev.pull import why_not
 from tests.cli.test_enter import Terminal
 from tests.support import Allranks, answer, kill_server, until
@@ -133,5 +133,13 @@ def test_what_comes_back_is_what_changed_there_alone():
 
 @pytest.mark.parametrize("name", ["/etc/x", "../x", "a/../../x", "", "a//b", ".", "a\0b"])
 def test_a_name_that_leads_out_of_the_folder_is_refused(name: str, tmp_path: Path):
-    assert not stays_inside(name)
+    assert not is_path_below(name)
     assert why_not(tmp_path, name, "1")
+
+
+@pytest.mark.parametrize(
+    "name", [".git/hooks/pre-commit", "sub/.GIT/config", ".git", "__PyCache__/x"]
+)
+def test_a_file_of_git_or_of_a_cache_is_refused_though_a_node_offers_it(name: str, tmp_path: Path):
+    assert why_not(tmp_path, name, "1x")
+    assert not why_not(tmp_path, ".github/git", "1x")

@@ -24,6 +24,8 @@ from allranks.errors import AllranksError, NotFound, UsageError
 from allranks.snapshot import files
 from allranks.snapshot.ignore import NEVER, excluded_by_user
 
+# Folders whose files never come, whatever a node says: git runs what is in its own.
+_STAY = frozenset(name.casefold() for name in (*NEVER, *SKIPPED))
 # Bytes: a larger file that was not sent is named, and not fetched.
 _LARGE = 256 << 20
 
@@ -102,6 +104,8 @@ def why_not(folder: Path, name: str, held: str) -> str:
     """Why that file of a session may not be written here; empty if it may."""
     if not is_path_below(name):
         return "its name leads out of the folder"
+    if any(part.casefold() in _STAY for part in name.split("/")):
+        return "it belongs to git or to a cache"
     if held.startswith("->") and not files.stays_inside(name, held[2:]):
         return "it is a link that leads out of the folder"
     target, above = folder / name, [folder / path for path in Path(name).parents][:-1]
@@ -178,7 +182,7 @@ def _report(
     about = {
         "changed in both places, and left as they are here": left,
         "overwritten here, where they had been changed, too": [*{*compared.both} & {*came}],
-        "left out, because they lead out of the folder, or where one is here": refused,
+        "left out, because they lead out of the folder or to git's, or where one is here": refused,
         "left out as large; `allranks job cp` fetches them": large,
         "removed there, and kept here": compared.gone,
     }
