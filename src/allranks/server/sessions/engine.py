@@ -99,8 +99,8 @@ class SessionEngine:
         self, row: JobRow, node: int, reported: Mapping[str, bool] | None
     ) -> list[GuestOrder] | None:
         """What is to be on a node of that job, as its agent has ``reported`` what is there; None if
-        that is the same, or the agent is of an older version."""
-        if reported is None:
+        that is the same, the job is no session, or the agent is of an older version."""
+        if reported is None or row.spec.get("session") is None:
             return None
         place = (row.name, row.record.launch, node)
         if not reported and self._guests is not None and row.name not in self._guests:
@@ -162,8 +162,7 @@ class SessionEngine:
         matches = ((name, of) for name, of in self._all().items() if key in of)
         name, guests = next(matches, ("", {}))
         if not name:
-            alive = any(reported.get(key) for reported in self._reported.values())
-            return GangStatus(GangState.UNKNOWN if alive else GangState.GONE)
+            return GangStatus(GangState.UNKNOWN if self._lives_on(key) else GangState.GONE)
         row = self._session(name)
         end = sessions.end_of(name, None if row is None else row.record)
         if row is None or end is not None:
@@ -181,6 +180,15 @@ class SessionEngine:
         if len(dead) == guest.nodes:
             return GangStatus(GangState.GONE, f"its agents in {name} have ended")
         return GangStatus(GangState.UP, lost=tuple(dead))
+
+    def _lives_on(self, key: str) -> bool:
+        """Whether a stopped guest lives, as a node has said whose session still has that launch."""
+        places = [place for place, states in self._reported.items() if states.get(key)]
+        for name, launch, node in places:
+            row = self._session(name)
+            if row is None or row.record.launch != launch or row.record.status in TERMINAL:
+                del self._reported[name, launch, node]
+        return any(place in self._reported for place in places)
 
     def _forget(self, name: str) -> None:
         for place in [place for place in self._reported if place[0] == name]:
