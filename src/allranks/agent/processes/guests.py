@@ -53,6 +53,8 @@ class Guests:
         self._where = where
         self._place: Path | None = None
         self._running: dict[str, subprocess.Popen[bytes] | None] = {}
+        # Whether the server was heard to order guests while none is let in.
+        self._has_refused = False
         self._lock = threading.Lock()
 
     def open(self, folder: Path, work: Path, task: Task) -> None:
@@ -66,11 +68,15 @@ class Guests:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
             json.dump(place, file)
         with self._lock:
-            self._place = path
+            self._place, self._has_refused = path, False
 
-    def states(self) -> str:
-        """Each guest that is here, or has ended here while it was expected: `KEY:1,KEY:0`."""
+    def states(self) -> str | None:
+        """Each guest that is here, or has ended here while it was expected: `KEY:1,KEY:0`. None:
+        none is let in, and orders of guests, which the server would repeat at once, are of no use.
+        """
         with self._lock:
+            if self._has_refused:
+                return None
             running = [(key, _lives(child)) for key, child in self._running.items()]
         return ",".join(f"{quote(key)}:{lives:d}" for key, lives in running)
 
@@ -78,6 +84,7 @@ class Guests:
         """Start the guests that are not here, and end those that are not ordered any more."""
         with self._lock:
             if self._place is None:
+                self._has_refused = True
                 return
             keys = {order["key"] for order in orders}
             for key in [key for key in self._running if key not in keys]:
@@ -89,7 +96,7 @@ class Guests:
     def close(self, seconds: float) -> None:
         """Ask all guests to end, wait so long for them, and kill those that are left."""
         with self._lock:
-            self._place = None
+            self._place, self._has_refused = None, False
             children = [child for child in self._running.values() if child is not None]
             self._running.clear()
         for child in children:

@@ -236,8 +236,8 @@ class Link:
                 query = f"attempt={self.attempt}&known={last_id}&stacks={self._stacks_request}"
                 if self.channel is not None:
                     query += f"&channels={self._last_channel}&profiles={self._last_profile}"
-                if self.guests is not None:
-                    query += f"&guests={self.guests.states()}"
+                if self.guests is not None and (states := self.guests.states()) is not None:
+                    query += f"&guests={states}"
                 order: Order = client.json("GET", f"{self._base}/orders?{query}")
             except (Unauthorized, NotFound):
                 order = {
