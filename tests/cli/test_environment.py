@@ -57,7 +57,6 @@ def test_what_a_job_installs_is_the_jobs_alone(shared, requirements, wheels):
     assert shared(*run, look).stdout == "1.0\n"
 
 
-@pytest.mark.end_to_end
 def test_what_a_job_installs_without_an_environment_is_the_jobs_alone(
     shared, shared_home, wheels, tmp_path
 ):
@@ -77,7 +76,6 @@ def test_what_a_job_installs_without_an_environment_is_the_jobs_alone(
     assert shared("run", "-q", "--", "plum", env=env).stdout == "1.0\n"
 
 
-@pytest.mark.end_to_end
 def test_a_dockerfile_without_containers(shared, code, wheels):
     docker = code / "dock er"
     docker.mkdir()

@@ -374,7 +374,7 @@ def test_cancel_and_timeout_reach_all_steps(allranks: Allranks, folder: Path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [pytest.param(0, marks=pytest.mark.end_to_end), 1, 2])
+@pytest.mark.parametrize("seed", [0, 1, 2])
 def test_a_killed_server_loses_and_doubles_no_step(
     allranks: Allranks, home: Path, folder: Path, seed: int
 ):

@@ -14,7 +14,7 @@ from allranks.http_client import Client
 from tests.support import CLI, answer, commit_all, environment, until
 
 # Real servers and processes, about half a second a test.
-pytestmark = [pytest.mark.slow, pytest.mark.end_to_end]
+pytestmark = pytest.mark.slow
 
 
 def sh(script: str) -> list[str]:
@@ -30,6 +30,7 @@ def begin(home: Path, folder: Path, *words: str) -> "subprocess.Popen[str]":
     return process
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize(
     ("words", "output"),
     [
@@ -84,6 +85,7 @@ def test_a_rank_out_of_range_is_refused(shared):
     assert (wrong.returncode, "Traceback" in wrong.stderr) == (2, False)
 
 
+@pytest.mark.end_to_end
 def test_each_rank_finds_torchs_variables(shared):
     names = (
         "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE NODE_RANK GROUP_RANK MASTER_ADDR PET_NNODES"
@@ -137,6 +139,7 @@ def test_nothing_leaks_in_from_the_shell(shared):
     assert "s3cret" not in everything
 
 
+@pytest.mark.end_to_end
 def test_the_first_failure_is_the_one_reported(shared):
     script = "if [ $RANK = 1 ]; then echo boom >&2; exit 7; fi; sleep 60"
     began = time.monotonic()
@@ -173,6 +176,7 @@ def test_the_exit_code_is_the_jobs_own(shared, script, exit_code, reason):
     assert exit_code != 138 or "SIGUSR1" in job["error"]["message"]
 
 
+@pytest.mark.end_to_end
 def test_a_failure_with_attempts_left_starts_again_in_the_same_allocation(shared):
     script = "echo attempt $ALLRANKS_ATTEMPT; test $ALLRANKS_ATTEMPT = 2"
     done = shared("run", "-n", 2, "--max-attempts", 2, "--name", "again", *sh(script))
@@ -190,6 +194,7 @@ def test_a_failure_with_attempts_left_starts_again_in_the_same_allocation(shared
     assert shared("job", "logs", "again", "--rank", 1).stdout == "attempt 2\n"
 
 
+@pytest.mark.end_to_end
 def test_inputs_outputs_and_the_jobs_own_folders(shared, code):
     (code / "data.txt").write_text("42")
     (code / "outputs").mkdir()
@@ -223,6 +228,7 @@ def test_a_downloaded_input_is_a_copy(shared, code):
     assert (code / "d" / "f").read_text() == "kept"
 
 
+@pytest.mark.end_to_end
 def test_the_code_travels_as_it_is_now_but_for_what_is_ignored(shared, code):
     (code / "pkg").mkdir()
     (code / "pkg" / "a b.py").write_text("print('code')")
@@ -255,6 +261,7 @@ def test_what_ranks_leave_behind_ends_with_the_job(shared):
     assert listed.stdout == ""
 
 
+@pytest.mark.end_to_end
 def test_detach_cancel_and_wait(shared):
     made = shared("run", "--detach", "--json", "-n", 2, "--", "sleep", "100")
     name = json.loads(made.stdout)["name"]
@@ -267,12 +274,14 @@ def test_detach_cancel_and_wait(shared):
     assert shared("job", "cancel", name).returncode == 0, "twice is once"
 
 
+@pytest.mark.end_to_end
 def test_the_time_limit_ends_it(shared):
     done = shared("run", "--timeout", 0.5, "--json", "--", "sleep", "100")
     assert json.loads(done.stdout)["error"]["reason"] == "TIME_LIMIT"
     assert done.returncode == 1
 
 
+@pytest.mark.end_to_end
 def test_ctrl_c_leaves_the_job_running(shared_home, shared, code):
     process = begin(shared_home, code, "--name", "goes-on")
     process.send_signal(signal.SIGINT)
@@ -320,6 +329,7 @@ def test_where_named_outputs_are(allranks, home):
     assert str(folder) in allranks("job", "show", "a").stdout
 
 
+@pytest.mark.end_to_end
 def test_a_dry_run_starts_nothing_and_prints_everything(allranks, home, code):
     done = allranks(
         "run", "-n", 2, "--dry-run", "--json", "--env", "API_KEY=x", "--", "python", "t.py"
@@ -366,6 +376,7 @@ def test_names_are_safe_in_paths_and_used_once(shared):
     assert (done.returncode, "already exists" in done.stderr) == (2, True)
 
 
+@pytest.mark.end_to_end
 def test_hostile_paths_and_values_are_data(shared, code):
     folder = Path(code, "in put'; touch pwned $(touch pwned) `touch pwned`\nü")
     folder.mkdir()

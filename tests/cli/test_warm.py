@@ -10,7 +10,7 @@ import pytest
 
 from tests.support import answer, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.end_to_end]
+pytestmark = pytest.mark.slow
 
 PARENT = "import os; print(os.getppid())"
 
@@ -30,6 +30,7 @@ def servers(home: Path) -> list[int]:
     return [int(lock.read_text()) for lock in (home / "warm").glob("*.lock")]
 
 
+@pytest.mark.end_to_end
 def test_jobs_share_a_server_that_ends_with_the_home(allranks, home, code):
     (code / "s.py").write_text("import os, sys, json; print(sys.argv[1:], os.environ['RANK'])")
     words = ("-p", 2, "--warm", "json,decimal", "--env", "A=b c")
@@ -71,6 +72,7 @@ def test_what_cannot_start_warm_starts_cold_and_says_why(shared):
     assert (wrong.returncode, "must be the name of a Python module" in wrong.stderr) == (2, True)
 
 
+@pytest.mark.end_to_end
 def test_a_restart_starts_warm_again(shared):
     script = "import os, sys; sys.exit(7 if os.environ['ALLRANKS_ATTEMPT'] == '1' else 0)"
     words = ("--name", "warm-again", "--max-attempts", 2, "--warm", "json")

@@ -25,7 +25,6 @@ def leave_nothing(home: Path, tmp_path: Path) -> Iterator[None]:
         folder_trees.remove(each, ignore_errors=True)
 
 
-@pytest.mark.end_to_end
 def test_deep_outputs_are_listed_downloaded_backed_up_and_deleted(
     allranks: Allranks, home: Path, code: Path, tmp_path: Path
 ) -> None:
