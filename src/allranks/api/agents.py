@@ -103,10 +103,10 @@ class HostStrain(TypedDict, total=False):
 
 
 class RankPace(TypedDict):
-    """The last collectives of a rank of torch, in a process of the job's rank ``of``: the index of
-    the group, the number, and when it was called."""
+    """The last collectives of a rank of torch, in a process of the job's rank ``job_rank``: the
+    index of the group, the number, and when it was called."""
 
-    of: int
+    job_rank: int
     calls: list[tuple[int, int, float]]
 
 

@@ -11,7 +11,7 @@ import contextlib
 import os
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from allranks import clock
 from allranks.agent.monitoring import strain
@@ -32,6 +32,16 @@ _PATIENCE = 0.25
 _MOST, _OF_ALL, _LEAST = 2000, 32768, 64
 
 
+class _Answer(NamedTuple):
+    """What a rank of torch answered (`pace` in `inside/allranks_inspect.py`), in a process of the
+    job's rank ``job_rank``."""
+
+    rank: int
+    job_rank: int
+    groups: list[tuple[str, str, list[int]]]
+    calls: list[tuple[str, int, float]]
+
+
 class Pace:
     """``look`` is called once a second. ``world`` is the number of the job's ranks."""
 
@@ -39,7 +49,7 @@ class Pace:
         self._link, self._period = link, period
         self._most = min(_MOST, max(_LEAST, _OF_ALL // world))
         self._asked: dict[int, tuple[int, Question]] = {}
-        self._calls: dict[int, dict[str, object]] = {}
+        self._answers: dict[int, _Answer] = {}
         self._until = self._at = _now()
         self._strain = strain.Strain()
         self._load: list[float] = []
@@ -59,7 +69,7 @@ class Pace:
             self._ask(members, now // period * period)
 
     def _ask(self, members: Members, until: float) -> None:
-        self._until, self._calls = until, {}
+        self._until, self._answers = until, {}
         question = {"do": "pace", "until": until, "most": self._most, "keep": self._period}
         for rank, pids in members.ranks.items():
             for pid in pids:
@@ -77,7 +87,9 @@ class Pace:
                 question.close()
                 del self._asked[pid]
                 if "calls" in answer and answer["rank"] is not None:
-                    self._calls[pid] = {**answer, "of": rank}
+                    self._answers[pid] = _Answer(
+                        answer["rank"], rank, answer["groups"], answer["calls"]
+                    )
 
     def _report(self, members: Members) -> None:
         for _, question in self._asked.values():
@@ -86,16 +98,16 @@ class Pace:
         groups: dict[tuple[str, tuple[int, ...]], int] = {}
         ranks: dict[str, RankPace] = {}
         alone = True  # or there are several programs that have nothing to do with one another
-        for answer in self._calls.values():
+        for answer in self._answers.values():
             of_name: dict[str, int] = {}
-            for name, _, several in answer["groups"]:  # type: ignore[attr-defined]
+            for name, _, several in answer.groups:
                 of_name[name] = groups.setdefault((name, tuple(several)), len(groups))
-            alone &= str(answer["rank"]) not in ranks
-            ranks[str(answer["rank"])] = {
-                "of": answer["of"],  # type: ignore[typeddict-item]
+            alone &= str(answer.rank) not in ranks
+            ranks[str(answer.rank)] = {
+                "job_rank": answer.job_rank,
                 "calls": [
                     (of_name[name], number, since)
-                    for name, number, since in answer["calls"]  # type: ignore[attr-defined]
+                    for name, number, since in answer.calls
                     if name in of_name
                 ],
             }
