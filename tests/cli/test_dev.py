@@ -19,6 +19,7 @@ rank = os.environ["RANK"]
 pathlib.Path("outputs", f"of-{rank}").write_text(rank)
 print("rank", rank, "of", os.environ["WORLD_SIZE"], helper.WORD, os.environ["COLOUR"], flush=True)
 """
+SAVING = "trap 'sleep 1; echo saved; exit 1' TERM; echo begun; sleep 600 & wait"
 HOSTILE = r"""
 ln -s /etc evil; ln -s ../../up up; ln -s helper.py good; chmod +x run.sh; rm gone
 echo "WORD = 'there'" >helper.py; echo new >'-n a\b'; printf 1 >"$(printf 'two\nlines')"
@@ -55,12 +56,12 @@ def test_jobs_run_in_a_session_and_its_changes_come_back(
 
     # One after the other; the second says what it waits for, and starts once the first is gone.
     for name in ("first", "second"):
-        words = ("--in", "fix", "-n", 1, "-p", 1, "--detach", "--name", name, "--", "sleep", "600")
-        assert allranks("run", *words).returncode == 0
+        words = ("--in", "fix", "-n", 1, "-p", 1, "--detach", "--name", name)
+        assert allranks("run", *words, "--", "sh", "-c", SAVING).returncode == 0
     until(lambda: "waits for first to end" in allranks("job", "show", "second").stdout)
     kill_server(home)
     allranks("job", "cancel", "first")
-    until(lambda: answer(allranks, "job", "show", "second", "--json")["status"] == "Running")
+    until(lambda: "begun" in allranks("job", "logs", "second").stdout)
 
     # What was changed in both places stays here, and is named, unless it is forced.
     (code / "helper.py").write_text("WORD = 'mine'")
@@ -90,12 +91,13 @@ def test_jobs_run_in_a_session_and_its_changes_come_back(
         refused = allranks(*words, input="command: 'true'")
         assert (refused.returncode, why in refused.stderr) == (2, True), refused.stderr
 
-    # Its end is that of what runs in it, which says so.
+    # Its end is that of what runs in it, which has time to save, and says so.
     assert [each["name"] for each in answer(allranks, "dev", "list", "--json")] == ["dev-fix"]
     assert allranks("dev", "stop").returncode == 0
     until(lambda: answer(allranks, "job", "show", "second", "--json")["status"] == "Canceled")
     allranks("job", "wait", "dev-fix")
-    assert "dev-fix ends" in allranks("job", "show", "second").stdout
+    assert "CANCELED (blame: nobody): dev-fix" in allranks("job", "show", "second").stdout
+    assert "saved" in allranks("job", "logs", "second").stdout
     assert "has ended" in allranks("run", "--in", "fix", "--", "true").stderr
     assert "no session" in allranks("dev", "list").stderr
 

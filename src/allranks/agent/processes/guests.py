@@ -83,22 +83,22 @@ class Guests:
     def heed(self, orders: Sequence[GuestOrder]) -> None:
         """Start the guests that are not here, and end those that are not ordered any more."""
         with self._lock:
-            if self._place is None:
-                self._has_refused = True
-                return
             keys = {order["key"] for order in orders}
             for key in [key for key in self._running if key not in keys]:
                 _kill(self._running.pop(key))
             for order in orders:
-                if order["key"] not in self._running:
+                if order["key"] in self._running:
+                    continue
+                if self._place is None:
+                    self._has_refused = True
+                else:
                     self._running[order["key"]] = self._start(order, self._place)
 
     def close(self, seconds: float) -> None:
         """Ask all guests to end, wait so long for them, and kill those that are left."""
         with self._lock:
-            self._place, self._has_refused = None, False
+            self._place = None
             children = [child for child in self._running.values() if child is not None]
-            self._running.clear()
         for child in children:
             if _lives(child):
                 child.send_signal(signal.SIGTERM)  # as of an engine: the keeper passes it on
@@ -107,6 +107,9 @@ class Guests:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.wait(max(0.0, until - time.monotonic()))
             _kill(child)
+        with self._lock:  # until now the server hears that they live
+            self._running.clear()
+            self._has_refused = False
 
     def _start(self, order: GuestOrder, place: Path) -> subprocess.Popen[bytes] | None:
         """None: it cannot be started, which is as if it had ended."""

@@ -351,7 +351,7 @@ def _regroup(job: Job, rules: Rules, now: float, overdue: bool) -> Step | None:
     new launch if that is impossible."""
     assert job.then is not None
     assert job.closing_at is not None
-    if job.gang is GangState.GONE or any(_is_out(n) for n in job.nodes):
+    if job.gang is GangState.GONE or any(is_out(n) for n in job.nodes):
         # If a lost node failed first, the restart does not count against the user's attempts.
         cause = failure(job) or Failure(job.then.reason)
         restart = _restart(job, rules, cause, now)
@@ -371,7 +371,8 @@ def is_gone(node: Node) -> bool:
     return node.left or node.state is NodeState.LOST
 
 
-def _is_out(node: Node) -> bool:
+def is_out(node: Node) -> bool:
+    """Whether no agent is there: not any more, or not yet."""
     return is_gone(node) or node.state is NodeState.ABSENT
 
 
@@ -380,7 +381,7 @@ def _worth_waiting(node: Node, overdue: bool) -> bool:
 
     A draining agent is waited for while its heartbeats arrive: it may have gigabytes to upload.
     """
-    if _is_out(node):
+    if is_out(node):
         return False
     return node.state is NodeState.DRAINING or not overdue
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from allranks.core.job import sessions
 from allranks.core.job.sessions import ENGINE, OPTION, Guest
+from allranks.core.lifecycle.decide import is_out
 from allranks.core.plan import Gang
 from allranks.engines.base import GangStatus, Handle, Host, Kind
 from allranks.errors import AllranksError, Refused
@@ -163,23 +164,32 @@ class SessionEngine:
         name, guests = next(matches, ("", {}))
         if not name:
             return GangStatus(GangState.UNKNOWN if self._lives_on(key) else GangState.GONE)
-        row = self._session(name)
+        row, guest = self._session(name), guests[key]
         end = sessions.end_of(name, None if row is None else row.record)
-        if row is None or end is not None:
-            assert end is not None
-            self._forget(name)
+        dead = () if row is None else self._dead(row, guest)
+        if end is not None and (row is None or not self._saves(row, guest, dead)):
             return GangStatus(GangState.GONE, end.why, reason=end.reason)
-        guest = guests[key]
         if not guest.started:
             before = next((other for other in guests.values() if other.started), None)
             what = f"{before.name} to end" if before is not None else f"{name} to run"
             return GangStatus(GangState.QUEUED, f"waits for {what}, in {name}")
-        launch = row.record.launch
-        reported = (self._reported.get((name, launch, node), {}) for node in range(guest.nodes))
-        dead = [node for node, states in enumerate(reported) if states.get(key) is False]
         if len(dead) == guest.nodes:
             return GangStatus(GangState.GONE, f"its agents in {name} have ended")
-        return GangStatus(GangState.UP, lost=tuple(dead))
+        return GangStatus(GangState.UP, lost=dead, taken=end.why if end is not None else "")
+
+    def _dead(self, session: JobRow, guest: Guest) -> tuple[int, ...]:
+        """The nodes of a guest whose agents have ended, as its session's agents have said."""
+        name, launch = session.name, session.record.launch
+        places = [(name, launch, node) for node in range(guest.nodes)]
+        states = [self._reported.get(place, {}).get(guest.key) for place in places]
+        return tuple(node for node, lives in enumerate(states) if lives is False)
+
+    def _saves(self, session: JobRow, guest: Guest, dead: Sequence[int]) -> bool:
+        """Whether a guest still has agents that save, in a session that ends."""
+        if session.record.status in TERMINAL or not guest.started:
+            return False
+        nodes = self._records.get(guest.name).record.nodes
+        return any(not is_out(nodes[node]) for node in range(guest.nodes) if node not in dead)
 
     def _lives_on(self, key: str) -> bool:
         """Whether a stopped guest lives, as a node has said whose session still has that launch."""
