@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from allranks.cli.dev import notes
 from allranks.cli.dev.changes import changes, is_path_below
 from allranks.cli.dev.pull import why_not
 from tests.cli.test_enter import Terminal
@@ -145,3 +146,19 @@ def test_a_name_that_leads_out_of_the_folder_is_refused(name: str, tmp_path: Pat
 def test_a_file_of_git_or_of_a_cache_is_refused_though_a_node_offers_it(name: str, tmp_path: Path):
     assert why_not(tmp_path, name, "1x")
     assert not why_not(tmp_path, ".github/git", "1x")
+
+
+def test_what_is_not_submitted_leaves_the_note_of_a_session_of_the_same_name(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    monkeypatch.setenv("ALLRANKS_HOME", str(tmp_path / "home"))
+    (tmp_path / "train.py").write_text("1")
+    sent = notes.note_of(tmp_path / "train.py", in_place=False)
+    running = notes.add("dev-x", sent)
+    (tmp_path / "train.py").write_text("2")
+    # Interrupted, or on another server.
+    other = notes.add("dev-x", notes.note_of(tmp_path / "train.py", in_place=False))
+    assert notes.read("dev-x", running) == sent != notes.read("dev-x", other)
+    notes.remove("dev-x", other)
+    assert notes.read("dev-x", running) == sent
+    assert notes.read("dev-x-2", running) is None

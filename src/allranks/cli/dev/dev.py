@@ -63,13 +63,14 @@ def dev(options: argparse.Namespace) -> int:
     runs jobs on them at once, `allranks dev pull NAME` fetches what was changed. It goes on
     when you leave, until its time is over, nothing uses it for a while, or `allranks dev stop`."""
     name = session_name(options.name or generate_name())
-    before = notes.read(name)
-    notes.write(name, notes.note_of(Path(options.code), in_place=options.in_place))
+    mark = notes.add(name, notes.note_of(Path(options.code), in_place=options.in_place))
+    spec = {**_spec(options, name), "properties": {notes.PROPERTY: mark}}
     try:
         options.allow_large_data = False
-        made = submit(options, with_shell_variables(_spec(options, name)), Path.cwd())
-    except AllranksError:
-        notes.restore(name, before)  # the name is taken, for example
+        made = submit(options, with_shell_variables(spec), Path.cwd())
+    except AllranksError as error:
+        if not getattr(error, "sent", False):  # else the session may be there
+            notes.remove(name, mark)
         raise
     if not options.quiet:
         for note in made["notes"]:

@@ -1,18 +1,31 @@
 """What this machine remembers of a session: its folder here, and what its files held when they were
-sent or came back last."""
+sent or came back last.
+
+A note is found by a mark that the session's job has, too: what is not submitted, or to another
+server, changes no note of a session of the same name."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import secrets
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from allranks import settings
 from allranks.agent.inside.allranks_dev_files import digest
+from allranks.api.common import Document
 from allranks.errors import UsageError
 from allranks.snapshot.files import walk
+
+# The property of a session's job with the mark of its note.
+PROPERTY = "allranks.dev_note"
+# Seconds for which a note is kept after its last change.
+_KEPT = 90 * 86400.0
 
 
 class Note(NamedTuple):
@@ -33,9 +46,20 @@ def note_of(folder: Path, *, in_place: bool) -> Note:
     return Note(str(base.resolve()), in_place, sent)
 
 
-def write(name: str, note: Note) -> None:
+def add(name: str, note: Note) -> str:
+    """Write a new note and remove old ones; returns its mark. Raises UsageError."""
+    mark = secrets.token_hex(8)
+    write(name, mark, note)
+    with suppress(OSError):
+        for path in _path(name, mark).parent.iterdir():
+            if path.stat().st_mtime < time.time() - _KEPT:
+                path.unlink()
+    return mark
+
+
+def write(name: str, mark: str, note: Note) -> None:
     """Raises UsageError."""
-    path = _path(name)
+    path = _path(name, mark)
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         made = path.with_suffix(f".{os.getpid()}")
@@ -46,20 +70,24 @@ def write(name: str, note: Note) -> None:
         raise UsageError(f"cannot be written: {reason}", where=str(path)) from None
 
 
-def read(name: str) -> Note | None:
+def read(name: str, mark: str) -> Note | None:
     try:
-        return Note(**json.loads(_path(name).read_text()))
+        return Note(**json.loads(_path(name, mark).read_text()))
     except (OSError, ValueError, TypeError):
         return None
 
 
-def restore(name: str, before: Note | None) -> None:
-    """The note is as it was ``before``: nothing was sent."""
-    if before is None:
-        _path(name).unlink(missing_ok=True)
-    else:
-        write(name, before)
+def remove(name: str, mark: str) -> None:
+    """Nothing was submitted."""
+    _path(name, mark).unlink(missing_ok=True)
 
 
-def _path(name: str) -> Path:
-    return settings.home().root / "dev" / f"{name}.json"
+def mark_of(spec: Document) -> str:
+    """The mark of a session's note, from its specification; empty for none."""
+    return str((spec.get("properties") or {}).get(PROPERTY, ""))
+
+
+def _path(name: str, mark: str) -> Path:
+    """A restarted session has the mark of the first, and not its name."""
+    file = hashlib.sha256(f"{name} {mark}".encode()).hexdigest()[:32]
+    return settings.home().root / "dev" / f"{file}.json"

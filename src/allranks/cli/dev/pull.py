@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from allranks.agent.inside.allranks_dev_files import digest
 from allranks.cli.dev import notes
@@ -21,8 +22,13 @@ from allranks.core.amounts import counted, size_text
 from allranks.core.data.working_set import COLLECTED
 from allranks.core.job.sessions import session_name
 from allranks.errors import AllranksError, NotFound, UsageError
+from allranks.sdk.connection import find_server
+from allranks.sdk.connection.urls import job_path
 from allranks.snapshot import files
 from allranks.snapshot.ignore import NEVER, excluded_by_user
+
+if TYPE_CHECKING:
+    from allranks.api.metrics import ShownJob
 
 # Folders whose files never come, whatever a node says: git runs what is in its own.
 _STAY = frozenset(name.casefold() for name in (*NEVER, *SKIPPED))
@@ -44,7 +50,9 @@ def pull(options: argparse.Namespace) -> int:
     What git or .amlignore ignores stays there, and so does what was changed here, too: exit code 1.
     Nothing is removed."""
     name = session_name(options.name)
-    note = notes.read(name)
+    session: ShownJob = find_server.ask("GET", job_path(name))
+    mark = notes.mark_of(session["spec"])
+    note = notes.read(name, mark)
     if note is not None and note.in_place:
         return show.result(options, {"files": []}, f"{name} runs in {note.folder}: nothing to pull")
     if note is None and options.path is None:
@@ -69,7 +77,8 @@ def pull(options: argparse.Namespace) -> int:
     finally:
         if (came or compared.same) and not is_elsewhere:
             agreed = {path: there[path] for path in compared.same}
-            notes.write(name, Note(str(folder.resolve()), False, {**sent, **agreed, **came}))
+            known = Note(str(folder.resolve()), False, {**sent, **agreed, **came})
+            notes.write(name, mark, known)
     if options.dry_run:
         return _report(options, name, compared, refused, large, chosen)
     meanwhile = [path for path in chosen if path not in came]
