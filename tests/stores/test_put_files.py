@@ -22,6 +22,7 @@ from allranks.sdk.transfer import from_store
 from allranks.sdk.transfer.fetch import Tally
 from allranks.sdk.transfer.from_store import StoreFetcher
 from allranks.sdk.upload.send import upload
+from allranks.server.assets import announced_uploads
 from tests.server.serving import JOB, Served, served
 
 pytestmark = [pytest.mark.stores, pytest.mark.timeout(300)]
@@ -54,6 +55,25 @@ def test_what_is_there_is_not_sent_again(
     assert upload.has(files, b"{}")
     obstore.delete(opened, f"{folder.key}/{DIGEST}/set/a")
     assert not upload.has(files, b"{}")
+
+
+def test_what_went_meanwhile_is_sent_again(
+    account: Account, place: str, files: list[Content]
+) -> None:
+    opened = open_store(account, Address(account.store))
+    upload = StoredUpload(account, Address(account.store, place), DIGEST, "birds")
+    key = f"{place}/{DIGEST}/set/a"
+    obstore.put(opened, key, b"1")
+    listings: list[None] = []
+
+    def announce() -> None:
+        if len(listings) == 1:
+            obstore.delete(opened, key)
+        listings.append(None)
+
+    assert upload.put(files, b"{}", announce=announce) == 0
+    assert len(listings) == 3
+    assert upload.has(files, b"{}")
 
 
 @pytest.mark.parametrize("name", ["b", "large"])
@@ -97,6 +117,7 @@ def server(
     """One with the datastore birds, where uploads may be removed at once."""
     rule = RULES[Kind.STORED]._replace(least=0.0)
     monkeypatch.setattr(garbage_rules, "RULES", {**RULES, Kind.STORED: rule})
+    monkeypatch.setattr(announced_uploads, "HOLDS", 0.0)
     monkeypatch.setenv("ALLRANKS_HOME", str(tmp_path / "client"))
     birds = {"name": "birds", "type": "s3", "bucket": "bucket", "prefix": place}
     birds["endpoint"] = account.store.endpoint
@@ -155,4 +176,10 @@ def test_gc_removes_what_nothing_uses(
     assert sent(files[2]) == paths[2]
     obstore.delete(opened, [f"{place}/{paths[2].partition('/paths/')[2]}"])
     assert sent(files[2]) == paths[2]
+    assert "large" in there()
+    # Nothing goes on which an upload may count that has begun, but not ended.
+    monkeypatch.setattr(announced_uploads, "HOLDS", garbage_rules.DAY)
+    assert sent(files[2]) == paths[2]
+    obstore.delete(opened, f"{place}/{paths[2].partition('/paths/')[2].rpartition('/')[0]}.json")
+    assert collected() == []
     assert "large" in there()

@@ -24,9 +24,9 @@ from allranks.agent.data.upload import Writer
 from allranks.core.data import addresses
 from allranks.core.data.addresses import Account, Address
 from allranks.core.data.upload_manifest import File, Manifest
-from allranks.errors import UsageError
+from allranks.errors import Passing, UsageError
 
-_PART, _CONCURRENT, _ATTEMPTS = 8 << 20, 8, 6
+_PART, _CONCURRENT, _ATTEMPTS, _ROUNDS = 8 << 20, 8, 6, 3
 
 
 class Content(NamedTuple):
@@ -69,18 +69,19 @@ class StoredUpload:
         manifest: bytes,
         report: Callable[[int, int], None] = lambda done, total: None,
         seconds: float = float("inf"),
+        announce: Callable[[], object] = lambda: None,
     ) -> int:
         """Put what is missing; returns the bytes that still are, because no file is begun after
-        ``seconds``. ``report`` receives the bytes put now and their total. Raises Changed and
-        OSError for files of this disk, and UsageError for names that no store takes."""
+        ``seconds``. ``report`` receives the bytes put now and their total; ``announce`` makes the
+        server keep what is there, and is called before each listing. Raises Changed and OSError for
+        files of this disk, and UsageError for names that no store takes."""
         for content in contents:
             if not content.path.isprintable():
                 hint = "use letters, digits and punctuation"
                 raise UsageError(f"stores do not allow the name {content.path!r}", hint=hint)
         with self._explained():
-            missing = self._missing(contents, {})
-            total, done, end = sum(item.size for item in missing), 0, time.monotonic() + seconds
-            left = len(missing)
+            total, done, left, end = 0, 0, 0, time.monotonic() + seconds
+            unlisted: dict[str, int] = {}
 
             def count(size: int) -> None:
                 nonlocal done
@@ -94,11 +95,23 @@ class StoredUpload:
                     left -= 1
                 return 0
 
-            missing.sort(key=lambda item: -item.size)
-            asyncio.run(run_concurrently(missing, one, _CONCURRENT))
-            if not left:
-                obstore.put(self._opened, f"{self._place.key}.json", manifest)
-            return max(total - done, 1) if left else 0
+            # What was there at first may be gone when the last file has been put.
+            for _ in range(_ROUNDS):
+                announce()
+                missing = self._missing(contents, unlisted)
+                if not missing:
+                    obstore.put(self._opened, f"{self._place.key}.json", manifest)
+                    return 0
+                left, total = len(missing), total + sum(item.size for item in missing)
+                missing.sort(key=lambda item: -item.size)
+                asyncio.run(run_concurrently(missing, one, _CONCURRENT))
+                if left:
+                    return max(total - done, 1)
+                unlisted = {self._key(item): item.size for item in contents}
+            name = missing[0].path
+            hint = "see who else removes objects there, and upload again"
+            where = str(self._place)
+            raise Passing(f"{name} is not in the store after it was put", where=where, hint=hint)
 
     def has(self, contents: Sequence[Content], manifest: bytes) -> bool:
         """Whether all of a complete upload is still there; then it counts as used now."""

@@ -104,13 +104,19 @@ def straight(
         sent = done
         progress(Progress(f"{manifest.name}: uploading to {name}", done, total, moved=done))
 
-    made: UploadFolder = client.json("PUT", f"/api/v1/datastores/{name}/uploads")
+    def announce() -> UploadFolder:
+        folder: UploadFolder = client.json(
+            "PUT", f"/api/v1/datastores/{name}/uploads?digest={digest}"
+        )
+        return folder
+
+    made = announce()
     account, root = own
     folder = addresses.within(root, made["folder"])
     by_content = {file.sha256: files[file.path] for file in manifest.files}
     try:
         here = contents(manifest, lambda file: by_content[file.sha256])
-        StoredUpload(account, folder, digest, "").put(here, text, report)
+        StoredUpload(account, folder, digest, "").put(here, text, report, announce=announce)
         path = f"{made['folder']}/{digest}/{manifest.name}"
         return f"azureml://datastores/{name}/paths/{path}", sent
     except Changed as error:

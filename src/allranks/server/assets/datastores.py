@@ -14,6 +14,7 @@ from allranks.core.data.address_map import mapped
 from allranks.core.data.addresses import Account, Address, Located, Store
 from allranks.core.data.upload_manifest import STORED
 from allranks.errors import NotFound, Problem, SpecError, UsageError
+from allranks.server.assets.announced_uploads import AnnouncedUploads
 from allranks.server.assets.model_versions import ModelVersions
 from allranks.spec.data import Data
 from allranks.spec.datastore import Datastore
@@ -51,6 +52,7 @@ class Datastores:
     ) -> None:
         self._folder, self._models = folder, models
         self._settings, self._assets, self._secrets = settings, assets, secrets
+        self.announced = AnnouncedUploads(settings)
         self._lock = threading.Lock()
 
     # ------------------------------------------------------------ datastores

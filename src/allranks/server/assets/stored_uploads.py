@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 
 from allranks.agent.data.file_entry import Changed
 from allranks.agent.data.put_files import StoredUpload, contents
@@ -23,6 +24,8 @@ def put(datastores: Datastores, blobs: Blobs, name: str, digest: str) -> tuple[M
     folder = addresses.within(start(made), datastores.upload_folder(made.name))
     blob = blobs.path(digest)
     upload = StoredUpload(datastores.account(made.name), folder, digest, made.name)
+    announce = partial(datastores.announced.announce, digest)
+    announce()
     kept = upload.manifest()
     if kept is not None and hashlib.sha256(kept).hexdigest() == digest:
         manifest = Manifest.load(kept)
@@ -37,6 +40,6 @@ def put(datastores: Datastores, blobs: Blobs, name: str, digest: str) -> tuple[M
         if not blobs.has(content.sha256):
             raise missing(content.path)
     try:
-        return manifest, upload.put(files, text, seconds=_SECONDS)
+        return manifest, upload.put(files, text, seconds=_SECONDS, announce=announce)
     except (FileNotFoundError, Changed):
         raise missing(digest) from None

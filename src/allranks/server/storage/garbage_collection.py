@@ -125,10 +125,13 @@ class GarbageCollection:
             entry = upload.found
             if not goes(entry, self._needed, self._options.older_than, time.time()):
                 continue
+            # Stores may take minutes to answer: never while the lock is held.
+            if store.is_used_again(upload):
+                continue
             with self._admission_lock:
-                why = "" if store.is_used_again(upload) else self._why(entry)
-                if why and not self._options.dry_run:
-                    store.forget(upload)
+                why = self._why(entry)
+                if why and not self._options.dry_run and not store.begin_removal(upload):
+                    why = ""
             if why and not self._options.dry_run:
                 store.remove(upload)
             if why:

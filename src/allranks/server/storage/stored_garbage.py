@@ -13,6 +13,7 @@ from allranks.core.data import addresses
 from allranks.core.data.addresses import Account, Address
 from allranks.core.data.garbage_rules import Found, Job, Kind
 from allranks.core.data.upload_manifest import is_digest
+from allranks.server.assets.announced_uploads import AnnouncedUploads
 from allranks.server.assets.datastores import Datastores, start
 
 
@@ -29,8 +30,10 @@ class Stored(NamedTuple):
 class StoredUploads:
     """The uploads of this home in the datastore ``name``. All raise AllranksError."""
 
-    def __init__(self, name: str, account: Account, folder: Address) -> None:
-        self.name, self._folder = name, folder
+    def __init__(
+        self, name: str, account: Account, folder: Address, announced: AnnouncedUploads
+    ) -> None:
+        self.name, self._folder, self._announced = name, folder, announced
         self._opened = object_stores.open_store(account, folder)
 
     def list(self, jobs: Iterable[Job]) -> Iterator[Stored]:
@@ -61,20 +64,27 @@ class StoredUploads:
             )
 
     def is_used_again(self, upload: Stored) -> bool:
-        """Whether the same was uploaded since it was listed."""
+        """Whether the same was uploaded since it was listed, or may be on its way."""
+        if self._announced.is_announced(upload.found.name):
+            return True
         with self._explained():
             manifest = object_stores.head(self._opened, upload.manifest)
         return manifest is not None and manifest.mtime > upload.found.used
 
-    def forget(self, upload: Stored) -> None:
-        """From now on it counts as incomplete."""
-        with self._explained(), contextlib.suppress(FileNotFoundError):
-            obstore.delete(self._opened, upload.manifest)
+    def begin_removal(self, upload: Stored) -> bool:
+        """False if the same is uploaded now; else ``remove`` follows, for which others wait."""
+        return self._announced.begin_removal(upload.found.name)
 
     def remove(self, upload: Stored) -> None:
-        keys = [key for key in upload.keys if key != upload.manifest]
-        with self._explained(), contextlib.suppress(FileNotFoundError):
-            obstore.delete(self._opened, keys)
+        """Without its manifest, which goes first, it counts as incomplete."""
+        try:
+            keys = [key for key in upload.keys if key != upload.manifest]
+            with self._explained():
+                for some in (upload.manifest, keys):
+                    with contextlib.suppress(FileNotFoundError):
+                        obstore.delete(self._opened, some)
+        finally:
+            self._announced.end_removal(upload.found.name)
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
@@ -87,4 +97,4 @@ class StoredUploads:
 def open_uploads(datastores: Datastores, name: str) -> StoredUploads:
     """Raises AllranksError."""
     folder = addresses.within(start(datastores.get(name)), datastores.upload_folder(name))
-    return StoredUploads(name, datastores.account(name), folder)
+    return StoredUploads(name, datastores.account(name), folder, datastores.announced)

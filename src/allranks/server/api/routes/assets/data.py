@@ -9,6 +9,7 @@ from allranks.api.assets import CreatedData, DataAnswer, DatastoreAnswer, Upload
 from allranks.api.common import Document
 from allranks.core.data import addresses
 from allranks.core.data.addresses import Store
+from allranks.core.data.upload_manifest import is_digest
 from allranks.errors import Conflict, UsageError
 from allranks.server.assets import datastores
 from allranks.server.assets.datastores import DEFAULT
@@ -90,10 +91,15 @@ def set_default_datastore(name: str, services: ServicesDep) -> DatastoreAnswer:
     return _datastore(datastore, services)
 
 
-def receive_uploads(name: str, services: ServicesDep) -> UploadFolder:
+def receive_uploads(name: str, services: ServicesDep, digest: str = "") -> UploadFolder:
     """Where clients with credentials of their own put uploads into an object store. Garbage
-    collection looks there from now on."""
-    return {"folder": services.datastores.upload_folder(name)}
+    collection looks there from now on, and keeps the upload ``digest`` for a day."""
+    folder = services.datastores.upload_folder(name)
+    if digest:
+        if not is_digest(digest):
+            raise UsageError("not the SHA-256 of a manifest", where="digest", hint="see `uploads`")
+        services.datastores.announced.announce(digest)
+    return {"folder": folder}
 
 
 def _credential_scope(made: Datastore) -> Store | None:
