@@ -21,10 +21,11 @@ from allranks.errors import Conflict, ServerError, UsageError
 from allranks.events import Event, Kind
 from allranks.server.storage import backup, restore
 from allranks.settings import Home, make
-from allranks.store.database import open_database
+from allranks.store.database import open_database, opened_database
 from allranks.store.files.blobs import Blobs
 from allranks.store.files.state_folders import HEAD, NAMED, OF_JOBS, Put, State, matches
 from allranks.store.jobs.records import Records
+from allranks.store.key_values import Settings
 from tests.support import processes_of, until
 
 
@@ -58,6 +59,7 @@ def filled(root: Path, *jobs: str) -> Home:
         (logs / "std_log.txt").write_text(f"{name} of {root.name}\n")
     if jobs:
         begin(records, jobs[0])
+    Settings(database).set("datastores.uploads", {"birds": "allranks-uploads/0"})
     database.dispose()
     home.token.write_text("secret\n")
     home.token.chmod(0o600)
@@ -73,10 +75,14 @@ def filled(root: Path, *jobs: str) -> Home:
 
 
 def names(home: Home) -> set[str]:
-    database = open_database(home.database)
-    found = {row.name for row in Records(database).find(Query(archived=None, limit=1_000_000))}
-    database.dispose()
-    return found
+    with opened_database(home.database) as database:
+        rows = Records(database).find(Query(archived=None, limit=1_000_000))
+        return {row.name for row in rows}
+
+
+def upload_folders(home: Home) -> Any:
+    with opened_database(home.database) as database:
+        return Settings(database).get("datastores.uploads")
 
 
 def tree(root: Path) -> dict[str, bytes | str]:
@@ -109,6 +115,9 @@ def test_a_home_comes_back_as_it_was(old: Home, file: Path, tmp_path: Path):
     assert names(new) == {"one", "two"}
     assert new.token.stat().st_mode & 0o777 == 0o600
     assert (new.models / "abc/files/m o.bin").stat().st_mode & 0o777 == 0o444
+    # Both homes may go on, and neither removes the other's uploads.
+    assert upload_folders(old)
+    assert not upload_folders(new)
     found, was = tree(new.root), tree(old.root)
     # By the record it has not begun: its gang, if there is one, sends its output anew.
     assert was.pop("jobs/two/attempts/1/user_logs/std_log.txt")

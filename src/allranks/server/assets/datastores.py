@@ -126,6 +126,11 @@ class Datastores:
                 self._settings.change(_UPLOADS, {made.name: folders[made.name]})
         return str(folders[made.name])
 
+    @staticmethod
+    def leave_upload_folders(settings: Settings) -> None:
+        """Choose new ones: another home may use those, and would not know what this one uses."""
+        settings.set(_UPLOADS, {})
+
     def with_uploads(self) -> list[str]:
         """The names of the object stores in which uploads of this home may be."""
         assert self._settings is not None

@@ -20,10 +20,12 @@ from allranks import file_locks, folder_trees, settings
 from allranks.core.amounts import counted
 from allranks.core.transfer_progress import OnProgress, Progress
 from allranks.errors import Conflict, NotFound, ServerError
+from allranks.server.assets.datastores import Datastores
 from allranks.server.storage import backup_archive
 from allranks.settings import Home
 from allranks.store import database, database_copy
 from allranks.store.files.state_folders import OF_JOBS
+from allranks.store.key_values import Settings
 
 _NEW, _JOURNAL = "new", "note.json"
 
@@ -129,6 +131,8 @@ def _restore(home: Home, backup: Path, report: OnProgress) -> Report:
             (new / name).unlink(missing_ok=True)
         report(Progress("checking the database"))
         database_copy.check(new / home.database.name)
+        with database.opened_database(new / home.database.name) as copy:
+            Datastores.leave_upload_folders(Settings(copy))
         holds = database_copy.contents(new / home.database.name)
         for path in _too_new(new / home.jobs.name, holds):
             folder_trees.remove(path)
