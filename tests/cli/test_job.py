@@ -207,11 +207,12 @@ def test_a_good_file_is_valid(allranks, job_file, home):
 
 def test_validating_notes_what_has_no_effect(allranks, code):
     (code / "job.yml").write_text(
-        "command: echo\nenvironment: current\nidentity: {type: managed}\n"
+        "command: echo\nenvironment: current\nidentity: {type: managed}\ninside: dev-x\n"
     )
     done = allranks("job", "validate", "-f", "job.yml")
     assert (done.returncode, done.stdout) == (0, "job.yml is valid\n")
     assert "note: no effect here: identity" in done.stderr
+    assert "the session that it runs in is checked when" in done.stderr
     assert (
         "no effect here: identity" in allranks("job", "validate", "-f", "job.yml", "--json").stdout
     )

@@ -192,9 +192,11 @@ def submission(server: Server, spec: Any) -> dict[str, Any]:
 
 @pytest.mark.end_to_end
 def test_every_route_answers_as_described(server: Server) -> None:
-    for spec in (DONE, FAILED, LIVE, SWEEP, PIPELINE):
+    for spec in (DONE, FAILED, {**LIVE, "session": {}}, SWEEP, PIPELINE):
         assert server("POST", "/jobs/checks", submission(server, spec)) is not None
         assert server("POST", "/jobs", submission(server, spec))["name"] == spec["name"]
+    inside = {"name": "guest", "command": "true", "inside": "live"}
+    assert server("POST", "/jobs/checks", submission(server, inside)) == []
     server("POST", "/jobs/list", [submission(server, {**FAILED, "name": "listed"})])
     stream = {"follow": True}
     for name in ("done", "failed", "sweep", "pipeline"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from allranks.server.assets.components import Components
+from allranks.server.assets.data_locations import Find
 from allranks.server.assets.datastores import Datastores
 from allranks.server.assets.environments import Environments
 from allranks.server.clusters.clusters import Clusters
@@ -10,8 +11,11 @@ from allranks.server.parents.pipeline.create import pipeline_plan
 from allranks.server.parents.sweep.create import trial_plan
 from allranks.server.submission.submit import Submission, plan
 from allranks.settings import Home
+from allranks.spec.job import parse
 from allranks.spec.job_type import job_type
 from allranks.spec.noted import job_notes
+
+_INSIDE = "whether it fits the session that it runs in is checked when it is submitted"
 
 
 def check(
@@ -21,16 +25,20 @@ def check(
     environments: Environments,
     datastores: Datastores,
     components: Components,
+    find: Find | None = None,
 ) -> list[str]:
-    """Notes: what stands for what in a command job, and keys without effect. Raises what submitting
-    raises."""
-    where = (home, clusters, environments, datastores)
+    """Notes: what stands for what in a command job, and keys without effect. ``find`` looks up
+    other jobs; without it those are not checked. Raises what submitting raises."""
+    where = (home, clusters, environments, datastores, find)
     without_effect = job_notes(submission.spec)
     kind = job_type(submission.spec)
     if kind == "pipeline":
         pipeline_plan(submission, *where, component=components.find)
     elif kind == "sweep":
         trial_plan(submission, *where)
+    elif find is None and submission.spec.get("inside") is not None:
+        parse(submission.spec)
+        return [_INSIDE, *without_effect]
     else:
         recipe = plan(submission, *where).task.recipe
         return [*(recipe.notes if recipe is not None else ()), *without_effect]

@@ -127,7 +127,8 @@ def check(data: Annotated[Any, BODY], services: ServicesDep) -> list[str]:
     from allranks.server.parents import check  # lazy: as above
 
     assets = (services.environments, services.datastores, services.components)
-    return check.check(Submission.load(data), services.home, services.clusters, *assets)
+    where = (services.home, services.clusters, *assets)
+    return check.check(Submission.load(data), *where, services.records.answering)
 
 
 def create_list(
