@@ -150,9 +150,9 @@ class OnFailure(Part):
 
 class Session(Part):
     """``idle_timeout``: seconds without use after which it ends; ``timeout``: those after which its
-    command is over, which is said before."""
+    command is over, which is said before. The server looks more often the shorter the first is."""
 
-    idle_timeout: Seconds | None = 3600.0
+    idle_timeout: Annotated[Seconds, Field(ge=5)] | None = 3600.0
     timeout: Seconds | None = None
 
 

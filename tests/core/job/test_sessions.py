@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from allranks.core.job.sessions import Guest, next_guest, notice
+from allranks.errors import SpecError
+from allranks.spec.job import CommandJob
 from allranks.spec.job_parts import Session
 
 HOUR = Session(idle_timeout=3600.0, timeout=28800.0)
@@ -60,3 +62,8 @@ def test_a_short_idle_time_is_told_at_its_half():
 def test_a_record_without_an_idle_time_ends_after_an_hour():
     session = Session.model_validate({})
     assert notice(session, 0.0, 0.0, 3600.0, ("idle",)) is not None
+
+
+def test_an_idle_time_that_would_keep_the_server_busy_is_refused():
+    with pytest.raises(SpecError, match="5"):
+        CommandJob.parse({"command": "true", "session": {"idle_timeout": 1e-6}})

@@ -96,7 +96,7 @@ JOB: Mapping[str, Mapping[str, str]] = {
     },
     "Session": {
         "idle_timeout": "The seconds after which it ends if nobody uses it: no shell, program, "
-        "connection or job. An hour if left out, never with null.",
+        "connection or job. At least 5; an hour if left out, never with null.",
         "timeout": "The seconds that its command takes. It ends with that; this says so before.",
     },
     "_PerNode": {
