@@ -108,7 +108,7 @@ def test_a_session_that_nobody_uses_ends_and_says_so_before(
     allranks: Allranks, code: Path, home: Path
 ):
     words = ("--in-place", "--no-jupyter", "--name", "idle", "--idle-timeout", "6")
-    terminal = Terminal(home, "dev", "-C", str(code), *words)
+    terminal = Terminal(home, "dev", "-C", str(code), *words, "--timeout", "12d")
     terminal.expect(b"dev-idle rank 0")
     terminal.press(b"echo made >made; pwd\r")
     terminal.expect(os.fsencode(code))
@@ -120,7 +120,8 @@ def test_a_session_that_nobody_uses_ends_and_says_so_before(
     events = answer(allranks, "job", "events", "dev-idle", "--json")
     notices = [each["data"]["message"] for each in events if each["kind"] == "notice"]
     assert ["it ends" in text for text in notices] == [True, True]
-    assert answer(allranks, "job", "show", "dev-idle", "--json")["status"] == "Canceled"
+    job = answer(allranks, "job", "show", "dev-idle", "--json")
+    assert (job["status"], job["command"]) == ("Canceled", "sleep 1036800")
     assert "runs in" in allranks("dev", "pull", "idle").stderr
 
 

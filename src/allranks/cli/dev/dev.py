@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import time
 from pathlib import Path
@@ -88,7 +89,7 @@ def _spec(options: argparse.Namespace, name: str) -> Document:
     distribution = {"type": "pytorch", "process_count_per_instance": options.procs_per_node}
     spec: Document = {
         "name": name,
-        "command": f"sleep {options.timeout:g}",
+        "command": f"sleep {math.ceil(options.timeout)}",
         "code": options.code,
         "compute": options.compute,
         "environment": environment_of(options),
