@@ -14,13 +14,15 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from allranks import settings
 from allranks.agent.inside.allranks_dev_files import digest
-from allranks.api.common import Document
 from allranks.errors import UsageError
 from allranks.snapshot.files import walk
+
+if TYPE_CHECKING:
+    from allranks.api.common import Document
 
 # The property of a session's job with the mark of its note.
 PROPERTY = "allranks.dev_note"
