@@ -77,8 +77,8 @@ def pull(options: argparse.Namespace) -> int:
     finally:
         if (came or compared.same) and not is_elsewhere:
             agreed = {path: there[path] for path in compared.same}
-            known = Note(str(folder.resolve()), False, {**sent, **agreed, **came})
-            notes.write(name, mark, known)
+            pulled = Note(str(folder.resolve()), False, {**sent, **agreed, **came})
+            notes.write(name, mark, pulled)
     if options.dry_run:
         return _report(options, name, compared, refused, large, chosen)
     meanwhile = [path for path in chosen if path not in came]

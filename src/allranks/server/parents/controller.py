@@ -99,10 +99,10 @@ def _exit_code(outcome: JobStatus, children: Iterable[ChildState]) -> int:
     if no rank gave one."""
     if outcome is JobStatus.COMPLETED:
         return 0
-    failed = [each for each in children if each.status is JobStatus.FAILED]
+    failed = [child for child in children if child.status is JobStatus.FAILED]
     if outcome is not JobStatus.FAILED or not failed:
         return 1
-    return min(failed, key=lambda each: each.ended_at or math.inf).exit_code or 1
+    return min(failed, key=lambda child: child.ended_at or math.inf).exit_code or 1
 
 
 def error_of(row: JobRow, reason: Reason, message: str = "", hint: str = "") -> JobError:

@@ -39,8 +39,8 @@ async def follow_children(
         ended = row.record.status in TERMINAL
         changed = await run_in_threadpool(children.refresh)
         news = f"{row.record.status} {view.status_reason(row)}"
-        over = [each for each in changed if children.states[each].status in TERMINAL]
-        live = [each for each in changed if children.states[each].status not in TERMINAL]
+        over = [number for number in changed if children.states[number].status in TERMINAL]
+        live = [number for number in changed if children.states[number].status not in TERMINAL]
         if changed or news != sent:
             progress: JobProgress = {
                 **view.brief(row),
@@ -48,7 +48,7 @@ async def follow_children(
                 **children.summary(),
             }
         if live or news != sent:
-            shown = [children.shown(each) for each in live]
+            shown = [children.shown(number) for number in live]
             yield line({"job": progress, "last": False, "children": [*shown]})
             sent, silent = news, 0.0
         if request.logs:
@@ -63,7 +63,7 @@ async def follow_children(
                 if has_ended:
                     positions[_done(child)] = 1
         if over:
-            shown = [children.shown(each) for each in over]
+            shown = [children.shown(number) for number in over]
             yield line({"job": progress, "last": False, "children": [*shown]})
             silent = 0.0
         if ended or not request.follow:
@@ -93,7 +93,7 @@ def _leaves(
         if services.records.get(child.name).type == COMMAND:
             leaves.append((child.name, child.status in TERMINAL))
         else:
-            below = {each.number: each for each in services.children.of(child.name)}
+            below = {state.number: state for state in services.children.of(child.name)}
             leaves += _leaves(services, below, positions)
     return leaves
 

@@ -50,7 +50,7 @@ class Trials:
 
     def refresh(self) -> list[int]:
         """Read the record; returns the numbers of trials that changed."""
-        newest = max((each.id for each in self.states.values()), default=-1)
+        newest = max((child.id for child in self.states.values()), default=-1)
         unclosed = tuple(e.id for e in self.states.values() if "value" not in e.notes)
         changed = []
         for state in self._services.children.of(self._name, above=newest, ids=unclosed):
@@ -70,7 +70,7 @@ class Trials:
         shown: api.BestTrial | None = None
         if best is not None:
             shown = {**self.shown(best.number), "metric": self._metric}
-        counts = Counter(str(each.status) for each in self.states.values())
+        counts = Counter(str(child.status) for child in self.states.values())
         return {
             "objective": {"goal": self._goal, "primary_metric": self._metric}
             if self._metric
@@ -85,16 +85,16 @@ class Trials:
     def ranked(self) -> list[api.TrialAnswer]:
         """All trials, the best first, those without a value last."""
         trials = self._trials()
-        ranked = [each.number for each in decisions.rank(self._goal, trials)]
+        ranked = [trial.number for trial in decisions.rank(self._goal, trials)]
         numbers = {*ranked}
-        rest = [each.number for each in trials if each.number not in numbers]
+        rest = [trial.number for trial in trials if trial.number not in numbers]
         return [self.shown(number) for number in (*ranked, *rest)]
 
     def parameters(self) -> dict[str, api.ParameterSummary]:
         """Of each parameter its importance, and its values among the best trials."""
         ranked = decisions.rank(self._goal, self._trials())
-        drawn = [self.states[each.number].notes.get("parameters", {}) for each in ranked]
-        values = [each.value for each in ranked if each.value is not None]
+        drawn = [self.states[trial.number].notes.get("parameters", {}) for trial in ranked]
+        values = [trial.value for trial in ranked if trial.value is not None]
         share = importances(self._space, self._goal, list(zip(drawn, values, strict=True)))
         return {
             name: {
@@ -127,30 +127,32 @@ class Trials:
 
     def _trials(self) -> list[Trial]:
         return [
-            Trial(number, each.status, value=self._values[number])
-            for number, each in sorted(self.states.items())
+            Trial(number, child.status, value=self._values[number])
+            for number, child in sorted(self.states.items())
         ]
 
     def _note(self) -> str | None:
         """Said as soon as a trial that ran has ended without a value, or with too few reports for
         the policy that would stop it."""
         states = self.states.values()
-        closed = [each for each in states if "value" in each.notes and each.started_at is not None]
+        closed = [
+            child for child in states if "value" in child.notes and child.started_at is not None
+        ]
         done = [e for e in closed if e.status in TERMINAL and e.status is not JobStatus.FAILED]
         if not self._metric or not done:
             return None
-        if any(each.notes["reports"] for each in closed):
+        if any(child.notes["reports"] for child in closed):
             return self._never_judged(done)
         return (
             f"no trial has reported {self._metric!r} yet; {metric_hint(self._metric, self.states)}"
         )
 
     def _never_judged(self, done: Sequence[ChildState]) -> str | None:
-        completed = [each for each in done if each.status is JobStatus.COMPLETED]
+        completed = [child for child in done if child.status is JobStatus.COMPLETED]
         if self._policy is None or not completed:
             return None
         first = early_termination.first_interval(self._policy)
-        most = max(int(each.notes["reports"]) for each in completed)
+        most = max(int(child.notes["reports"]) for child in completed)
         if most >= first:
             return None
         return (
@@ -170,7 +172,7 @@ _INTERVALS = "delay_evaluation or evaluation_interval"
 
 def metric_hint(metric: str, states: Mapping[int, ChildState]) -> str:
     """What trials reported instead of the primary metric, and how to read it from their output."""
-    names = sorted({name for each in states.values() for name in each.notes.get("metrics", ())})
+    names = sorted({name for child in states.values() for name in child.notes.get("metrics", ())})
     listed = f"they reported {', '.join(names)}" if names else "they reported no metric"
     mlflow = (
         "; for what scripts log to MLflow: pip install 'allranks[mlflow]', then restart the server"
