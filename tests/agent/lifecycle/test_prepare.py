@@ -105,3 +105,19 @@ def test_code_in_logs_is_there_and_what_ranks_log_is_collected(tmp_path):
     assert (record / "artifacts" / "logs" / "deep" / "a.py").read_text() == "attempt 2"
     assert (record / "artifacts" / "outputs" / "result").exists()
     assert not [*record.rglob("*.part")]
+
+
+def test_what_a_rank_writes_after_the_first_node_has_collected_is_collected(tmp_path: Path):
+    """Ranks of one job need not end together."""
+    task = Task("j", "e", "true", record=str(tmp_path / "record"), in_place=str(tmp_path), nodes=2)
+    work = prepare.Work(tmp_path, {}, 0.0, {})
+    outputs = tmp_path / "outputs"
+    outputs.mkdir()
+    (outputs / "early").write_text("1")
+    assert prepare.collect(task, 1, work) == ""  # left to the first node
+    assert not Path(task.record, "artifacts").exists()
+    assert prepare.collect(task, 0, work) == ""
+    (outputs / "late").write_text("2")
+    assert prepare.collect(task, 1, work) == ""
+    collected = Path(task.record, "artifacts", "outputs").iterdir()
+    assert {path.name for path in collected} == {"early", "late"}

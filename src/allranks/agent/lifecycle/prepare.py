@@ -19,6 +19,10 @@ from allranks.core.plan import InputTask, OutputTask, Task
 from allranks.errors import AllranksError, NotFound
 from allranks.spec.shell.expressions import fill_shell
 
+# In a job's record: when its first node began to collect outputs; and seconds by which the clocks
+# of the record and of the folder may differ.
+_COLLECTS, _SKEW = "collects", 1.0
+
 
 class LaidOut(NamedTuple):
     """A working folder with the code; ``files`` lists those of the code. ``imports``: a file with
@@ -73,14 +77,17 @@ def command_of(task: Task, work: Work) -> str:
 
 
 def collect(task: Task, node: int, work: Work) -> str:
-    """Copy what an in-place job wrote to ``./outputs`` and ``./logs`` to its record: the first node
-    does, where all share them. Return why some could not be copied, or ''."""
-    if not task.in_place or (node > 0 and not task.sends_files):
+    """Copy what an in-place job wrote to ``./outputs`` and ``./logs`` to its record. Where all
+    nodes share them the first one does, and the others add what was written since it began. Return
+    why some could not be copied, or ''."""
+    if not task.in_place:
         return ""  # they are links into the record
     try:
+        if (since := _collected_since(task, node, work)) is None:
+            return ""
         for name in COLLECTED:
             for path in map(Path, folder_trees.files(work.folder / name)):
-                if path.is_file() and path.stat().st_mtime >= work.began:
+                if path.is_file() and path.stat().st_mtime >= since:
                     within = path.relative_to(work.folder / name)
                     target = Path(task.record, "artifacts", name, within)
                     folder_trees.make(target.parent)
@@ -88,6 +95,19 @@ def collect(task: Task, node: int, work: Work) -> str:
     except OSError as error:
         return f"some outputs could not be collected: {sentence(error)}"
     return ""
+
+
+def _collected_since(task: Task, node: int, work: Work) -> float | None:
+    """When the files were written that this node collects; None if the first node, which has not
+    begun yet, will find them all. Raises OSError."""
+    if task.nodes == 1 or task.sends_files:
+        return work.began
+    begun = Path(task.record, _COLLECTS)
+    if node == 0:
+        folder_trees.make(begun.parent)
+        begun.touch()
+        return work.began
+    return max(work.began, begun.stat().st_mtime - _SKEW) if begun.exists() else None
 
 
 def unpack(code: Path, work: Path) -> None:
