@@ -48,9 +48,10 @@ def put(name: str, data: JsonBody, services: ServicesDep, who: Who) -> BatchEndp
 
 def delete(name: str, services: ServicesDep, who: Who) -> BatchEndpointAnswer:
     """Delete a batch endpoint with its deployments. Its jobs stay."""
-    row = services.batch.get(name)
-    require_own(who, name, row.created_by)
-    services.batch.delete(name)
+    with services.batch.lock:
+        row = services.batch.get(name)
+        require_own(who, name, row.created_by)
+        services.batch.delete(name)
     return _endpoint(row)
 
 
@@ -59,7 +60,6 @@ def put_deployment(
 ) -> BatchDeploymentAnswer:
     """Create or replace a deployment: ``deployment`` is its spec, ``component`` that of its jobs.
     With ``default`` it becomes the endpoint's default one. Its code must be uploaded."""
-    require_own(who, name, services.batch.get(name).created_by)
     spec, component = data.get("deployment"), data.get("component")
     if not isinstance(spec, dict) or not isinstance(component, dict | str):
         raise SpecError(NO_SUBMISSION)
@@ -73,13 +73,14 @@ def put_deployment(
         hint = "use it as a step of a pipeline component"
         raise SpecError(Problem("this is no pipeline component", "component", hint=hint))
     parse_component(resolved)
-    if isinstance(made, batch.BatchDeployment):
-        spec, resolved = _with_model(made, spec, resolved, services)
-    made_row = BatchDeploymentRow(deployment, spec, resolved, time.time(), who.name)
     with services.admission_lock, services.batch.lock:
+        row = services.batch.get(name)
+        require_own(who, name, row.created_by)
+        if isinstance(made, batch.BatchDeployment):
+            spec, resolved = _with_model(made, spec, resolved, services)
         if not all(map(services.blobs.is_complete, snapshots(resolved))):
             raise MissingCode("the code has not been uploaded yet", hint="upload it first")
-        row = services.batch.get(name)
+        made_row = BatchDeploymentRow(deployment, spec, resolved, time.time(), who.name)
         row = row._replace(deployments={**row.deployments, deployment: made_row})
         if data.get("default"):
             row = row._replace(spec={**row.spec, "defaults": {"deployment_name": deployment}})

@@ -47,21 +47,10 @@ def delete(reference: str, services: ServicesDep) -> ModelAnswer:
     """Delete a version. `gc` deletes its files, unless another version has the same. Raises
     Conflict while a deployment answers with it."""
     one_version(reference, "model")
-    row = _row(reference, services)
-    for user in services.endpoints.deployments():
-        if not user.is_deleted and user.spec.get("model") == f"azureml:{row.name}:{row.version}":
-            hint = f"allranks deployment delete {user.name} -e {user.endpoint}, or its endpoint"
-            message = f"{row.name}:{row.version} is what the deployment {user.key} answers with"
-            raise Conflict(message, hint=hint)
-    for endpoint in services.batch.list():
-        for each in endpoint.deployments.values():
-            if each.spec.get("model") == f"azureml:{row.name}:{row.version}":
-                hint = f"allranks deployment delete {each.name} -e {endpoint.name}"
-                message = (
-                    f"{row.name}:{row.version} is what {endpoint.name}/{each.name} scores with"
-                )
-                raise Conflict(message, hint=hint)
-    services.models.versions.assets.delete(row.name, row.version)
+    with services.admission_lock:
+        row = _row(reference, services)
+        _require_unused(row, services)
+        services.models.versions.assets.delete(row.name, row.version)
     return _shown(row)
 
 
@@ -92,6 +81,21 @@ def manifest(
 
 def _row(reference: str, services: Services) -> AssetRow:
     return services.models.versions.row(asset_of(reference, "model"))
+
+
+def _require_unused(row: AssetRow, services: Services) -> None:
+    reference = f"azureml:{row.name}:{row.version}"
+    for user in services.endpoints.deployments():
+        if not user.is_deleted and user.spec.get("model") == reference:
+            hint = f"allranks deployment delete {user.name} -e {user.endpoint}, or its endpoint"
+            message = f"{row.name}:{row.version} is what the deployment {user.key} answers with"
+            raise Conflict(message, hint=hint)
+    for endpoint in services.batch.list():
+        for deployment in endpoint.deployments.values():
+            if deployment.spec.get("model") == reference:
+                hint = f"allranks deployment delete {deployment.name} -e {endpoint.name}"
+                key = f"{endpoint.name}/{deployment.name}"
+                raise Conflict(f"{row.name}:{row.version} is what {key} scores with", hint=hint)
 
 
 def _labelled(row: AssetRow, labels: Sequence[str], services: Services) -> ModelAnswer:

@@ -1,0 +1,100 @@
+"""Batch endpoints while others change them: what happens just before a lock is taken counts."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from allranks.errors import Conflict, Forbidden, NotFound
+from allranks.server.api.routes import batch
+from allranks.server.api.routes.assets import models
+from allranks.server.assets.model_versions import ModelVersions
+from allranks.server.auth.roles import Person, Role
+from allranks.spec.batch import STEP
+from allranks.store.assets import Assets
+from allranks.store.batch import BatchEndpoints
+from allranks.store.database import opened_database
+from allranks.store.files.blobs import Blobs
+from allranks.store.files.trees import Trees
+from allranks.store.key_values import Settings
+
+ANN, BOB = Person("ann", Role.MEMBER), Person("bob", Role.MEMBER)
+DEPLOYMENT = {
+    "deployment": {
+        "model": "azureml:m:1",
+        "code_configuration": {"code": "s", "scoring_script": "s.py"},
+    },
+    "component": {
+        "type": "pipeline",
+        "jobs": {STEP: {"command": "true", "environment": "current", "inputs": {}}},
+    },
+}
+
+
+class Late:
+    """A lock; ``meanwhile`` is called once before it is taken."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self.meanwhile: Callable[[], object] = lambda: None
+
+    def __enter__(self) -> None:
+        meanwhile, self.meanwhile = self.meanwhile, lambda: None
+        meanwhile()
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+@pytest.fixture
+def services(tmp_path: Path) -> Iterator[Any]:
+    """Those of a server that batch endpoints need, with Ann's endpoint and a model."""
+    with opened_database(tmp_path / "db") as database:
+        settings = Settings(database)
+        versions = ModelVersions(Assets(database, "model"), Trees(tmp_path / "models"))
+        versions.assets.create("m", "1", {"digest": "d"})
+        made = SimpleNamespace(
+            batch=BatchEndpoints(settings),
+            admission_lock=Late(),
+            components=SimpleNamespace(find=None),
+            blobs=Blobs(tmp_path / "blobs"),
+            models=SimpleNamespace(versions=versions),
+            endpoints=SimpleNamespace(list=list, deployments=list),
+        )
+        made.batch.lock = Late()  # type: ignore[assignment]
+        batch.put("e", {}, made, ANN)
+        yield made
+
+
+def test_an_endpoint_that_became_anothers_is_left_alone(services: Any) -> None:
+    def taken() -> None:
+        services.batch.put(services.batch.get("e")._replace(created_by="bob"))
+
+    services.batch.lock.meanwhile = taken
+    with pytest.raises(Forbidden):
+        batch.put_deployment("e", "d", DEPLOYMENT, services, ANN)
+    assert not services.batch.get("e").deployments
+    batch.put_deployment("e", "d", DEPLOYMENT, services, BOB)
+    services.batch.put(services.batch.get("e")._replace(created_by="ann"))
+    services.batch.lock.meanwhile = taken
+    with pytest.raises(Forbidden):
+        batch.delete("e", services, ANN)
+    assert services.batch.get("e").deployments
+
+
+def test_a_model_is_there_or_deleted(services: Any) -> None:
+    services.admission_lock.meanwhile = lambda: models.delete("m:1", services)
+    with pytest.raises(NotFound):
+        batch.put_deployment("e", "d", DEPLOYMENT, services, ANN)
+    services.models.versions.assets.create("m", "2", {"digest": "d"})
+    spec = {**DEPLOYMENT["deployment"], "model": "azureml:m:2"}
+    newer = {**DEPLOYMENT, "deployment": spec}
+    services.admission_lock.meanwhile = lambda: batch.put_deployment("e", "d", newer, services, ANN)
+    with pytest.raises(Conflict, match="scores with"):
+        models.delete("m:2", services)
