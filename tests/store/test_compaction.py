@@ -15,6 +15,7 @@ from allranks.core.lifecycle.validate_event import LATEST
 from allranks.events import Event, Kind
 from allranks.store import compaction, database_copy, point_blocks, tables
 from allranks.store.database import open_database
+from allranks.store.jobs import event_rows
 from allranks.store.jobs.records import Records
 from allranks.store.metric_points import METRIC, RESOURCE, Point, Points, Source
 from tests.store.jobs.test_records import plan
@@ -110,6 +111,25 @@ def test_points_on_both_databases(database):
     records.delete_job("j")
     assert counted(database, tables.point_blocks) == 0
     assert counted(database, tables.event_blocks) == 0
+
+
+def test_notes_are_read_without_other_events(database, monkeypatch):
+    records, job = ended(database)
+    note = Event(Kind.NOTE, 1.0, launch=1, attempt=1, node=0, data={"about": "x"})
+    others = [note._replace(attempt=2), note._replace(data={"about": "y"})]
+    hello = Event(Kind.HELLO, 1.0, launch=1, attempt=1, node=0, data={})
+    with database.begin() as connection:
+        event_rows.insert_events(connection, job.id, [*others, note, *[hello] * 20])
+    row = job._replace(record=job.record._replace(launch=1, attempt=1))
+    decoded = []
+    decode = event_rows._event
+    monkeypatch.setattr(event_rows, "_event", lambda row: decoded.append(row) or decode(row))
+    for _ in range(2):
+        assert records.notes(row, "x") == [note]
+        assert records.notes(row, "z") == []
+        assert len(decoded) < 6
+        compact(database)
+        decoded.clear()
 
 
 def test_a_block_is_small():

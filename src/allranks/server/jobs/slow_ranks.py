@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from allranks.events import SLOW_RANK, Kind
+from allranks.events import SLOW_RANK
 from allranks.server.timestamps import iso_time
 from allranks.store.jobs.job_rows import JobRow
 from allranks.store.jobs.records import Records
@@ -18,12 +18,8 @@ def slow_ranks_of(row: JobRow, records: Records) -> list[SlowRank]:
     several: list[SlowRank] = []
     if row.plan.task.nodes * row.plan.task.procs < 2:
         return several
-    for _, event in records.events(row.name):
+    for event in records.notes(row, SLOW_RANK):
         data = event.data
-        if event.kind is not Kind.NOTE or data.get("about") != SLOW_RANK:
-            continue
-        if (event.launch, event.attempt) != (row.record.launch, row.record.attempt):
-            continue
         if data.get("over"):
             several[-1:] = [{**one, "until": iso_time(event.at)} for one in several[-1:]]
             continue

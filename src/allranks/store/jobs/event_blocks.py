@@ -31,13 +31,17 @@ def pack(connection: Connection, job_id: int) -> None:
         connection.execute(delete(_events).where(mine, _events.c.id <= last))
 
 
-def read(connection: Connection, job_id: int, after: int) -> list[dict[str, Any]]:
-    """The events of a job in blocks that have an id above ``after``, by column."""
+def read(
+    connection: Connection, job_id: int, after: int, containing: str = ""
+) -> list[dict[str, Any]]:
+    """The events of a job in blocks that have an id above ``after``, by column. Blocks whose JSON
+    does not have the text ``containing`` are left out."""
     query = select(_blocks.c.data).where(_blocks.c.job_id == job_id, _blocks.c.last > after)
     names = [column.name for column in _COLUMNS]
     events = []
     for data in connection.execute(query.order_by(_blocks.c.last)).scalars():
-        rows = json.loads(zlib.decompress(data))
+        text = zlib.decompress(data)
+        rows = json.loads(text) if containing.encode() in text else []
         events += [dict(zip(names, row, strict=True)) for row in rows if row[0] > after]
     return events
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -36,6 +37,27 @@ def read_events(connection: Connection, job_id: int, after: int) -> list[StoredE
     rows = connection.execute(query.order_by(_events.c.id)).mappings()
     stored: list[Mapping[str, Any]] = [*event_blocks.read(connection, job_id, after), *rows]
     return [StoredEvent(row["id"], _event(row)) for row in stored]
+
+
+def read_notes(
+    connection: Connection, job_id: int, about: str, launch: int, attempt: int
+) -> list[Event]:
+    """An attempt's notes about one thing, in order."""
+    query = select(_events).where(
+        _events.c.job_id == job_id,
+        _events.c.kind == str(Kind.NOTE),
+        _events.c.launch == launch,
+        _events.c.attempt == attempt,
+    )
+    rows = connection.execute(query.order_by(_events.c.id)).mappings()
+    stored = [*event_blocks.read(connection, job_id, 0, json.dumps(about)), *rows]
+    place = (str(Kind.NOTE), launch, attempt)
+    return [
+        _event(row)
+        for row in stored
+        if (row["kind"], row["launch"], row["attempt"]) == place
+        and row["data"].get("about") == about
+    ]
 
 
 def delete_events(connection: Connection, job_id: int) -> None:

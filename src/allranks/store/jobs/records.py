@@ -240,6 +240,13 @@ class Records:
             row = connection.execute(select(_jobs.c.id).where(_jobs.c.name == name)).first()
             return [] if row is None else event_rows.read_events(connection, row.id, after)
 
+    def notes(self, row: job_rows.JobRow, about: str) -> list[Event]:
+        """The notes about one thing in the newest attempt of a job, in order. Reads few of its
+        events, which may be tens of thousands."""
+        job = row.record
+        with self._reading.connect() as connection:
+            return event_rows.read_notes(connection, row.id, about, job.launch, job.attempt)
+
     def claim(self, job_id: int, owner: str, seconds: float) -> bool:
         """Claim the job for ``owner`` for some seconds, unless another has claimed it."""
         now = clock.now()
