@@ -18,7 +18,7 @@ def test_a_node_that_lets_no_guest_in_says_so_once(tmp_path: Path):
     assert guests.states() == ""
     guests.heed([ORDER])
     assert guests.states() is None
-    guests.open(tmp_path, tmp_path, Task("j", "e", "c"))
+    guests.open(tmp_path, Task("j", "e", "c"))
     assert guests.states() == ""
     guests.close(0.0)
     assert guests.states() == ""

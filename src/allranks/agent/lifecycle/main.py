@@ -217,7 +217,7 @@ class Agent:
             self._files.finish()  # the log of a failed build
         else:
             place = own_place.place(self._where, held)._replace(python=self._python)
-            self._guests.open(folder, work.folder, self._task)
+            self._guests.open(work.folder, self._task)
             self._say(Kind.READY, **pack(place))
             order = self._wait_for_go()
             if order["do"] == "go":

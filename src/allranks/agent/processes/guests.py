@@ -51,24 +51,18 @@ class Guests:
 
     def __init__(self, where: AgentIdentity) -> None:
         self._where = where
-        self._place: Path | None = None
+        self._place: HostPlace | None = None
         self._running: dict[str, subprocess.Popen[bytes] | None] = {}
         # Whether the server was heard to order guests while none is let in.
         self._has_refused = False
         self._lock = threading.Lock()
 
-    def open(self, folder: Path, work: Path, task: Task) -> None:
-        """Let guests in: the node is prepared, in the attempt's ``folder``."""
-        place: HostPlace = {
-            "work": str(work),
-            "base": dict(task.base),
-            "variables": dict(task.variables),
-        }
-        path = folder / "place.json"
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            json.dump(place, file)
+    def open(self, work: Path, task: Task) -> None:
+        """Let guests in: the node is prepared. Writes nothing before the first one comes."""
+        base, variables = dict(task.base), dict(task.variables)
         with self._lock:
-            self._place, self._has_refused = path, False
+            self._place = {"work": str(work), "base": base, "variables": variables}
+            self._has_refused = False
 
     def states(self) -> str | None:
         """Each guest that is here, or has ended here while it was expected: `KEY:1,KEY:0`. None:
@@ -111,7 +105,7 @@ class Guests:
             self._running.clear()
             self._has_refused = False
 
-    def _start(self, order: GuestOrder, place: Path) -> subprocess.Popen[bytes] | None:
+    def _start(self, order: GuestOrder, place: HostPlace) -> subprocess.Popen[bytes] | None:
         """None: it cannot be started, which is as if it had ended."""
         key, node = order["key"], self._where.node
         folder = self._where.folder.parent.parent / key / str(node)
@@ -123,13 +117,16 @@ class Guests:
             "ALLRANKS_AGENT_DIR": str(folder),
             "ALLRANKS_AGENT_ADDRESS": self._where.address,
             "ALLRANKS_AGENT_CPUS": str(self._where.cpus),
-            _PLACE: str(place),
+            _PLACE: str(folder / "place.json"),
             NAME: key,
         }
         if gpus := os.environ.get("CUDA_VISIBLE_DEVICES"):
             env["CUDA_VISIBLE_DEVICES"] = ",".join(gpus.split(",")[: order["gpus"]])
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            place_file = os.open(env[_PLACE], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with open(place_file, "w") as file:
+                json.dump(place, file)
             log = os.open(folder / "agent.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             try:
                 child = subprocess.Popen(
