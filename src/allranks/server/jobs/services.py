@@ -9,7 +9,7 @@ from urllib.parse import quote
 from allranks.core.job.services import VS_CODES
 from allranks.core.plan import ServiceTask, Task
 from allranks.errors import Conflict, NotFound, UsageError
-from allranks.events import SERVICE, Kind
+from allranks.events import SERVICE
 from allranks.statuses import TERMINAL, NodeState
 from allranks.store.jobs.job_rows import JobRow
 from allranks.store.jobs.records import Records
@@ -26,12 +26,9 @@ def services_of(row: JobRow, records: Records, *, with_pages: bool) -> list[Serv
     if not tasks:
         return []
     reported: dict[tuple[str, int | None], tuple[str, str]] = {}
-    for _, event in records.events(row.name):
-        if event.kind is not Kind.NOTE or event.data.get("about") != SERVICE:
-            continue
-        if (event.launch, event.attempt) == (row.record.launch, row.record.attempt):
-            name, state = str(event.data.get("service")), str(event.data.get("state"))
-            reported[name, event.node] = (state, str(event.data.get("message")))
+    for event in records.notes(row, SERVICE):
+        name, state = str(event.data.get("service")), str(event.data.get("state"))
+        reported[name, event.node] = (state, str(event.data.get("message")))
     return [
         _answer(row, task, node, reported.get((task.name, node)), with_pages=with_pages)
         for task in tasks
