@@ -275,7 +275,9 @@ def test_status_and_doctor_look_at_the_named_server(allranks, home, tmp_path):
         allranks("doctor", "-v", env=env).stdout
     )
     nowhere = {**env, "ALLRANKS_SERVER": "http://127.0.0.1:1"}
-    assert allranks("server", "status", env=nowhere).returncode == 2
+    status = allranks("server", "status", env=nowhere)
+    assert status.returncode == 2
+    assert status.stderr.endswith("(allranks server start), or leave it: unset ALLRANKS_SERVER\n")
     done = allranks("doctor", env=nowhere)
     assert done.returncode == 1
     assert "no server answers at http://127.0.0.1:1" in done.stdout

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from allranks import file_locks, settings
 from allranks.cli.output import show
 from allranks.core.amounts import counted
-from allranks.errors import AllranksError, ServerError, UsageError
+from allranks.errors import AllranksError, ServerError, Unreachable, UsageError
 from allranks.sdk.connection import contexts, find_server
 from allranks.settings import Home
 
@@ -120,8 +120,14 @@ def status(options: argparse.Namespace) -> int:
 
 def _remote_status(options: argparse.Namespace, chosen: contexts.Server) -> int:
     """Raises AllranksError if the server does not answer."""
-    with find_server.connect() as client:
-        answer: ServerAnswer = client.json("GET", "/api/v1/server")
+    try:
+        with find_server.connect() as client:
+            answer: ServerAnswer = client.json("GET", "/api/v1/server")
+    except Unreachable as error:
+        if not error.untrusted:
+            leave = "allranks context use local" if chosen.name else "unset ALLRANKS_SERVER"
+            error.hint = f"start it on its machine (allranks server start), or leave it: {leave}"
+        raise
     if options.json:
         show.as_json({**answer, "url": chosen.url, "running": True})
     else:
