@@ -112,7 +112,7 @@ def _instead_of_building(
     base = _standing_for(image, _stands_for(image, on, table), find)
     own = Environment.model_validate({key: keys[key] for key in keys if key != "image"})
     name = base.name or "the current Python"
-    note = f"the Dockerfile is not built: {_of(on)} runs no containers"
+    note = f"no image is built: {_of(on)} runs no containers"
     if base.environment is None and is_empty(own):
         return Resolved(notes=(*resolved.notes, f"{note}; using {name} instead"), asked=image)
     under = base.environment or Environment()
@@ -125,7 +125,7 @@ def _instead_of_building(
             "allow_builds": resolved.environment is not None and resolved.environment.allow_builds,
         }
     )
-    notes = (*resolved.notes, f"{note}; installing its packages over {name} instead")
+    notes = (*resolved.notes, f"{note}; installing the packages over {name} instead")
     return Resolved(resolved.name, merged, notes, image)
 
 
