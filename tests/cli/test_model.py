@@ -172,9 +172,9 @@ def test_local_files_are_uploaded(shared, code):
     done = shared("run", "-i", "m=azureml:sent:1", "--", "ls", "${{inputs.m}}")
     assert done.stdout.split() == ["model.onnx", "model.onnx.data"]
     (code / "m").mkdir()
-    (code / "m" / "MLmodel").write_text("flavors: {}")
+    (code / "m" / "MLmodel").write_text("flavors:\n  sklearn:\n    code: null\nrun_id: a\n")
     flowing = answer(shared, "model", "create", "flowing", "--path", "m")
-    assert flowing["type"] == "mlflow_model"
+    assert (flowing["type"], flowing["flavors"]) == ("mlflow_model", {"sklearn": {}})
 
 
 def test_download_verifies_files_and_resumes(shared, shared_home, code):

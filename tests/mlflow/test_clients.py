@@ -31,13 +31,16 @@ with mlflow.start_run(run_name="second"):
 """
 
 AUTOLOG = """
-import mlflow
+import mlflow, sys
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 mlflow.autolog()
 model = LogisticRegression(max_iter=200).fit(*load_iris(return_X_y=True))
-info = mlflow.sklearn.log_model(model, "mine")
-loaded = mlflow.sklearn.load_model(info.model_uri)
+name = sys.argv[1]
+info = mlflow.sklearn.log_model(model, "mine", registered_model_name=name)
+mlflow.register_model(info.model_uri, name)
+mlflow.register_model(info.model_uri, "not a name of ours")
+loaded = mlflow.sklearn.load_model(f"models:/{name}/1")
 print("score", loaded.score(*load_iris(return_X_y=True)))
 """
 
@@ -96,11 +99,38 @@ def test_an_experiment_and_runs_of_its_own_are_the_jobs(tracked: Tracked, client
 @CLIENTS
 def test_autolog_and_models(tracked: Tracked, client: str) -> None:
     name = f"autolog-{client}"
-    said = tracked.job(AUTOLOG, "--name", name, client=client)
+    (tracked.code / "autolog.py").write_text(AUTOLOG)
+    words = ("run", "--name", name, "--", "python", "autolog.py", f"model-{client}")
+    done = tracked.allranks(*words, client=client)
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = done.stdout
     assert float(said.split("score")[1].split()[0]) > 0.9
     run = tracked.runs(name)[0]
     assert params(run)["max_iter"] == "200"
     assert "training_accuracy_score" in {each["key"] for each in run["data"]["metrics"]}
+    # What it registered is ours, too: once, although MLflow has it twice.
+    (model,) = tracked.shown("model", "list", f"model-{client}")
+    assert (model["version"], model["type"], model["job"]) == ("1", "mlflow_model", name)
+    assert set(model["flavors"]) == {"python_function", "sklearn"}
+    shown = tracked.shown("model", "show", f"model-{client}:1")
+    assert "MLmodel" in {each["path"] for each in shown["files"]}
+    assert "autolog.py" in shown["lineage"]["command"]
+    events = tracked.shown("job", "events", name)
+    notes = [each["data"]["message"] for each in events if each["kind"] == "notice"]
+    assert len(notes) == 2
+    assert notes[0].startswith(f"model-{client}:2 of MLflow's registry is model-{client}:1 in")
+    assert "is not in `allranks model list`: " in notes[1]
+    # A person registers it, whose number is taken here.
+    taken = f"taken-{client}"
+    tracked.allranks("model", "create", taken, "--path", "autolog.py")
+    tracked.mlflow("registered-models/create", {"name": taken})
+    found = tracked.mlflow(f"model-versions/get?name=model-{client}&version=1")["model_version"]
+    asked = {key: found[key] for key in ("source", "run_id") if found.get(key)}
+    if not found.get("run_id"):  # MLflow 3, of a model logged outside of a run
+        asked["model_id"] = found["source"].removeprefix("models:/")
+    made = tracked.mlflow("model-versions/create", {**asked, "name": taken})["model_version"]
+    ours = tracked.shown("model", "show", f"{taken}:2")
+    assert (made["version"], ours["job"], ours["digest"]) == ("1", name, shown["digest"])
 
 
 @CLIENTS

@@ -19,7 +19,7 @@ PASSED = 501
 
 
 def asked(auth: Auth, token: str, *, people: bool, **headers: str) -> httpx.Response:
-    nothing = dict.fromkeys(("records", "points", "annotations", "wakeups", "tracking"))
+    nothing = dict.fromkeys(("records", "points", "annotations", "wakeups", "tracking", "models"))
     of: Any = SimpleNamespace(auth=auth, host_names=HostNames(), **nothing)
 
     async def ask() -> httpx.Response:

@@ -152,7 +152,8 @@ def test_a_logged_model_and_a_trace_are_looked_up() -> None:
 def test_what_is_made_is_of_the_jobs_experiment_and_marked() -> None:
     made = asked("logged-models", {"experiment_id": "1", "name": "n"}).request.body
     assert made["experiment_id"] == "7"
-    assert made["tags"] == [{"key": "allranks.run", "value": OURS}]
+    of_job = {"key": "allranks.job", "value": "j"}
+    assert made["tags"] == [{"key": "allranks.run", "value": OURS}, of_job]
     body = {"trace": {"trace_info": {"trace_id": "tr-1", "trace_metadata": {"a": "b"}}}}
     old = asked("traces", {}).request.body
     assert old["request_metadata"] == [{"key": "allranks.run", "value": OURS}]

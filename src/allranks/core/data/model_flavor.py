@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 # By the end of a name, or by a whole one. Names that anybody's files may have (`.h5`, `.bin`,
@@ -9,6 +10,9 @@ from collections.abc import Iterable
 _ENDINGS = {"pt": "pytorch", "pth": "pytorch", "keras": "tensorflow", "onnx": "onnx"}
 _NAMES = {"saved_model.pb": "tensorflow"}
 MLFLOW, PLAIN = "mlflow_model", "custom_model"
+# The file that describes a model of MLflow's, and its list of flavors as MLflow writes it.
+MLMODEL = "MLmodel"
+_FLAVORS = re.compile(r"^flavors:\n((?:  .*\n?)+)", re.MULTILINE)
 
 
 def flavor(paths: Iterable[str]) -> str | None:
@@ -18,6 +22,12 @@ def flavor(paths: Iterable[str]) -> str | None:
     return flavors.pop() if len(flavors) == 1 else None
 
 
+def listed(mlmodel: str) -> list[str]:
+    """The flavors that the text of an ``MLmodel`` lists."""
+    block = _FLAVORS.search(mlmodel)
+    return re.findall(r"^  (\w+):", block[1], re.MULTILINE) if block else []
+
+
 def _flavor_of(name: str) -> str | None:
     stem, _, ending = name.rpartition(".")
     return _NAMES.get(name) or (_ENDINGS.get(ending.lower()) if stem else None)
@@ -25,7 +35,7 @@ def _flavor_of(name: str) -> str | None:
 
 def model_type(paths: Iterable[str]) -> str:
     """MLflow's have a file ``MLmodel`` at their top; all others are plain files."""
-    return MLFLOW if "MLmodel" in paths else PLAIN
+    return MLFLOW if MLMODEL in paths else PLAIN
 
 
 def belongs_to(name: str, beside: Iterable[str]) -> list[str]:

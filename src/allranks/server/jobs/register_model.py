@@ -22,7 +22,7 @@ from allranks.statuses import TERMINAL
 from allranks.store.assets import AssetRow
 from allranks.store.files import trees
 from allranks.store.files.blobs import Blobs
-from allranks.store.files.trees import Entry
+from allranks.store.files.trees import Entry, NewTree
 from allranks.store.jobs.job_rows import JobRow
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ _GIT = {
     "commit": "azureml.git.commit",
     "uncommitted_changes": "azureml.git.dirty",
 }
+# Characters of an MLmodel that are read.
+_MLMODEL_SIZE = 1 << 20
 
 
 class Models(NamedTuple):
@@ -68,9 +70,28 @@ class Models(NamedTuple):
             if sent is not None:
                 self._verify(sent, copy.entries)
             kept.repair(copy)
-            spec = {**_spec(model, copy.entries), "digest": copy.digest, **made}
+            spec = {**_spec(model, copy), **made}
             with self.admission_lock:
                 return assets.create(model.name, model.version, spec, lambda: kept.keep(copy))
+
+    def take(
+        self, model: NamedModel, number: str, sources: Mapping[str, Path], row: JobRow
+    ) -> AssetRow:
+        """Create a version that another registry numbered, from files of a job that may be live:
+        with that number if it is free, else the next. The same files of the same job are one
+        version. Raises like ``register``."""
+        assets, kept = self.versions
+        with kept.copy(sources) as copy:
+            kept.repair(copy)
+            spec = {**_spec(model, copy), "job": row.name, "lineage": lineage(row)}
+            with self.admission_lock:
+                for each in assets.versions(model.name):
+                    if (each.spec["digest"], each.spec.get("job")) == (copy.digest, row.name):
+                        return each
+                rows = assets.versions(model.name, deleted=True)
+                is_free = all(each.version != number for each in rows)
+                version = number if is_free else None
+                return assets.create(model.name, version, spec, lambda: kept.keep(copy))
 
     def _left(self, of: OutputOf) -> tuple[dict[str, Path], dict[str, Any]]:
         """The files of a job, and the lineage of the model."""
@@ -123,14 +144,25 @@ def _job_files(model: NamedModel) -> OutputOf | None:
     return of
 
 
-def _spec(model: NamedModel, entries: Sequence[Entry]) -> dict[str, Any]:
+def _spec(model: NamedModel, copy: NewTree) -> dict[str, Any]:
     """The stored spec of a version."""
-    paths = [each.path for each in entries]
+    paths = [each.path for each in copy.entries]
     kept = model.model_dump(mode="json", exclude_defaults=True, exclude={"name", "version", "job"})
     kept["type"] = kept.get("type") or model_flavor.model_type(paths)
-    if model.flavors is None and (flavor := model_flavor.flavor(paths)):
-        kept["flavors"] = {flavor: {}}
-    return {**kept, "files": len(entries), "size": sum(each.size for each in entries)}
+    if model.flavors is None and (flavors := _flavors(paths, copy)):
+        kept["flavors"] = {flavor: {} for flavor in flavors}
+    size = sum(each.size for each in copy.entries)
+    return {**kept, "files": len(paths), "size": size, "digest": copy.digest}
+
+
+def _flavors(paths: Sequence[str], copy: NewTree) -> list[str]:
+    """Those that the file of MLflow's model lists, else the one that the names of files tell."""
+    if model_flavor.model_type(paths) == model_flavor.MLFLOW:
+        with (copy.folder / trees.FILES / model_flavor.MLMODEL).open(errors="replace") as file:
+            if flavors := model_flavor.listed(file.read(_MLMODEL_SIZE)):
+                return flavors
+    flavor = model_flavor.flavor(paths)
+    return [flavor] if flavor else []
 
 
 def lineage(row: JobRow) -> Lineage:
@@ -140,7 +172,7 @@ def lineage(row: JobRow) -> Lineage:
     inputs = (spec.get("inputs") or {}).items()
     facts = {
         "experiment": row.experiment,
-        "status": str(row.record.status),
+        "status": str(row.record.status) if row.record.status in TERMINAL else None,
         "attempt": row.record.attempt,
         "command": task.command,
         "code": task.code or task.in_place,

@@ -164,6 +164,12 @@ def parameters(request: Request) -> list[dict[str, Any]]:
     return list(body.get("params") or ()) if call[1] == "runs/log-batch" else []
 
 
+def registers(request: Request) -> bool:
+    """Whether the request creates a version of a model in the registry."""
+    call = _CALL.fullmatch(request.path)
+    return request.method == "POST" and call is not None and call[1] == "model-versions/create"
+
+
 def uses_run(request: Request, job: Job) -> bool:
     """Whether the request writes to the job's own run, which is then used."""
     return request.method != "GET" and job.run in _values(request.body, _RUN)
@@ -244,7 +250,7 @@ def _model_changed(request: Request, job: Job, line: str, refused: Verdict) -> V
     """A logged model belongs to the job of its run or, without a run, of its tag."""
     if line == "POST logged-models":
         tags = _entries(request.body.get("tags"))
-        tags += [{"key": RUN_TAG, "value": job.ours}]
+        tags += [{"key": RUN_TAG, "value": job.ours}, {"key": JOB_TAG, "value": job.name}]
         body = {k: v for k, v in request.body.items() if k not in _EXPERIMENT}
         body |= {"experiment_id": job.experiment_id, "tags": tags}
         return Verdict(request._replace(body=body), _named(request, _RUN))

@@ -11,7 +11,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from allranks.core.metrics import mlflow_run
@@ -37,6 +37,13 @@ class Gone(Denied):
     """MLflow does not have the requested object."""
 
 
+class Made(NamedTuple):
+    """The job that made a run, and our id of the job's own run."""
+
+    job: str
+    ours: str
+
+
 class Runs:
     """The MLflow runs of a home's jobs. Thread-safe. Calls block until MLflow answers, and raise
     OSError without an answer, Denied for a refusal."""
@@ -57,6 +64,22 @@ class Runs:
 
     def get(self, path: str, **query: str) -> Any:
         return self._answer("GET", f"{path}?{urlencode(query)}")
+
+    def job_of(self, run: str, model: str) -> Made | None:
+        """The job whose process created the run or, without one, the logged model; None for those
+        of others."""
+        try:
+            if run:
+                tagged = self.get("/runs/get", run_id=run)["run"]["data"]
+            elif _ID.fullmatch(model):
+                tagged = self.get(f"/logged-models/{model}")["model"]["info"]
+            else:
+                return None
+        except Gone:
+            return None
+        tags = {each["key"]: each["value"] for each in tagged.get("tags", ())}
+        job, ours = tags.get(mlflow_run.JOB_TAG), tags.get(mlflow_run.RUN_TAG)
+        return Made(job, ours) if job and ours else None
 
     def name_of(self, run: str, row: JobRow) -> str | None:
         """The name of a run that the job created; None for a run of others."""

@@ -24,10 +24,9 @@ from allranks.errors import Conflict, NotFound, UsageError
 TEMPORARY_PREFIX = ".coming-"
 # The prefix of folders that are being deleted, renamed beside their old path.
 GOING = ".going-"
-_MANIFEST, _FILES = "manifest.json", "files"
-_PLAIN_FILES_HINT = (
-    "a model consists of regular files: use another path, or replace links by copies"
-)
+FILES = "files"
+_MANIFEST = "manifest.json"
+_PLAINFILES_HINT = "a model consists of regular files: use another path, or replace links by copies"
 
 
 class Entry(NamedTuple):
@@ -54,7 +53,7 @@ class Trees:
 
     def files(self, digest: str) -> Path:
         """The folder of a tree's files."""
-        return self.folder / digest / _FILES
+        return self.folder / digest / FILES
 
     def path(self, digest: str) -> Path:
         """The path for readers: the file of a tree with one file, else the folder."""
@@ -85,7 +84,7 @@ class Trees:
         folder.mkdir()
         try:
             entries = tuple(
-                _copy_file(sources[path], folder / _FILES / path, path) for path in sorted(sources)
+                _copy_file(sources[path], folder / FILES / path, path) for path in sorted(sources)
             )
             text = json.dumps([entry._asdict() for entry in entries]).encode()
             (folder / _MANIFEST).write_bytes(text)
@@ -105,7 +104,7 @@ class Trees:
         if not tree.exists():
             return
         damaged = [] if self._has_manifest(new_tree.digest) else [_MANIFEST]
-        files = ((f"{_FILES}/{entry.path}", entry) for entry in new_tree.entries)
+        files = ((f"{FILES}/{entry.path}", entry) for entry in new_tree.entries)
         damaged += [path for path, entry in files if not matches(tree / path, entry)]
         with contextlib.suppress(FileNotFoundError):
             for path in damaged:
@@ -222,4 +221,4 @@ def _is_single_file(entries: tuple[Entry, ...]) -> bool:
 def _unsupported(path: Path, how: str) -> UsageError:
     # Responses are UTF-8, which names of files need not be.
     where = os.fsencode(path).decode(errors="replace")
-    return UsageError(f"{path.name!r} {how}", where=where, hint=_PLAIN_FILES_HINT)
+    return UsageError(f"{path.name!r} {how}", where=where, hint=_PLAINFILES_HINT)

@@ -28,6 +28,7 @@ from allranks.server.auth.identity import Caller, bearer
 from allranks.server.auth.roles import Person, Role
 from allranks.server.dependencies import Services
 from allranks.server.http.forward import Call, forward
+from allranks.server.jobs import mlflow_models
 from allranks.server.mlflow import rules
 from allranks.server.mlflow.runs import ours
 from allranks.statuses import TERMINAL
@@ -43,6 +44,8 @@ _MOST = 8 << 20
 _NAMES = 10_000
 # Seconds that a person's request waits for the mirror's first pass.
 _CATCH_UP = 10.0
+# Seconds that a client which registers a model waits for our copy.
+_COPY = 60.0
 
 Messages = Callable[[], Awaitable[Any]]
 
@@ -68,10 +71,13 @@ class Proxy:
         )
         self._points, self._annotations = services.points, services.annotations
         self._wakeups, self._tracking = services.wakeups, services.tracking
+        self._models = services.models
         # Names of runs that jobs created, by (our id of the job's run, run).
         self._names: dict[tuple[str, str], str] = {}
         # Logged models that jobs created, as (our id of the job's run, model).
         self._owned: set[tuple[str, str]] = set()
+        # Models that are being copied: the loop itself keeps no task alive.
+        self._copying: set[asyncio.Task[None]] = set()
 
     async def __call__(self, scope: Any, receive: Messages, send: Any) -> None:
         answer: Response
@@ -119,7 +125,10 @@ class Proxy:
                     f"{who.name} has the role reader, which may not change anything",
                 )
             await self._caught_up()
-            await self._pass(socket, request, headers, _body(receive), send)
+            if rules.registers(request):
+                await self._register(None, socket, request, headers, receive, send)
+            else:
+                await self._pass(socket, request, headers, _body(receive), send)
         else:
             await self._for_job(who, socket, request, headers, receive, send)
 
@@ -220,6 +229,9 @@ class Proxy:
         if answer is not None:
             await _send_json(answer, send)
             return
+        if rules.registers(request):
+            await self._register(row, socket, request, headers, receive, send)
+            return
         metrics, parameters = rules.metrics(request), rules.parameters(request)
         if not (metrics or parameters):
             await self._pass(socket, request, headers, _body(receive), send)
@@ -243,6 +255,40 @@ class Proxy:
             self._wakeups.notify(row.name)
         for message in messages:
             await send(message)
+
+    async def _register(
+        self,
+        row: JobRow | None,
+        socket: str,
+        request: rules.Request,
+        headers: Headers,
+        receive: Messages,
+        send: Any,
+    ) -> None:
+        """Let MLflow register a version of a model, and register ours before it is answered."""
+        assert self._tracking is not None
+        messages: list[Any] = []
+
+        async def keep(message: Any) -> None:
+            messages.append(message)
+
+        await self._pass(socket, request, headers, _body(receive), keep)
+        if messages[0]["status"] < 300:
+            body = b"".join(each.get("body", b"") for each in messages)
+            runs = self._tracking.runs
+            args = (body, row, self._models, runs, self._records)
+            copying = asyncio.create_task(asyncio.to_thread(mlflow_models.keep, *args))
+            self._copying.add(copying)
+            copying.add_done_callback(self._copied)
+            # A client that waits for longer than this repeats the request.
+            await asyncio.wait({copying}, timeout=_COPY)
+        for message in messages:
+            await send(message)
+
+    def _copied(self, task: asyncio.Task[None]) -> None:
+        self._copying.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("a version of MLflow's registry was not registered", exc_info=error)
 
     async def _not_its(self, verdict: rules.Verdict, row: JobRow, job: rules.Job) -> str:
         """Why the job may not change a run, model or trace of the request; empty: it may."""
