@@ -52,7 +52,7 @@ def test_a_job_that_hangs_is_ended_explained_and_tried_again(shared: Allranks, c
 
 def test_stopped_processes_hang_and_are_told_as_that(shared: Allranks, code: Path):
     (code / "train.py").write_text(HANGS)
-    words = ("-p", 2, "--hang-timeout", 3, "--name", "stopped")
+    words = ("-p", 2, "--hang-timeout", 3, "--name", "all-stopped")
     done = shared("run", *words, "--", "python", "train.py", "--stopped", timeout=120)
     assert done.returncode == 1
     assert "ranks 0-1 are stopped by a signal" in done.stderr

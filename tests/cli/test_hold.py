@@ -75,6 +75,7 @@ def test_a_failed_job_stays_for_a_debugger_until_it_is_released(
     first.expect(b"(Pdb) ")
     first.press(b"secret + 1\r")
     first.expect(b"42")
+    first.expect(b"(Pdb) ")
     first.press(b"\x03")
     first.expect(b"--KeyboardInterrupt--")
     second = Terminal(home, "job", "debug", "two", "--rank", "1")

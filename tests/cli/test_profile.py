@@ -110,12 +110,12 @@ print(threading.current_thread() is threading.main_thread(), flush=True)
 
 def test_a_script_does_not_notice(shared: Allranks, code: Path):
     (code / "train.py").write_text(PLAIN)
-    words = ("--detach", "--name", "plain", "--in-place", "--", "python", "train.py")
+    words = ("--detach", "--name", "unprofiled", "--in-place", "--", "python", "train.py")
     assert shared("run", *words).returncode == 0
-    until(lambda: "up" in shared("job", "logs", "plain").stdout)
-    answer = profile(shared, "plain", "--seconds", 1)
+    until(lambda: "up" in shared("job", "logs", "unprofiled").stdout)
+    answer = profile(shared, "unprofiled", "--seconds", 1)
     assert answer["missing"] == []
     assert answer["verdict"]["ranks"][0]["shares"]["other"] > 0.9
     (code / "go").touch()
-    assert shared("job", "wait", "plain", timeout=60).returncode == 0
+    assert shared("job", "wait", "unprofiled", timeout=60).returncode == 0
     assert shared("job", "logs", "plain").stdout.split() == ["up", "True"]
