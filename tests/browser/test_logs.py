@@ -14,6 +14,8 @@ TURNS = """\
 import os, pathlib, time
 rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 turns = pathlib.Path(os.environ["TURNS"])
+while not (turns / "begin").exists():
+    time.sleep(0.01)
 print("epoch 0", flush=True)
 for turn in range(3):
     while not (turns / f"{turn * world + rank}").exists():
@@ -38,6 +40,7 @@ def test_all_ranks_by_time(site: Site, signed_in: Watched) -> None:
     signed_in.go(f"{site.url}/ui/jobs/turns/logs")
     page.wait_for_selector("#log .empty")
     assert re.search("Waiting|appears here", page.locator("#log").inner_text())
+    (turns / "begin").touch()
     page.wait_for_selector("#log :text('epoch 0')")
     (turns / "0").touch()
     order = [f"[{rank}] turn {turn} of {rank}" for turn in range(3) for rank in range(3)]

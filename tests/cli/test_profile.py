@@ -118,4 +118,4 @@ def test_a_script_does_not_notice(shared: Allranks, code: Path):
     assert answer["verdict"]["ranks"][0]["shares"]["other"] > 0.9
     (code / "go").touch()
     assert shared("job", "wait", "unprofiled", timeout=60).returncode == 0
-    assert shared("job", "logs", "plain").stdout.split() == ["up", "True"]
+    assert shared("job", "logs", "unprofiled").stdout.split() == ["up", "True"]

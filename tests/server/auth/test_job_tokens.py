@@ -25,6 +25,7 @@ ASKED = {
     ),
     "/agent/v1/{node:int}/stacks/{number:int}": ("PUT", "/agent/v1/0/stacks/1"),
     "/agent/v1/{node:int}/profiles/{number:int}": ("PUT", "/agent/v1/0/profiles/1"),
+    "/agent/v1/{node:int}/pace/{attempt:int}": ("PUT", "/agent/v1/0/pace/1"),
     "/agent/v1/{node:int}/still/{attempt:int}": ("PUT", "/agent/v1/0/still/1"),
     "/agent/v1/{node:int}/code/{digest}": ("GET", f"/agent/v1/0/code/{DIGEST}"),
     "/agent/v1/{node:int}/accounts/{datastore}": ("GET", "/agent/v1/0/accounts/workspaceblobstore"),

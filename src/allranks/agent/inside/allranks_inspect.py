@@ -143,7 +143,7 @@ def _read(pipe):  # type: (int) -> None
 
 def is_stopped():  # type: () -> bool
     """Whether who has asked the question that is answered now wants no answer any more."""
-    while select.select([_ends[0]], [], [], 0)[0]:
+    while _ends and select.select([_ends[0]], [], [], 0)[0]:
         _read(_ends[0])
     return any(b'"do": "stop"' in line for line in _lines[:-1])
 
