@@ -231,6 +231,7 @@ def test_a_model_that_an_endpoint_has_stays(shared: Allranks, code: Path):
 
 
 FIRST = """
+import time
 from azureml.core import Environment, Webservice, Workspace
 from azureml.core.model import InferenceConfig, Model
 from azureml.core.webservice import AksWebservice, LocalWebservice
@@ -248,6 +249,9 @@ print(service.state, service.run(input_data="{}"), service.auth_enabled)
 environment.environment_variables = {"V": "2"}
 service.update(models=[model], inference_config=script)
 service.wait_for_deployment()
+until = time.monotonic() + 20  # the router hears of it a moment later
+while service.run("{}")[0] == "1" and time.monotonic() < until:
+    time.sleep(0.05)
 print(Webservice(ws, "from-v1").run("{}"), "from-v1" in ws.webservices)
 print("ready for requests" in service.get_logs())
 try:

@@ -88,7 +88,7 @@ def state(replicas: Sequence[Replica], revision: int, instances: int, failures: 
     """A `DeploymentState`."""
     ready = [replica for replica in replicas if replica.ready and replica.drains_since is None]
     new = sum(replica.revision == revision for replica in ready)
-    if new >= instances:
+    if new >= instances and len(ready) == new:  # none of before is asked any more
         return "Ready"
     if failures >= HOPELESS and new == 0:
         return "UpdateFailed" if ready else "Failed"
