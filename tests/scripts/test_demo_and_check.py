@@ -95,6 +95,12 @@ class Checkout:
         executable(fakes / "allranks", FAKE_ALLRANKS)
         text = FAKE_PYTHON.format(fakes=fakes, ensurepip=ensurepip, real=sys.executable)
         executable(self.bin / "python3", text)
+        self.pretend_free_disk(99 * 1024**2)
+
+    def pretend_free_disk(self, kib: int) -> None:
+        (self.bin / "df").unlink(missing_ok=True)
+        row = f"/dev/x 9999999 9999 {kib} 99% /"
+        executable(self.bin / "df", f"#!/bin/sh\necho Header\necho '{row}'\n")
 
     def asked(self) -> list[str]:
         return (self.root / "asked").read_text().splitlines()
@@ -138,9 +144,7 @@ def test_no_venv_module(checkout: Checkout) -> None:
 
 def test_a_full_disk(checkout: Checkout) -> None:
     checkout.pretend_python()
-    row = "/dev/x 9999999 9999 {free} 99% /"
-    (checkout.bin / "df").unlink()
-    executable(checkout.bin / "df", f"#!/bin/sh\necho Header\necho '{row.format(free=2097152)}'\n")
+    checkout.pretend_free_disk(2097152)
     what = refusal(checkout.run("demo"))
     assert what == f"demo: only 2048 MiB are free in {checkout.root}, and 3 GiB are needed"
     assert not (checkout.root / ".venv").exists()
