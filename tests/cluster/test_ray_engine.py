@@ -105,7 +105,8 @@ def test_a_killed_host_is_noticed_and_the_others_go_on(case: Case, bed: RayBed):
         seen = case.engine.poll([handle])[handle.key]
         assert seen.state is GangState.UP
         assert len(seen.lost) == 1
-        assert len({line.split()[0] for line in case.processes()}) == 2
+        # A gang is up when Ray says so; its processes are a moment later.
+        until(lambda: len({line.split()[0] for line in case.processes()}) == 2, SECONDS)
 
         def is_ready() -> bool:
             return {host.name: host for host in case.engine.hosts(bed.options)}["n3"].ready
