@@ -156,7 +156,7 @@ def test_every_variable_that_a_rank_gets_is_in_the_table(pages: dict[str, str]) 
     """As written in the modules that make them: keys of dictionaries, and names of networks."""
     found = {
         name
-        for file in ("core/distributions/variables.py", "core/distributions/sagemaker.py")
+        for file in ("core/distributions/rank_variables.py", "core/distributions/sagemaker.py")
         for name in re.findall(r'"([A-Z][A-Z0-9_]\w*)":', (_SOURCE / file).read_text())
     }
     interfaces = (_SOURCE / "agent/network/interfaces.py").read_text()

@@ -17,7 +17,7 @@ RAY_IS_A_DISTRIBUTION = (
     "agent/launch/start_ranks.py",
     "core/job/compile.py",
     "core/distributions/topology.py",
-    "core/distributions/variables.py",
+    "core/distributions/rank_variables.py",
     "spec/job_parts.py",
 )
 # What Azure ML and SageMaker call the submitter's machine.

@@ -9,7 +9,7 @@ import pytest
 
 from allranks.errors import SpecError
 from allranks.spec.yaml.load import loads, override_keys
-from allranks.spec.yaml.overrides import unread_inputs
+from allranks.spec.yaml.unused_overrides import unread_inputs
 
 JOB = """\
 command: python train.py --lr ${{inputs.lr}} $[[--extra ${{inputs.extra}}]] "$AZURE_ML_INPUT_more"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from sqlalchemy import Engine, and_, bindparam, delete, func, literal_column, select, update
 from sqlalchemy.engine import Connection
@@ -255,8 +255,8 @@ def _rows(connection: Connection, series_id: int, selection: Range) -> list[poin
     if selection.stride > 1:
         query = query.where((number - selection.first) % selection.stride == 0)
     # The driver's own tuples: SQLAlchemy's rows take twice as long.
-    rows: list[point_blocks.Row] = connection.execute(query).cursor.fetchall()
-    return rows
+    rows = connection.execute(query).cursor.fetchall()
+    return cast(list[point_blocks.Row], rows)
 
 
 def _of_job(job_id: int, kind: str, attempt: int | None) -> Any:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import psutil
 import pytest
 
-from allranks.agent.launch import mlflow_variables
+from allranks.agent.launch import mlflow_address
 from allranks.agent.transport.identity import AgentIdentity
 from allranks.server.http.agents_listener import AgentsListener
 from allranks.settings import Home
@@ -79,7 +79,7 @@ def put(uri: str, body: bytes) -> bytes:
 @pytest.mark.filterwarnings("ignore:subprocess")  # the relay outlives the object, on purpose
 @pytest.mark.medium
 def test_what_is_sent_arrives_whole(there: There) -> None:
-    found = mlflow_variables.variables(where(*there), TOLD)
+    found = mlflow_address.variables(where(*there), TOLD)
     assert found["MLFLOW_RUN_ID"] == "x"
     body = bytes(range(256)) * 20_000
     assert put(found["MLFLOW_TRACKING_URI"], body) == hashlib.sha256(body).hexdigest().encode()
@@ -88,24 +88,24 @@ def test_what_is_sent_arrives_whole(there: There) -> None:
 @pytest.mark.filterwarnings("ignore:subprocess")
 @pytest.mark.medium
 def test_another_certificate_is_not_spoken_to(there: There) -> None:
-    found = mlflow_variables.variables(where(there.url, "0" * 64), TOLD)
+    found = mlflow_address.variables(where(there.url, "0" * 64), TOLD)
     with pytest.raises((ConnectionError, http.client.HTTPException)):
         put(found["MLFLOW_TRACKING_URI"], b"x")
 
 
 def test_on_the_servers_machine_there_is_none_and_without_a_network_nothing() -> None:
-    here = mlflow_variables.variables(where("http://127.0.0.1:7"), TOLD)
+    here = mlflow_address.variables(where("http://127.0.0.1:7"), TOLD)
     assert here["MLFLOW_TRACKING_URI"] == "http://127.0.0.1:7/mlflow"
-    assert mlflow_variables.variables(where("mailbox:/x"), TOLD) == {}
-    assert mlflow_variables.variables(where("http://127.0.0.1:7"), None) == {}
+    assert mlflow_address.variables(where("mailbox:/x"), TOLD) == {}
+    assert mlflow_address.variables(where("http://127.0.0.1:7"), None) == {}
 
 
 @pytest.mark.filterwarnings("ignore:subprocess")
 @pytest.mark.medium
 def test_each_attempt_has_one_and_keeps_nothing_of_those_before(there: There) -> None:
-    mlflow_variables.variables(where(*there), TOLD)
+    mlflow_address.variables(where(*there), TOLD)
     before = psutil.Process().num_fds()
     for _ in range(3):
-        mlflow_variables.variables(where(*there), TOLD)
+        mlflow_address.variables(where(*there), TOLD)
     assert psutil.Process().num_fds() == before
     until(lambda: len(children("relay.py")) == 1)

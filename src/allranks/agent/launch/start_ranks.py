@@ -15,7 +15,7 @@ from allranks.agent.launch.stage import Launch, Stage
 from allranks.agent.network import ports
 from allranks.agent.processes.hold import FOLDER
 from allranks.agent.processes.ranks import SHELL, Running, Started
-from allranks.core.distributions import variables
+from allranks.core.distributions import rank_variables
 from allranks.core.distributions.topology import Rank, ranks_of
 from allranks.core.environments.warm_start import Cold
 
@@ -37,7 +37,9 @@ _CLEAN_UPS: Mapping[str, Callable[[Stage], None]] = {"mpi": mpi.clean, "ray": ra
 def start(stage: Stage, running: Running) -> Launch:
     """Start this node's part. Raises AllranksError, OSError or ValueError; processes started before
     the error are in ``running``."""
-    (stage.folder / variables.HOSTFILE).write_text(variables.hostfile(stage.task, stage.places))
+    (stage.folder / rank_variables.HOSTFILE).write_text(
+        rank_variables.hostfile(stage.task, stage.places)
+    )
     env = stage.env
     stage = stage._replace(
         env=lambda rank: {"AZUREML_CR_EXECUTION_WORKING_DIR_PATH": str(stage.cwd), **env(rank)}

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from allranks import folder_trees
 from allranks.agent.channel.entrance import Entrance
 from allranks.agent.environments import current_python, installed_frameworks
-from allranks.agent.launch import mlflow_variables, tracker_variables
+from allranks.agent.launch import mlflow_address, tracker_variables
 from allranks.agent.launch.stage import Stage
 from allranks.agent.launch.start_ranks import with_sitecustomize
 from allranks.agent.lifecycle import collect_files, output_disks, own_disk, own_place, unsaved
@@ -44,7 +44,7 @@ from allranks.agent.transport.inbox import Inbox
 from allranks.agent.transport.link import Link, ServerAddress
 from allranks.agent.transport.outbox import Outbox
 from allranks.core.data.working_set import Held
-from allranks.core.distributions import topology, variables
+from allranks.core.distributions import rank_variables, topology
 from allranks.core.distributions.topology import Rank
 from allranks.core.environments import warm_start
 from allranks.core.environments.activation import is_made_for
@@ -399,7 +399,7 @@ class Agent:
         """Run the ranks to their end. Return whether all have done their work."""
         places = tuple(Place.load(fields) for fields in go["places"])
         self._network = networks(self._where.address, places)
-        self._network |= mlflow_variables.variables(self._where, self._mlflow)
+        self._network |= mlflow_address.variables(self._where, self._mlflow)
         attempt = Attempt(
             Stage(
                 task=self._task,
@@ -535,15 +535,15 @@ class Agent:
     ) -> dict[str, str]:
         task = self._task
         gpus = [gpu for gpu in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
-        of_node = variables.of_node(task, rank.node, self._where.cpus, gpus) | self._network
+        of_node = rank_variables.of_node(task, rank.node, self._where.cpus, gpus) | self._network
         end, grace = self._where.end, self._clocks.grace
-        of_node |= variables.of_attempt(task, self._attempt, go, end, grace, str(folder))
-        env = variables.whole_environment(task, rank, places, work.paths, of_node)
+        of_node |= rank_variables.of_attempt(task, self._attempt, go, end, grace, str(folder))
+        env = rank_variables.whole_environment(task, rank, places, work.paths, of_node)
         if task.distribution == "tensorflow" and "TF_CONFIG" not in task.variables:
             own = task.container or is_made_for(task)
             version = self._tensorflow if own else installed_frameworks.tensorflow(env)
             if installed_frameworks.breaks_on_empty_ps(version):
-                env = variables.without_empty_ps(env)
+                env = rank_variables.without_empty_ps(env)
         env |= tracker_variables.variables(env, work.folder)
         if work.imports is not None:
             env["ALLRANKS_IMPORTS"] = str(work.imports)

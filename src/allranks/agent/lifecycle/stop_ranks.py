@@ -13,7 +13,7 @@ from allranks.agent.launch.stage import Stage
 from allranks.agent.processes.keeper import has_others
 from allranks.agent.processes.ranks import Ended, Running
 from allranks.agent.transport.inbox import Inbox
-from allranks.core.distributions import variables
+from allranks.core.distributions import rank_variables
 from allranks.settings import Clocks
 from allranks.statuses import Reason
 
@@ -31,7 +31,7 @@ def grace(why: Reason, clocks: Clocks) -> float:
 
 def write_deadline(folder: Path, seconds: float, why: Reason) -> None:
     """Write when SIGKILL follows, and why, for ranks that read it when they get SIGTERM."""
-    path = folder / variables.DEADLINE
+    path = folder / rank_variables.DEADLINE
     with contextlib.suppress(OSError):  # a full disk must not prevent stopping
         path.with_suffix(".new").write_text(f"{time.time() + seconds:.3f} {why}\n")
         path.with_suffix(".new").replace(path)

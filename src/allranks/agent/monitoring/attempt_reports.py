@@ -18,8 +18,8 @@ from allranks.agent.processes.rank_processes import Members
 from allranks.agent.trackers.follower import TrackerFiles
 from allranks.agent.transport.link import Link
 from allranks.agent.transport.tails import Feed, Tail
+from allranks.core.distributions.rank_variables import LOGGED
 from allranks.core.distributions.topology import world
-from allranks.core.distributions.variables import LOGGED
 from allranks.core.plan import Task
 
 if TYPE_CHECKING:

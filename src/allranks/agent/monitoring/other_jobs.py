@@ -19,7 +19,7 @@ from allranks.agent.monitoring import tcp_counters
 from allranks.agent.monitoring.tcp_counters import Connection
 from allranks.agent.processes.rank_processes import Members
 from allranks.core.diagnosis.rank_failure import ports_in_use
-from allranks.core.distributions.variables import DEADLINE
+from allranks.core.distributions.rank_variables import DEADLINE
 
 # The maximum share of one CPU that looking may take.
 _SHARE = 0.02

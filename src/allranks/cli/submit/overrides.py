@@ -26,7 +26,7 @@ def override(options: argparse.Namespace, spec: Document) -> Document:
 def note_unread(options: argparse.Namespace, spec: Mapping[str, Any]) -> None:
     """Note the inputs that ``options.set`` changes and that no command reads."""
     if options.set and not options.quiet:
-        from allranks.spec.yaml.overrides import unread_inputs  # lazy: imports the models
+        from allranks.spec.yaml.unused_overrides import unread_inputs  # lazy: imports the models
 
         for note in unread_inputs(spec, options.set):
             show.talk(f"note: {note}")

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from allranks.compat.ssm import results
+from allranks.compat.ssm import download_results
 from allranks.compat.ssm.parser import idle_notes, read, request_of
 from allranks.compat.ssm.task import Task, volume_note
 from allranks.sdk import Client, Job
@@ -53,7 +53,7 @@ def _finished(job: Job) -> Job:
 def _download(options: argparse.Namespace, task: Task, job: Job) -> None:
     kinds = [each for each in ("state", "model", "output") if getattr(options, f"download_{each}")]
     is_local = "local" in getattr(options, "instance_type", "")
-    results.download(task, job, Path(options.output_path), kinds, is_local)
+    download_results.download(task, job, Path(options.output_path), kinds, is_local)
     _say(f"its results are in {options.output_path}")
 
 

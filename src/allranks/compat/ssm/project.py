@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from allranks.compat.ssm import results
+from allranks.compat.ssm import download_results
 from allranks.compat.ssm.parser import arguments_of
 from allranks.compat.ssm.task import REPLICATED, Channel, Request, Task
 from allranks.errors import UsageError
@@ -64,7 +64,7 @@ class SageMakerTask:
         """Write what the task has left below ``path``."""
         flags = {"state": state, "model": model, "output": output}
         kinds = [name for name, is_wanted in flags.items() if is_wanted]
-        results.download(self._task, self._task.completed(), Path(path), kinds)
+        download_results.download(self._task, self._task.completed(), Path(path), kinds)
 
     def clean_state(self) -> None:
         self._task.clean()

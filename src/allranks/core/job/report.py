@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from allranks.core.distributions import mpi, topology, variables
+from allranks.core.distributions import mpi, rank_variables, topology
 from allranks.core.environments import container
 from allranks.core.environments.activation import activated
 from allranks.core.plan import InputTask, Place, Plan, Task, pack
@@ -69,7 +69,9 @@ def report(job: Plan, rendered: str, spec: Mapping[str, Any]) -> PlanAnswer:
                 "address_source": f"reported by node {rank.node}'s agent when it is ready",
                 "argv": ["/bin/bash", "-c", command],
                 "environment": masked(
-                    variables.whole_environment(task, rank, places, paths, _node_variables(task)),
+                    rank_variables.whole_environment(
+                        task, rank, places, paths, _node_variables(task)
+                    ),
                     properties,
                 ),
             }

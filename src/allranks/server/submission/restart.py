@@ -21,7 +21,7 @@ from allranks.server.jobs.resolve_job_name import original
 from allranks.server.submission.continuation import end_of, ended
 from allranks.server.submission.submit import NO_SUBMISSION, Submission, diff_of, submit
 from allranks.spec.yaml.load import override_keys
-from allranks.spec.yaml.overrides import unread_inputs
+from allranks.spec.yaml.unused_overrides import unread_inputs
 from allranks.statuses import JobStatus
 from allranks.store.jobs.job_rows import JobRow
 

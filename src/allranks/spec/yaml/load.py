@@ -17,7 +17,7 @@ from allranks.errors import NotFound, Problem, SpecError, UsageError
 from allranks.spec.any_job import AnyJob, parse_any
 from allranks.spec.fields.plain_words import PLAIN, TAG, written
 from allranks.spec.fields.scalars import Real, Whole
-from allranks.spec.yaml.overrides import ineffective, names
+from allranks.spec.yaml.unused_overrides import ineffective, names
 
 MAX_BYTES = 1_000_000
 # A few lines of aliases can stand for billions of values ("billion laughs").

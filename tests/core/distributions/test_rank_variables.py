@@ -7,14 +7,14 @@ import json
 import pytest
 
 from allranks.core.distributions import topology
-from allranks.core.distributions.topology import ranks
-from allranks.core.distributions.variables import (
+from allranks.core.distributions.rank_variables import (
     environment,
     hostfile,
     of_node,
     whole_environment,
     without_empty_ps,
 )
+from allranks.core.distributions.topology import ranks
 from allranks.core.plan import InputTask, OutputTask, Place, Task
 
 PLACES = [
