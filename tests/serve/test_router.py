@@ -238,6 +238,7 @@ def test_an_answer_in_pieces(stage: Stage):
     log = AccessLog(stage.folder / "small.log", largest=10)
     for number in range(3):
         log.write({"number": number})
+    log.close()
     assert (stage.folder / "small.log.1").read_text() == '{"number": 2}\n'
 
 

@@ -132,6 +132,7 @@ def test_an_early_answer_is_not_the_answer(play, early):
     async def scenario(wire: Wire) -> None:
         assert await wire.ask() == (200, b"ok")
         assert await wire.ask() == (404, b"no")
+        assert len(wire.connections) == 1
 
     early = b"HTTP/1.1 " + early + b"\r\nlink: <a>\r\n\r\n"
     play(scenario, (early, OK), OK.replace(b"200", b"404").replace(b"ok", b"no"))

@@ -362,11 +362,11 @@ async def _relay(deployment: Deployment, response: Response, call: Call, turn: T
     if deployment.route.model:
         headers.append((b"allranks-model", deployment.route.model.encode()))
     await call.send({"type": "http.response.start", "status": status, "headers": headers})
+    await response.settle()
     if response.is_whole:
         turn.let_go()
-        async for piece in response.pieces():
-            await _piece(call, piece)
-        await _piece(call, b"", more=False)
+        body = b"".join([piece async for piece in response.pieces()])
+        await _piece(call, body, more=False)
         return
     # uvicorn takes what is sent to a caller that has left: a stream would keep its turn.
     work = asyncio.create_task(_relay_body(response, call, turn))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 from collections import deque
@@ -14,6 +15,8 @@ from httptools import HttpParserError, HttpResponseParser
 Headers = Sequence[tuple[bytes, bytes]]
 
 _PIECE = 1 << 16
+# Seconds for the body of a short answer to follow its head.
+_SOON = 0.05
 # Seconds: servers close idle connections after five or more, and a request must not meet that.
 _KEPT = 4.0
 # Of a connection, not of what it carries.
@@ -46,6 +49,16 @@ class Response:
         """Whether all of its body has come."""
         return self._connection.found.complete
 
+    async def settle(self) -> None:
+        """Wait a moment for the rest of a short body: servers send it just after the head."""
+        length = dict(self.headers).get(b"content-length", b"")
+        if self.is_whole or not length.isdigit() or int(length) > _PIECE:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_SOON):
+                while not self.is_whole:
+                    await self._connection.feed()
+
     async def pieces(self) -> AsyncIterator[bytes]:
         """Raises Broken."""
         connection = self._connection
@@ -59,7 +72,8 @@ class Response:
 
 
 class _Found:
-    """The parser of a connection and its callbacks. ``is_over``: more came than one answer."""
+    """The parser of a connection and its callbacks. ``is_over``: more came than one answer;
+    ``keeps``: the replica keeps the connection."""
 
     def __init__(self) -> None:
         self.parser = HttpResponseParser(self)
@@ -69,7 +83,7 @@ class _Found:
         """Forget the last answer."""
         self.headers: list[tuple[bytes, bytes]] = []
         self.pieces: list[bytes] = []
-        self.has_head = self.complete = self.is_over = False
+        self.has_head = self.complete = self.is_over = self.keeps = False
         self.until_closed = True
         self.status = 0
 
@@ -99,6 +113,7 @@ class _Found:
 
     def on_message_complete(self) -> None:
         self.complete = self.has_head
+        self.keeps = self.parser.should_keep_alive()  # forgotten when this returns
 
 
 class Connection:
@@ -146,7 +161,7 @@ class Connection:
             self.found.complete
             and not self.found.until_closed
             and not self.found.is_over
-            and self.found.parser.should_keep_alive()
+            and self.found.keeps
             and not self.reader.at_eof()
         )
 
