@@ -14,11 +14,12 @@ from allranks.spec.batch import (
 from allranks.spec.compute import AmlCompute, Compute
 from allranks.spec.data import Data
 from allranks.spec.datastore import Datastore
-from allranks.spec.endpoint import CodeConfiguration
+from allranks.spec.endpoint import CodeConfiguration, DefaultScaleSettings
 from allranks.spec.endpoint import Deployment as ManagedOnlineDeployment
 from allranks.spec.endpoint import Endpoint as ManagedOnlineEndpoint
 from allranks.spec.endpoint import Probe as ProbeSettings
 from allranks.spec.endpoint import RequestSettings as OnlineRequestSettings
+from allranks.spec.endpoint import ScaleSettings as TargetUtilizationScaleSettings
 from allranks.spec.job import CommandJob
 from allranks.spec.job_parts import BuildContext, Environment, QueueSettings
 from allranks.spec.job_parts import Limits as CommandJobLimits
@@ -50,6 +51,7 @@ __all__ = [
     "Compute",
     "Data",
     "Datastore",
+    "DefaultScaleSettings",
     "Environment",
     "JobResourceConfiguration",
     "JobService",
@@ -66,6 +68,7 @@ __all__ = [
     "QueueSettings",
     "ResourceConfiguration",
     "SshJobService",
+    "TargetUtilizationScaleSettings",
     "TensorBoardJobService",
     "UserIdentityConfiguration",
     "VsCodeJobService",

@@ -85,10 +85,16 @@ def test_a_deployment_from_its_file_to_its_end(allranks: Allranks, files: Path, 
     assert made.returncode == 0, made.stderr
     assert score(allranks) == ["2", "weights"]
 
+    # A key is refused as soon as there is a new one.
+    credentials = ("endpoint", "get-credentials", "birds")
+    request = with_key(uri, answer(allranks, *credentials)["primaryKey"])
+    assert allranks("endpoint", "regenerate-keys", "birds").returncode == 0
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        urllib.request.urlopen(request)
+
     # While no server is there, requests are answered.
-    key = answer(allranks, "endpoint", "get-credentials", "birds")["primaryKey"]
+    request = with_key(uri, answer(allranks, *credentials)["primaryKey"])
     kill_server(home)
-    request = urllib.request.Request(uri, b"{}", {"Authorization": f"Bearer {key}"})
     assert json.load(urllib.request.urlopen(request)) == ["2", "weights"]
 
     # A router that dies is replaced; its replicas stay.
@@ -120,15 +126,21 @@ def test_a_deployment_from_its_file_to_its_end(allranks: Allranks, files: Path, 
     assert allranks("endpoint", "show", "birds").returncode != 0
 
 
+def with_key(uri: str, key: str) -> urllib.request.Request:
+    return urllib.request.Request(uri, b"{}", {"Authorization": f"Bearer {key}"})
+
+
 def is_ready(allranks: Allranks, unlike: str = "") -> bool:
     replicas = answer(allranks, "deployment", "show", "blue", "-e", "birds")["replicas"]
     return any(each["ready"] and each["job"] != unlike for each in replicas)
 
 
 PROGRAM = """
+import time
 from azure.ai.ml import MLClient
 from azure.ai.ml.entities import (
     CodeConfiguration, ManagedOnlineDeployment, ManagedOnlineEndpoint, Model, OnlineRequestSettings,
+    TargetUtilizationScaleSettings,
 )
 from azure.identity import AzureAuthorityHosts, DefaultAzureCredential
 client = MLClient(DefaultAzureCredential(authority=AzureAuthorityHosts.AZURE_CHINA), "s", "g", "w")
@@ -155,6 +167,13 @@ print(len(client.online_endpoints.get_keys("from-python").primary_key))
 while not (text := client.online_deployments.get_logs("blue", "from-python", lines=1)):
     pass  # output arrives a moment after it was printed
 print(text, end="")
+# Without requests it has no replicas; the next request starts one.
+blue.warm = ["json"]
+blue.scale_settings = TargetUtilizationScaleSettings(min_instances=0, scale_down_delay=1)
+client.online_deployments.begin_create_or_update(blue).result()
+while client.online_deployments.get("blue", "from-python").replicas:
+    time.sleep(0.05)
+print(client.online_endpoints.invoke(endpoint_name="from-python", request_file="r.json"))
 client.online_endpoints.begin_delete("from-python").result()
 """
 
@@ -166,7 +185,7 @@ def test_a_program_of_azure(shared: Allranks, files: Path):
     lines = done.stdout.splitlines()
     assert lines[:2] == ["Succeeded 1", '["1", "weights"]'], done.stdout + done.stderr
     assert lines[2] in "/endpoints/from-python/score"
-    assert lines[3:] == ["43", "ready for requests"]
+    assert lines[3:] == ["43", "ready for requests", '["1", "weights"]']
 
 
 @pytest.mark.parametrize(
@@ -231,7 +250,6 @@ def test_a_model_that_an_endpoint_has_stays(shared: Allranks, code: Path):
 
 
 FIRST = """
-import time
 from azureml.core import Environment, Webservice, Workspace
 from azureml.core.model import InferenceConfig, Model
 from azureml.core.webservice import AksWebservice, LocalWebservice
@@ -249,9 +267,6 @@ print(service.state, service.run(input_data="{}"), service.auth_enabled)
 environment.environment_variables = {"V": "2"}
 service.update(models=[model], inference_config=script)
 service.wait_for_deployment()
-until = time.monotonic() + 20  # the router hears of it a moment later
-while service.run("{}")[0] == "1" and time.monotonic() < until:
-    time.sleep(0.05)
 print(Webservice(ws, "from-v1").run("{}"), "from-v1" in ws.webservices)
 print("ready for requests" in service.get_logs())
 try:

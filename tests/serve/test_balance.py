@@ -64,3 +64,24 @@ def test_a_wait_that_is_too_long_and_no_replica():
             await made.take()
 
     asyncio.run(scenario())
+
+
+def test_a_wait_for_the_first_replica():
+    async def scenario() -> None:
+        made = deployment(0, cold=0.01)
+        came = made.come()
+        with pytest.raises(NoReplica):
+            await made.take()
+        made.change(made.route._replace(cold=60.0))
+        waits = asyncio.create_task(made.take())
+        await asyncio.sleep(0)
+        made.change(made.route._replace(backends=(Backend("j", "unix:j"),)))
+        made.workers["j"].ready = True
+        made.wake()
+        assert (await waits).backend.job == "j"
+        busy = made.busy
+        assert busy >= 0.01, "one that waits is load, too"
+        made.leave(came)
+        assert made.busy == made.busy >= busy
+
+    asyncio.run(scenario())

@@ -83,7 +83,30 @@ class Deployment:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self.requests = self.errors = self.refused = 0
         self.times: deque[float] = deque(maxlen=_TIMES)
+        # The requests that are here, the sum of the times at which they came, and the seconds that
+        # all others were here.
+        self._here, self._since, self._spent = 0, 0.0, 0.0
         self.change(route)
+
+    def come(self) -> float:
+        """A request comes; returns when."""
+        now = time.monotonic()
+        self.requests += 1
+        self._here += 1
+        self._since += now
+        return now
+
+    def leave(self, came: float) -> None:
+        spent = time.monotonic() - came
+        self.times.append(spent)
+        self._here -= 1
+        self._since = self._since - came if self._here else 0.0
+        self._spent += spent
+
+    @property
+    def busy(self) -> float:
+        """The seconds of all requests: what it grows by in a second is their mean number."""
+        return self._spent + self._here * time.monotonic() - self._since
 
     def change(self, route: Route) -> None:
         self.route = route
@@ -122,16 +145,19 @@ class Deployment:
             return worker
         if len(self._waiting) >= _MOST_WAITING:
             raise NoTurn
+        patience = self.route.queue_wait
         if not self._serving():
-            raise NoReplica
-        until = time.monotonic() + self.route.queue_wait
+            if not self.route.cold:
+                raise NoReplica
+            patience = max(patience, self.route.cold)
+        until = time.monotonic() + patience
         while True:
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(turn)
             try:
                 await asyncio.wait_for(turn, max(0.0, until - time.monotonic()))
             except TimeoutError:
-                raise NoTurn from None
+                raise (NoTurn if self._serving() else NoReplica) from None
             finally:
                 if turn in self._waiting:
                     self._waiting.remove(turn)

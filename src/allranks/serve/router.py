@@ -263,8 +263,7 @@ async def _gone(receive: Any) -> None:
 
 async def _forward(deployment: Deployment, call: Call) -> None:
     """Answer a call by a replica of the deployment. Raises Refusal."""
-    began = time.monotonic()
-    deployment.requests += 1
+    came = deployment.come()
     try:
         # A replica that is gone has seen nothing of the request: another one may answer it.
         for _ in range(_TRIES):
@@ -282,7 +281,7 @@ async def _forward(deployment: Deployment, call: Call) -> None:
         deployment.errors += 1
         raise Refusal(503, "the replicas are gone", _AGAIN)
     finally:
-        deployment.times.append(time.monotonic() - began)
+        deployment.leave(came)
 
 
 async def _answered(deployment: Deployment, turn: Turn, call: Call) -> None:
@@ -455,6 +454,7 @@ def _counts(deployment: Deployment) -> Any:
         "errors": deployment.errors,
         "refused": deployment.refused,
         "running": deployment.running,
+        "busy": deployment.busy,
         "waiting": deployment.waiting,
         "p50": share(0.5),
         "p95": share(0.95),
@@ -462,6 +462,7 @@ def _counts(deployment: Deployment) -> Any:
         "replicas": {
             job: {
                 "ready": item.ready,
+                "drains": item.backend.drains,
                 "reason": None if item.ready else item.reason,
                 "running": item.running + item.streams,
                 "failures": item.failures,

@@ -16,15 +16,16 @@ class Backend(NamedTuple):
 
 
 class Route(NamedTuple):
-    """A deployment. ``concurrency``: requests that a replica has at once; times in seconds;
-    ``ready_path`` and ``live_path`` are those of its probes, ``failures`` of which in a row, one
-    each ``period``, take a replica for dead."""
+    """A deployment. ``concurrency``: requests that a replica has at once; times in seconds; a
+    request waits ``cold`` for the first replica; ``ready_path`` and ``live_path`` are those of its
+    probes, ``failures`` of which in a row, one each ``period``, take a replica for dead."""
 
     name: str
     backends: tuple[Backend, ...]
     model: str = ""
     timeout: float = 5.0
     queue_wait: float = 0.5
+    cold: float = 0.0
     concurrency: int = 1
     ready_path: str = "/"
     live_path: str = "/"

@@ -17,7 +17,9 @@ from allranks.spec.fields.scalars import (
     EmptyableText,
     Free,
     Integer,
+    Module,
     PathText,
+    Several,
     Text,
     Texts,
     Variable,
@@ -120,16 +122,26 @@ class Probe(Part):
 
 
 class ScaleSettings(Part):
-    type: Annotated[Literal["default", "target_utilization"], _Snake] = "default"
-    min_instances: Count | None = None
+    """There are as many replicas as have, on average, that percentage of their turns taken: more at
+    once, fewer after ``scale_down_delay`` seconds (ours). The type `default` does not scale."""
+
+    type: Annotated[Literal["default", "target_utilization"], _Snake] = "target_utilization"
+    min_instances: Annotated[Integer, Field(ge=0)] = 1
     max_instances: Count | None = None
-    polling_interval: Count | None = None
-    target_utilization_percentage: Percent | None = None
+    polling_interval: Count = 1
+    target_utilization_percentage: Annotated[Integer, Field(ge=1, le=100)] = 70
+    scale_down_delay: Count = 60
+
+
+class DefaultScaleSettings(ScaleSettings):
+    def __init__(self) -> None:
+        super().__init__(type="default")
 
 
 class Deployment(Part):
     """Replicas that answer the requests of an endpoint: a model with or without a scoring script,
-    or any ``command`` that listens on the port of its variable ``PORT`` (ours)."""
+    or any ``command`` that listens on the port of its variable ``PORT`` (ours). ``warm``, ours too,
+    are modules that replicas find imported."""
 
     schema_: Text | None = Field(default=None, alias="$schema")
     name: EndpointName
@@ -144,13 +156,14 @@ class Deployment(Part):
     code: PathText | None = None
     environment: AnyEnvironment | None = None
     environment_variables: dict[Variable, EmptyableText] = Field(default_factory=dict)
+    warm: Several[Module] = ()
     compute: Text | None = None
     instance_type: Text | None = None
     instance_count: Count = 1
     request_settings: RequestSettings = Field(default_factory=RequestSettings)
     liveness_probe: Probe = Field(default_factory=Probe)
     readiness_probe: Probe = Field(default_factory=Probe)
-    scale_settings: ScaleSettings = Field(default_factory=ScaleSettings)
+    scale_settings: ScaleSettings | None = None
     app_insights_enabled: bool | None = None
     egress_public_network_access: Text | None = None
     data_collector: Free | None = None
@@ -224,8 +237,7 @@ def _problems_of(made: Deployment) -> list[Problem]:
         hint = "serve it with `command: tritonserver …` in an environment that has Triton"
         return [Problem("Triton is not started here", "model.type", hint=hint)]
     scale = made.scale_settings
-    least, most = scale.min_instances or 1, scale.max_instances or made.instance_count
-    if least > most:
+    if scale and scale.min_instances > (scale.max_instances or made.instance_count):
         hint = "min_instances ≤ max_instances"
         return [Problem("it scales from more than to", "scale_settings", hint=hint)]
     return []
@@ -272,7 +284,7 @@ def replica_job(deployment: Deployment) -> dict[str, Any]:
     configuration = deployment.code_configuration
     code = configuration.code if configuration is not None else deployment.code
     data = deployment.model_dump(mode="json", exclude_none=True, by_alias=True)
-    job |= {key: data[key] for key in ("environment", "compute") if key in data}
+    job |= {key: data[key] for key in ("environment", "compute", "warm") if key in data}
     if code is not None:
         job["code"] = code
     if deployment.instance_type is not None:

@@ -39,7 +39,8 @@ class ReplicaRow(NamedTuple):
 class DeploymentRow(NamedTuple):
     """``submission`` is the job of a replica, without its name; ``previous`` has ``spec`` and
     ``submission`` before the last update. ``failures``: tries in a row that ended; ``reason``: why
-    the last one did. ``asset``: the name of its model's file or folder."""
+    the last one did. ``asset``: the name of its model's file or folder. ``scaled``: the replicas
+    that its load needs, where it scales."""
 
     endpoint: str
     name: str
@@ -55,6 +56,7 @@ class DeploymentRow(NamedTuple):
     next_try: float = 0.0
     reason: str | None = None
     is_deleted: bool = False
+    scaled: int | None = None
 
     @property
     def key(self) -> str:
@@ -134,6 +136,12 @@ class Endpoints:
             made = _deployment(data)._replace(**columns)
             self._settings.change(_DEPLOYMENTS, {row.key: made._asdict()})
             return made
+
+    def scale(self, row: DeploymentRow, replicas: int) -> DeploymentRow:
+        """Change ``scaled``, unless there is a new revision by now."""
+        with self.lock:
+            made = self.change(row)
+            return self.change(row, scaled=replicas) if made.revision == row.revision else row
 
     def forget(self, row: DeploymentRow) -> None:
         """A deleted deployment whose replicas have ended."""

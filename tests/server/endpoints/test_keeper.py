@@ -1,10 +1,13 @@
-"""What the router is told of endpoints."""
+"""What the router is told of endpoints, and what they are told to be."""
 
 from __future__ import annotations
 
+from allranks.core.replicas import state
 from allranks.serve.table import Route, Site
+from allranks.server.api.routes.endpoints import _replicas
 from allranks.server.endpoints.keeper import ready_within, site
-from allranks.store.endpoints import DeploymentRow, EndpointRow
+from allranks.server.endpoints.scaling import Scaler, instances_of
+from allranks.store.endpoints import DeploymentRow, EndpointRow, ReplicaRow
 
 
 def test_numbers_that_are_text_in_a_file():
@@ -21,3 +24,42 @@ def test_numbers_that_are_text_in_a_file():
         "e", ("a",), {"blue": 100}, {}, (Route("blue", (), timeout=3.0),)
     )
     assert ready_within(row) == 20.0
+
+
+def test_an_update_is_ready_when_the_router_asks_none_of_before():
+    old = ReplicaRow("old", 1, "unix:a", 0.0, True, drains_since=1.0)
+    row = DeploymentRow(
+        "e", "blue", {}, {}, 2, 0.0, "me", replicas=(old, ReplicaRow("new", 2, "unix:b", 0.0, True))
+    )
+    reports = {"old": {"ready": True, "drains": False}, "new": {"ready": True, "drains": False}}
+    assert state(_replicas(row, reports), 2, 1, 0) == "Updating"
+    reports["old"]["drains"] = True
+    assert state(_replicas(row, reports), 2, 1, 0) == "Ready"
+
+
+def test_replicas_follow_the_load():
+    settings = {"min_instances": "0", "max_instances": 3, "scale_down_delay": 10}
+    spec = {"name": "d", "endpoint_name": "e", "command": "x", "scale_settings": settings}
+    row, scaler = DeploymentRow("e", "d", spec, {}, 1, 0.0, "me"), Scaler()
+    busy = 0.0
+
+    def after(seconds: float, load: float, is_ready: bool = True) -> int:
+        nonlocal row, busy, now
+        now, busy = now + seconds, busy + seconds * load
+        row = row._replace(scaled=scaler.instances(row, busy, is_ready, now))
+        return instances_of(row)
+
+    now = 1000.0
+    assert after(0, 0) == 1
+    assert after(20, 0, is_ready=False) == 1, "it has to show that it works"
+    assert after(10, 0) == 0
+    assert after(0.2, 0) == 0
+    assert after(0.2, 0.5) == 1
+    assert after(0.5, 9) == 1, "not before its interval"
+    assert after(1, 9) == 3
+    assert after(9, 0.1) == 3
+    assert after(1, 0.1) == 1
+    busy = 0.0  # a new router
+    assert after(1, 2) == 3
+    row = row._replace(revision=2, scaled=None)
+    assert after(100, 0) == 1

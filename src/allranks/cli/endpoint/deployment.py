@@ -306,6 +306,8 @@ def deploy_options(parser: argparse.ArgumentParser) -> None:
     add("--script", metavar="FILE", help="a scoring script with init() and run(data)")
     add("--environment", metavar="ENV", help="azureml:NAME:VERSION (the current Python)")
     add("--instances", type=int, default=1, metavar="N", help="the number of replicas")
+    warm = "modules that replicas find imported, e.g. sklearn (repeat)"
+    add("--warm", action="append", default=[], metavar="MODULE", help=warm)
     add("--auth-mode", metavar="MODE", help="of a new endpoint: key or none")
     add("--no-wait", action="store_true", help="do not wait until it is ready")
     large_code_option(add)
@@ -326,6 +328,8 @@ def deploy(options: argparse.Namespace) -> int:
     }
     if options.environment is not None:
         deployment["environment"] = options.environment
+    if options.warm:
+        deployment["warm"] = options.warm
     if options.script is not None:
         deployment["code_configuration"] = {
             "code": options.code or ".",

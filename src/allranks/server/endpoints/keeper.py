@@ -8,26 +8,29 @@ import socket
 import threading
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from allranks.core.replicas import STEADY, Replica, after_failure, decide, pause
+from allranks.core.replicas import HOPELESS, STEADY, Replica, after_failure, decide, pause
 from allranks.errors import AllranksError
 from allranks.events import Kind
 from allranks.serve.table import Backend, Route, Site, pack
 from allranks.server.dependencies import Services
 from allranks.server.endpoints.router_process import RouterProcess
+from allranks.server.endpoints.scaling import Scaler, deployment_of, instances_of, scale_of
 from allranks.server.submission.submit import Submission, submit
 from allranks.statuses import TERMINAL, JobStatus
 from allranks.store.endpoints import DeploymentRow, EndpointRow, ReplicaRow
 from allranks.store.jobs.job_rows import JobRow
 
-if TYPE_CHECKING:
-    from allranks.spec.endpoint import Deployment
-
 log = logging.getLogger("allranks.endpoints")
 
-# Seconds between two looks: while something changes, else; and for the thread's end.
-_QUICK, _CALM, _STOP_TIMEOUT = 0.05, 1.0, 3.0
+# Seconds between two looks: while something changes, while a request may want the first replica,
+# else; and for the thread's end.
+_QUICK, _ALERT, _CALM, _STOP_TIMEOUT = 0.05, 0.2, 1.0, 3.0
+# Seconds that who has changed an endpoint waits for the router to know.
+_TELL = 5.0
+# Seconds that a request waits for the first replica of a deployment that has none without requests.
+_COLD = 30.0
 # Replicas of a deployment that are submitted at one look: a mistyped number can be mended.
 _MOST_STARTS = 10
 # The key of the router's port among a home's single values.
@@ -46,9 +49,14 @@ class Keeper:
         self._looking = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="endpoints", daemon=True)
         self._canceled: set[str] = set()
+        self._scaler = Scaler()
+        # How often `tell` was called, and of these the latest one that the router knows of.
+        self._told = self._known = 0
+        self._heard = threading.Condition()
 
     def start(self) -> None:
         self._services.loops.on_endpoint = self.wake
+        self._services.loops.on_route = self.tell
         self._services.loops.on_stop = self.pause
         self._thread.start()
 
@@ -61,6 +69,19 @@ class Keeper:
     def wake(self) -> None:
         """Look now: an endpoint has changed."""
         self._woken.set()
+
+    def tell(self) -> None:
+        """Look now; returns when the router knows what has changed, at the latest after `_TELL`."""
+        with self._heard:
+            self._told += 1
+            number = self._told
+            self._woken.set()
+            self._heard.wait_for(lambda: self._known >= number or self._is_paused, _TELL)
+
+    def _router_knows(self, number: int) -> None:
+        with self._heard:
+            self._known = number
+            self._heard.notify_all()
 
     def pause(self) -> None:
         """The server stops for good: its replicas end, and are not started again."""
@@ -83,9 +104,11 @@ class Keeper:
 
     def _look(self) -> float | None:
         """The seconds until the next look; None without endpoints."""
+        number = self._told
         sites = self._services.endpoints.list()
         rows = self._services.endpoints.deployments()
         if not sites and not rows:
+            self._router_knows(number)
             self._router.end()
             return None
         settings = self._services.endpoints.settings
@@ -95,8 +118,11 @@ class Keeper:
             settings.set(_PORT, port)
         counts = self._router.exchange({"sites": pack([site(item, rows) for item in sites])})
         self._services.endpoints.counts = counts
+        self._router_knows(number)
         busy = [self._try(row, counts.get(row.key, {})) for row in rows]
-        return _QUICK if any(busy) else _CALM
+        if any(busy):
+            return _QUICK
+        return _CALM if all(map(instances_of, rows)) else _ALERT
 
     def _try(self, row: DeploymentRow, counts: Mapping[str, Any]) -> bool:
         """``_advance``, whose errors do not hold up the other deployments."""
@@ -112,7 +138,15 @@ class Keeper:
         """Take the next steps of a deployment; whether it is on its way."""
         now = time.time()
         states = {item.job: self._observe(row, item, counts, now) for item in row.replicas}
-        instances = 0 if row.is_deleted else instances_of(row)
+        ready = [
+            now - item.started_at
+            for item in row.replicas
+            if states[item.job].ready and item.revision == row.revision
+        ]
+        instances = self._scaler.instances(row, counts.get("busy", 0.0), bool(ready), now)
+        if instances != instances_of(row):
+            row = self._services.endpoints.scale(row, instances)
+        instances = 0 if row.is_deleted else instances
         steps = decide([*states.values()], row.revision, instances, now, row.next_try)
         replicas: list[ReplicaRow] = []
         changes: dict[str, Any] = {}
@@ -131,11 +165,6 @@ class Keeper:
             )
             if item.job in steps.stop:
                 self._cancel(item.job)
-        ready = [
-            now - item.started_at
-            for item in row.replicas
-            if states[item.job].ready and item.revision == row.revision
-        ]
         if ready:
             changes["reason"] = None
         if ready and max(ready) >= STEADY:
@@ -194,7 +223,7 @@ class Keeper:
         if replica.was_ready:
             # Not before its probes failed: a new router knows none as ready, and one request that
             # breaks its connection is no reason.
-            return failures >= _deployment(row).liveness_probe.failure_threshold
+            return failures >= deployment_of(row).liveness_probe.failure_threshold
         if job is None or job.record.status is not JobStatus.RUNNING or job.started_at is None:
             return False
         return now - job.started_at > ready_within(row)
@@ -270,20 +299,9 @@ class Keeper:
             self._services.loops.wake(name)
 
 
-def instances_of(row: DeploymentRow) -> int:
-    return int(row.spec.get("instance_count") or 1)
-
-
-def _deployment(row: DeploymentRow) -> Deployment:
-    """The deployment of a row: in the file numbers may be text."""
-    from allranks.spec.endpoint import parse_deployment  # lazy: most homes have no endpoints
-
-    return parse_deployment(row.spec)
-
-
 def ready_within(row: DeploymentRow) -> float:
     """Seconds from a replica's start until it must be ready."""
-    probe = _deployment(row).readiness_probe
+    probe = deployment_of(row).readiness_probe
     return float(probe.initial_delay + probe.period * probe.failure_threshold)
 
 
@@ -305,7 +323,7 @@ def _free_port() -> int:
 def site(row: EndpointRow, rows: list[DeploymentRow]) -> Site:
     """What the router is told of an endpoint. ``rows`` are all deployments."""
     own = [item for item in rows if item.endpoint == row.name and not item.is_deleted]
-    from allranks.spec.endpoint import parse_endpoint  # lazy: as in `_deployment`
+    from allranks.spec.endpoint import parse_endpoint  # lazy: as in `deployment_of`
 
     spec = parse_endpoint(row.spec)  # in the file numbers may be text
     return Site(
@@ -319,8 +337,10 @@ def site(row: EndpointRow, rows: list[DeploymentRow]) -> Site:
 
 
 def _route(row: DeploymentRow) -> Route:
-    spec = _deployment(row)
+    spec = deployment_of(row)
     settings, live = spec.request_settings, spec.liveness_probe
+    scale = scale_of(row)
+    is_cold = scale is not None and scale.least == 0 and row.failures < HOPELESS
     return Route(
         name=row.name,
         backends=tuple(
@@ -329,6 +349,7 @@ def _route(row: DeploymentRow) -> Route:
         model=spec.model if isinstance(spec.model, str) else "",
         timeout=settings.request_timeout_ms / 1000,
         queue_wait=settings.max_queue_wait_ms / 1000,
+        cold=_COLD if is_cold else 0.0,
         concurrency=settings.max_concurrent_requests_per_instance,
         ready_path=spec.readiness_probe.path or "/",
         live_path=live.path or "/",

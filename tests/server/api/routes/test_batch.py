@@ -1,4 +1,4 @@
-"""Batch endpoints while others change them: what happens just before a lock is taken counts."""
+"""Endpoints while others change them: what happens just before a lock is taken counts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from allranks.errors import Conflict, Forbidden, NotFound
-from allranks.server.api.routes import batch
+from allranks.server.api.routes import batch, endpoints
 from allranks.server.api.routes.assets import models
 from allranks.server.assets.model_versions import ModelVersions
 from allranks.server.auth.roles import Person, Role
@@ -19,9 +19,11 @@ from allranks.spec.batch import STEP
 from allranks.store.assets import Assets
 from allranks.store.batch import BatchEndpoints
 from allranks.store.database import opened_database
+from allranks.store.endpoints import DeploymentRow, EndpointRow, Endpoints
 from allranks.store.files.blobs import Blobs
 from allranks.store.files.trees import Trees
 from allranks.store.key_values import Settings
+from allranks.store.secrets import Secrets
 
 ANN, BOB = Person("ann", Role.MEMBER), Person("bob", Role.MEMBER)
 DEPLOYMENT = {
@@ -65,9 +67,10 @@ def services(tmp_path: Path) -> Iterator[Any]:
             components=SimpleNamespace(find=None),
             blobs=Blobs(tmp_path / "blobs"),
             models=SimpleNamespace(versions=versions),
-            endpoints=SimpleNamespace(list=list, deployments=list),
+            endpoints=Endpoints(settings, Secrets(settings, tmp_path / "key", "k")),
         )
         made.batch.lock = Late()  # type: ignore[assignment]
+        made.endpoints.lock = Late()  # type: ignore[assignment]
         batch.put("e", {}, made, ANN)
         yield made
 
@@ -86,6 +89,28 @@ def test_an_endpoint_that_became_anothers_is_left_alone(services: Any) -> None:
     with pytest.raises(Forbidden):
         batch.delete("e", services, ANN)
     assert services.batch.get("e").deployments
+
+
+def test_an_online_endpoint_that_became_anothers_is_left_alone(services: Any) -> None:
+    row = DeploymentRow("o", "d", {}, {}, 1, 0.0, "ann", previous={})
+    services.endpoints.put(EndpointRow("o", {"name": "o"}, [], 0.0, "ann"))
+    services.endpoints.create_deployment(row)
+
+    def taken() -> None:
+        services.endpoints.put(services.endpoints.get("o")._replace(created_by="bob"))
+        services.endpoints.change(row, created_by="bob")
+
+    for change in (
+        lambda: endpoints.update_deployment("o", "d", {"rollback": True}, services, ANN),
+        lambda: endpoints.renew_key("o", {}, services, ANN),
+    ):
+        services.endpoints.change(row, created_by="ann")
+        services.endpoints.put(services.endpoints.get("o")._replace(created_by="ann"))
+        services.endpoints.lock.meanwhile = taken
+        with pytest.raises(Forbidden):
+            change()
+    assert services.endpoints.deployments() == [row._replace(created_by="bob")]
+    assert services.endpoints.keys.get("o") == {}
 
 
 def test_a_model_is_there_or_deleted(services: Any) -> None:

@@ -27,14 +27,14 @@ _PATIENCE, _TIMEOUT = 1800.0, 60_000
 _OWN = (
     *("tags", "properties", "description", "auth_enabled", "token_auth_enabled"),
     *("num_replicas", "replica_max_concurrent_requests", "scoring_timeout_ms"),
-    "max_request_wait_time",
+    *("max_request_wait_time", "autoscale_enabled", "autoscale_min_replicas"),
+    *("autoscale_max_replicas", "autoscale_target_utilization", "autoscale_refresh_seconds"),
 )
-# What Azure bills and scales by.
+# What Azure bills.
 _IDLE = (
     *("cpu_cores", "memory_gb", "gpu_cores", "location", "ssl_enabled", "ssl_cname", "port"),
-    *("enable_app_insights", "collect_model_data", "dns_name_label", "autoscale_enabled"),
-    *("autoscale_min_replicas", "autoscale_max_replicas", "autoscale_target_utilization"),
-    *("autoscale_refresh_seconds", "cpu_cores_limit", "memory_gb_limit", "period_seconds"),
+    *("enable_app_insights", "collect_model_data", "dns_name_label"),
+    *("cpu_cores_limit", "memory_gb_limit", "period_seconds"),
     *("initial_delay_seconds", "timeout_seconds", "success_threshold", "failure_threshold"),
     *("compute_target_name", "blobfuse_enabled", "namespace"),
 )
@@ -86,7 +86,22 @@ class DeploymentConfiguration:
         }
         if "max_request_wait_time" in self.given:
             settings["max_queue_wait_ms"] = self.given["max_request_wait_time"]
-        return {"request_settings": settings, "instance_count": self.given.get("num_replicas", 1)}
+        count = self.given.get("num_replicas", 1)
+        return {"request_settings": settings, "instance_count": count, **self.scale()}
+
+    def scale(self) -> Document:
+        """How it scales by load, with Azure's defaults."""
+        if not self.given.get("autoscale_enabled"):
+            return {}
+        keys = {
+            "min_instances": ("autoscale_min_replicas", 1),
+            "max_instances": ("autoscale_max_replicas", 10),
+            "target_utilization_percentage": ("autoscale_target_utilization", 70),
+            "polling_interval": ("autoscale_refresh_seconds", 1),
+        }
+        return {
+            "scale_settings": {key: self.given.get(*argument) for key, argument in keys.items()}
+        }
 
 
 class Webservice:
@@ -198,6 +213,7 @@ class Webservice:
             **(_of_models(models) if models is not None else {}),
             **(_of_script(inference_config) if inference_config is not None else {}),
             **({"environment": environment.as_spec()} if environment is not None else {}),
+            **configuration.scale(),
         }
         if own:
             before = self._deployment()["spec"]

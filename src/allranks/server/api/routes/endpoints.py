@@ -15,8 +15,8 @@ from allranks.errors import Conflict, MissingCode, Problem, SpecError, UsageErro
 from allranks.server.assets.data_locations import Find
 from allranks.server.auth.roles import Role, Who, require_own, require_role
 from allranks.server.dependencies import JsonBody, Services, ServicesDep
-from allranks.server.endpoints.keeper import instances_of
 from allranks.server.endpoints.router_process import RouterProcess
+from allranks.server.endpoints.scaling import instances_of, scale_of
 from allranks.server.submission.submit import NO_SUBMISSION, Submission, plan
 from allranks.server.timestamps import iso_time
 from allranks.spec import endpoint as spec_of
@@ -27,6 +27,8 @@ from allranks.store.jobs.job_rows import snapshots
 if TYPE_CHECKING:
     from allranks.api.endpoints import DeploymentState
 
+# Of what the router tells, for the keeper alone.
+_INNER = ("busy", "replicas")
 _SEVERITY = ("Failed", "UpdateFailed", "Degraded", "Creating", "Updating", "Ready")
 
 
@@ -61,7 +63,7 @@ def update(name: str, data: JsonBody, services: ServicesDep, who: Who) -> Endpoi
         changed = {**row.spec, **data, "name": name}
         _check_traffic(spec_of.parse_endpoint(changed), services)
         services.endpoints.put(row._replace(spec=changed))
-    services.loops.on_endpoint()
+    services.loops.on_route()
     return _endpoint(services.endpoints.get(name), services)
 
 
@@ -75,7 +77,7 @@ def delete(name: str, services: ServicesDep, who: Who) -> EndpointAnswer:
             services.endpoints.change(item, is_deleted=True)
         services.endpoints.delete(name)
         services.endpoints.keys.put(name, {})
-    services.loops.on_endpoint()
+    services.loops.on_route()
     return answer
 
 
@@ -88,14 +90,14 @@ def show_keys(name: str, services: ServicesDep, who: Who) -> EndpointKeys:
 
 def renew_key(name: str, data: JsonBody, services: ServicesDep, who: Who) -> EndpointKeys:
     """Replace the key that ``data`` names as ``key``: `primary` or `secondary`."""
-    row = services.endpoints.get(name)
-    require_own(who, name, row.created_by)
     which = data.get("key", "primary")
     if which not in ("primary", "secondary"):
         raise UsageError(f"{which!r} is no key", hint="primary or secondary")
     with services.endpoints.lock:
+        row = services.endpoints.get(name)
+        require_own(who, name, row.created_by)
         _new_key(services, row, which)
-    services.loops.on_endpoint()
+    services.loops.on_route()
     return show_keys(name, services, who)
 
 
@@ -104,9 +106,9 @@ def create_deployment(
 ) -> DeploymentAnswer:
     """Create a deployment: ``deployment`` is its spec, ``submission`` the job of a replica. With
     ``all_traffic`` it gets all of it."""
-    require_own(who, name, services.endpoints.get(name).created_by)
     row = _deployment(name, data, services, who.name)
     with services.admission_lock, services.endpoints.lock:
+        require_own(who, name, services.endpoints.get(name).created_by)
         _require_code(row, services)
         services.endpoints.create_deployment(row)
         if data.get("all_traffic"):
@@ -122,14 +124,16 @@ def update_deployment(
 ) -> DeploymentAnswer:
     """Update a deployment: new replicas are ready before the old ones drain. ``data`` is as for
     `create_deployment`, or has ``instance_count``, or ``rollback``: to what it was before."""
-    row = services.endpoints.deployment(name, deployment)
-    require_own(who, row.key, row.created_by)
     made: DeploymentRow | None = None
     if not data.get("rollback") and data.keys() != {"instance_count"}:
-        made = _deployment(name, data, services, row.created_by)
+        made = _deployment(name, data, services, who.name)
     with services.admission_lock, services.endpoints.lock:
         row = services.endpoints.deployment(name, deployment)
+        require_own(who, row.key, row.created_by)
         if data.keys() == {"instance_count"}:
+            if scale_of(row) is not None:
+                hint = "change scale_settings in its file: allranks deployment update -f FILE"
+                raise Conflict(f"the load says how many replicas {row.key} has", hint=hint)
             changed = {**row.spec, **data}
             spec_of.parse_deployment(changed)
             row = services.endpoints.change(row, spec=changed)
@@ -150,7 +154,8 @@ def _changes(row: DeploymentRow, made: DeploymentRow | None, services: Services)
         _require_code(made, services)
         columns = {"spec": made.spec, "submission": made.submission, "asset": made.asset}
     before = {"spec": row.spec, "submission": row.submission, "asset": row.asset}
-    more = {"previous": before, "revision": row.revision + 1}
+    # With one replica at least: only so is it seen whether the new revision works.
+    more = {"previous": before, "revision": row.revision + 1, "scaled": row.scaled or None}
     return {**columns, **more, "failures": 0, "next_try": 0.0, "reason": None}
 
 
@@ -170,7 +175,7 @@ def delete_deployment(
             hint = f'allranks endpoint update {name} --traffic "OTHER=100", or delete the endpoint'
             raise Conflict(f"{row.key} has {percent} percent of the traffic", hint=hint)
         row = services.endpoints.change(row, is_deleted=True)
-    services.loops.on_endpoint()
+    services.loops.on_route()
     return _shown(row, services)
 
 
@@ -278,19 +283,23 @@ def _endpoint(row: EndpointRow, services: Services) -> EndpointAnswer:
     }
 
 
+def _replicas(row: DeploymentRow, reports: Mapping[str, Any]) -> list[Replica]:
+    """The replicas as the router has them: one drains when no request goes there any more."""
+    replicas = []
+    for item in row.replicas:
+        report = reports.get(item.job, {})
+        since = item.drains_since if report.get("drains", True) else None
+        replicas.append(
+            Replica(item.job, item.revision, bool(report.get("ready")), drains_since=since)
+        )
+    return replicas
+
+
 def _shown(row: DeploymentRow, services: Services) -> DeploymentAnswer:
     counts: dict[str, Any] = services.endpoints.counts.get(row.key, {})
     reports = counts.get("replicas", {})
     instances = instances_of(row)
-    replicas = [
-        Replica(
-            item.job,
-            item.revision,
-            bool(reports.get(item.job, {}).get("ready")),
-            drains_since=item.drains_since,
-        )
-        for item in row.replicas
-    ]
+    replicas = _replicas(row, reports)
     model = row.spec.get("model")
     return {
         "name": row.name,
@@ -311,7 +320,7 @@ def _shown(row: DeploymentRow, services: Services) -> DeploymentAnswer:
             }
             for item in replicas
         ],
-        "counts": cast(RequestCounts, {k: v for k, v in counts.items() if k != "replicas"})
+        "counts": cast(RequestCounts, {k: v for k, v in counts.items() if k not in _INNER})
         if counts
         else None,
         "notes": spec_of.notes(row.spec),
