@@ -75,6 +75,9 @@ BENCHES = {
     "page_peers": About(needs=("chromium", "playwright"), beside=("pages",)),
     "page_questions": About(needs=("chromium", "playwright", "mlflow-extra"), beside=("ray",)),
     "clusters": About(quick={"cluster_rounds": 1}),
+    "serve": About(
+        quick={"serve_rounds": 1, "serve_seconds": 1.0, "serve_requests": 3000, "deploys": 1}
+    ),
     "lease": About(quick={"minutes": 0.5, "silences": 1}),
 }
 

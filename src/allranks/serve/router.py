@@ -347,6 +347,7 @@ _AGAIN = "send the request again; allranks job explain JOB says what happened"
 
 
 async def _relay(deployment: Deployment, response: Response, call: Call, turn: Turn) -> None:
+    await response.settle()
     status, headers = response.status, [*response.headers]
     failed = dict(headers).get(b"x-ms-run-function-failed")
     if failed is not None:
@@ -361,7 +362,6 @@ async def _relay(deployment: Deployment, response: Response, call: Call, turn: T
     if deployment.route.model:
         headers.append((b"allranks-model", deployment.route.model.encode()))
     await call.send({"type": "http.response.start", "status": status, "headers": headers})
-    await response.settle()
     if response.is_whole:
         turn.let_go()
         body = b"".join([piece async for piece in response.pieces()])
