@@ -52,6 +52,23 @@ class Lost(ConnectionError):
     """The other end is gone."""
 
 
+def take_frames(buffer: bytearray) -> list[tuple[Frame, bytes]]:
+    """Take the complete frames out of what has arrived. Raises Lost if it is no channel."""
+    frames: list[tuple[Frame, bytes]] = []
+    start = 0
+    while len(buffer) >= start + _HEAD.size:
+        kind, length = _HEAD.unpack_from(buffer, start)
+        if kind >= len(Frame) or length > _LONGEST:
+            raise Lost("what the other end sends is not a channel")
+        end = start + _HEAD.size + length
+        if len(buffer) < end:
+            break
+        frames.append((Frame(kind), bytes(buffer[start + _HEAD.size : end])))
+        start = end
+    del buffer[:start]
+    return frames
+
+
 def keep_alive(connection: socket.socket) -> None:
     """Notice a host that has vanished, in a minute and a half, and send small frames at once."""
     with contextlib.suppress(OSError):  # not TCP
@@ -117,7 +134,7 @@ class Connection:
     def receive(self) -> list[tuple[Frame, bytes]]:
         """The frames that have arrived. Raises Lost at the end, once all have been returned."""
         ended = not self._read()
-        frames = self._frames()
+        frames = take_frames(self._in)
         if ended and not frames:
             raise Lost("the connection was closed")
         return frames
@@ -138,21 +155,6 @@ class Connection:
             self._in += piece
             count += len(piece)
         return True
-
-    def _frames(self) -> list[tuple[Frame, bytes]]:
-        frames: list[tuple[Frame, bytes]] = []
-        start = 0
-        while len(self._in) >= start + _HEAD.size:
-            kind, length = _HEAD.unpack_from(self._in, start)
-            if kind >= len(Frame) or length > _LONGEST:
-                raise Lost("what the other end sends is not a channel")
-            end = start + _HEAD.size + length
-            if len(self._in) < end:
-                break
-            frames.append((Frame(kind), bytes(self._in[start + _HEAD.size : end])))
-            start = end
-        del self._in[:start]
-        return frames
 
     def finish(self, seconds: float | None = 10.0) -> None:
         """Send what is left, and close. ``seconds``: how long the other end may read nothing, None

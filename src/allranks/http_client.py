@@ -194,6 +194,10 @@ class Client:
         upgraded, self._socket, self._file = self._socket, None, None
         return upgraded
 
+    def beside(self, url: str, timeout: float) -> socket.socket:
+        """A connection to another port of the same machine, checked as this one. Raises OSError."""
+        return Client(url, fingerprint=self._fingerprint)._connected(timeout)
+
     def __enter__(self) -> Client:
         return self
 

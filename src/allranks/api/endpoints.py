@@ -56,8 +56,8 @@ class DeploymentAnswer(TypedDict):
 
 
 class EndpointAnswer(TypedDict):
-    """``scoring_uri`` is None while the router is not up; ``state`` is the worst one of its
-    deployments, or `Empty`."""
+    """``scoring_uri`` is None while the router is not up; ``public_uri`` is for other machines, and
+    None without TLS for them. ``state`` is the worst one of its deployments, or `Empty`."""
 
     name: str
     state: str
@@ -65,6 +65,7 @@ class EndpointAnswer(TypedDict):
     tags: dict[str, str]
     auth_mode: str
     scoring_uri: str | None
+    public_uri: str | None
     traffic: dict[str, int]
     mirror_traffic: dict[str, int]
     created_by: str

@@ -2,7 +2,7 @@
 
     python -m allranks.serve --folder FOLDER --host HOST --port PORT
 
-In the folder: ``lock`` is held while it runs, ``address`` has its process, host and port,
+In the folder: ``lock`` is held while it runs, ``address`` has its process, host and ports,
 ``control`` is the socket of the server, ``sockets`` those of replicas, ``access.log`` has a line
 for each request.
 """
@@ -23,6 +23,7 @@ import uvicorn
 
 from allranks import file_locks
 from allranks.serve.access_log import AccessLog
+from allranks.serve.front import Front
 from allranks.serve.probes import probe_all
 from allranks.serve.protocol import Bounded
 from allranks.serve.router import Router
@@ -44,6 +45,7 @@ async def serve(folder: Path, listener: socket.socket) -> None:
         lifespan="off",
     )
     server = uvicorn.Server(config)
+    front = Front(router, _GRACE)
 
     async def control(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One line with the table, or `stop`; the answer is the state."""
@@ -54,6 +56,8 @@ async def serve(folder: Path, listener: socket.socket) -> None:
                     server.should_exit = True
                 if "sites" in order:
                     router.change(load(order["sites"]))
+                    if front.keep(order.get("front")):
+                        _write_address(listener, front)
                 writer.write(json.dumps(router.state()).encode() + b"\n")
                 await writer.drain()
         writer.close()
@@ -62,14 +66,20 @@ async def serve(folder: Path, listener: socket.socket) -> None:
     Path("control").unlink(missing_ok=True)
     door = await asyncio.start_unix_server(control, "control", limit=_LONGEST)
     probes = asyncio.create_task(probe_all(router))
-    host, port = listener.getsockname()[:2]
-    new = Path("address.new")
-    new.write_text(json.dumps({"pid": os.getpid(), "host": host, "port": port}))
-    new.replace("address")
+    _write_address(listener, front)
     await server.serve([listener])
+    await front.close()
     probes.cancel()
     door.close()
     Path("address").unlink(missing_ok=True)
+
+
+def _write_address(listener: socket.socket, front: Front) -> None:
+    host, port = listener.getsockname()[:2]
+    new = Path("address.new")
+    data = {"pid": os.getpid(), "host": host, "port": port, "front": front.port}
+    new.write_text(json.dumps(data))
+    new.replace("address")
 
 
 def main() -> None:

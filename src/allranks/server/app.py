@@ -127,6 +127,7 @@ def create_app(
     async def start() -> list[asyncio.Task[None]]:
         listener = services.agents_listener
         services.wakeups.attach(asyncio.get_running_loop())
+        keeper.lines.attach(asyncio.get_running_loop())
         addresses = _addresses(services)
         # Agents behind an address that is not open yet must not be taken for lost.
         listener.trouble.update(dict.fromkeys(addresses, "not open yet"))

@@ -25,8 +25,9 @@ class EndpointRow(NamedTuple):
 
 
 class ReplicaRow(NamedTuple):
-    """A replica that was started. ``address``: `unix:NAME` in the folder of sockets, or
-    `tcp:PORT`. ``was_ready``: it has been."""
+    """A replica that was started. ``address``: `unix:NAME` in the folder of sockets, `tcp:PORT`, or
+    `far:NAME:PORT`: a socket there that leads to a port of another machine. ``was_ready``: it has
+    been."""
 
     job: str
     revision: int

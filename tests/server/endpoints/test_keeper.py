@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from allranks.core.replicas import state
-from allranks.serve.table import Route, Site
+from allranks.serve.table import Backend, Route, Site
 from allranks.server.api.routes.endpoints import _replicas
 from allranks.server.endpoints.keeper import ready_within, site
 from allranks.server.endpoints.scaling import Scaler, instances_of
@@ -19,10 +19,10 @@ def test_numbers_that_are_text_in_a_file():
         "request_settings": {"request_timeout_ms": "3000"},
         "readiness_probe": {"period": "2", "failure_threshold": "5"},
     }
-    row = DeploymentRow("e", "blue", spec, {}, 1, 0.0, "me")
-    assert site(endpoint, [row]) == Site(
-        "e", ("a",), {"blue": 100}, {}, (Route("blue", (), timeout=3.0),)
-    )
+    far = ReplicaRow("j", 1, "far:name:1234", 0.0)
+    row = DeploymentRow("e", "blue", spec, {}, 1, 0.0, "me", replicas=(far,))
+    route = Route("blue", (Backend("j", "unix:name"),), timeout=3.0)
+    assert site(endpoint, [row]) == Site("e", ("a",), {"blue": 100}, {}, (route,))
     assert ready_within(row) == 20.0
 
 

@@ -46,7 +46,10 @@ def invoke(
     """Send a request to an endpoint; returns the body of the answer. Raises RequestFailed."""
     at = f"{_ENDPOINTS}/{quote(endpoint, safe='')}"
     made: EndpointAnswer = find_server.ask("GET", at)
-    if made["scoring_uri"] is None:
+    # Another machine's router is at an address of that machine only, unless it has one for others.
+    is_far = find_server.of_another_home() and made["public_uri"] is not None
+    uri = made["public_uri"] if is_far else made["scoring_uri"]
+    if uri is None:
         raise ServerError("the router is not up yet", hint=f"allranks endpoint show {endpoint}")
     headers = {"Content-Type": content_type}
     if made["auth_mode"] != "none":
@@ -54,16 +57,17 @@ def invoke(
         headers["Authorization"] = f"Bearer {keys['primary']}"
     if deployment is not None:
         headers["azureml-model-deployment"] = deployment
-    where = urlsplit(made["scoring_uri"])
+    where = urlsplit(uri)
     connection = http.client.HTTPConnection(where.netloc, timeout=_ANSWER)
     try:
+        if is_far:
+            with find_server.connect() as client:
+                connection.sock = client.beside(f"https://{where.netloc}", _ANSWER)
         connection.request("POST", where.path, body, headers)
         answer = connection.getresponse()
         text = answer.read().decode("utf-8", "replace")
     except (OSError, http.client.HTTPException) as error:
-        raise ServerError(
-            f"the router does not answer: {error}", where=made["scoring_uri"]
-        ) from None
+        raise ServerError(f"the router does not answer: {error}", where=uri) from None
     finally:
         connection.close()
     if answer.status >= 400:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 import secrets
 import socket
 import threading
@@ -15,8 +16,10 @@ from allranks.errors import AllranksError
 from allranks.events import Kind
 from allranks.serve.table import Backend, Route, Site, pack
 from allranks.server.dependencies import Services
+from allranks.server.endpoints.lines import Lines
 from allranks.server.endpoints.router_process import RouterProcess
 from allranks.server.endpoints.scaling import Scaler, deployment_of, instances_of, scale_of
+from allranks.server.http.public_listener import load
 from allranks.server.submission.submit import Submission, submit
 from allranks.statuses import TERMINAL, JobStatus
 from allranks.store.endpoints import DeploymentRow, EndpointRow, ReplicaRow
@@ -33,6 +36,8 @@ _TELL = 5.0
 _COLD = 30.0
 # Replicas of a deployment that are submitted at one look: a mistyped number can be mended.
 _MOST_STARTS = 10
+# Ports of replicas on other machines: below those that systems give to connections.
+_PORTS = range(12_000, 32_000)
 # The key of the router's port among a home's single values.
 _PORT = "serve.port"
 
@@ -44,6 +49,7 @@ class Keeper:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._router = RouterProcess(services.home.serve)
+        self.lines = Lines(services.channels, services.records, self._router.sockets)
         self._woken, self._ended, self._is_paused = threading.Event(), False, False
         # Held while it looks: no look starts a router again that `pause` has ended.
         self._looking = threading.Lock()
@@ -107,6 +113,7 @@ class Keeper:
         number = self._told
         sites = self._services.endpoints.list()
         rows = self._services.endpoints.deployments()
+        self.lines.keep(self._far(rows))
         if not sites and not rows:
             self._router_knows(number)
             self._router.end()
@@ -116,13 +123,42 @@ class Keeper:
         port = int(address.rpartition(":")[2])
         if settings.get(_PORT) != port:
             settings.set(_PORT, port)
-        counts = self._router.exchange({"sites": pack([site(item, rows) for item in sites])})
+        order = {"sites": pack([site(item, rows) for item in sites]), "front": self._front()}
+        counts = self._router.exchange(order)
         self._services.endpoints.counts = counts
         self._router_knows(number)
         busy = [self._try(row, counts.get(row.key, {})) for row in rows]
         if any(busy):
             return _QUICK
         return _CALM if all(map(instances_of, rows)) else _ALERT
+
+    def _front(self) -> dict[str, Any] | None:
+        """Where the router listens for other machines: as the server, at the next port."""
+        where = load(self._services.home)
+        if where is None or not where.tls:
+            return None
+        certificate = where.certificate or str(self._services.home.certificate)
+        return {"host": where.host, "port": where.port + 1, "certificate": certificate}
+
+    def _far(self, rows: list[DeploymentRow]) -> dict[str, tuple[str, int]]:
+        """The socket and the port of each replica that runs on another machine."""
+        ports = {}
+        for item in (replica for row in rows for replica in row.replicas):
+            kind, _, place = item.address.partition(":")
+            job = self._services.records.latest(item.job) if kind == "far" else None
+            if job is not None and job.record.status is JobStatus.RUNNING:
+                name, _, port = place.partition(":")
+                ports[item.job] = (name, int(port))
+        return ports
+
+    def _is_far(self, row: DeploymentRow) -> bool:
+        """Whether its replicas run on other machines; False for a compute that is gone, which the
+        submission tells."""
+        try:
+            compute = self._services.clusters.find(row.submission["spec"].get("compute"))
+            return self._services.clusters.kind(compute).remote
+        except AllranksError:
+            return False
 
     def _try(self, row: DeploymentRow, counts: Mapping[str, Any]) -> bool:
         """``_advance``, whose errors do not hold up the other deployments."""
@@ -223,6 +259,8 @@ class Keeper:
         if replica.was_ready:
             # Not before its probes failed: a new router knows none as ready, and one request that
             # breaks its connection is no reason.
+            if replica.address.startswith("far:") and not self.lines.is_settled(replica.job):
+                return False
             return failures >= deployment_of(row).liveness_probe.failure_threshold
         if job is None or job.record.status is not JobStatus.RUNNING or job.started_at is None:
             return False
@@ -259,7 +297,11 @@ class Keeper:
         """A replica that is to start."""
         name = f"{row.endpoint}-{row.name}-r{row.revision}-{secrets.token_hex(3)}"
         address = f"unix:{secrets.token_hex(8)}"
-        if listens_on_port(row.submission["spec"]):
+        if self._is_far(row):
+            # Nobody knows which port is free there: with one that is not, the next replica has
+            # another.
+            address = f"far:{secrets.token_hex(8)}:{random.choice(_PORTS)}"
+        elif listens_on_port(row.submission["spec"]):
             address = f"tcp:{_free_port()}"
         return ReplicaRow(name, row.revision, address, time.time())
 
@@ -267,7 +309,7 @@ class Keeper:
         """Submit the job of a replica. Raises AllranksError."""
         made = Submission.load(row.submission)
         kind, _, place = replica.address.partition(":")
-        where = {"PORT": place}
+        where = {"PORT": place.rpartition(":")[2]}
         if kind == "unix":
             where = {"ALLRANKS_SERVE_SOCKET": str(self._router.sockets / place)}
         own = {"ALLRANKS_ENDPOINT": row.endpoint, "ALLRANKS_MODEL_NAME": row.asset, **where}
@@ -344,7 +386,8 @@ def _route(row: DeploymentRow) -> Route:
     return Route(
         name=row.name,
         backends=tuple(
-            Backend(item.job, item.address, item.drains_since is not None) for item in row.replicas
+            Backend(item.job, _address(item), item.drains_since is not None)
+            for item in row.replicas
         ),
         model=spec.model if isinstance(spec.model, str) else "",
         timeout=settings.request_timeout_ms / 1000,
@@ -357,3 +400,9 @@ def _route(row: DeploymentRow) -> Route:
         period=float(live.period),
         failures=live.failure_threshold,
     )
+
+
+def _address(replica: ReplicaRow) -> str:
+    """Where the router meets it: another machine's at the socket that leads there."""
+    kind, _, place = replica.address.partition(":")
+    return f"unix:{place.partition(':')[0]}" if kind == "far" else replica.address

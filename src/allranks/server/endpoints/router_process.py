@@ -34,11 +34,21 @@ class RouterProcess:
     @property
     def address(self) -> str | None:
         """Where it listens, as `http://HOST:PORT`; None if it does not run."""
-        with contextlib.suppress(OSError, ValueError, KeyError):
-            data = json.loads((self._folder / "address").read_text())
+        data = self._data()
+        return f"http://{data['host']}:{data['port']}" if data else None
+
+    @property
+    def front(self) -> int | None:
+        """The port for other machines, if there is one."""
+        return self._data().get("front")
+
+    def _data(self) -> dict[str, Any]:
+        """What it says of itself; empty if it does not run."""
+        with contextlib.suppress(OSError, ValueError):
+            data: dict[str, Any] = json.loads((self._folder / "address").read_text())
             if file_locks.is_held(self._folder / "lock"):
-                return f"http://{data['host']}:{data['port']}"
-        return None
+                return data
+        return {}
 
     def ensure(self, port: int) -> str:
         """Start it unless it runs, at ``port`` if that is free; returns its address. Raises
@@ -113,7 +123,7 @@ class RouterProcess:
 
     def end(self) -> None:
         """End it; returns when it has ended: it answers running requests first."""
-        pid = self._pid()
+        pid = self._data().get("pid")
         if pid is None:
             return
         with contextlib.suppress(OSError):
@@ -129,9 +139,3 @@ class RouterProcess:
         if self._process is not None:
             self._process.wait()
             self._process = None
-
-    def _pid(self) -> int | None:
-        with contextlib.suppress(OSError, ValueError, KeyError):
-            if file_locks.is_held(self._folder / "lock"):
-                return int(json.loads((self._folder / "address").read_text())["pid"])
-        return None

@@ -141,10 +141,14 @@ def save(home: Home, where: PublicAddress) -> None:
 
 def endpoint(where: PublicAddress, fingerprint: str) -> PublicEndpoint:
     """``{"url", "fingerprint"}``, by which clients connect."""
-    host = socket.gethostname() if where.host in ("0.0.0.0", "::") else where.host
-    host = f"[{host}]" if ":" in host else host
-    url = f"{'https' if where.tls else 'http'}://{host}:{where.port}"
+    url = f"{'https' if where.tls else 'http'}://{name_of(where)}:{where.port}"
     return {"url": url, "fingerprint": fingerprint}
+
+
+def name_of(where: PublicAddress) -> str:
+    """The host as it is in an address."""
+    host = socket.gethostname() if where.host in ("0.0.0.0", "::") else where.host
+    return f"[{host}]" if ":" in host else host
 
 
 def _listen(where: PublicAddress) -> socket.socket:

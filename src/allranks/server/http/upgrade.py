@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from allranks.channel import PROTOCOL, Frame, frame, keep_alive
+from allranks.channel import PROTOCOL, Frame, Lost, frame, keep_alive, take_frames
 from allranks.errors import UsageError
 from allranks.server.http.header_limits import CONNECTION
 
@@ -88,9 +88,14 @@ class Pipe(asyncio.Protocol):
         assert self._peer is not None
         return self._peer.transport
 
+    def take(self, data: bytes) -> None:
+        """What the peer has received goes out here."""
+        self.transport.write(data)
+
     def data_received(self, data: bytes) -> None:
         self.used = time.monotonic()
-        self._other().write(data)
+        assert self._peer is not None
+        self._peer.take(data)
 
     def pause_writing(self) -> None:
         if self._peer is not None:
@@ -104,3 +109,25 @@ class Pipe(asyncio.Protocol):
         if self._peer is not None:
             self._other().close()  # after what it has not sent yet
         self.ended()
+
+
+class PlainPipe(Pipe):
+    """One whose own connection has the bytes of a port, where its peer's has frames."""
+
+    def __init__(self, transport: Any) -> None:
+        super().__init__(transport)
+        self._frames = bytearray()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(frame(Frame.DATA, data))
+
+    def take(self, data: bytes) -> None:
+        self._frames += data
+        try:
+            for kind, part in take_frames(self._frames):
+                if kind is Frame.DATA:
+                    self.transport.write(part)
+                else:  # the port has sent all, or does not answer
+                    self.transport.close()
+        except Lost:
+            self.transport.abort()

@@ -197,6 +197,15 @@ class Channels:
         meeting = await self._meet(channel, index, side)
         return Upgraded(lambda pipe: self._joined(channel, index, side, meeting, pipe))
 
+    async def join(self, channel: Channel, index: int, pipe: Pipe) -> None:
+        """Make a connection of this process the client's end. Raises Conflict."""
+        try:
+            meeting = await self._meet(channel, index, "client")
+        except BaseException:
+            self._ended(channel, index)
+            raise
+        self._joined(channel, index, "client", meeting, pipe)
+
     async def _meet(self, channel: Channel, index: int, side: Side) -> Meeting:
         """Wait for the other end. Raises Conflict if it does not come, or this one came before."""
         if len(channel.meetings) >= MOST_CONNECTIONS and index not in channel.meetings:

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from allranks.http_client import Client
 from allranks.server.endpoints.router_process import RouterProcess
 from allranks.store.database import open_database
 from allranks.store.key_values import Settings
 from tests.server.serving import JOB, Served, served
-from tests.support import until
+from tests.support import free_port, until
 
 pytestmark = pytest.mark.slow
 
@@ -60,3 +61,24 @@ def test_changes_at_once_lose_none(server: Served):
     row = Settings(database).get("endpoints")["e"]
     database.dispose()
     assert row["keys"] == [hashlib.sha256(each.encode()).hexdigest() for each in keys.values()]
+
+
+def test_other_machines_reach_the_router_with_tls(server: Served):
+    """At the port after the server's, with its certificate, as long as the server is there."""
+    address = {"host": "127.0.0.1", "port": free_port()}
+    made = server.people.put("/api/v1/server/front", json=address).json()
+
+    def uri() -> Any:
+        return server.people.get("/api/v1/endpoints/e").json()["public_uri"]
+
+    until(uri)
+    base = f"https://127.0.0.1:{address['port'] + 1}"
+    assert uri() == f"{base}/endpoints/e/score"
+    client = Client(made["url"], fingerprint=made["fingerprint"])
+    with client.beside(base, 10.0) as connection:
+        connection.sendall(b"POST /endpoints/e/score HTTP/1.1\r\nhost: e\r\n\r\n")
+        assert connection.recv(1000).startswith(b"HTTP/1.1 401 ")
+    with pytest.raises(OSError, match="fingerprint"):
+        Client(made["url"], fingerprint="0" * 64).beside(base, 10.0)
+    server.people.put("/api/v1/server/front", json={"host": None})
+    until(lambda: uri() is None)

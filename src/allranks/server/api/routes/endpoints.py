@@ -17,6 +17,8 @@ from allranks.server.auth.roles import Role, Who, require_own, require_role
 from allranks.server.dependencies import JsonBody, Services, ServicesDep
 from allranks.server.endpoints.router_process import RouterProcess
 from allranks.server.endpoints.scaling import instances_of, scale_of
+from allranks.server.http.public_listener import load, name_of
+from allranks.server.loop.mailbox import ADDRESS
 from allranks.server.submission.submit import NO_SUBMISSION, Submission, plan
 from allranks.server.timestamps import iso_time
 from allranks.spec import endpoint as spec_of
@@ -199,10 +201,13 @@ def _deployment(
     where = (services.home, services.clusters, services.environments, services.datastores, find)
     trial = replica._replace(spec={**replica.spec, "name": made.name})
     planned = plan(trial, *where)
-    if not services.clusters.runs_here(planned):
-        hint = "leave `compute` out, or name one of the type local"
-        problem = Problem("replicas run on the server's machine only, so far", "compute", hint=hint)
-        raise SpecError(problem)
+    if services.clusters.kind_of(planned.engine).images:
+        hint = "leave `compute` out, or name one of Slurm or Ray"
+        raise SpecError(Problem("replicas do not run in pods so far", "compute", hint=hint))
+    if planned.server_address == ADDRESS:
+        hint = f"allranks compute update {planned.compute} --server-address ADDRESS"
+        why = "its nodes reach this server only through files, and so no request reaches them"
+        raise SpecError(Problem(why, "compute", hint=hint))
     return DeploymentRow(
         endpoint,
         made.name,
@@ -266,7 +271,9 @@ def _endpoint(row: EndpointRow, services: Services) -> EndpointAnswer:
     rows = [item for item in services.endpoints.deployments(row.name) if not item.is_deleted]
     deployments = [_shown(item, services) for item in rows]
     states = sorted((item["state"] for item in deployments), key=_SEVERITY.index)
-    address = RouterProcess(services.home.serve).address
+    router = RouterProcess(services.home.serve)
+    address, front, where = router.address, router.front, load(services.home)
+    others = f"https://{name_of(where)}:{front}" if front and where else None
     return {
         "name": row.name,
         "state": states[0] if states else "Empty",
@@ -274,6 +281,7 @@ def _endpoint(row: EndpointRow, services: Services) -> EndpointAnswer:
         "tags": dict(made.tags),
         "auth_mode": made.auth_mode,
         "scoring_uri": f"{address}/endpoints/{row.name}/score" if address else None,
+        "public_uri": f"{others}/endpoints/{row.name}/score" if others else None,
         "traffic": dict(made.traffic),
         "mirror_traffic": dict(made.mirror_traffic),
         "created_by": row.created_by,

@@ -1,0 +1,79 @@
+"""The router for other machines: the same application, over TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import uvicorn
+
+from allranks.serve.protocol import Bounded
+
+log = logging.getLogger("uvicorn.error")
+
+
+class _Server(uvicorn.Server):
+    """One beside the router's own in this process."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture none: that one does."""
+        yield
+
+
+class Front:
+    """``port`` is where it listens; None: nowhere. For the router's event loop."""
+
+    def __init__(self, app: Any, grace: int) -> None:
+        self._app, self._grace = app, grace
+        self._order: Any = None
+        self._server: _Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.port: int | None = None
+
+    def keep(self, order: Any) -> bool:
+        """Listen as the server says, `{"host", "port", "certificate"}`, or nowhere; whether that
+        has changed. Why it cannot is in the router's log."""
+        if order == self._order:
+            return False
+        self._order, self.port = order, None
+        if self._server is not None:
+            for listener in getattr(self._server, "servers", ()):  # none before it has started
+                listener.close()
+            self._server.should_exit = True
+            self._server = None
+        if order is not None:
+            try:
+                self._open(**order)
+            except (OSError, ValueError, OverflowError) as error:
+                log.error("cannot listen for other machines: %s", error)
+        return True
+
+    def _open(self, host: str, port: int, certificate: str) -> None:
+        config = uvicorn.Config(
+            self._app,
+            http=Bounded,
+            ssl_certfile=certificate,
+            log_config=None,
+            access_log=False,
+            timeout_keep_alive=75,
+            timeout_graceful_shutdown=self._grace,
+            lifespan="off",
+        )
+        config.load()
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.create_server(address[:2], family=family, backlog=2048)
+        self.port = port
+        self._server = _Server(config)
+        task = asyncio.create_task(self._server.serve([listener]))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """Returns when all is answered."""
+        self.keep(None)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
