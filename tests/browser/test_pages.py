@@ -41,6 +41,7 @@ _PAGES = [
     "/jobs/one",
     "/assets/data/numbers:1",
     "/computes",
+    "/endpoints",
     *(f"/assets/{kind}" for kind in ("models", "data", "environments", "components")),
     *(f"/assets/{kind}" for kind in ("datastores", "states", "schedules", "datastores/default")),
     *(f"/do/{action}?job=good" for action in ("cancel", "restart", "preempt", "tag")),
@@ -62,7 +63,7 @@ def _axe() -> str:
 def test_every_page(site: Site, browser: Any, scheme: str, width: int) -> None:
     """No error in the console, no failed request, nothing serious by axe-core, nothing wider than
     the window, at most one button that stands out, and headers at the side of their numbers."""
-    axe, found = _axe(), []
+    found: list[str] = []
     with watched(browser, color_scheme=scheme, viewport={"width": width, "height": 844}) as it:
         it.go(site.link())
         for place in _PAGES:
@@ -70,20 +71,27 @@ def test_every_page(site: Site, browser: Any, scheme: str, width: int) -> None:
             if "metrics" in place or "compare" in place:
                 # A chart is drawn when its title is.
                 it.page.wait_for_selector(".chart .gtitle, .empty")
-            assert it.page.locator("h1").count() == 1, place
-            assert it.page.locator(".primary:visible").count() <= 1, place
-            wide = it.page.evaluate("document.documentElement.scrollWidth")
-            assert wide <= width, f"{place} is {wide} pixels wide"
-            assert not it.page.evaluate(_LEFT_OF_THEIR_NUMBERS), place
-            it.page.evaluate(axe)
-            result = it.page.evaluate("axe.run({resultTypes: ['violations']})")
-            found += [
-                f"{place}: {each['id']}: {each['nodes'][0]['html'][:200]}"
-                for each in result["violations"]
-                if each["impact"] in ("serious", "critical")
-            ]
+            found += [f"{place}: {problem}" for problem in serious(it.page, width)]
         assert not found, "\n".join(found)
         it.ok()
+
+
+def serious(page: Any, width: int) -> list[str]:
+    """What is wrong with a page."""
+    wide = page.evaluate("document.documentElement.scrollWidth")
+    page.evaluate(_axe())
+    result = page.evaluate("axe.run({resultTypes: ['violations']})")
+    return [
+        *([] if page.locator("h1").count() == 1 else ["not one h1"]),
+        *([] if page.locator(".primary:visible").count() <= 1 else ["more than one .primary"]),
+        *([] if wide <= width else [f"it is {wide} pixels wide"]),
+        *(f"left of its numbers: {head}" for head in page.evaluate(_LEFT_OF_THEIR_NUMBERS)),
+        *(
+            f"{each['id']}: {each['nodes'][0]['html'][:200]}"
+            for each in result["violations"]
+            if each["impact"] in ("serious", "critical")
+        ),
+    ]
 
 
 # Headers of columns whose cells stand at the right, but which do not themselves.
@@ -100,25 +108,29 @@ def test_pages_are_light(site: Site, browser: Any) -> None:
     """60 kB as sent, without the chart library."""
     with watched(browser) as it:
         it.go(site.link())
-        protocol = it.page.context.new_cdp_session(it.page)
-        protocol.send("Network.enable")
-        protocol.send("Network.setCacheDisabled", {"cacheDisabled": True})
-        names: dict[str, str] = {}
-        sizes: dict[str, int] = {}
-        protocol.on(
-            "Network.requestWillBeSent",
-            lambda each: names.update({each["requestId"]: each["request"]["url"]}),
-        )
-        protocol.on(
-            "Network.loadingFinished",
-            lambda each: sizes.update({names[each["requestId"]]: each["encodedDataLength"]}),
-        )
         for place in ("/", "/jobs/bad", "/jobs/good/logs", "/jobs/good/metrics"):
-            sizes.clear()
-            it.go(f"{site.url}/ui{place}")
-            until(lambda: any("keys.js" in url for url in sizes))
-            own = sum(size for url, size in sizes.items() if "/ui/" in url and "plotly" not in url)
-            assert own <= 60_000, (place, sizes)
+            assert weight(it, f"{site.url}/ui{place}") <= 60_000, place
+
+
+def weight(it: Watched, address: str) -> int:
+    """The bytes of a page as sent, without the chart library."""
+    protocol = it.page.context.new_cdp_session(it.page)
+    protocol.send("Network.enable")
+    protocol.send("Network.setCacheDisabled", {"cacheDisabled": True})
+    names: dict[str, str] = {}
+    sizes: dict[str, int] = {}
+    protocol.on(
+        "Network.requestWillBeSent",
+        lambda each: names.update({each["requestId"]: each["request"]["url"]}),
+    )
+    protocol.on(
+        "Network.loadingFinished",
+        lambda each: sizes.update({names.get(each["requestId"], ""): each["encodedDataLength"]}),
+    )
+    it.go(address)
+    until(lambda: any("keys.js" in url for url in sizes))
+    protocol.detach()
+    return sum(size for url, size in sizes.items() if "/ui/" in url and "plotly" not in url)
 
 
 def test_without_a_mouse(site: Site, signed_in: Watched) -> None:

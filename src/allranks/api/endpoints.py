@@ -22,8 +22,10 @@ class ReplicaAnswer(TypedDict):
 
 
 class RequestCounts(TypedDict):
-    """Requests since the router started. Latencies are in milliseconds, of the last 1,000
-    requests; None before the first."""
+    """Requests since the router started; ``rate``: a second, in the last minute. Latencies are in
+    milliseconds, of the last 1,000 requests; None before the first."""
+
+    rate: float
 
     requests: int
     errors: int
@@ -72,6 +74,23 @@ class EndpointAnswer(TypedDict):
     created_at: str
     deployments: list[DeploymentAnswer]
     notes: list[str]
+
+
+class DeploymentSeries(TypedDict):
+    """A value for each time of ``at``, in seconds since the epoch: ``requests``, ``errors`` and
+    ``refused`` a second since the time before; then the requests that wait, the replicas that are
+    ready, and latencies as in `RequestCounts`."""
+
+    name: str
+    at: list[float]
+    requests: list[float]
+    errors: list[float]
+    refused: list[float]
+    waiting: list[int]
+    ready: list[int]
+    p50: list[float | None]
+    p95: list[float | None]
+    p99: list[float | None]
 
 
 class EndpointKeys(TypedDict):

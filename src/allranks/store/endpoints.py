@@ -6,6 +6,7 @@ import builtins
 import threading
 from typing import Any, NamedTuple
 
+from allranks.core.request_samples import Samples
 from allranks.errors import Conflict, NotFound
 from allranks.store.key_values import Settings
 from allranks.store.secrets import Secrets
@@ -74,6 +75,7 @@ class Endpoints:
         self.keys = secrets
         # What the router said last of each deployment, by `ENDPOINT/NAME`.
         self.counts: dict[str, Any] = {}
+        self.samples = Samples()
         self.lock = threading.RLock()
 
     def list(self) -> list[EndpointRow]:

@@ -27,6 +27,7 @@ _DONE = {
     "delete": ("is deleted", ""),
     "register": ("is a model now", ""),
     "upload": ("is uploaded", ""),
+    "deploy": ("starts to answer", ""),
 }
 # Names in a cookie.
 _MOST = 40

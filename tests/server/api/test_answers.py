@@ -289,6 +289,7 @@ def endpoints(server: Server) -> None:
     until(lambda: server("GET", blue)["replicas"] and server("GET", blue)["counts"])
     server("GET", "/endpoints")
     server("GET", "/endpoints/e")
+    server("GET", "/endpoints/e/series")
     server("PATCH", "/endpoints/e", {"mirror_traffic": {"blue": 10}})
     server("PATCH", blue, {"instance_count": 2})
     server("GET", "/endpoints/e/keys")

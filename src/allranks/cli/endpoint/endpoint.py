@@ -195,7 +195,8 @@ def show_endpoint(options: argparse.Namespace) -> int:
             )
             show.field(
                 "  requests",
-                f"{counts['requests']}, {counts['errors']} failed, "
+                f"{counts['requests']} ({counts['rate']:g} a second now), "
+                f"{counts['errors']} failed, "
                 f"{counts['refused']} refused{times}",
             )
         for replica in item["replicas"]:

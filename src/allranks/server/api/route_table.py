@@ -125,6 +125,7 @@ ROUTES = (
     Row("GET /endpoints/{name}", _R, "endpoints:show"),
     Row("PATCH /endpoints/{name}", _M, "endpoints:update"),
     Row("DELETE /endpoints/{name}", _M, "endpoints:delete"),
+    Row("GET /endpoints/{name}/series", _R, "endpoints:series"),
     Row("GET /endpoints/{name}/keys", _M, "endpoints:show_keys"),
     Row("POST /endpoints/{name}/keys", _M, "endpoints:renew_key"),
     Row("POST /endpoints/{name}/deployments", _M, "endpoints:create_deployment", 201),

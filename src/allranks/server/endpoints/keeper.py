@@ -127,6 +127,7 @@ class Keeper:
         counts = self._router.exchange(order)
         self._services.endpoints.counts = counts
         self._router_knows(number)
+        self._services.endpoints.samples.take(counts, time.time())
         busy = [self._try(row, counts.get(row.key, {})) for row in rows]
         if any(busy):
             return _QUICK

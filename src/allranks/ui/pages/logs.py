@@ -42,7 +42,7 @@ async def page(request: Request) -> Response:
     session: Session = request.state.session
     name, query = request.path_params["name"], request.query_params
     job: ShownJob = await session.get(job_path(name))
-    logs = _logs(await session.get(job_path(name, "files")))
+    logs = logs_of(await session.get(job_path(name, "files")))
     attempts = sorted({attempt for attempt, _ in logs}, reverse=True)
     attempt = _number(query.get("attempt"), attempts[0] if attempts else 1, "attempt")
     ranks = range(job["processes"])
@@ -173,7 +173,7 @@ async def _search(request: Request) -> AsyncIterator[Any]:
     paths: list[tuple[str, int | None]] = [(query.get("path", ""), None)]
     if not query.get("path"):
         attempt = _number(query.get("attempt"), 1, "attempt")
-        logs = _logs(await session.get(job_path(name, "files")))
+        logs = logs_of(await session.get(job_path(name, "files")))
         paths = [(path, rank) for (a, rank), path in sorted(logs.items()) if a == attempt]
     count = read = reported = 0
     for path, rank in paths:
@@ -229,7 +229,7 @@ def _may(lines: bytes, text: bytes, level: re.Pattern[bytes] | None) -> bool:
     return text in lines.lower() and (level is None or level.search(lines) is not None)
 
 
-def _logs(files: list[FileAnswer]) -> dict[tuple[int, int], str]:
+def logs_of(files: list[FileAnswer]) -> dict[tuple[int, int], str]:
     """The paths of the logs by attempt and rank."""
     paths = {}
     for file in files:

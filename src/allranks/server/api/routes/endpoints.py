@@ -9,7 +9,13 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, cast
 
-from allranks.api.endpoints import DeploymentAnswer, EndpointAnswer, EndpointKeys, RequestCounts
+from allranks.api.endpoints import (
+    DeploymentAnswer,
+    DeploymentSeries,
+    EndpointAnswer,
+    EndpointKeys,
+    RequestCounts,
+)
 from allranks.core.replicas import Replica, state
 from allranks.errors import Conflict, MissingCode, Problem, SpecError, UsageError
 from allranks.server.assets.data_locations import Find
@@ -55,6 +61,13 @@ def create(data: JsonBody, services: ServicesDep, who: Who) -> EndpointAnswer:
 
 def show(name: str, services: ServicesDep) -> EndpointAnswer:
     return _endpoint(services.endpoints.get(name), services)
+
+
+def series(name: str, services: ServicesDep) -> list[DeploymentSeries]:
+    """How its deployments answered in the last hour, or since the server started."""
+    services.endpoints.get(name)
+    samples = services.endpoints.samples
+    return [samples.series(row.key, row.name) for row in _deployments(name, services)]
 
 
 def update(name: str, data: JsonBody, services: ServicesDep, who: Who) -> EndpointAnswer:
@@ -247,7 +260,7 @@ def _require_code(row: DeploymentRow, services: Services) -> None:
 
 
 def _check_traffic(made: spec_of.Endpoint, services: Services) -> None:
-    names = {row.name for row in services.endpoints.deployments(made.name) if not row.is_deleted}
+    names = {row.name for row in _deployments(made.name, services)}
     for key, several in (("traffic", made.traffic), ("mirror_traffic", made.mirror_traffic)):
         for name, percent in several.items():
             if percent and name not in names:
@@ -268,8 +281,7 @@ def _new_key(services: Services, row: EndpointRow, *which: str) -> None:
 
 def _endpoint(row: EndpointRow, services: Services) -> EndpointAnswer:
     made = spec_of.parse_endpoint(row.spec)
-    rows = [item for item in services.endpoints.deployments(row.name) if not item.is_deleted]
-    deployments = [_shown(item, services) for item in rows]
+    deployments = [_shown(item, services) for item in _deployments(row.name, services)]
     states = sorted((item["state"] for item in deployments), key=_SEVERITY.index)
     router = RouterProcess(services.home.serve)
     address, front, where = router.address, router.front, load(services.home)
@@ -303,6 +315,16 @@ def _replicas(row: DeploymentRow, reports: Mapping[str, Any]) -> list[Replica]:
     return replicas
 
 
+def _deployments(endpoint: str, services: Services) -> list[DeploymentRow]:
+    return [row for row in services.endpoints.deployments(endpoint) if not row.is_deleted]
+
+
+def _counts(row: DeploymentRow, counts: Mapping[str, Any], services: Services) -> RequestCounts:
+    totals = {key: value for key, value in counts.items() if key not in _INNER}
+    rate = services.endpoints.samples.rate(row.key)
+    return cast(RequestCounts, {**totals, "rate": round(rate, 3)})
+
+
 def _shown(row: DeploymentRow, services: Services) -> DeploymentAnswer:
     counts: dict[str, Any] = services.endpoints.counts.get(row.key, {})
     reports = counts.get("replicas", {})
@@ -328,9 +350,7 @@ def _shown(row: DeploymentRow, services: Services) -> DeploymentAnswer:
             }
             for item in replicas
         ],
-        "counts": cast(RequestCounts, {k: v for k, v in counts.items() if k not in _INNER})
-        if counts
-        else None,
+        "counts": _counts(row, counts, services) if counts else None,
         "notes": spec_of.notes(row.spec),
         "spec": row.spec,
     }

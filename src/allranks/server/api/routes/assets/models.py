@@ -40,7 +40,9 @@ def register(data: JsonBody, services: ServicesDep, labels: Labels) -> CreatedMo
 
 
 def show(reference: str, services: ServicesDep) -> ModelAnswer:
-    return _shown(_row(reference, services))
+    row = _row(reference, services)
+    serves = [user for user, what in _users(row, services) if what == "answers"]
+    return cast("ModelAnswer", {**_shown(row), **({"serves": serves} if serves else {})})
 
 
 def delete(reference: str, services: ServicesDep) -> ModelAnswer:
@@ -84,18 +86,26 @@ def _row(reference: str, services: Services) -> AssetRow:
 
 
 def _require_unused(row: AssetRow, services: Services) -> None:
+    for user, what in _users(row, services):
+        endpoint, _, name = user.partition("/")
+        hint = f"allranks deployment delete {name} -e {endpoint}, or its endpoint"
+        message = f"{row.name}:{row.version} is what the deployment {user} {what} with"
+        raise Conflict(message, hint=hint)
+
+
+def _users(row: AssetRow, services: Services) -> list[tuple[str, str]]:
+    """The deployments of the version as `ENDPOINT/NAME`, with what they do."""
     reference = f"azureml:{row.name}:{row.version}"
-    for user in services.endpoints.deployments():
-        if not user.is_deleted and user.spec.get("model") == reference:
-            hint = f"allranks deployment delete {user.name} -e {user.endpoint}, or its endpoint"
-            message = f"{row.name}:{row.version} is what the deployment {user.key} answers with"
-            raise Conflict(message, hint=hint)
-    for endpoint in services.batch.list():
-        for deployment in endpoint.deployments.values():
-            if deployment.spec.get("model") == reference:
-                hint = f"allranks deployment delete {deployment.name} -e {endpoint.name}"
-                key = f"{endpoint.name}/{deployment.name}"
-                raise Conflict(f"{row.name}:{row.version} is what {key} scores with", hint=hint)
+    rows = services.endpoints.deployments()
+    online = [(item.key, item.spec) for item in rows if not item.is_deleted]
+    batch = [
+        (f"{endpoint.name}/{item.name}", item.spec)
+        for endpoint in services.batch.list()
+        for item in endpoint.deployments.values()
+    ]
+    users = [(key, spec, "answers") for key, spec in online]
+    users += [(key, spec, "scores") for key, spec in batch]
+    return [(key, what) for key, spec, what in users if spec.get("model") == reference]
 
 
 def _labelled(row: AssetRow, labels: Sequence[str], services: Services) -> ModelAnswer:

@@ -1,0 +1,239 @@
+"""Endpoints: how they answer, a form to try a request, and one that deploys a model."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote
+
+import httpx
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+
+from allranks.errors import AllranksError, Forbidden, NotFound, ServerError, UsageError
+from allranks.ui import render
+from allranks.ui.api import Session, file_path, job_path
+from allranks.ui.messages import leave
+from allranks.ui.pages.logs import logs_of
+
+if TYPE_CHECKING:
+    from allranks.api.endpoints import DeploymentAnswer, EndpointAnswer
+
+# Bytes of a log and of an answer that are shown; seconds for an answer, and for an example.
+_TAIL, _SHOWN, _ANSWER, _EXAMPLE = 4096, 256 << 10, 300.0, 3.0
+# The file with an example that MLflow keeps beside a model.
+_MLFLOWS = "serving_input_example.json"
+
+
+class Answer(NamedTuple):
+    """What an endpoint answered to a request of the form."""
+
+    status: int
+    text: str
+    milliseconds: float
+    by: str
+    model: str
+    id: str
+
+
+async def page(request: Request) -> Response:
+    session: Session = request.state.session
+    online, batch = await asyncio.gather(session.get("endpoints"), session.get("batch-endpoints"))
+    return render.page(request, "endpoints.html", endpoints=online, batch=batch)
+
+
+async def endpoint(request: Request) -> Response:
+    session: Session = request.state.session
+    made: EndpointAnswer = await session.get(_path(request.path_params["name"]))
+    waiting = [item for item in made["deployments"] if item["state"] != "Ready"]
+    several = await asyncio.gather(*(_last_lines(session, item) for item in waiting))
+    lines = {item["name"]: last for item, last in zip(waiting, several, strict=True)}
+    return render.page(request, "endpoint.html", endpoint=made, lines=lines)
+
+
+async def _last_lines(session: Session, made: DeploymentAnswer) -> tuple[str, str] | None:
+    """The job of a replica that does not answer, and the end of its log; None if it has none."""
+    jobs = [item["job"] for item in made["replicas"] if not item["ready"]]
+    if made["reason"]:
+        jobs.append(made["reason"].partition(":")[0])  # the last one that ended
+    for job in jobs[-1:]:
+        try:
+            logs = logs_of(await session.get(job_path(job, "files")))
+            if not logs:
+                return None
+            address = file_path(job, logs[max(logs)])
+            async with session.stream("GET", address, span=f"bytes=-{_TAIL}") as answer:
+                data = await answer.aread() if answer.status_code != 416 else b""
+        except AllranksError:
+            return None
+        text = data.decode(errors="replace")
+        if len(data) == _TAIL:  # its first line may be cut
+            text = text.partition("\n")[2]
+        return (job, text) if text else None
+    return None
+
+
+async def series(request: Request) -> Response:
+    session: Session = request.state.session
+    return JSONResponse(await session.get(_path(request.path_params["name"], "series")))
+
+
+async def send_request(request: Request) -> Response:
+    """The form with an example (GET), or the answer to what it sends (POST)."""
+    _require_member(request)
+    session: Session = request.state.session
+    made: EndpointAnswer = await session.get(_path(request.path_params["name"]))
+    if made["scoring_uri"] is None:
+        hint = f"allranks endpoint show {made['name']}"
+        raise ServerError("the router is not up yet", hint=hint)
+    headers = {"content-type": "application/json"}
+    if made["auth_mode"] != "none":
+        keys = await session.get(_path(made["name"], "keys"))
+        headers["authorization"] = f"Bearer {keys['primary']}"
+    answer, example = None, False
+    async with httpx.AsyncClient(headers=headers, trust_env=False) as client:
+        if request.method == "POST":
+            form = await request.form()
+            body, deployment = str(form.get("body", "")), str(form.get("deployment", ""))
+            answer = await _answer(client, made["scoring_uri"], body, deployment)
+        else:
+            deployment = request.query_params.get("deployment", "")
+            example_body = await _example(session, client, made)
+            body, example = example_body or '{"input_data": []}', example_body is not None
+    return render.page(
+        request,
+        "try.html",
+        endpoint=made,
+        deployment=deployment,
+        body=body,
+        is_example=example,
+        answer=answer,
+    )
+
+
+async def _answer(client: httpx.AsyncClient, uri: str, body: str, deployment: str) -> Answer:
+    """Raises ServerError."""
+    headers = {"azureml-model-deployment": deployment} if deployment else {}
+    began = time.monotonic()
+    try:
+        sent = body.replace("\r\n", "\n").encode()
+        answer = await client.post(uri, content=sent, headers=headers, timeout=_ANSWER)
+    except httpx.HTTPError as error:
+        why = str(error) or type(error).__name__
+        raise ServerError(f"the router does not answer: {why}", where=uri) from None
+    spent = (time.monotonic() - began) * 1000
+    text = answer.content[:_SHOWN].decode(errors="replace")
+    own = ("azureml-model-deployment", "allranks-model", "x-request-id")
+    by, model, number = (answer.headers.get(name, "") for name in own)
+    return Answer(answer.status_code, _pretty(text), round(spent, 1), by, model, number)
+
+
+async def _example(session: Session, client: httpx.AsyncClient, made: EndpointAnswer) -> str | None:
+    """A request that the model takes, by the schema of its script or by MLflow; None if neither
+    has one."""
+    try:
+        address = str(made["scoring_uri"]).removesuffix("score") + "swagger.json"
+        schema = (await client.get(address, timeout=_EXAMPLE)).json()
+        (body,) = schema["paths"]["/score"]["post"]["parameters"]
+        return json.dumps(body["schema"]["example"], indent=2)
+    except (httpx.HTTPError, ValueError, LookupError, TypeError):
+        pass
+    for item in made["deployments"]:
+        model = f"models/{quote((item['model'] or '').removeprefix('azureml:'), safe='')}"
+        try:
+            for file in await session.get(f"{model}/manifest") if item["model"] else ():
+                if PurePosixPath(file["path"]).name == _MLFLOWS:
+                    answer = await session.call("GET", f"{model}/files/{quote(file['path'])}")
+                    return _pretty(answer.text)
+        except AllranksError:
+            continue
+    return None
+
+
+def _pretty(text: str) -> str:
+    try:
+        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+    except ValueError:
+        return text
+
+
+async def deploy(request: Request) -> Response:
+    """The form (GET), or the deployment of a registered model (POST)."""
+    _require_member(request)
+    session: Session = request.state.session
+    if request.method == "POST":
+        form = {key: str(value).strip() for key, value in (await request.form()).items()}
+        name = await _deploy(session, request.query_params.get("model", ""), form)
+        answer = RedirectResponse(f"/ui/endpoints/{quote(name, safe='')}", 303)
+        leave(answer, "deploy", [name])
+        return answer
+    reference = request.query_params.get("model", "")
+    model = await session.get(f"models/{quote(reference, safe='')}")
+    endpoints, environments, computes = await asyncio.gather(
+        session.get("endpoints"), session.get("environments"), session.get("computes")
+    )
+    reference = f"{model['name']}:{model['version']}"
+    return render.page(
+        request,
+        "deploy.html",
+        model=reference,
+        endpoint=model["name"].replace("_", "-").replace(".", "-"),
+        endpoints=[item["name"] for item in endpoints],
+        environments=[f"azureml:{item['name']}:{item['version']}" for item in environments],
+        computes=[item["name"] for item in computes["computes"]],
+        command=f"allranks model deploy {reference} --script score.py --code FOLDER",
+    )
+
+
+async def _deploy(session: Session, model: str, form: dict[str, str]) -> str:
+    """The name of the endpoint."""
+    name, deployment = form.get("name", ""), form.get("deployment", "")
+    data: dict[str, Any] = {
+        "name": deployment,
+        "endpoint_name": name,
+        "model": f"azureml:{model}",
+        "instance_count": form.get("instances") or "1",
+    }
+    data |= {key: form[key] for key in ("environment", "compute") if form.get(key)}
+    if not name or not deployment:
+        raise UsageError("an endpoint and a deployment need names", where="deploy")
+    try:
+        made: EndpointAnswer = await session.get(_path(name))
+        is_new = False
+    except NotFound:
+        made = (await session.call("POST", "endpoints", {"name": name})).json()
+        is_new = True
+    try:
+        await run_in_threadpool(_send, session, data, made)
+    except BaseException:
+        if is_new:
+            await session.call("DELETE", _path(name))
+        raise
+    return name
+
+
+def _send(session: Session, data: dict[str, Any], made: EndpointAnswer) -> None:
+    from allranks.sdk.submit.deployment import prepare_deployment  # lazy: imports the models
+    from allranks.sdk.submit.send import send  # lazy: as above
+
+    body, snapshots = prepare_deployment(data, Path("/"))
+    where, method = f"/api/v1/{_path(made['name'], 'deployments')}", "POST"
+    if any(item["name"] == data["name"] for item in made["deployments"]):
+        where, method = f"{where}/{quote(data['name'], safe='')}", "PATCH"
+    elif not any(made["traffic"].values()):
+        body["all_traffic"] = True
+    with session.client() as client:
+        send(client, body, snapshots, where=where, method=method)
+
+
+def _require_member(request: Request) -> None:
+    if not request.state.person.may_change:
+        raise Forbidden(f"{request.state.person.name} is a reader and may not change anything")
+
+
+def _path(name: str, *more: str) -> str:
+    return "/".join(["endpoints", quote(name, safe=""), *more])

@@ -1,0 +1,67 @@
+"""Endpoints in a real browser: how they answer, a request, and a model that is deployed."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from tests.browser.conftest import Site, watched
+from tests.browser.test_pages import serious, weight
+from tests.support import answer, until
+
+pytestmark = [pytest.mark.slow, pytest.mark.end_to_end, pytest.mark.timeout(600)]
+
+SCORE = "import json\ndef run(data):\n    return [each * 2 for each in json.loads(data)['data']]\n"
+
+
+def test_endpoints(site: Site, browser: Any) -> None:
+    folder = site.code / "doubler"
+    folder.mkdir()
+    (folder / "weights").write_text("w")
+    (folder / "serving_input_example.json").write_text('{"data": [1, 2]}')
+    (site.code / "score.py").write_text(SCORE)
+    assert site.allranks("model", "create", "doubler", "--path", "doubler").returncode == 0
+    words = ("--script", "score.py", "--deployment", "blue")
+    made = site.allranks("model", "deploy", "doubler", *words, timeout=120)
+    assert made.returncode == 0, made.stderr
+    with watched(browser) as it:
+        page = it.page
+        it.go(site.link())
+        it.go(f"{site.url}/ui/endpoints")
+        row = page.locator("#endpoints tbody tr").inner_text()
+        assert re.split(r"\s*\t\s*|\n+", row)[:4] == ["doubler", "Ready", "blue", "doubler:1"], row
+        page.get_by_role("link", name="doubler", exact=True).click()
+        page.get_by_role("link", name="Try a request").click()
+        assert json.loads(page.input_value("textarea")) == {"data": [1, 2]}
+        page.fill("textarea", '{"data": [3, 4]}')
+        page.select_option("select", "blue")
+        page.get_by_role("button", name="Send").click()
+        page.wait_for_selector("h2:has-text('200')")
+        assert json.loads(page.locator("main pre").inner_text()) == [6, 8]
+        assert "by blue, doubler:1, id " in page.locator("h2").inner_text()
+
+        # A deployment that cannot start, from the model's page: its last lines say why.
+        it.go(f"{site.url}/ui/assets/models/doubler:1")
+        assert page.get_by_role("link", name="doubler/blue").is_visible()
+        page.get_by_role("link", name="Deploy").click()
+        page.fill("input[name=deployment]", "green")
+        page.get_by_role("button", name="Deploy").click()
+        page.wait_for_selector("text=doubler: starts to answer")
+        page.wait_for_selector("#deployments pre:has-text('needs a scoring script')")
+        assert answer(site.allranks, "endpoint", "show", "doubler")["traffic"] == {"blue": 100}
+        page.wait_for_selector("#series .gtitle")
+        names = page.locator("#series .gtitle").all_text_contents()
+        assert names == ["Requests", "Errors and refusals", "Latency", "Queue", "Replicas"]
+        places = ("endpoints", "endpoints/doubler", "endpoints/doubler/try")
+        places = (*places, "deploy?model=doubler:1", "assets/models/doubler:1")
+        assert weight(it, f"{site.url}/ui/endpoints/doubler") <= 60_000
+        for scheme, width in (("light", 1440), ("dark", 390)):
+            page.emulate_media(color_scheme=scheme)
+            page.set_viewport_size({"width": width, "height": 844})
+            for place in places:
+                it.go(f"{site.url}/ui/{place}")
+                assert not serious(page, width), (scheme, place)
+        it.ok()
+    assert site.allranks("endpoint", "delete", "doubler").returncode == 0
+    until(lambda: not answer(site.allranks, "endpoint", "list"))
