@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from allranks.errors import SpecError
+from allranks.http_client import Client
 from tests.support import Allranks, answer
 
 pytestmark = pytest.mark.slow
@@ -94,7 +96,7 @@ def files(code: Path) -> Path:
 
 
 @pytest.mark.end_to_end
-def test_the_example_by_azures_lines(shared: Allranks, files: Path):
+def test_the_example_by_azures_lines(shared: Allranks, shared_home: Path, files: Path):
     """Of a registered model, too: its name in AZUREML_MODEL_DIR is that of its file."""
     az = ("az", "ml", "batch-endpoint")
     made = shared(*az, "create", "-f", "endpoint.yml", "--query", "provisioning_state")
@@ -126,8 +128,18 @@ def test_the_example_by_azures_lines(shared: Allranks, files: Path):
     assert shared("az", "ml", "job", *words).returncode == 0
     text = (files / "got" / "named-outputs" / "score" / "moods.csv").read_text()
     assert text == "a.txt,2\nb.txt,0\nc.txt,3\n"
+
+    # By Azure's request over HTTP.
+    data = {"JobInputType": "UriFolder", "Uri": str(files / "texts")}
+    url, token = answer(shared, "server", "status")["url"], (shared_home / "token").read_text()
+    with Client(url, token.strip()) as client:
+        address = "/api/v1/batch-endpoints/moods/jobs"
+        sent = client.json("POST", address, {"properties": {"InputData": {"any": data}}})
+        with pytest.raises(SpecError, match="this is no request"):
+            client.json("POST", address, {"properties": {"InputData": {"any": "texts"}}})
+    assert shared("job", "stream", sent["name"], timeout=120).returncode == 0
     listed = json.loads(shared(*az, "list-jobs", "-n", "moods").stdout)
-    assert [item["name"] for item in listed] == [job]
+    assert [item["name"] for item in listed] == [sent["name"], job]
 
     words = ("batch-deployment", "delete", "-n", "words", "-e", "moods", "--yes")
     assert shared("az", "ml", *words).returncode == 0

@@ -298,6 +298,30 @@ def command_of(made: BatchDeployment) -> str:
     return f"python -m {_RUNNER} {words} {places}{model} --"
 
 
+def of_request(data: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The inputs and outputs of a request of Azure ML's, as a file has them. Raises SpecError."""
+    keys = ("InputData", "OutputData")
+    try:
+        sections = [(data.get("properties") or {}).get(key) or {} for key in keys]
+        inputs, outputs = [
+            {name: _of_request(item) for name, item in section.items()} for section in sections
+        ]
+    except (AttributeError, KeyError, TypeError):
+        hint = '{"InputData": {"data": {"JobInputType": "UriFolder", "Uri": "azureml:NAME:1"}}}'
+        raise SpecError(Problem("this is no request", "properties", hint=hint)) from None
+    return inputs, outputs
+
+
+def _of_request(item: Mapping[str, Any]) -> Any:
+    kind = snake(item.get("JobInputType") or item.get("JobOutputType"))
+    return item["Value"] if kind == "literal" else {"type": kind, "path": item["Uri"]}
+
+
+def model_outputs(outputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of a model's invocation: it has one, wherever it goes."""
+    return {OUTPUT: {"type": "uri_folder"}, **outputs}
+
+
 def invocation(
     deployment: Mapping[str, Any],
     component: Mapping[str, Any],

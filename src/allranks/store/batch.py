@@ -14,13 +14,15 @@ _KEY = "batch_endpoints"
 
 
 class BatchDeploymentRow(NamedTuple):
-    """``component`` is the pipeline component of its jobs. Times in seconds since the epoch."""
+    """``component`` is the pipeline component of its jobs, ``shell`` the `base` and `tools` of
+    those that are invoked over HTTP: its creator's. Times in seconds since the epoch."""
 
     name: str
     spec: dict[str, Any]
     component: dict[str, Any]
     created_at: float
     created_by: str
+    shell: Mapping[str, Any] = {}
 
 
 class BatchEndpointRow(NamedTuple):

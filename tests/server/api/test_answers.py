@@ -304,6 +304,7 @@ def endpoints(server: Server) -> None:
     server("PUT", f"{batch}/deployments/chain", body)
     server("GET", batch)
     server("GET", "/batch-endpoints")
+    server.until_ended(server("POST", f"{batch}/jobs", {"properties": {}})["name"])
     server("DELETE", f"{batch}/deployments/chain")
     server("DELETE", batch)
 

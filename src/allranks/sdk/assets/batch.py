@@ -20,10 +20,10 @@ from allranks.sdk.submit.send import send
 from allranks.spec.batch import (
     DEPLOYMENT_TAG,
     ENDPOINT_TAG,
-    OUTPUT,
     BatchEndpoint,
     BatchKeys,
     invocation,
+    model_outputs,
 )
 from allranks.spec.pipeline.job import PipelineJob
 
@@ -82,7 +82,7 @@ def submit(
         several[_data_input(chosen)] = several.pop("")
     places = {name: value for name, value in (outputs or {}).items() if value}
     if chosen["type"] == "model":
-        places = {OUTPUT: {"type": "uri_folder"}} | places
+        places = model_outputs(places)
     job = invocation(chosen["spec"], chosen["component"], several, places, overrides or {})
     tags = {**((keys or {}).get("tags") or {}), **job["tags"]}
     made = PipelineJob.parse({**job, **(keys or {}), "tags": tags})

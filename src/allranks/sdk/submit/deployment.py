@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from allranks.core.transfer_progress import OnProgress, unheard
 from allranks.sdk.submit import paths
+from allranks.sdk.submit.current_environment import current, tools
 from allranks.sdk.submit.prepare import prepare
 from allranks.sdk.submit.send import Snapshots
 from allranks.spec.endpoint import parse_deployment, replica_job
@@ -62,6 +63,7 @@ def prepare_batch_deployment(
     component = component_of(parse_batch_deployment(sent, lines, file))
     reader = Reader(note, allow_large, progress)
     made = reader.pipeline({"component": component}, base, "")["component"]
-    body = {"deployment": sent, "component": made}
+    shell = {"base": current(), "tools": tools()}
+    body = {"deployment": sent, "component": made, "shell": shell}
     paths.require_text(body)
     return body, reader.snapshots

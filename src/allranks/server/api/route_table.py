@@ -136,6 +136,7 @@ ROUTES = (
     Row("GET /batch-endpoints/{name}", _R, "batch:show"),
     Row("PUT /batch-endpoints/{name}", _M, "batch:put"),
     Row("DELETE /batch-endpoints/{name}", _M, "batch:delete"),
+    Row("POST /batch-endpoints/{name}/jobs", _M, "batch:invoke", 201),
     Row("PUT /batch-endpoints/{name}/deployments/{deployment}", _M, "batch:put_deployment"),
     Row("DELETE /batch-endpoints/{name}/deployments/{deployment}", _M, "batch:delete_deployment"),
     Row("GET /schedules", _R, "schedules:list_schedules"),

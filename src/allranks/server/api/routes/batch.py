@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from typing import Any
 
 from allranks.api.batch import BatchDeploymentAnswer, BatchEndpointAnswer
+from allranks.api.jobs import CreatedJob
 from allranks.errors import Conflict, MissingCode, NotFound, Problem, SpecError
+from allranks.server.api.routes.jobs import create
 from allranks.server.auth.roles import Who, require_own
-from allranks.server.dependencies import JsonBody, Services, ServicesDep
-from allranks.server.submission.submit import NO_SUBMISSION
+from allranks.server.dependencies import Connection, JsonBody, Services, ServicesDep
+from allranks.server.submission.submit import NO_SUBMISSION, Submission
 from allranks.server.timestamps import iso_time
 from allranks.spec import batch
 from allranks.spec.endpoint import model_reference, registered_as
@@ -58,11 +61,16 @@ def delete(name: str, services: ServicesDep, who: Who) -> BatchEndpointAnswer:
 def put_deployment(
     name: str, deployment: str, data: JsonBody, services: ServicesDep, who: Who
 ) -> BatchDeploymentAnswer:
-    """Create or replace a deployment: ``deployment`` is its spec, ``component`` that of its jobs.
-    With ``default`` it becomes the endpoint's default one. Its code must be uploaded."""
+    """Create or replace a deployment: ``deployment`` is its spec, ``component`` that of its jobs,
+    ``shell`` the `base` and `tools` of those that are invoked over HTTP. With ``default`` it
+    becomes the endpoint's default one. Its code must be uploaded."""
     spec, component = data.get("deployment"), data.get("component")
     if not isinstance(spec, dict) or not isinstance(component, dict | str):
         raise SpecError(NO_SUBMISSION)
+    shell = data.get("shell", {})
+    if not isinstance(shell, dict) or not shell.keys() <= {"base", "tools"}:
+        raise SpecError(NO_SUBMISSION)
+    Submission.load({**shell, "spec": {}})
     spec = {**spec, "name": deployment, "endpoint_name": name}
     made = batch.parse_batch_deployment(spec)
     # As pipelines do, it has a copy of its components.
@@ -80,7 +88,7 @@ def put_deployment(
             spec, resolved = _with_model(made, spec, resolved, services)
         if not all(map(services.blobs.is_complete, snapshots(resolved))):
             raise MissingCode("the code has not been uploaded yet", hint="upload it first")
-        made_row = BatchDeploymentRow(deployment, spec, resolved, time.time(), who.name)
+        made_row = BatchDeploymentRow(deployment, spec, resolved, time.time(), who.name, shell)
         row = row._replace(deployments={**row.deployments, deployment: made_row})
         if data.get("default"):
             row = row._replace(spec={**row.spec, "defaults": {"deployment_name": deployment}})
@@ -104,6 +112,26 @@ def delete_deployment(
         rest = {key: value for key, value in row.deployments.items() if key != deployment}
         services.batch.put(row._replace(spec=spec, deployments=rest))
     return _deployment(row, row.deployments[deployment])
+
+
+def invoke(
+    name: str, data: JsonBody, request: Connection, services: ServicesDep, who: Who
+) -> CreatedJob:
+    """Score data, by a request as Azure ML's: ``properties`` has `InputData` and `OutputData`. The
+    header `azureml-model-deployment` names another deployment than the default one."""
+    row = services.batch.get(name)
+    default = batch.parse_batch_endpoint(row.spec).defaults.deployment_name
+    chosen = request.headers.get("azureml-model-deployment") or default
+    made = row.deployments.get(chosen or "")
+    if made is None:
+        hint = f"there are: {', '.join(row.deployments) or 'none yet'}"
+        raise NotFound(f"{name} has no deployment {chosen or 'by default'}", hint=hint)
+    inputs, outputs = batch.of_request(data)
+    if isinstance(batch.parse_batch_deployment(made.spec), batch.BatchDeployment):
+        outputs = batch.model_outputs(outputs)
+    job = batch.invocation(made.spec, made.component, inputs, outputs, {})
+    job["name"] = f"{name}-{secrets.token_hex(4)}"
+    return create({**made.shell, "spec": job}, services, who)
 
 
 # ---------------------------------------------------------------- parts
