@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import BeforeValidator, Field
 
 from allranks.errors import Problem, SpecError, UsageError
 from allranks.spec.endpoint import (
@@ -19,7 +19,7 @@ from allranks.spec.endpoint import (
     model_reference,
 )
 from allranks.spec.fields.base import Part
-from allranks.spec.fields.problems import placed, problems
+from allranks.spec.fields.problems import Models, placed, validated, without_none
 from allranks.spec.fields.scalars import (
     Count,
     EmptyableText,
@@ -165,26 +165,28 @@ def parse_batch_endpoint(
     data: Mapping[str, Any], lines: Mapping[str, int] | None = None, file: str | None = None
 ) -> BatchEndpoint:
     """Raises one SpecError with all problems."""
-    made = _parse(BatchEndpoint, data, {"defaults": (BatchDefaults,)}, lines, file)
-    assert isinstance(made, BatchEndpoint)
-    return made
+    models: Models = {"": (BatchEndpoint,), "defaults": (BatchDefaults,)}
+    return validated(BatchEndpoint, without_none(data), models, lines, file)
 
 
 def parse_batch_deployment(
     data: Mapping[str, Any], lines: Mapping[str, int] | None = None, file: str | None = None
 ) -> AnyBatchDeployment:
     """Raises one SpecError with all problems."""
-    kind = PipelineComponentBatchDeployment if _is_pipeline(data) else BatchDeployment
-    made = _parse(kind, data if _is_pipeline(data) else _flat(data), _SECTIONS, lines, file)
-    assert isinstance(made, AnyBatchDeployment)
-    if isinstance(made, BatchDeployment) and (problem := _problem_of(made)):
+    if _is_pipeline(data):
+        kind = PipelineComponentBatchDeployment
+        pipeline = validated(kind, without_none(data), {"": (kind,)}, lines, file)
+        if isinstance(pipeline.component, Mapping):
+            parse_component({"type": "pipeline", **pipeline.component})
+        return pipeline
+    made = validated(BatchDeployment, without_none(_flat(data)), _MODELS, lines, file)
+    if problem := _problem_of(made):
         raise SpecError([placed(problem, lines or {})], file=file)
-    if not isinstance(made, BatchDeployment) and isinstance(made.component, Mapping):
-        parse_component({"type": "pipeline", **made.component})
     return made
 
 
-_SECTIONS: Mapping[str, tuple[type[BaseModel], ...]] = {
+_MODELS: Models = {
+    "": (BatchDeployment,),
     "code_configuration": (CodeConfiguration,),
     "retry_settings": (BatchRetrySettings,),
     "resources": (Resources,),
@@ -210,21 +212,6 @@ def _flat(data: Mapping[str, Any]) -> dict[str, Any]:
     if script is not None:
         made["code_configuration"] = {"code": code or ".", "scoring_script": script}
     return made
-
-
-def _parse(
-    kind: type[BaseModel],
-    data: Mapping[str, Any],
-    sections: Mapping[str, tuple[type[BaseModel], ...]],
-    lines: Mapping[str, int] | None,
-    file: str | None,
-) -> BaseModel:
-    values = {key: value for key, value in data.items() if value is not None}
-    try:
-        return kind.model_validate(values)
-    except ValidationError as error:
-        several = problems(error, values, {"": (kind,), **sections})
-        raise SpecError([placed(item, lines or {}) for item in several], file=file) from None
 
 
 def _problem_of(made: BatchDeployment) -> Problem | None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from allranks.errors import Problem, SpecError
 from allranks.spec.fields.base import Part
-from allranks.spec.fields.problems import placed, problems
+from allranks.spec.fields.problems import validated
 from allranks.spec.fields.scalars import Count, Free, Integer, Seconds, Text, Texts, Wrong, matching
 from allranks.spec.job_parts import snake
 
@@ -102,8 +101,4 @@ def parse(
     rest = {key: values[key] for key in values if key not in own and key not in idle}
     options = own.get("options") or {}
     own["options"] = {**options, **rest} if isinstance(options, Mapping) else options
-    try:
-        return Compute.model_validate(own), idle
-    except ValidationError as error:
-        errors: list[Problem] = problems(error, own, {"": (Compute,)})
-        raise SpecError([placed(p, lines or {}) for p in errors], file=file) from None
+    return validated(Compute, own, {"": (Compute,)}, lines, file), idle

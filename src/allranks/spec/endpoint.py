@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import PurePath
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from allranks.errors import Problem, SpecError
 from allranks.spec.fields.base import Part
-from allranks.spec.fields.problems import placed, problems
+from allranks.spec.fields.problems import Models, placed, validated, without_none
 from allranks.spec.fields.scalars import (
     Count,
     EmptyableText,
@@ -170,8 +170,8 @@ class Deployment(Part):
     model_mount_path: Text | None = None
 
 
-Of = TypeVar("Of", Endpoint, Deployment)
-_SECTIONS: Mapping[str, tuple[type[BaseModel], ...]] = {
+_MODELS: Models = {
+    "": (Deployment,),
     "code_configuration": (CodeConfiguration,),
     "request_settings": (RequestSettings,),
     "liveness_probe": (Probe,),
@@ -185,7 +185,7 @@ def parse_endpoint(
     data: Mapping[str, Any], lines: Mapping[str, int] | None = None, file: str | None = None
 ) -> Endpoint:
     """Raises one SpecError with all problems."""
-    made = _parse(Endpoint, data, lines or {}, file)
+    made = validated(Endpoint, without_none(data), {"": (Endpoint,)}, lines, file)
     if problem := traffic_problem(made.traffic):
         raise SpecError([placed(problem, lines or {})], file=file)
     if sum(made.mirror_traffic.values()) > 50:
@@ -199,22 +199,11 @@ def parse_deployment(
     data: Mapping[str, Any], lines: Mapping[str, int] | None = None, file: str | None = None
 ) -> Deployment:
     """Raises one SpecError with all problems."""
-    made = _parse(Deployment, data, lines or {}, file)
+    made = validated(Deployment, without_none(data), _MODELS, lines, file)
     several = [*_problems_of(made)]
     if several:
         raise SpecError([placed(problem, lines or {}) for problem in several], file=file)
     return made
-
-
-def _parse(
-    kind: type[Of], data: Mapping[str, Any], lines: Mapping[str, int], file: str | None
-) -> Of:
-    values = {key: value for key, value in data.items() if value is not None}
-    try:
-        return kind.model_validate(values)
-    except ValidationError as error:
-        several = problems(error, values, {"": (kind,), **_SECTIONS})
-        raise SpecError([placed(problem, lines) for problem in several], file=file) from None
 
 
 def traffic_problem(traffic: Mapping[str, int]) -> Problem | None:

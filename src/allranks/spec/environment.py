@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from allranks.errors import Problem, SpecError
-from allranks.spec.fields.problems import placed, problems
+from allranks.spec.fields.problems import placed, problems, validated
 from allranks.spec.fields.scalars import Name
 from allranks.spec.job_parts import Environment
 
@@ -55,7 +55,5 @@ def unnamed(value: Any) -> Any:
     """A job's environment: a name or an inline definition. Raises SpecError."""
     if not isinstance(value, Mapping):
         return value
-    try:
-        return Environment.model_validate({k: v for k, v in value.items() if k not in _IDLE})
-    except ValidationError as error:
-        raise SpecError(problems(error, value, {"": (Environment,)})) from None
+    own = {key: item for key, item in value.items() if key not in _IDLE}
+    return validated(Environment, own, {"": (Environment,)})

@@ -85,7 +85,13 @@ def test_a_node_writes_only_its_own_part(tmp_path: Path):
     with served(tmp_path / "home", OWN) as server:
         submit(server, "true", 2)
         client = Client(server)
-        for path in ("node-1/work/x", "shared/x", "node-0/x", "node-0/about/x", "node-0/work/../x"):
+        for path in (
+            "node-1/work/x",
+            "shared/x",
+            "node-0/x",
+            "node-0/about/x",
+            "node-0/work/a/../../x",
+        ):
             puts = [{"path": path, "base": 0, "entry": ["folder"]}]
             request = {"attempt": 1, "after": 0, "puts": puts, "same": False, "over": False}
             answer = client.send("POST", "work/sync", json=request)
@@ -170,7 +176,9 @@ def test_a_file_that_a_kill_cut_short_goes_back_and_its_part_is_kept(tmp_path: P
         assert not sync.sync_once(end=True)
         assert sent(home, "j").keys() == {*before, "node-0/work/first.ckpt"}
         assert notes == []
-        puts = [{"path": "node-0/work/../../../../x", "base": 0, "entry": ["file", "0" * 64, 1]}]
+        puts = [
+            {"path": "node-0/work/a/../../../../../x", "base": 0, "entry": ["file", "0" * 64, 1]}
+        ]
         wrong = Client(server).send("POST", "work/torn", json={"attempt": 1, "puts": puts})
         assert wrong.status_code == 400
         client.close()

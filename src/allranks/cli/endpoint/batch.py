@@ -152,16 +152,13 @@ def put_deployment(
     verb: str,
 ) -> int:
     """Create or replace a deployment."""
-    # lazy: imports the models
-    from allranks.sdk.submit.deployment import prepare_batch_deployment
-    from allranks.spec.batch import parse_batch_deployment
+    from allranks.spec.batch import parse_batch_deployment  # lazy: imports the models
 
     made = parse_batch_deployment(sendable(data), lines, options.file)
     where = batch.deployment_path(made.endpoint_name, made.name)
     more = {"default": True} if getattr(options, "set_default", False) else {}
     file = File(data, base, lines)
-    prepare = prepare_batch_deployment
-    answer: BatchDeploymentAnswer = deliver(options, file, prepare, where, "PUT", more)
+    answer: BatchDeploymentAnswer = deliver(options, file, where, "PUT", more, is_batch=True)
     _notes(answer["notes"])
     named = f"{answer['endpoint']}/{answer['name']}"
     return show.result(options, answer, f"{named} is {verb}; it runs when it is invoked")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,23 +23,24 @@ class File(NamedTuple):
 def deliver(
     options: argparse.Namespace,
     file: File,
-    prepare: Callable[..., Any],
     where: str,
     method: str,
     more: Mapping[str, Any],
+    is_batch: bool = False,
 ) -> Any:
-    """The server's answer. ``prepare`` makes the body and the snapshots; ``more`` are further keys
-    of the body."""
+    """The server's answer. ``more`` are further keys of the body."""
     # lazy: imports the models
+    from allranks.sdk.submit.deployment import prepare_deployment
     from allranks.sdk.submit.send import send
     from allranks.spec.fields.problems import placed
 
     with sending(options) as (line, note):
         body, snapshots = confirm_large_code(
             options,
-            lambda allow: prepare(
+            lambda allow: prepare_deployment(
                 *file,
                 options.file,
+                is_batch=is_batch,
                 note=note,
                 progress=line.report,
                 allow_large=allow,

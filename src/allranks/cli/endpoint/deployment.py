@@ -156,13 +156,11 @@ def _send(
     method: str,
     more: Mapping[str, Any] = {},
 ) -> int:
-    from allranks.sdk.submit.deployment import prepare_deployment  # lazy: imports the models
-
     where = path(data["endpoint_name"], "/deployments")
     if method == "PATCH":
         where += "/" + quote(str(data["name"]), safe="")
     file = File(data, base, lines)
-    made: DeploymentAnswer = deliver(options, file, prepare_deployment, where, method, more)
+    made: DeploymentAnswer = deliver(options, file, where, method, more)
     return _ready(options, made)
 
 

@@ -199,9 +199,9 @@ class BatchDeployments(Generic[JobT]):
         self, deployment: BatchKeys, *, skip_script_validation: bool = False
     ) -> Poller[DeploymentRecord]:
         """Create or replace a deployment. Its paths start in the working folder."""
-        from allranks.sdk.submit.deployment import prepare_batch_deployment  # lazy: as in endpoints
+        from allranks.sdk.submit.deployment import prepare_deployment  # lazy: as in endpoints
 
-        body, snapshots = prepare_batch_deployment(_keys(deployment), Path.cwd())
+        body, snapshots = prepare_deployment(_keys(deployment), Path.cwd(), is_batch=True)
         where = deployment_path(deployment.endpoint_name, deployment.name)
         with find_server.connect() as client:
             made = send(client, body, snapshots, where=where, method="PUT")

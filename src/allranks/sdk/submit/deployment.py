@@ -31,39 +31,28 @@ def prepare_deployment(
     lines: Mapping[str, int] | None = None,
     file: str | None = None,
     *,
+    is_batch: bool = False,
     note: Callable[[str], None] = lambda sentence: None,
     progress: OnProgress = unheard,
     allow_large: bool = False,
 ) -> tuple[Document, Snapshots]:
-    """What the API wants for a deployment, and the snapshots of its code. Raises SpecError."""
+    """What the API wants for a deployment, and the snapshots of its code; of a batch one with the
+    pipeline component of its jobs. Raises SpecError."""
     sent = sendable(dict(data))
+    if is_batch:
+        from allranks.sdk.submit.pipeline import Reader  # lazy: few deployments are batch ones
+        from allranks.spec.batch import component_of, parse_batch_deployment  # lazy: as above
+
+        component = component_of(parse_batch_deployment(sent, lines, file))
+        reader = Reader(note, allow_large, progress)
+        made = reader.pipeline({"component": component}, base, "")["component"]
+        shell = {"base": current(), "tools": tools()}
+        body = {"deployment": sent, "component": made, "shell": shell}
+        paths.require_text(body)
+        return body, reader.snapshots
     job = replica_job(parse_deployment(sent, lines, file))
     submission, snapshots = prepare(
         job, base, note=note, allow_large=allow_large, progress=progress
     )
     submission["spec"].pop("name", None)
     return {"deployment": sent, "submission": submission}, snapshots
-
-
-def prepare_batch_deployment(
-    data: Mapping[str, Any],
-    base: Path,
-    lines: Mapping[str, int] | None = None,
-    file: str | None = None,
-    *,
-    note: Callable[[str], None] = lambda sentence: None,
-    progress: OnProgress = unheard,
-    allow_large: bool = False,
-) -> tuple[Document, Snapshots]:
-    """The same of a batch deployment: the pipeline component of its jobs."""
-    from allranks.sdk.submit.pipeline import Reader  # lazy: few deployments are batch ones
-    from allranks.spec.batch import component_of, parse_batch_deployment  # lazy: as above
-
-    sent = sendable(dict(data))
-    component = component_of(parse_batch_deployment(sent, lines, file))
-    reader = Reader(note, allow_large, progress)
-    made = reader.pipeline({"component": component}, base, "")["component"]
-    shell = {"base": current(), "tools": tools()}
-    body = {"deployment": sent, "component": made, "shell": shell}
-    paths.require_text(body)
-    return body, reader.snapshots

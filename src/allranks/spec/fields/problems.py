@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from allranks.errors import Problem
+from allranks.errors import Problem, SpecError
 from allranks.spec.fields.scalars import Wrong
 
+Of = TypeVar("Of", bound=BaseModel)
 # The models whose keys are valid at a place.
 Models = Mapping[str, tuple[type[BaseModel], ...]]
 
@@ -41,6 +42,26 @@ _BOUND = {
     "less_than": ("lt", "less than"),
     "less_than_equal": ("le", "at most"),
 }
+
+
+def validated(
+    kind: type[Of],
+    values: Mapping[str, Any],
+    models: Models,
+    lines: Mapping[str, int] | None = None,
+    file: str | None = None,
+) -> Of:
+    """The model of the values. Raises one SpecError with all problems."""
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        several = problems(error, values, models)
+        raise SpecError([placed(problem, lines or {}) for problem in several], file=file) from None
+
+
+def without_none(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys with values: an empty section in YAML (`tags:`) counts as absent."""
+    return {key: value for key, value in data.items() if value is not None}
 
 
 def problems(error: ValidationError, data: Mapping[str, Any], models: Models) -> list[Problem]:

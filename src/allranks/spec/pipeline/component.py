@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field
 
 from allranks.errors import Problem, SpecError
 from allranks.spec.base_job import BaseJob
 from allranks.spec.fields.base import Part
-from allranks.spec.fields.problems import nearest, placed, problems
+from allranks.spec.fields.problems import nearest, placed, validated, without_none
 from allranks.spec.fields.scalars import DataName, Name, PathText, Several, Text, Texts, sendable
 from allranks.spec.job import MODELS, unknown_references
 from allranks.spec.job_keys import CommandKeys, Literal_
@@ -153,13 +153,8 @@ def parse_component(
             hint = "run it from a command component"
             problem = Problem(f"{_REFUSED[kind]} components do not run here", "type", hint=hint)
         raise SpecError(placed(problem, lines), file=file)
-    values = {key: value for key, value in data.items() if value is not None}
-    values["type"] = kind
-    try:
-        made = model.model_validate(values)
-    except ValidationError as error:
-        errors = problems(error, values, {**_MODELS, "": (model,)})
-        raise SpecError([placed(problem, lines) for problem in errors], file=file) from None
+    values = {**without_none(data), "type": kind}
+    made = validated(model, values, {**_MODELS, "": (model,)}, lines, file)
     if wrong := [placed(problem, lines) for problem in _crossed(made)]:
         raise SpecError(wrong, file=file)
     return made

@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from allranks.errors import Problem, SpecError
 from allranks.spec.fields.base import Part
-from allranks.spec.fields.problems import nearest, placed, problems
+from allranks.spec.fields.problems import nearest, placed, validated
 from allranks.spec.fields.scalars import Seconds, Text, sendable
 from allranks.spec.job import MODELS, READ_ONLY
 from allranks.spec.job_keys import JobKeys
@@ -59,11 +59,7 @@ class PipelineJob(JobKeys):
         lines = lines or {}
         values = {k: v for k, v in data.items() if v is not None and k not in READ_ONLY}
         values["type"] = "pipeline"
-        try:
-            job = cls.model_validate(values)
-        except ValidationError as error:
-            errors = [placed(problem, lines) for problem in problems(error, values, _MODELS)]
-            raise SpecError(errors, file=file) from None
+        job = validated(cls, values, _MODELS, lines, file)
         if wrong := [placed(problem, lines) for problem in _crossed(job)]:
             raise SpecError(wrong, file=file)
         return job

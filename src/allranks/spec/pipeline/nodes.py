@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 
 from allranks.errors import Problem, SpecError
-from allranks.spec.fields.problems import problems
+from allranks.spec.fields.problems import validated, without_none
 from allranks.spec.fields.scalars import DataName, Integer, Text, Texts
 from allranks.spec.job import MODELS, CommandJob
 from allranks.spec.job_keys import RankKeys
@@ -174,10 +174,7 @@ def _parallel(data: dict[str, Any]) -> Node:
     inputs = data.get("inputs") or {}
     outputs = data.get("outputs") or {}
     own = {key: data.pop(key) for key in ("task", "input_data", *_PARALLEL) if key in data}
-    try:
-        keys = ParallelKeys.model_validate(own)
-    except ValidationError as error:
-        raise SpecError(problems(error, own, _OF_PARALLEL)) from None
+    keys = validated(ParallelKeys, own, _OF_PARALLEL)
     node = _command({**data, **command_job(keys), "type": "command"})
     return node._replace(inputs=inputs, outputs=outputs)
 
@@ -187,11 +184,7 @@ def _of_component(data: Mapping[str, Any], kind: type[AnyComponent]) -> Node:
     component = data.get("component")
     if not isinstance(component, Mapping):
         raise SpecError(_unresolved(component))
-    values = {key: value for key, value in data.items() if value is not None}
-    try:
-        node = ComponentNode.model_validate(values)
-    except ValidationError as error:
-        raise SpecError(problems(error, values, _MODELS)) from None
+    node = validated(ComponentNode, without_none(data), _MODELS)
     made = _within("component", lambda: parse_component(component))
     if not isinstance(made, kind):
         message = f"the component is a {made.type}, and the step is not"

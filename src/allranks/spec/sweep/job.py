@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field
 
 from allranks.errors import Problem, SpecError
 from allranks.spec.fields.base import Part
-from allranks.spec.fields.problems import placed, problems
+from allranks.spec.fields.problems import placed, validated
 from allranks.spec.fields.scalars import Count, DataName, Integer, Seconds, Text
 from allranks.spec.job import MODELS, READ_ONLY, unknown_references
 from allranks.spec.job_keys import CommandKeys, JobKeys
@@ -154,11 +154,7 @@ class SweepJob(JobKeys):
         """
         lines = lines or {}
         values = {k: v for k, v in data.items() if v is not None and k not in READ_ONLY}
-        try:
-            job = cls.model_validate(values)
-        except ValidationError as error:
-            wrong = [placed(problem, lines) for problem in problems(error, values, _MODELS)]
-            raise SpecError(wrong, file=file) from None
+        job = validated(cls, values, _MODELS, lines, file)
         if wrong := [placed(problem, lines) for problem in _crossed(job)]:
             raise SpecError(wrong, file=file)
         return job
