@@ -99,7 +99,7 @@ COMPONENT: Kinds = {
 }
 SCHEDULE: Kinds = {
     "": (schedule.Schedule,),
-    "trigger": (schedule.CronTrigger, schedule.RecurrenceTrigger),
+    "trigger": (schedule.CronTrigger, schedule.RecurrenceTrigger, schedule.ManualTrigger),
     "trigger.schedule": (schedule.RecurrencePattern,),
 }
 ENDPOINT: Kinds = {"": (endpoint.Endpoint,)}

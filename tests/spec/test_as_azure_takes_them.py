@@ -56,7 +56,8 @@ def test_mini_batches_by_size_and_partition_keys(tmp_path: Path) -> None:
     keys = {"mini_batch_size": "10kb", "partition_keys": ["year"], "error_threshold": 3}
     job = {"jobs": {"a": {**PARALLEL, **keys, "inputs": {"data": {"path": "p"}}}}}
     step = steps_of(PipelineJob.parse(job))["a"]
-    assert '"mini_batch_size": 10240, "is_size_in_bytes": true' in step.job["command"]
+    assert '"mini_batch_size": "10kb"' in step.job["command"]
+    assert allranks_parallel_step.parsed_size("10kb") == (10240, True)
     assert job_notes(job) == [
         "no effect here: jobs.a.error_threshold (use mini_batch_error_threshold)",
         "no effect here: jobs.a.partition_keys (files are divided by number or size)",
@@ -67,6 +68,11 @@ def test_mini_batches_by_size_and_partition_keys(tmp_path: Path) -> None:
         Path(files[-1]).write_text("x" * size)
     batches = allranks_parallel_step.batches_of_bytes(files, 10)
     assert batches == [files[:2], files[2:3], files[3:4], files[4:]]
+    table = tmp_path / "t.csv"
+    table.write_text("a,b\n" + "1,2\n" * 5)
+    csv = {"reader": "csv", "options": {"sep": ","}}
+    pieces = allranks_parallel_step.pieces_of(str(table), 6, csv)
+    assert [piece[1:] for piece in pieces] == [[4, 12], [12, 20], [20, 24]]
     with pytest.raises(SpecError, match="not a number of files"):
         steps_of(PipelineJob.parse({"jobs": {"a": {**PARALLEL, "mini_batch_size": "10 pieces"}}}))
 

@@ -30,6 +30,13 @@ class TriggerAnswer(TypedDict):
     schedule: NotRequired[RecurrencePattern]
 
 
+class RunAnswer(TypedDict):
+    """A job that was submitted, by Azure's key; ``notes`` say what had no effect."""
+
+    Id: str
+    notes: list[str]
+
+
 class ScheduleAnswer(TypedDict):
     """A schedule. ``job`` is the specification of its job; the keys ``last_…`` and ``missed`` say
     what its last time brought."""

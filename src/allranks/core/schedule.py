@@ -6,7 +6,15 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from allranks.spec.schedule import CronTrigger, RecurrencePattern, RecurrenceTrigger, moment, zone
+from allranks.spec.schedule import (
+    CronTrigger,
+    ManualTrigger,
+    RecurrencePattern,
+    RecurrenceTrigger,
+    Trigger,
+    moment,
+    zone,
+)
 
 # A schedule without a time in so many years has none.
 _YEARS = 30
@@ -18,15 +26,15 @@ _PUNCTUAL = timedelta(seconds=60)
 _MOST = 1000
 
 
-def next_time(
-    trigger: CronTrigger | RecurrenceTrigger, after: datetime, created: datetime
-) -> datetime | None:
+def next_time(trigger: Trigger, after: datetime, created: datetime) -> datetime | None:
     """The first time after ``after``, None if there is none; ``created`` is the start of a schedule
     that names none. With time zones, as are the results.
 
     Times that a day lacks when clocks go forward are at the next valid time; those that it has
     twice when they go back count once, except of `*` and of minutes and hours.
     """
+    if isinstance(trigger, ManualTrigger):
+        return None
     local = zone(trigger.time_zone)
     start = moment(trigger.start_time, trigger.time_zone) if trigger.start_time else created
     start = start.astimezone(local)
@@ -51,7 +59,7 @@ class Due(NamedTuple):
 
 
 def due(
-    trigger: CronTrigger | RecurrenceTrigger,
+    trigger: Trigger,
     planned: datetime,
     now: datetime,
     created: datetime,

@@ -120,8 +120,16 @@ class RecurrenceTrigger(_Trigger):
     schedule: RecurrencePattern | None = None
 
 
+class ManualTrigger(_Trigger):
+    """No times: jobs are submitted by ``schedule trigger``."""
+
+    type: Literal["manual"] = "manual"
+
+
 Trigger = Annotated[
-    CronTrigger | RecurrenceTrigger, Field(discriminator="type"), BeforeValidator(typed)
+    CronTrigger | RecurrenceTrigger | ManualTrigger,
+    Field(discriminator="type"),
+    BeforeValidator(typed),
 ]
 
 
@@ -142,7 +150,7 @@ class Schedule(BaseJob):
 
 _MODELS: Mapping[str, tuple[type[BaseModel], ...]] = {
     "": (Schedule,),
-    "trigger": (CronTrigger, RecurrenceTrigger),
+    "trigger": (CronTrigger, RecurrenceTrigger, ManualTrigger),
     "trigger.schedule": (RecurrencePattern,),
 }
 

@@ -371,6 +371,7 @@ def changes(server: Server) -> None:
     for kind, name in (("environments", "i"), ("components", "c"), ("data", "d"), ("models", "m")):
         server("PUT", f"/{kind}/{name}/labels", {"labels": ["good"]})
     server("POST", "/schedules/daily/trigger")
+    server("POST", "/schedules/daily/runs", {"ExperimentName": "e"})
     server("POST", "/schedules/daily/pause")
     server("POST", "/schedules/daily/resume")
     server("PUT", "/server/front", {"host": None})

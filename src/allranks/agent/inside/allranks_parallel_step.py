@@ -7,12 +7,19 @@ others ask it over a socket, by lines of JSON. For any Python from 3.7 on.
     python allranks_parallel_step.py OPTIONS INPUT OUTPUT [MODEL] -- ARGUMENTS OF THE ENTRY SCRIPT
 
 Batch deployments have a model and no threshold of mini-batches but of files; without an entry
-script the model is MLflow's.
+script the model is MLflow's. With ``table`` the mini-batches are rows as data frames, with
+``partition`` the files whose paths have the same keys.
 """
 
+import atexit
 import importlib.util
+import inspect
+import io
 import json
+import logging
 import os
+import re
+import shutil
 import signal
 import socket
 import sys
@@ -20,10 +27,11 @@ import tempfile
 import threading
 import time
 import traceback
+import types
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Optional
+    from typing import Any, Dict, List, Optional, Tuple
 
 # Seconds: to reach rank 0, and between two lines on the progress.
 _PATIENCE, _BEAT = 120.0, 10.0
@@ -32,9 +40,10 @@ _PATIENCE, _BEAT = 120.0, 10.0
 class Board(object):
     """The mini-batches that are left, and the rows of those that are done. Thread-safe."""
 
-    def __init__(self, batches, threshold, files=-1):
-        # type: (List[List[str]], int, int) -> None
+    def __init__(self, batches, threshold, files=-1, unit="files"):
+        # type: (List[List[Any]], int, int, str) -> None
         self._batches, self._threshold, self._most_files = batches, threshold, files
+        self._unit = unit
         self._next, self._done, self._failed, self._failed_files = 0, 0, 0, 0
         self.rows = {}  # type: Dict[int, List[str]]
         self.broken = ""
@@ -49,15 +58,21 @@ class Board(object):
             self._next += 1
             return {"number": self._next - 1, "files": self._batches[self._next - 1]}
 
-    def finish(self, number, rows, error):  # type: (int, Optional[List[str]], str) -> None
-        """Record what became of a mini-batch: its rows, or why it failed."""
+    def finish(self, number, size, rows, error):
+        # type: (int, int, Optional[List[str]], str) -> None
+        """Record what became of a mini-batch of so many files or rows: its results, or why it
+        failed."""
         with self._lock:
             self._done += 1
-            # Each file has a row of its own, or has failed.
-            self._failed_files += max(0, len(self._batches[number]) - len(rows or ()))
+            # Each has a row of its own, or has failed.
+            self._failed_files += max(0, size - len(rows or ()))
             if 0 <= self._most_files < self._failed_files:
                 limit = self._most_files
-                self.broken = "%d files failed; the limit is %d" % (self._failed_files, limit)
+                self.broken = "%d %s failed; the limit is %d" % (
+                    self._failed_files,
+                    self._unit,
+                    limit,
+                )
             if rows is not None:
                 self.rows[number] = rows
             else:
@@ -94,8 +109,10 @@ class Remote(object):
     def take(self):  # type: () -> Any
         return self._ask({"do": "take"})["batch"]
 
-    def finish(self, number, rows, error):  # type: (int, Optional[List[str]], str) -> None
-        self._ask({"do": "finish", "number": number, "rows": rows, "error": error})
+    def finish(self, number, size, rows, error):
+        # type: (int, int, Optional[List[str]], str) -> None
+        done = {"number": number, "size": size, "rows": rows, "error": error}
+        self._ask({"do": "finish", "done": done})
 
     def _ask(self, message):  # type: (Dict[str, Any]) -> Dict[str, Any]
         message["job"] = self._job
@@ -130,7 +147,7 @@ def serve(board, job, port, others):  # type: (Board, str, int, int) -> List[thr
                     if reply["batch"] is None:
                         left.release()
                 else:
-                    board.finish(message["number"], message["rows"], message["error"])
+                    board.finish(**message["done"])
                 connection.sendall((json.dumps(reply) + "\n").encode())
 
     def accept():  # type: () -> None
@@ -158,6 +175,73 @@ def files_of(path):  # type: (str) -> List[str]
         folders.sort()
         files += [os.path.join(folder, name) for name in sorted(names)]
     return files
+
+
+def parsed_size(text):  # type: (Any) -> Tuple[int, bool]
+    """A size such as `10` or `10kb`, and whether that is in bytes."""
+    match = re.match(r"([1-9]\d*) ?(?:([kmg]?)b)?$", str(text).lower())
+    if match is None:
+        sys.exit("%r is not the size of a mini-batch: give a number, or bytes as in 10kb" % text)
+    unit = 1024 ** " kmg".index(match.group(2) or " ")
+    return int(match.group(1)) * unit, match.group(2) is not None
+
+
+def batches_of(files, options):  # type: (List[str], Dict[str, Any]) -> List[List[Any]]
+    """All mini-batches."""
+    if options.get("partition"):
+        groups = {}  # type: Dict[Any, List[str]]
+        for file in files:
+            groups.setdefault(tuple(key_of(file, options["partition"]).items()), []).append(file)
+        return [groups[key] for key in sorted(groups)]
+    size, is_bytes = parsed_size(options["mini_batch_size"])
+    if options.get("table"):
+        return [[piece] for file in files for piece in pieces_of(file, size, options["table"])]
+    if is_bytes:
+        return batches_of_bytes(files, size)
+    return [files[start : start + size] for start in range(0, len(files), size)]
+
+
+def key_of(file, partition):  # type: (str, Dict[str, Any]) -> Dict[str, str]
+    """The values that the path of a file has for the keys of a partition."""
+    match = re.search(partition["pattern"], file)
+    if match is None:
+        sys.exit("the path of %r has no %s" % (file, ", ".join(partition["names"])))
+    return {key: match.group(1 + partition["names"].index(key)) for key in partition["keys"]}
+
+
+def pieces_of(file, size, table):  # type: (str, int, Dict[str, Any]) -> List[List[Any]]
+    """Pieces of a table with about ``size`` bytes of whole lines: its file, begin and end."""
+    end = os.path.getsize(file)
+    if table["reader"] == "parquet":
+        return [[file, 0, end]]
+    pieces = []
+    with open(file, "rb") as lines:
+        start = len(lines.readline()) if table["reader"] == "csv" else 0
+        while start < end:
+            lines.seek(min(start + size, end) - 1)
+            lines.readline()
+            pieces.append([file, start, lines.tell()])
+            start = lines.tell()
+    return pieces
+
+
+def read_table(pieces, table):  # type: (List[Any], Dict[str, Any]) -> Any
+    """The rows of pieces, or of whole files."""
+    # lazy: only for tables
+    import pandas  # type: ignore[import-not-found,import-untyped,unused-ignore]
+
+    read, frames = getattr(pandas, "read_" + table["reader"]), []
+    for piece in pieces:
+        if isinstance(piece, str):
+            frames.append(read(piece, **table["options"]))
+            continue
+        path, start, end = piece
+        with open(path, "rb") as file:
+            head = file.readline() if table["reader"] == "csv" else b""
+            file.seek(max(start, len(head)))
+            text = head + file.read(end - file.tell())
+        frames.append(read(io.BytesIO(text), **table["options"]))
+    return pandas.concat(frames, ignore_index=True)
 
 
 def batches_of_bytes(files, size):  # type: (List[str], int) -> List[List[str]]
@@ -194,7 +278,7 @@ def load(script):  # type: (str) -> Any
     return module
 
 
-def attempt(run, files, seconds):  # type: (Any, List[str], float) -> List[str]
+def attempt(run, words, seconds):  # type: (Any, List[Any], float) -> List[str]
     """One call of ``run``, which gets some seconds."""
 
     def late(number, frame):  # type: (int, Any) -> None
@@ -203,7 +287,7 @@ def attempt(run, files, seconds):  # type: (Any, List[str], float) -> List[str]
     signal.signal(signal.SIGALRM, late)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
-        return rows_of(run(files))
+        return rows_of(run(*words))
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
@@ -214,15 +298,45 @@ def work(board, run, options):  # type: (Any, Any, Dict[str, Any]) -> None
         batch = board.take()
         if batch is None:
             return
-        rows, error = None, ""
+        rows, error, size = None, "", len(batch["files"])
         for number in range(1 + options["max_retries"]):
             try:
-                rows = attempt(run, batch["files"], options["timeout"])
+                words = arguments_of(run, batch, options)
+                size = len(words[0])
+                rows = attempt(run, words, float(options["timeout"]))
                 break
             except Exception as problem:
                 traceback.print_exc()
                 error = "%s: %s (attempt %d)" % (type(problem).__name__, problem, number + 1)
-        board.finish(batch["number"], rows, error)
+        board.finish(batch["number"], size, rows, error)
+
+
+def arguments_of(run, batch, options):  # type: (Any, Dict[str, Any], Dict[str, Any]) -> List[Any]
+    """The mini-batch, and its context if ``run`` takes a second argument."""
+    files, table, partition = batch["files"], options.get("table"), options.get("partition")
+    words = [read_table(files, table) if table else files]
+    if len(inspect.signature(run).parameters) > 1:
+        key = key_of(files[0], partition) if partition else {}
+        context = {"partition_key_value": key, "minibatch_index": batch["number"], "dataset": None}
+        words.append(types.SimpleNamespace(**context))
+    return words
+
+
+class EntryScript(object):
+    """`azureml_user.parallel_run.EntryScript` of Azure's first SDK."""
+
+    working_dir, output_dir, log_dir = ".", "outputs", "logs/user"
+    logger = logging.getLogger("entry_script")
+
+
+def answer_imports(level):  # type: (str) -> None
+    """Let entry scripts find ``EntryScript``."""
+    EntryScript.logger.setLevel(level)
+    EntryScript.logger.addHandler(logging.StreamHandler())
+    for name in ("azureml_user", "azureml_user.parallel_run"):
+        module = types.ModuleType(name)  # type: Any
+        module.EntryScript = EntryScript
+        sys.modules.setdefault(name, module)
 
 
 def mlflow_model(path):  # type: (str) -> Any
@@ -236,6 +350,7 @@ def mlflow_model(path):  # type: (str) -> Any
 def model_folder(path):  # type: (str) -> str
     """A folder that has the model under the name it was registered with."""
     folder = tempfile.mkdtemp(prefix="model-")
+    atexit.register(shutil.rmtree, folder, True)
     name = os.environ.get("ALLRANKS_MODEL_NAME") or os.path.basename(path)
     os.symlink(os.path.abspath(path), os.path.join(folder, name))
     return folder
@@ -254,20 +369,19 @@ def main():  # type: () -> None
     rank = int(os.environ["RANK"])
     world = int(os.environ["WORLD_SIZE"])
     job, port = os.environ["ALLRANKS_JOB"], int(os.environ["MASTER_PORT"])
-    size = options["mini_batch_size"]
     waiting = []
     if rank == 0:
         files = files_of(data)
-        if options.get("is_size_in_bytes"):
-            batches = batches_of_bytes(files, size)
-        else:
-            batches = [files[start : start + size] for start in range(0, len(files), size)]
-        most = options.get("error_threshold", -1)
-        board = Board(batches, options["mini_batch_error_threshold"], most)  # type: Any
+        batches = batches_of(files, options)
+        most = int(options.get("error_threshold", -1))
+        unit = "rows" if options.get("table") else "files"
+        board = Board(batches, options["mini_batch_error_threshold"], most, unit)  # type: Any
         waiting = serve(board, job, port, world - 1) if world > 1 else []
         print("%d files in %d mini-batches" % (len(files), len(batches)), flush=True)
     else:
         board = Remote(job, os.environ["MASTER_ADDR"], port)
+    if "logging_level" in options:
+        answer_imports(options["logging_level"])
     module = load(options["entry_script"]) if options["entry_script"] else mlflow_model(model)
     if hasattr(module, "init"):
         module.init()

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 # The modules that a job without allranks finds, with the names of ``azureml_run`` in them.
 _OURS = {
     "azureml": (),
-    "azureml.core": ("Run", "Experiment"),
+    "azureml.core": ("Run", "Experiment", "Model"),
+    "azureml.core.model": ("Model",),
     "azureml.core.run": ("Run", "_OfflineRun"),
     "azureml.core.experiment": ("Experiment",),
     "azureml.exceptions": ("RunEnvironmentException",),

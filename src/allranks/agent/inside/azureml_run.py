@@ -9,6 +9,7 @@ prints what it is given, as Azure's offline runs do.
 import json
 import math
 import os
+import re
 import shutil
 import sys
 import time
@@ -46,6 +47,28 @@ class Experiment(object):
         from azureml.core import Workspace  # type: ignore[import-not-found] # lazy: ours, or a refusal
 
         return Workspace()
+
+
+class Model(object):
+    """A model that the job has as an input `model_NAME`."""
+
+    def __init__(self, *_, **__):  # type: (Any, Any) -> None
+        raise _missing("Model(…)", "use Model.get_model_path(NAME)")
+
+    @staticmethod
+    def get_model_path(model_name, version=None, _workspace=None):
+        # type: (str, Optional[int], Any) -> str
+        """The path of its file, or of its folder."""
+        name = "model_" + re.sub("[^A-Za-z0-9_]+", "_", model_name).strip("_").lower()
+        path = _named("AZURE_ML_INPUT_").get(name)
+        if path is None or version is not None:
+            instead = "give the job an input %s with this version's files" % name
+            raise _missing("the model %s:%s" % (model_name, version or "latest"), instead)
+        files = (
+            [name for name in os.listdir(path) if name != "MLmodel"] if os.path.isdir(path) else []
+        )
+        only = os.path.join(path, files[0]) if len(files) == 1 else path
+        return only if os.path.isfile(only) else path
 
 
 class Run(object):

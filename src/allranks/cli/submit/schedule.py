@@ -70,6 +70,8 @@ def create(options: argparse.Namespace) -> int:
             problems = [placed(problem, lines) for problem in error.problems]
             raise SpecError(problems, file=error.file or options.file) from None
     when = f"first job: {_when(made['next_at'])}" if made["next_at"] else "it has no time left"
+    if made["trigger"]["type"] == "manual":
+        when = f"allranks schedule trigger {made['name']}"
     return show.result(options, made, f"{made['name']} is created; {when}")
 
 
@@ -100,10 +102,12 @@ def _row(each: Mapping[str, Any]) -> tuple[str, ...]:
 def _status(each: Mapping[str, Any]) -> str:
     if not each["enabled"]:
         return "paused"
-    return "active" if each["next_at"] else "over"
+    return "active" if each["next_at"] or each["trigger"]["type"] == "manual" else "over"
 
 
 def _trigger(trigger: Mapping[str, Any]) -> str:
+    if trigger["type"] == "manual":
+        return "by hand"
     if trigger["type"] == "cron":
         text = str(trigger["expression"])
     else:

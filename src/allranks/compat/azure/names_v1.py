@@ -33,6 +33,8 @@ _EXCEPTIONS = _of(
     "WebserviceException",
     "WorkspaceException",
 )
+_PARALLEL = _of("parallel", "ParallelRunConfig", "ParallelRunStep")
+_SCHEDULES = _of("published", "Schedule", "ScheduleRecurrence")
 _SERVICES = _of("webservice", "AciWebservice", "AksWebservice", "LocalWebservice", "Webservice")
 _CONFIG = {
     **_of("hyperdrive", "HyperDriveConfig", "HyperDriveRunConfig", "PrimaryMetricGoal"),
@@ -120,6 +122,9 @@ NAMES_V1: Mapping[str, Mapping[str, str]] = {
     "azureml.core.script_run_config": _of("run_config", "ScriptRunConfig"),
     "azureml.core.webservice": _SERVICES,
     "azureml.core.workspace": _of("workspace", "Workspace"),
+    "azureml.contrib": {},
+    "azureml.contrib.pipeline": {},
+    "azureml.contrib.pipeline.steps": _PARALLEL,
     "azureml.data": {**_DATA, **_OUTPUT, **_of("data.output", "OutputAsInput")},
     "azureml.data.data_reference": _REFERENCE,
     "azureml.data.datapath": _of("data.datastore", "DataPath", "DataPathComputeBinding"),
@@ -135,18 +140,17 @@ NAMES_V1: Mapping[str, Mapping[str, str]] = {
     "azureml.pipeline": {},
     "azureml.pipeline.core": {
         **_of("pipeline", "Pipeline", "PipelineData", "PipelineParameter", "StepSequence"),
+        **_of("published", "PublishedPipeline"),
+        **_SCHEDULES,
         **_RUNS,
     },
     "azureml.pipeline.core.graph": _of("pipeline", "PipelineParameter"),
     "azureml.pipeline.core.run": _RUNS,
-    "azureml.pipeline.steps": _of(
-        "pipeline",
-        "CommandStep",
-        "EstimatorStep",
-        "HyperDriveStep",
-        "ParallelRunStep",
-        "PythonScriptStep",
-    ),
+    "azureml.pipeline.core.schedule": _SCHEDULES,
+    "azureml.pipeline.steps": {
+        **_of("pipeline", "CommandStep", "EstimatorStep", "HyperDriveStep", "PythonScriptStep"),
+        **_PARALLEL,
+    },
     "azureml.telemetry": _of("widgets", "set_diagnostics_collection"),
     "azureml.train": {},
     "azureml.train.dnn": _of(
@@ -167,7 +171,6 @@ _AUTO = "there is no AutoML: run your own script, or a sweep"
 ABSENT_V1: Mapping[str, Mapping[str, str]] = {
     "azureml": {
         "automl": _AUTO,
-        "contrib": "nothing of it is there",
         "interpret": "use the package `raiwidgets` or `shap` in a job",
         "mlflow": "use mlflow itself: docs/how-to/mlflow.md",
         "opendatasets": "download the files, and give them to Dataset.File.from_files",
@@ -184,21 +187,24 @@ ABSENT_V1: Mapping[str, Mapping[str, str]] = {
     },
     "azureml.core.model": {"ModelProxy": _SERVED},
     "azureml.pipeline.core": {
-        "PublishedPipeline": "use a schedule, or submit the program again",
-        "Schedule": "allranks schedule create",
+        "Module": "use PythonScriptStep, or a component",
+        "PipelineDraft": "submit the Pipeline, or publish it",
+        "PipelineEndpoint": "publish each version: PublishedPipeline",
         "TrainingOutput": "register the model of the best run after the sweep",
-        "schedule": "allranks schedule create",
+        "module": "use PythonScriptStep, or a component",
     },
     "azureml.pipeline.steps": {
         "AutoMLStep": _AUTO,
         "DatabricksStep": "start Spark in a job of its own",
-        "ParallelRunConfig": "write a `parallel` step: docs/how-to/pipeline.md",
+        "ModuleStep": "use PythonScriptStep, or a component",
     },
     "azureml.train": {"automl": _AUTO},
     "azureml.train.dnn": {"Chainer": "use Estimator with pip_packages=['chainer']"},
 }
 PACKAGES_V1 = (
     "azureml",
+    "azureml.contrib",
+    "azureml.contrib.pipeline",
     "azureml.core",
     "azureml.data",
     "azureml.pipeline",

@@ -145,6 +145,7 @@ ROUTES = (
     Row("POST /schedules/{name}/pause", _M, "schedules:pause"),
     Row("POST /schedules/{name}/resume", _M, "schedules:resume"),
     Row("POST /schedules/{name}/trigger", _M, "schedules:trigger"),
+    Row("POST /schedules/{name}/runs", _M, "schedules:run"),
     Row("DELETE /schedules/{name}", _M, "schedules:delete"),
     Row("GET /datastores", _R, "assets.data:list_datastores"),
     Row("POST /datastores", _A, "assets.data:create_datastore", 201),

@@ -101,6 +101,7 @@ ASSETS: Mapping[str, Mapping[str, str]] = {
         "interval": "The number of units between two times.",
         "schedule": "Times of the day, and days. Those of the start if left out.",
     },
+    "ManualTrigger": {"type": "No times: only `schedule trigger` and programs."},
     "RecurrencePattern": {
         "hours": "Hours of the day.",
         "minutes": "Minutes of the hour.",

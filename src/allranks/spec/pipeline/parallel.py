@@ -70,16 +70,13 @@ def command_job(keys: ParallelKeys) -> dict[str, Any]:
         message = f"`{task.append_row_to}` is not an output"
         raise SpecError(Problem(message, "task.append_row_to", hint=hint))
     size = str(keys.mini_batch_size)
-    matched = re.fullmatch(r"([1-9]\d*)(?:([kmg])b)?", size.lower())
-    if matched is None:
+    if re.fullmatch(r"[1-9]\d*([kmg]b)?", size.lower()) is None:
         hint = "give the number of files in a mini-batch, or their size as in `10kb`"
         problem = Problem(f"`{size}` is not a number of files", "mini_batch_size", hint=hint)
         raise SpecError(problem)
-    unit = 1024 ** " kmg".index(matched[2] or " ")
     options = {
         "entry_script": task.entry_script,
-        "mini_batch_size": int(matched[1]) * unit,
-        "is_size_in_bytes": matched[2] is not None,
+        "mini_batch_size": size,
         "mini_batch_error_threshold": keys.mini_batch_error_threshold,
         **keys.retry_settings.model_dump(),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from allranks.server.schedules.requests import with_values
 from tests.server.serving import served
 
 SCHEDULE = {
@@ -24,3 +25,21 @@ def test_each_trigger_submits_a_job(tmp_path: Path) -> None:
         jobs = {job["name"] for job in server.people.get("/api/v1/jobs").json()}
         assert len(names) == 3
         assert jobs == names
+
+
+def test_a_request_changes_inputs_and_settings() -> None:
+    spec = {"type": "pipeline", "inputs": {"data": {"path": "/a"}, "rate": 1}}
+    request = {
+        "ParameterAssignments": {"Rate": 2, "other": 3},
+        "DataPathAssignments": {"data": {"DataStoreName": "s", "RelativePath": "b/"}},
+        "ContinueRunOnStepFailure": True,
+        "ExperimentName": "e",
+        "RunSource": "SDK",
+        "Unknown": 1,
+    }
+    job, notes = with_values(spec, request)
+    data = {"type": "uri_folder", "path": "azureml://datastores/s/paths/b/"}
+    assert job["inputs"] == {"data": data, "rate": 2}
+    assert (job["settings"], job["experiment_name"]) == ({"continue_on_step_failure": True}, "e")
+    assert notes == ["no effect here: Unknown", "no effect here: other"]
+    assert "settings" not in spec

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from allranks.sdk.connection import find_server
+
 
 class AbstractAuthentication:
     """Takes any arguments."""
@@ -12,8 +14,9 @@ class AbstractAuthentication:
         pass
 
     def get_authentication_header(self) -> dict[str, str]:
-        """A header that opens nothing of Azure's."""
-        return {"Authorization": "Bearer allranks"}
+        """The header that this server takes, as for a published pipeline's endpoint."""
+        with find_server.connect() as client:
+            return {"Authorization": f"Bearer {client.token}"}
 
 
 class InteractiveLoginAuthentication(AbstractAuthentication):

@@ -9,6 +9,7 @@ import json
 import re
 import secrets
 import shlex
+import types
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -179,6 +180,8 @@ class Environment:
         self.python = PythonSection()
         self.docker = DockerSection()
         self.environment_variables: dict[str, str] = {}
+        # Azure's notebooks set `spark.precache_packages`.
+        self.spark = types.SimpleNamespace()
         self.inferencing_stack_version: str | None = None
         # The environment of the server that this is, or is more than.
         self._base: str | None = None

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from allranks.compat.azure.absent import Absent
 from allranks.compat.azure.v1.exceptions import UserErrorException, no_more, not_there
 from allranks.compat.azure.v1.interactive import InteractiveRun
-from allranks.compat.azure.v1.run import Run, run_of
+from allranks.compat.azure.v1.published import PublishedPipeline
+from allranks.compat.azure.v1.run import PipelineRun, Run, run_of
 from allranks.sdk import Client
 from allranks.sdk.jobs.follow import submission_notes
 from allranks.spec.any_job import AnyJob
@@ -86,6 +87,7 @@ class Experiment(Absent):
 
 
 Run.experiment_type = Experiment
+PipelineRun.published_type = PublishedPipeline
 
 
 def _for(config: Any, keywords: Document) -> Document:

@@ -14,8 +14,9 @@ from typing import Any
 
 from allranks.compat.azure.notes import without_effect
 
-# What these ask for is so here: there is one workspace, and files are replaced.
+# What these ask for is so here: there is one workspace, files are replaced, nothing is provisioned.
 SO_HERE = {"self", "cls", "workspace", "exist_ok", "exists_ok", "overwrite", "output_overwrite"}
+SO_HERE |= {"wait_for_provisioning", "wait_timeout"}
 SO_HERE |= {"create_new_version", "show_progress", "validate", "wait_post_processing"}
 _OURS = "allranks.compat."
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from allranks.compat.azure.notes import without_effect
 from allranks.compat.azure.v1 import webservice
+from allranks.compat.azure.v1.arguments import name_of
 from allranks.compat.azure.v1.environment import Environment
 from allranks.compat.azure.v1.exceptions import ModelNotFoundException, no_more, not_there
 from allranks.errors import NotFound
 from allranks.sdk import Client
+
+if TYPE_CHECKING:
+    from allranks.api.common import Document
 
 # What Azure shows of a model and serving needs.
 SHOWN = (
@@ -136,6 +141,23 @@ class Model:
 
     def __repr__(self) -> str:
         return f"Model(name={self.name}, id={self.id}, version={self.version})"
+
+
+def used_models(script: Path, words: Iterable[Any]) -> Document:
+    """The inputs of a job whose script asks for ``Model.get_model_path``: the models whose names
+    it has as texts, or gets among its arguments."""
+    text = script.read_text(errors="replace") if script.is_file() else ""
+    if "get_model_path" not in text:
+        return {}
+    names = {*re.findall(r"""["']([\w.-]+)["']""", text), *map(str, words)}
+    return {
+        f"model_{name_of(model.name)}": {
+            "type": model.type,
+            "path": f"azureml:{model.name}:{model.version}",
+        }
+        for model in Client().models.list()
+        if model.name in names
+    }
 
 
 class InferenceConfig:

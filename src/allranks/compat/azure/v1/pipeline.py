@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from allranks.compat.azure.v1.arguments import Bound, name_of
 from allranks.compat.azure.v1.data.datasets import DatasetConsumptionConfig
-from allranks.compat.azure.v1.data.datastore import MODES, DataReference
+from allranks.compat.azure.v1.data.datastore import MODES
 from allranks.compat.azure.v1.data.output import OutputAsInput, OutputFileDatasetConfig, reference
 from allranks.compat.azure.v1.exceptions import UserErrorException, no_more, not_there
 from allranks.compat.azure.v1.experiment import Experiment
 from allranks.compat.azure.v1.hyperdrive import HyperDriveConfig
+from allranks.compat.azure.v1.published import PublishedPipeline, literal
 from allranks.compat.azure.v1.run import Run
 from allranks.compat.azure.v1.run_config import RunConfiguration, ScriptRunConfig
 
@@ -105,15 +106,24 @@ class Step:
         made = [getattr(each, "producer", None) for each in data]
         return [each for each in (*made, *self.after) if each is not None and each is not self]
 
-    def to_dict(self, waited_for: Iterable[Step]) -> Document:
-        """The step of a job file. ``waited_for`` are those that others come after."""
-        bound = Bound()
+    def settings(self) -> list[PipelineParameter]:
+        """Parameters that are no inputs: their values are fixed when the pipeline is submitted."""
+        return []
+
+    def configured(self, values: Mapping[str, Any]) -> ScriptRunConfig:
+        """What runs; ``values`` are those of all parameters."""
         config = copy.copy(self._config)
         words = [self._argument(each) for each in self._words]
         if self._is_command:
             config.command = words
         else:
             config.arguments = words
+        return config
+
+    def to_dict(self, waited_for: Iterable[Step], values: Mapping[str, Any]) -> Document:
+        """The step of a job file. ``waited_for`` are those that others come after."""
+        bound = Bound()
+        config = self.configured(values)
         for each in (*self._inputs, *self._outputs):
             self._argument(each).bind(bound)
         spec = config.job(bound)
@@ -256,13 +266,6 @@ class HyperDriveStep(Step):
         not_there("HyperDriveStep", "submit the HyperDriveConfig itself, or write a sweep step")
 
 
-class ParallelRunStep(Step):
-    """Not there."""
-
-    def __init__(self, *_: Any, **__: Any) -> None:
-        not_there("ParallelRunStep", "write a `parallel` step: docs/how-to/pipeline.md")
-
-
 class StepSequence:
     """Steps one after the other."""
 
@@ -305,21 +308,24 @@ class Pipeline:
         continue_on_step_failure: bool = False,
     ) -> Document:
         """The pipeline of a job file. Raises UserErrorException."""
-        defaults = {name_of(p.name): p.default_value for s in self._steps for p in s.parameters()}
-        values = {name_of(key): value for key, value in (pipeline_parameters or {}).items()}
-        for key in values.keys() - defaults.keys():
-            hint = f"its parameters are: {', '.join(sorted(defaults)) or 'none'}"
-            raise UserErrorException(f"the pipeline has no parameter {key!r}", hint=hint)
+        inputs = _defaults(one for step in self._steps for one in step.parameters())
+        values = inputs | _defaults(one for step in self._steps for one in step.settings())
+        for key, value in (pipeline_parameters or {}).items():
+            if name_of(key) not in values:
+                hint = f"its parameters are: {', '.join(sorted(values)) or 'none'}"
+                raise UserErrorException(f"the pipeline has no parameter {key!r}", hint=hint)
+            values[name_of(key)] = value
         waited_for = [each for step in self._steps for each in step.after]
-        settings: Document = {"continue_on_step_failure": continue_on_step_failure}
-        settings["force_rerun"] = regenerate_outputs
         pipeline: Document = {
             "type": "pipeline",
-            "settings": settings,
-            "jobs": {each.node: each.to_dict(waited_for) for each in reversed(self._steps)},
+            "settings": {
+                "continue_on_step_failure": continue_on_step_failure,
+                "force_rerun": regenerate_outputs,
+            },
+            "jobs": {each.node: each.to_dict(waited_for, values) for each in reversed(self._steps)},
         }
-        inputs = {key: _literal(value) for key, value in {**defaults, **values}.items()}
-        pipeline |= {"inputs": inputs} if inputs else {}
+        if inputs:
+            pipeline["inputs"] = {key: literal(values[key]) for key in inputs}
         return pipeline | ({"description": self.description} if self.description else {})
 
     def validate(self) -> list[Any]:
@@ -342,8 +348,22 @@ class Pipeline:
             regenerate_outputs=regenerate_outputs,
         )
 
-    def publish(self, *_: Any, **__: Any) -> None:
-        not_there("Pipeline.publish", "use a schedule, or submit the file: docs/how-to/schedule.md")
+    def publish(
+        self,
+        name: str | None = None,
+        description: str | None = None,
+        version: str | None = None,
+        continue_on_step_failure: bool | None = None,
+    ) -> PublishedPipeline:
+        """Keep it on the server, to be submitted with other values of its parameters."""
+        job = self.job(continue_on_step_failure=bool(continue_on_step_failure))
+        return PublishedPipeline.make(
+            self.workspace, job, name or "pipeline", description or self.description, version
+        )
+
+
+def _defaults(parameters: Iterable[PipelineParameter]) -> Document:
+    return {name_of(parameter.name): parameter.default_value for parameter in parameters}
 
 
 def _copy(config: RunConfiguration | None) -> RunConfiguration:
@@ -359,7 +379,3 @@ def _flat(steps: Any) -> Iterable[Step]:
             yield from _flat(step)
         else:
             yield step
-
-
-def _literal(value: Any) -> Any:
-    return value.data() if isinstance(value, DataReference) or hasattr(value, "data") else value

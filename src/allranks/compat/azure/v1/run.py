@@ -14,6 +14,7 @@ from allranks.agent.inside import azureml_run  # type: ignore[import-not-found, 
 from allranks.compat.azure.absent import Absent
 from allranks.compat.azure.v1.arguments import definition, name_of
 from allranks.compat.azure.v1.data.datastore import DataPath, RunFiles
+from allranks.compat.azure.v1.data.output import OutputData
 from allranks.compat.azure.v1.exceptions import (
     ActivityFailedException,
     RunEnvironmentException,
@@ -218,6 +219,18 @@ class Run(Absent):
             self.download_file(name, str(Path(folder, name)))
         return [str(Path(folder, each)) for each in names]
 
+    def get_output_data(self, name: str) -> OutputData:
+        """An output of the step, by the name of its `PipelineData` or configuration."""
+        return OutputData(self.id, name)
+
+    def get_outputs(self) -> dict[str, OutputData]:
+        """All outputs of the step."""
+        return {name: OutputData(self.id, name) for name in self._job.outputs}
+
+    def get_job_log(self) -> str:
+        """What its ranks have printed."""
+        return "".join(self._text(name) for name in self.get_file_names() if "logs/" in name)
+
     def register_model(
         self,
         model_name: str,
@@ -321,6 +334,8 @@ class PipelineRun(Run):
     """A pipeline that was submitted."""
 
     type = "azureml.PipelineRun"
+    # `PublishedPipeline`, as above.
+    published_type: ClassVar[Any] = None
 
     def get_steps(self) -> Iterable[Run]:
         return self.get_children()
@@ -328,6 +343,32 @@ class PipelineRun(Run):
     def find_step_run(self, name: str) -> list[Run]:
         """The runs of the steps with this name."""
         return [each for each in self.get_children() if each.name == name]
+
+    def get_pipeline_output(self, pipeline_output_name: str) -> OutputData:
+        """An output of a step, by its name."""
+        own = name_of(pipeline_output_name)
+        for step in self.get_children():
+            if own in step._job.outputs:
+                return step.get_output_data(pipeline_output_name)
+        raise UserErrorException(f"no step of {self.id} has an output {pipeline_output_name!r}")
+
+    def publish_pipeline(
+        self,
+        name: str,
+        description: str | None = None,
+        version: str | None = None,
+        continue_on_step_failure: bool | None = None,
+        **more: Any,
+    ) -> Any:
+        """Keep the pipeline of this run: a `PublishedPipeline`."""
+        no_more("publish_pipeline", more)
+        spec = self._job.to_dict()["spec"]
+        job = {key: spec[key] for key in ("type", "inputs", "jobs", "settings") if key in spec}
+        if continue_on_step_failure is not None:
+            failing = {"continue_on_step_failure": continue_on_step_failure}
+            job["settings"] = {**job.get("settings", {}), **failing}
+        workspace = self.experiment.workspace
+        return self.published_type.make(workspace, job, name, description, version)
 
 
 _KINDS: Mapping[str, type[Run]] = {"sweep": HyperDriveRun, "pipeline": PipelineRun}

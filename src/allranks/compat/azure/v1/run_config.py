@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allranks.compat.azure.v1.arguments import REFERENCE, Bindable, Bound, command_of, name_of
 from allranks.compat.azure.v1.compute import LOCAL, is_spot
 from allranks.compat.azure.v1.environment import Environment
 from allranks.compat.azure.v1.exceptions import UserErrorException, no_more
+from allranks.compat.azure.v1.model import used_models
 
 if TYPE_CHECKING:
     from allranks.api.common import Document
@@ -184,6 +186,10 @@ class ScriptRunConfig:
             if isinstance(value, Bindable):
                 value.bind(bound)
             else:
+                bound.input(name, value)
+        if self.script is not None:
+            script = Path(self.source_directory, self.script)
+            for name, value in used_models(script, self.arguments).items():
                 bound.input(name, value)
         job: Document = {
             "type": "command",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from allranks.api.schedules import ScheduleAnswer
-from allranks.errors import SpecError
+from allranks.api.schedules import RunAnswer, ScheduleAnswer
+from allranks.errors import Conflict, SpecError, UsageError
 from allranks.server.auth.roles import Who, require_own
 from allranks.server.dependencies import JsonBody, ServicesDep
 from allranks.server.schedules.create import create_schedule, shown
 from allranks.server.schedules.loop import resumed_at, submit_at
+from allranks.server.schedules.requests import with_values
 from allranks.server.submission.submit import NO_SUBMISSION
 
 
@@ -55,6 +56,22 @@ def trigger(name: str, services: ServicesDep, who: Who) -> ScheduleAnswer:
     require_own(who, name, row.created_by)
     last = submit_at(services, row, datetime.now(UTC), planned=False)
     return shown(services.schedules.change(name, last=last))
+
+
+def run(name: str, data: JsonBody, services: ServicesDep, who: Who) -> RunAnswer:
+    """Submit its job now with other values, as Azure ML's first SDK asks its published pipelines:
+    ``ExperimentName``, ``ParameterAssignments``, ``DataPathAssignments``."""
+    row = services.schedules.get(name)
+    require_own(who, name, row.created_by)
+    if not row.enabled:
+        raise Conflict(f"{name} is paused", hint=f"allranks schedule resume {name}")
+    spec, notes = with_values(row.submission["spec"], data)
+    changed = row._replace(submission={**row.submission, "spec": spec})
+    last = submit_at(services, changed, datetime.now(UTC), planned=False)
+    services.schedules.change(name, last=last)
+    if last["job"] is None:
+        raise UsageError(str(last["error"]), hint="see the values in the request")
+    return {"Id": str(last["job"]), "notes": notes}
 
 
 def delete(name: str, services: ServicesDep, who: Who) -> ScheduleAnswer:

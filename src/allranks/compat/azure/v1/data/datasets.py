@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,13 +21,22 @@ if TYPE_CHECKING:
     from allranks.api.common import Document
 
 
+# The property of a data asset that says how it is read, and the keys in a format of paths.
+_HOW = "azureml.dataset"
+_KEY = re.compile(r"\{([^}:]+)\}")
+
+
 class FileDataset:
     """Files at one address."""
 
     type = "uri_folder"
+    # How the rows are read: the name of a reader of pandas and its options.
+    table: Document | None = None
 
-    def __init__(self, path: str, type: str = "uri_folder") -> None:
-        self.path, self.type = path, type
+    def __init__(
+        self, path: str, type: str = "uri_folder", partition_format: str | None = None
+    ) -> None:
+        self.path, self.type, self.partition_format = path, type, partition_format
         self.name: str | None = None
         self.version: str | None = None
         self.id = hashlib.sha256(path.encode()).hexdigest()[:16]
@@ -60,7 +70,7 @@ class FileDataset:
         name = asset_name(name)
         optional = {"description": description, "tags": tags}
         made = data_spec.Data.model_validate(
-            {"name": name, "path": self.path, "type": self.type}
+            {"name": name, "path": self.path, "type": self.type, "properties": self._how_read()}
             | {key: each for key, each in optional.items() if each}
         )
         newest = [each for each in Client().data.list() if each.name == name]
@@ -96,27 +106,64 @@ class FileDataset:
     def _folder(self) -> Path:
         return local(self.path)
 
+    def _how_read(self) -> dict[str, str]:
+        """What another program needs beside the path, as properties of the data asset."""
+        how = {"table": self.table, "partition_format": self.partition_format}
+        return {_HOW: json.dumps(how)} if any(how.values()) else {}
+
+    @property
+    def partition_keys(self) -> list[str]:
+        return _KEY.findall(self.partition_format or "")
+
+    def partition(self, keys: Sequence[str]) -> Document:
+        """How a path's values of the keys are found. Raises UserErrorException."""
+        for key in keys:
+            if key not in self.partition_keys:
+                hint = f"the keys of its partition_format: {', '.join(self.partition_keys) or '-'}"
+                raise UserErrorException(f"the dataset has no partition key {key!r}", hint=hint)
+        # Folders above the first key are those of the datastore.
+        above, _, rest = (self.partition_format or "").partition("{")
+        own = above.rpartition("/")[2] + "{" + rest
+        parts = ["([^/]+)" if n % 2 else re.escape(part) for n, part in enumerate(_KEY.split(own))]
+        pattern = f"/{''.join(parts)}$"
+        return {"pattern": pattern, "names": self.partition_keys, "keys": [*keys]}
+
     def __repr__(self) -> str:
         return f"FileDataset(path={self.path!r}, name={self.name!r}, version={self.version!r})"
 
 
 class TabularDataset(FileDataset):
-    """Tables in files at one address. Jobs get the files."""
-
-    def __init__(
-        self, path: str, type: str = "uri_folder", reader: str = "csv", **how: Any
-    ) -> None:
-        super().__init__(path, type)
-        self._reader, self._how = reader, how
+    """Tables in files at one address. Jobs get the files, parallel steps data frames."""
 
     def to_pandas_dataframe(self, **_: Any) -> Any:
         """All rows. Needs pandas."""
         import pandas  # type: ignore[import-untyped] # lazy: the program's own
 
-        readers = {"csv": pandas.read_csv, "json": pandas.read_json, "parquet": pandas.read_parquet}
-        read = readers[self._reader]
-        several = [read(each, **self._how) for each in _files(self._folder())]
+        table = self.table or {"reader": "csv", "options": {}}
+        read = getattr(pandas, f"read_{table['reader']}")
+        several = [read(each, **table["options"]) for each in _files(self._folder())]
         return pandas.concat(several, ignore_index=True)
+
+    def partition_by(
+        self,
+        partition_keys: Sequence[str],
+        target: Any,
+        name: str | None = None,
+        show_progress: bool = True,
+        partition_as_file_dataset: bool = False,
+    ) -> FileDataset:
+        """Copy the rows to a folder of a datastore, those with equal keys to one file. Needs
+        pandas."""
+        store, path = (target, "") if isinstance(target, Datastore) else target
+        for values, rows in self.to_pandas_dataframe().groupby([*partition_keys]):
+            names = [str(value).replace("/", "_") for value in values]
+            file = store.folder.joinpath(path, *names, "rows.csv")
+            file.parent.mkdir(parents=True, exist_ok=True)
+            rows.to_csv(file, index=False)
+        text = "/".join([*(f"{{{key}}}" for key in partition_keys), "rows.csv"])
+        make = Files.from_files if partition_as_file_dataset else Tables.from_delimited_files
+        made = make((store, path), partition_format=text)
+        return made if name is None else made.register(None, name)
 
     def take(self, count: int) -> Any:
         return type("Rows", (), {"to_pandas_dataframe": lambda _: self._rows(count)})()
@@ -155,8 +202,10 @@ class DatasetConsumptionConfig:
 
 class Files:
     @staticmethod
-    def from_files(path: Any, validate: bool = True, **_: Any) -> FileDataset:
-        return FileDataset(*address(path))
+    def from_files(
+        path: Any, validate: bool = True, partition_format: str | None = None, **_: Any
+    ) -> FileDataset:
+        return FileDataset(*address(path), partition_format)
 
     @staticmethod
     def upload_directory(
@@ -169,16 +218,22 @@ class Files:
 
 class Tables:
     @staticmethod
-    def from_delimited_files(path: Any, separator: str = ",", **_: Any) -> TabularDataset:
-        return TabularDataset(*address(path), "csv", sep=separator)
+    def from_delimited_files(
+        path: Any, separator: str = ",", partition_format: str | None = None, **_: Any
+    ) -> TabularDataset:
+        return _table(path, partition_format, "csv", sep=separator)
 
     @staticmethod
-    def from_json_lines_files(path: Any, **_: Any) -> TabularDataset:
-        return TabularDataset(*address(path), "json", lines=True)
+    def from_json_lines_files(
+        path: Any, partition_format: str | None = None, **_: Any
+    ) -> TabularDataset:
+        return _table(path, partition_format, "json", lines=True)
 
     @staticmethod
-    def from_parquet_files(path: Any, **_: Any) -> TabularDataset:
-        return TabularDataset(*address(path), "parquet")
+    def from_parquet_files(
+        path: Any, partition_format: str | None = None, **_: Any
+    ) -> TabularDataset:
+        return _table(path, partition_format, "parquet")
 
 
 class Dataset:
@@ -193,7 +248,9 @@ class Dataset:
         label = str(version) == "latest"
         with found():
             asset = Client().data.get(name, None if label else str(version))
-        made = TabularDataset(asset.path, asset.type)
+        how = json.loads(asset.properties.get(_HOW, "{}"))
+        made = TabularDataset(asset.path, asset.type, how.get("partition_format"))
+        made.table = how.get("table")
         made.name, made.version = asset.name, asset.version
         return made
 
@@ -209,6 +266,12 @@ class Dataset:
             if dataset.id == id:
                 return dataset
         raise UserErrorException(f"no dataset with the id {id!r}", hint="use Dataset.get_by_name")
+
+
+def _table(path: Any, partition_format: str | None, reader: str, **options: Any) -> TabularDataset:
+    made = TabularDataset(*address(path), partition_format)
+    made.table = {"reader": reader, "options": options}
+    return made
 
 
 def _files(place: Path) -> list[Path]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allranks.compat.azure.v1.arguments import Bound, name_of
 from allranks.compat.azure.v1.exceptions import UserErrorException, not_there
+from allranks.sdk.connection import find_server
+from allranks.sdk.transfer.download import download
 
 if TYPE_CHECKING:
     from allranks.api.common import Document
@@ -42,7 +45,11 @@ class OutputFileDatasetConfig:
     def as_input(self, name: str | None = None) -> OutputAsInput:
         return OutputAsInput(self, name or self.name)
 
-    read_delimited_files = as_input
+    def read_delimited_files(self, *_: Any, separator: str = ",", **__: Any) -> OutputAsInput:
+        """As an input of tables."""
+        made = self.as_input()
+        made.table = {"reader": "csv", "options": {"sep": separator}}
+        return made
 
     def data(self) -> Document:
         """The output of a job file."""
@@ -63,6 +70,9 @@ class OutputFileDatasetConfig:
 class OutputAsInput:
     """An output of an earlier step."""
 
+    # As a dataset's.
+    table: Document | None = None
+
     def __init__(self, output: OutputFileDatasetConfig, name: str) -> None:
         self.output, self.name = output, name
 
@@ -73,10 +83,34 @@ class OutputAsInput:
 
     def as_input(self, name: str) -> OutputAsInput:
         """The same under another name."""
-        return OutputAsInput(self.output, name)
+        made = OutputAsInput(self.output, name)
+        made.table = self.table
+        return made
+
+    as_named_input = as_input
 
     def bind(self, bound: Bound) -> str:
         return bound.input(self.name, reference(self.output))
+
+
+class OutputData:
+    """What a step has written, and where ``download`` puts it below its folder."""
+
+    datastore_name = "workspaceblobstore"
+
+    def __init__(self, run_id: str, name: str) -> None:
+        self.name, self._job = name, run_id
+        self.path_on_datastore = f"azureml/{run_id}/{name}"
+
+    def get_port_data_reference(self) -> OutputData:
+        return self
+
+    def download(self, local_path: str, overwrite: bool = False, show_progress: bool = True) -> int:
+        """Returns the number of files."""
+        folder = Path(local_path, self.path_on_datastore)
+        own = name_of(self.name)
+        fetched = download(find_server.connect, self._job, folder, output=own, is_flat=True)
+        return len(fetched.files)
 
 
 def reference(data: Any) -> str:

@@ -1,0 +1,281 @@
+"""`PublishedPipeline`, `Schedule`: pipelines that the server keeps, as schedules with or without
+times."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from allranks.compat.azure.absent import Absent
+from allranks.compat.azure.v1.arguments import name_of
+from allranks.compat.azure.v1.exceptions import UserErrorException, found, no_more, not_there
+from allranks.compat.azure.v1.run import PipelineRun, Run
+from allranks.sdk import Client
+from allranks.sdk.assets.schedules import JobSchedule
+from allranks.sdk.connection import find_server
+from allranks.sdk.connection.urls import asset_path
+from allranks.spec.pipeline.job import PipelineJob
+from allranks.spec.schedule import ManualTrigger, RecurrenceTrigger
+
+if TYPE_CHECKING:
+    from allranks.api.common import Document
+    from allranks.api.schedules import ScheduleAnswer
+
+# Tags of our schedules: the version of a published pipeline, and the pipeline of a schedule.
+_VERSION, _PIPELINE = "azureml.version", "azureml.pipeline_id"
+
+
+def literal(value: Any) -> Any:
+    """The value of a parameter as a job file has it."""
+    return value.data() if hasattr(value, "data") else value
+
+
+def with_values(job: Document, parameters: Mapping[str, Any] | None) -> Document:
+    """A pipeline with other values of its inputs. Raises UserErrorException."""
+    inputs = dict(job.get("inputs") or {})
+    for name, value in (parameters or {}).items():
+        if name_of(name) not in inputs:
+            hint = f"its parameters are: {', '.join(sorted(inputs)) or 'none'}"
+            raise UserErrorException(f"the pipeline has no parameter {name!r}", hint=hint)
+        inputs[name_of(name)] = literal(value)
+    return {**job, "inputs": inputs} if inputs else job
+
+
+class _Kept(Absent):
+    """A pipeline of the server: ``id``, ``name``, ``description``, ``status``."""
+
+    def __init__(self, workspace: object, answer: ScheduleAnswer) -> None:
+        self.workspace, self.id = workspace, answer["name"]
+        self._show(answer)
+
+    @classmethod
+    def get(cls, workspace: object, id: str, **_: Any) -> Any:
+        """Raises UserErrorException."""
+        with found():
+            return cls(workspace, find_server.ask("GET", asset_path("schedules", id)))
+
+    def disable(self, **_: Any) -> None:
+        """Submit nothing until it is enabled."""
+        self._show(find_server.ask("POST", asset_path("schedules", self.id, "/pause")))
+
+    def enable(self, **_: Any) -> None:
+        self._show(find_server.ask("POST", asset_path("schedules", self.id, "/resume")))
+
+    def _show(self, answer: ScheduleAnswer) -> None:
+        self._answer = answer
+        self.name, self.description = answer["display_name"] or self.id, answer["description"]
+        self.status = "Active" if answer["enabled"] else "Disabled"
+
+    def __repr__(self) -> str:
+        kind = type(self).__name__
+        return f"{kind}(Name: {self.name}, Id: {self.id}, Status: {self.status})"
+
+
+class PublishedPipeline(_Kept):
+    """A pipeline without times: ``submit`` it, or POST to its ``endpoint``."""
+
+    @classmethod
+    def make(
+        cls, workspace: object, job: Document, name: str, description: str | None, version: Any
+    ) -> PublishedPipeline:
+        tags = {} if version is None else {_VERSION: str(version)}
+        answer = _create(_id(name), name, description, ManualTrigger(), job, tags)
+        return cls(workspace, answer)
+
+    @staticmethod
+    def list(workspace: object, active_only: bool = True, **_: Any) -> Sequence[PublishedPipeline]:
+        several = (PublishedPipeline(workspace, answer) for answer in _all("manual"))
+        return [one for one in several if not active_only or one.status == "Active"]
+
+    @property
+    def version(self) -> str | None:
+        return self._answer["tags"].get(_VERSION)
+
+    @property
+    def endpoint(self) -> str:
+        """Where programs POST what Azure's take: `ExperimentName`, `ParameterAssignments`."""
+        with find_server.connect() as client:
+            return f"{client.url}{asset_path('schedules', self.id, '/runs')}"
+
+    def submit(
+        self,
+        workspace: Any,
+        experiment_name: str,
+        pipeline_parameters: Mapping[str, Any] | None = None,
+        continue_on_step_failure: bool | None = None,
+        regenerate_outputs: bool | None = None,
+        **more: Any,
+    ) -> PipelineRun:
+        """Raises UserErrorException."""
+        no_more("PublishedPipeline.submit", more)
+        if self.status != "Active":
+            raise UserErrorException(f"{self.name} is disabled", hint="enable() it first")
+        job = with_values(dict(self._answer["job"]), pipeline_parameters)
+        body = {
+            "ExperimentName": experiment_name,
+            "ParameterAssignments": job.get("inputs") or {},
+            "ContinueRunOnStepFailure": continue_on_step_failure,
+            "RegenerateOutputs": regenerate_outputs,
+        }
+        made = find_server.ask("POST", asset_path("schedules", self.id, "/runs"), body)
+        return PipelineRun(Run.experiment_type(workspace, experiment_name), made["Id"])
+
+
+class ScheduleRecurrence:
+    """Every ``interval`` minutes, hours, days, weeks or months."""
+
+    def __init__(
+        self,
+        frequency: str,
+        interval: int,
+        start_time: datetime | str | None = None,
+        time_zone: str | None = None,
+        hours: Sequence[int] | None = None,
+        minutes: Sequence[int] | None = None,
+        week_days: Sequence[str] | None = None,
+        time_of_day: str | None = None,
+    ) -> None:
+        self.frequency, self.interval = frequency, interval
+        self.start_time, self.time_zone = start_time, time_zone
+        self.hours, self.minutes, self.week_days = hours, minutes, week_days
+        if time_of_day is not None:
+            hour, _, minute = time_of_day.partition(":")
+            self.hours, self.minutes = [int(hour)], [int(minute or 0)]
+
+    def trigger(self) -> RecurrenceTrigger:
+        start = self.start_time
+        keys = {
+            "frequency": self.frequency.lower(),
+            "interval": self.interval,
+            "start_time": start.isoformat() if isinstance(start, datetime) else start,
+            "time_zone": self.time_zone or "UTC",
+        }
+        times = {"hours": self.hours, "minutes": self.minutes, "weekdays": self.week_days}
+        if any(times.values()):
+            keys["schedule"] = {key: value for key, value in times.items() if value}
+        return RecurrenceTrigger.model_validate(keys)
+
+
+class Schedule(_Kept):
+    """A published pipeline that is submitted at set times."""
+
+    @staticmethod
+    def create(
+        workspace: object,
+        name: str,
+        pipeline_id: str,
+        experiment_name: str,
+        recurrence: ScheduleRecurrence | None = None,
+        description: str | None = None,
+        pipeline_parameters: Mapping[str, Any] | None = None,
+        wait_for_provisioning: bool = False,
+        wait_timeout: int = 3600,
+        **more: Any,
+    ) -> Schedule:
+        no_more("Schedule.create", more)
+        if recurrence is None:
+            not_there("a Schedule that watches a datastore", "give a recurrence")
+        published = PublishedPipeline.get(workspace, pipeline_id)
+        job = with_values(dict(published._answer["job"]), pipeline_parameters)
+        job["experiment_name"] = experiment_name
+        tags = {_PIPELINE: pipeline_id}
+        answer = _create(_id(name), name, description, recurrence.trigger(), job, tags)
+        return Schedule(workspace, answer)
+
+    @staticmethod
+    def list(
+        workspace: object, active_only: bool = True, pipeline_id: str | None = None, **_: Any
+    ) -> Sequence[Schedule]:
+        several = (Schedule(workspace, answer) for answer in _all("recurrence", "cron"))
+        return [
+            one
+            for one in several
+            if (not active_only or one.status == "Active")
+            and pipeline_id in (None, one.pipeline_id)
+        ]
+
+    @property
+    def pipeline_id(self) -> str | None:
+        return self._answer["tags"].get(_PIPELINE)
+
+    @property
+    def recurrence(self) -> ScheduleRecurrence | None:
+        trigger = self._answer["trigger"]
+        if trigger["type"] != "recurrence":
+            return None
+        times: Any = trigger.get("schedule") or {}
+        return ScheduleRecurrence(
+            trigger["frequency"].capitalize(),
+            trigger["interval"],
+            trigger.get("start_time"),
+            trigger["time_zone"],
+            times.get("hours"),
+            times.get("minutes"),
+            times.get("weekdays"),
+        )
+
+    def update(
+        self,
+        name: str | None = None,
+        description: str | None = None,
+        recurrence: ScheduleRecurrence | None = None,
+        pipeline_parameters: Mapping[str, Any] | None = None,
+        status: str | None = None,
+        wait_for_provisioning: bool = False,
+        wait_timeout: int = 3600,
+        **more: Any,
+    ) -> None:
+        """Change it: the times count from now."""
+        no_more("Schedule.update", more)
+        chosen = recurrence or self.recurrence
+        if chosen is None:
+            not_there("the update of a cron schedule", "allranks schedule create -f FILE")
+        active = (status or self.status) == "Active"
+        job = with_values(dict(self._answer["job"]), pipeline_parameters)
+        about = (name or self.name, description or self.description)
+        self._show(_create(self.id, *about, chosen.trigger(), job, dict(self._answer["tags"])))
+        if not active:
+            self.disable()
+
+    def get_last_pipeline_run(self) -> PipelineRun | None:
+        answer: ScheduleAnswer = find_server.ask("GET", asset_path("schedules", self.id))
+        job = answer["last_job"]
+        return None if job is None else Run.get(self.workspace, job)  # type: ignore[return-value]
+
+
+def _id(name: str) -> str:
+    """A name of the server's for one that need not be unique."""
+    return f"{re.sub('[^A-Za-z0-9_.-]+', '-', name).strip('._-') or 'p'}-{uuid.uuid4().hex[:8]}"
+
+
+def _all(*kinds: str) -> Iterator[ScheduleAnswer]:
+    """The schedules of pipelines with these triggers, the oldest first."""
+    answers: Sequence[ScheduleAnswer] = find_server.ask("GET", "/api/v1/schedules")
+    for answer in sorted(answers, key=lambda answer: answer["created_at"]):
+        if answer["type"] == "pipeline" and answer["trigger"]["type"] in kinds:
+            yield answer
+
+
+def _create(
+    id: str,
+    name: str,
+    description: str | None,
+    trigger: ManualTrigger | RecurrenceTrigger,
+    job: Document,
+    tags: dict[str, str],
+) -> ScheduleAnswer:
+    """Create a schedule, or replace it."""
+    made = JobSchedule(
+        name=id,
+        trigger=trigger,
+        create_job=PipelineJob.parse(job),
+        display_name=name,
+        description=description,
+        tags=tags,
+    )
+    Client().schedules.begin_create_or_update(made)
+    answer: ScheduleAnswer = find_server.ask("GET", asset_path("schedules", id))
+    return answer
