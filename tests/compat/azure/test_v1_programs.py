@@ -380,6 +380,20 @@ def test_a_run_of_a_notebook_fails_with_its_last_cell(allranks: Allranks, code: 
     }
 
 
+def test_only_plain_tables_are_read_as_data_assets_say() -> None:
+    from allranks.compat.azure.v1.data.datasets import how_read
+
+    table = {"reader": "csv", "options": {"sep": ";"}}
+    how = {"table": table, "partition_format": "{a}/x.csv"}
+    assert how_read({"azureml.dataset": json.dumps(how)}) == (table, "{a}/x.csv")
+    parts = json.dumps({"table": None, "partition_format": "x"})
+    assert how_read({"azureml.dataset": parts}) == (None, "x")
+    table["reader"] = "pickle"
+    assert how_read({"azureml.dataset": json.dumps(how)})[0] is None
+    for text in ("", "[]", "{", '{"table": 1}'):
+        assert how_read({"azureml.dataset": text}) == (None, None)
+
+
 def test_an_environment_is_saved(tmp_path: Path) -> None:
     from allranks.compat.azure.v1.environment import Environment
 

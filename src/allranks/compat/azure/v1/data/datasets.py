@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 # The property of a data asset that says how it is read, and the keys in a format of paths.
-_HOW = "azureml.dataset"
+_HOW, _READERS = "azureml.dataset", ("csv", "json", "parquet")
 _KEY = re.compile(r"\{([^}:]+)\}")
 
 
@@ -248,9 +248,9 @@ class Dataset:
         label = str(version) == "latest"
         with found():
             asset = Client().data.get(name, None if label else str(version))
-        how = json.loads(asset.properties.get(_HOW, "{}"))
-        made = TabularDataset(asset.path, asset.type, how.get("partition_format"))
-        made.table = how.get("table")
+        table, partition_format = how_read(asset.properties)
+        made = TabularDataset(asset.path, asset.type, partition_format)
+        made.table = table
         made.name, made.version = asset.name, asset.version
         return made
 
@@ -266,6 +266,19 @@ class Dataset:
             if dataset.id == id:
                 return dataset
         raise UserErrorException(f"no dataset with the id {id!r}", hint="use Dataset.get_by_name")
+
+
+def how_read(properties: Mapping[str, str]) -> tuple[Document | None, str | None]:
+    """What ``register`` kept of a dataset: its table and its format of paths. Others may write
+    properties, too, and some readers of pandas run what they read."""
+    try:
+        how = json.loads(properties.get(_HOW, "{}"))
+        table, partition_format = how.get("table"), how.get("partition_format")
+        is_plain = table is not None and table["reader"] in _READERS
+        made = {"reader": table["reader"], "options": dict(table["options"])} if is_plain else None
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None, None
+    return made, partition_format
 
 
 def _table(path: Any, partition_format: str | None, reader: str, **options: Any) -> TabularDataset:
