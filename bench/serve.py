@@ -56,6 +56,7 @@ SLEEPER = """
 name: default
 endpoint_name: sleeper
 model: azureml:birds:1
+warm: [sklearn, joblib]
 scale_settings: {min_instances: 0, scale_down_delay: 1}
 """
 CALLERS = 32
@@ -255,10 +256,11 @@ def _model(home: Home, rounds: int) -> dict[str, list[float]]:
     (home.work / "sleeper.yml").write_text(SLEEPER)
     home.allranks("endpoint", "create", "sleeper", "--auth-mode", "none")
     home.allranks("deployment", "create", "-f", "sleeper.yml", "--all-traffic", "-q")
+    warm = ("--warm", "sklearn", "--warm", "joblib")
     times: dict[str, list[float]] = {"model deploy": [], "rollback": [], "from zero": []}
     for number in range(rounds + 1):
         name = f"birds{number}"
-        deploy = ("model", "deploy", "--name", name, "--auth-mode", "none", "-q")
+        deploy = ("model", "deploy", "--name", name, "--auth-mode", "none", "-q", *warm)
         rollback = ("deployment", "update", "default", "-e", name, "--rollback", "-q")
         took = [_first(home, name, *deploy, "birds:1")]
         home.allranks(*deploy, "birds:2")

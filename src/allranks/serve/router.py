@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any, NamedTuple
-from uuid import uuid4
 
 from allranks.serve.access_log import AccessLog
 from allranks.serve.balance import Deployment, NoReplica, NoTurn, Turn, Weights, Worker
@@ -107,7 +106,7 @@ class Router:
             return
         headers: dict[bytes, bytes] = dict(scope["headers"])
         name = next((headers[item] for item in _ID if item in headers), None)
-        request_id = name or uuid4().hex.encode()
+        request_id = name or b"%032x" % random.getrandbits(128)
         began, start, size = time.monotonic(), None, 0
 
         async def relay(message: Any) -> None:
@@ -236,24 +235,32 @@ async def _body(headers: dict[bytes, bytes], receive: Any) -> bytes | AsyncItera
         raise Refusal(413, "the body is larger than 1 GiB", "send addresses of large data")
     if size > _BUFFERED:
         return _pieces(receive)
-    chosen: list[bytes] = []
-    total = 0
-    async for piece in _pieces(receive):
-        chosen.append(piece)
-        total += len(piece)
-        if total > _LARGEST // 8:
+    body, more = await _next(receive)
+    if not more:
+        return body
+    pieces = [body]
+    while more:
+        body, more = await _next(receive)
+        pieces.append(body)
+        size += len(body)
+        if size > _LARGEST // 8:
             raise Refusal(411, "a large body needs Content-Length", "send its length")
-    return b"".join(chosen)
+    return b"".join(pieces)
+
+
+async def _next(receive: Any) -> tuple[bytes, bool]:
+    """A piece of the body, and whether more follow. Raises Gone."""
+    message = await receive()
+    if message["type"] != "http.request":
+        raise Gone
+    return message.get("body", b""), message.get("more_body", False)
 
 
 async def _pieces(receive: Any) -> AsyncIterator[bytes]:
-    while True:
-        message = await receive()
-        if message["type"] != "http.request":
-            raise Gone
-        yield message.get("body", b"")
-        if not message.get("more_body"):
-            return
+    more = True
+    while more:
+        body, more = await _next(receive)
+        yield body
 
 
 async def _gone(receive: Any) -> None:
@@ -347,7 +354,6 @@ _AGAIN = "send the request again; allranks job explain JOB says what happened"
 
 
 async def _relay(deployment: Deployment, response: Response, call: Call, turn: Turn) -> None:
-    await response.settle()
     status, headers = response.status, [*response.headers]
     failed = dict(headers).get(b"x-ms-run-function-failed")
     if failed is not None:
@@ -364,8 +370,7 @@ async def _relay(deployment: Deployment, response: Response, call: Call, turn: T
     await call.send({"type": "http.response.start", "status": status, "headers": headers})
     if response.is_whole:
         turn.let_go()
-        body = b"".join([piece async for piece in response.pieces()])
-        await _piece(call, body, more=False)
+        await _piece(call, response.arrived(), more=False)
         return
     # uvicorn takes what is sent to a caller that has left: a stream would keep its turn.
     work = asyncio.create_task(_relay_body(response, call, turn))

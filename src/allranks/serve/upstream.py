@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 from httptools import HttpParserError, HttpResponseParser
 
 Headers = Sequence[tuple[bytes, bytes]]
 
-_PIECE = 1 << 16
+# Bytes: of a short body, and of any that come ahead of who reads them.
+_PIECE, _AHEAD = 1 << 16, 1 << 18
 # Seconds for the body of a short answer to follow its head.
 _SOON = 0.05
 # Seconds: servers close idle connections after five or more, and a request must not meet that.
@@ -37,7 +37,7 @@ class Broken(ConnectionError):
 
 
 class Response:
-    """An answer whose head is complete. ``pieces`` yields its body."""
+    """An answer whose head is complete."""
 
     def __init__(self, connection: Connection) -> None:
         self.status = connection.found.status
@@ -49,31 +49,24 @@ class Response:
         """Whether all of its body has come."""
         return self._connection.found.complete
 
-    async def settle(self) -> None:
-        """Wait a moment for the rest of a short body: servers send it just after the head."""
-        length = dict(self.headers).get(b"content-length", b"")
-        if self.is_whole or not length.isdigit() or int(length) > _PIECE:
-            return
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_SOON):
-                while not self.is_whole:
-                    await self._connection.feed()
+    def arrived(self) -> bytes:
+        """What of its body has come and was not taken before."""
+        return self._connection.taken()
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """Raises Broken."""
-        connection = self._connection
+        """Its body as it comes. Raises Broken."""
         while True:
-            several, connection.found.pieces = connection.found.pieces, []
-            for piece in several:
+            if piece := self.arrived():
                 yield piece
-            if connection.found.complete:
+            elif self.is_whole:
                 return
-            await connection.feed()
+            else:
+                await self._connection.more()
 
 
 class _Found:
     """The parser of a connection and its callbacks. ``is_over``: more came than one answer;
-    ``keeps``: the replica keeps the connection."""
+    ``keeps``: the replica keeps the connection; ``is_short``: its body is, and tells its length."""
 
     def __init__(self) -> None:
         self.parser = HttpResponseParser(self)
@@ -83,9 +76,9 @@ class _Found:
         """Forget the last answer."""
         self.headers: list[tuple[bytes, bytes]] = []
         self.pieces: list[bytes] = []
-        self.has_head = self.complete = self.is_over = self.keeps = False
+        self.has_head = self.complete = self.is_over = self.keeps = self.is_short = False
         self.until_closed = True
-        self.status = 0
+        self.status = self.size = 0
 
     def on_message_begin(self) -> None:
         self.is_over = self.complete
@@ -96,6 +89,8 @@ class _Found:
         name = name.lower()
         if name in (b"content-length", b"transfer-encoding"):
             self.until_closed = False
+        if name == b"content-length":
+            self.is_short = int(value) <= _PIECE
         if name not in _HOP or name == b"content-length":
             self.headers.append((name, value))
 
@@ -110,50 +105,131 @@ class _Found:
     def on_body(self, body: bytes) -> None:
         if not self.complete:
             self.pieces.append(body)
+            self.size += len(body)
 
     def on_message_complete(self) -> None:
         self.complete = self.has_head
         self.keeps = self.parser.should_keep_alive()  # forgotten when this returns
 
 
-class Connection:
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader, self.writer = reader, writer
-        self.idle_since = 0.0
+class Connection(asyncio.Protocol):
+    """A connection to a replica."""
+
+    def __init__(self) -> None:
         self.found = _Found()
+        self.idle_since = 0.0
+        self._loop = asyncio.get_running_loop()
+        self._end: str | None = None
+        # What `_wait` waits for, and the one that waits.
+        self._is_enough: Callable[[], bool] = bool
+        self._waiting: asyncio.Future[None] | None = None
+        self._drained: asyncio.Future[None] | None = None
+        self._is_full = self._is_head = False
+        self._soon: asyncio.TimerHandle | None = None
+
+    # What the transport calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self.found.parser.feed_data(data)
+        except HttpParserError as error:
+            self._ended(str(error))
+            return
+        if self.found.size > _AHEAD and not self._is_full:
+            self._is_full = True
+            self.transport.pause_reading()
+        if self._waiting is not None and self._is_enough():
+            self._wake()
+
+    def eof_received(self) -> None:
+        if self.found.has_head and self.found.until_closed:
+            self.found.complete = True
+        self._ended("the replica closed the connection")
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._ended(str(error))
+
+    def pause_writing(self) -> None:
+        self._drained = self._loop.create_future()
+
+    def resume_writing(self) -> None:
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+
+    def _ended(self, reason: str) -> None:
+        self._end = self._end or reason
+        self._wake()
+        self.resume_writing()
+
+    def _wake(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    # What the router calls.
 
     async def ask(self, head: bytes, body: AsyncIterator[bytes] | bytes) -> Response:
-        """Send a request; returns with the head of the answer. Raises Broken."""
+        """Send a request; returns with the head of the answer, and with its body if that is short
+        and follows at once. Raises Unsent and Broken."""
         self.found.begin()
+        self._is_head = head.startswith(b"HEAD ")
         if isinstance(body, bytes):
-            self.writer.write(head + body)
-            if self.writer.is_closing():
+            self.transport.write(head + body)
+            if self.transport.is_closing():
                 raise Unsent("the replica has closed the connection")
         else:
-            self.writer.write(head)
-            try:
-                async for piece in body:
-                    self.writer.write(piece)
-                    await self.writer.drain()
-            except OSError as error:
-                raise Broken(str(error)) from error
-        while not self.found.has_head:
-            await self.feed()
-        if head.startswith(b"HEAD "):  # its length is that of another answer
+            self.transport.write(head)
+            async for piece in body:
+                self.transport.write(piece)
+                if self._drained is not None:
+                    await self._drained
+                if self.transport.is_closing():
+                    raise Broken("the replica closed the connection")
+        try:
+            await self._wait(self._has_answer)
+        finally:
+            if self._soon is not None:
+                self._soon.cancel()
+                self._soon = None
+        if not self.found.has_head:
+            raise Broken(self._end)
+        if self._is_head:  # its length is that of another answer
             self.found.complete = self.found.until_closed = True
         return Response(self)
 
-    async def feed(self) -> None:
+    def _has_answer(self) -> bool:
+        found = self.found
+        if not found.has_head or found.complete or self._is_head or not found.is_short:
+            return found.has_head
+        if self._soon is None:  # servers send a body just after its head
+            self._soon = self._loop.call_later(_SOON, self._wake)
+        return False
+
+    async def more(self) -> None:
+        """Wait until more of the answer has come. Raises Broken."""
+        await self._wait(lambda: self.found.complete or bool(self.found.pieces))
+        if not self.found.complete and not self.found.pieces:
+            raise Broken(self._end)
+
+    async def _wait(self, is_enough: Callable[[], bool]) -> None:
+        """Returns when there is enough, or when no more can come."""
+        if is_enough() or self._end is not None:
+            return
+        self._is_enough, self._waiting = is_enough, self._loop.create_future()
         try:
-            data = await self.reader.read(_PIECE)
-            if data:
-                self.found.parser.feed_data(data)
-                return
-        except (OSError, HttpParserError) as error:
-            raise Broken(str(error)) from error
-        if not (self.found.has_head and self.found.until_closed):
-            raise Broken("the replica closed the connection")
-        self.found.complete = True
+            await self._waiting
+        finally:
+            self._waiting = None
+
+    def taken(self) -> bytes:
+        pieces, self.found.pieces, self.found.size = self.found.pieces, [], 0
+        if self._is_full:
+            self._is_full = False
+            self.transport.resume_reading()
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     @property
     def is_reusable(self) -> bool:
@@ -162,11 +238,12 @@ class Connection:
             and not self.found.until_closed
             and not self.found.is_over
             and self.found.keeps
-            and not self.reader.at_eof()
+            and self._end is None
+            and not self.transport.is_closing()
         )
 
     def close(self) -> None:
-        self.writer.transport.abort()
+        self.transport.abort()
 
 
 class Pool:
@@ -181,23 +258,24 @@ class Pool:
         """Raises Unsent."""
         while self._idle:
             connection = self._idle.pop()
-            is_old = time.monotonic() - connection.idle_since > _KEPT
-            if not is_old and not connection.reader.at_eof() and not connection.writer.is_closing():
+            if connection.is_reusable and time.monotonic() - connection.idle_since < _KEPT:
                 return connection
             connection.close()
         try:
-            return Connection(*await self._open())
+            return await self._open()
         except OSError as error:
             raise Unsent(str(error)) from error
 
-    async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _open(self) -> Connection:
+        loop = asyncio.get_running_loop()
         if self._kind == "tcp":
-            return await asyncio.open_connection("127.0.0.1", int(self._place), limit=1 << 18)
+            made = await loop.create_connection(Connection, "127.0.0.1", int(self._place))
+            return made[1]
         folder = os.open(self._sockets, os.O_RDONLY | os.O_DIRECTORY)
         try:
             # Through /proc, because a socket's path is limited to 107 bytes.
             path = f"/proc/self/fd/{folder}/{self._place}"
-            return await asyncio.open_unix_connection(path, limit=1 << 18)
+            return (await loop.create_unix_connection(Connection, path))[1]
         finally:
             os.close(folder)
 
