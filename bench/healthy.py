@@ -77,7 +77,7 @@ KINDS = (
 def options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--healthy-jobs", type=int, default=200, metavar="N", help="healthy jobs (200)")
-    add("--healthy-seconds", type=float, default=20.0, metavar="S", help="that each trains (20)")
+    add("--healthy-seconds", type=float, default=15.0, metavar="S", help="that each trains (15)")
     add("--healthy-seed", type=int, default=0, metavar="N", help="the number of the first job (0)")
     add(
         "--healthy-pace",

@@ -46,12 +46,13 @@ class Group(NamedTuple):
 class Recorded(NamedTuple):
     """What a process has recorded: its groups, and the last collectives of each in the order of
     their numbers. ``rank`` is that of the default group; ``quiet`` are the seconds since it called
-    the last one."""
+    the last one, ``at`` is when it was asked."""
 
     rank: int
     groups: tuple[Group, ...]
     entries: tuple[Entry, ...]
     quiet: float = inf
+    at: float = inf
 
 
 class Kind(StrEnum):
@@ -91,7 +92,8 @@ def load(data: Mapping[str, Any]) -> Recorded:
     )
     entries = sorted(map(_entry, data["entries"]), key=lambda entry: entry.number)
     last = max((entry.since for entry in entries), default=-inf)
-    return Recorded(_number(data["rank"]), tuple(groups), tuple(entries), data["at"] - last)
+    rank, at = _number(data["rank"]), float(data["at"])
+    return Recorded(rank, tuple(groups), tuple(entries), at - last, at)
 
 
 def of_processes(processes: Iterable[Process]) -> dict[int, Recorded]:
@@ -157,7 +159,10 @@ def compare(ranks: Mapping[int, Recorded], ended: Collection[int] = ()) -> Findi
         return min(free, key=lambda one: (not _differs(one), one.since))
     first = min(findings, key=lambda one: one.since)
     second = next((one for one in findings if set(one.waiting) & set(first.ranks)), None)
-    if first.kind is Kind.NETWORK or second is None or second is first:
+    # Ranks are asked one after the other: those that go on may seem to wait for one another.
+    asked = min(ranks[rank].at for rank in waiting)
+    together = max(one.since for one in findings) <= asked
+    if first.kind is Kind.NETWORK or second is None or second is first or not together:
         return first
     return first._replace(kind=Kind.GROUPS, other=second.entry)
 
