@@ -42,7 +42,6 @@ from allranks.server.authentication import Gate
 from allranks.server.clusters.clusters import Clusters
 from allranks.server.dependencies import Services
 from allranks.server.endpoints.keeper import Keeper
-from allranks.server.endpoints.router_process import RouterProcess
 from allranks.server.http.agents_listener import AgentsListener
 from allranks.server.http.answer_cache import AnswerCache
 from allranks.server.http.host_header_check import HostNames
@@ -93,14 +92,6 @@ App = Callable[..., Any]
 
 # Seconds after the start of the server, when the first requests have been answered.
 _STARTED = 2.0
-
-
-def end_what_runs_here(home: Home) -> list[str]:
-    """End all gangs that a stopped server left running on this machine. Return what could not be
-    ended."""
-    RouterProcess(home.serve).end()
-    engines = (kind.end_all for kind in KINDS.values() if kind.end_all is not None)
-    return [process for end_all in engines for process in end_all(home)]
 
 
 def create_app(

@@ -264,7 +264,7 @@ def _end_leftovers(home: Home) -> tuple[int, list[str]]:
     count = len(list(home.engines.glob("*/*/")))
     if not count and not home.warm.is_dir() and not home.serve.is_dir():
         return 0, []
-    from allranks.server.app import end_what_runs_here  # lazy: rarely needed
+    from allranks.server.leftovers import end_what_runs_here  # lazy: imports the engines
 
     # Held, because a server that another command starts meanwhile has gangs of its own.
     lock = file_locks.take(home.lock)
