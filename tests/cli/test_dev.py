@@ -94,6 +94,8 @@ def test_jobs_run_in_a_session_and_its_changes_come_back(
 
     # Its end is that of what runs in it, which has time to save, and says so.
     assert [each["name"] for each in answer(allranks, "dev", "list", "--json")] == ["dev-fix"]
+    head, row = allranks("dev", "list").stdout.splitlines()
+    assert (head.split()[-1], row.split()[-1]) == ("AGE", "s")
     assert allranks("dev", "stop").returncode == 0
     until(lambda: answer(allranks, "job", "show", "second", "--json")["status"] == "Canceled")
     allranks("job", "wait", "dev-fix")

@@ -64,8 +64,7 @@ from allranks.server.loop.wakeups import Wakeups
 from allranks.server.mlflow import tracking
 from allranks.server.parents.loop import Parents
 from allranks.server.schedules.loop import ScheduleLoop
-from allranks.server.sessions.engine import SessionEngine
-from allranks.server.sessions.engine import kind as kind_of
+from allranks.server.sessions.engine import SessionEngine, session_kind
 from allranks.server.sessions.idle import IdleSessions
 from allranks.settings import Clocks, Home
 from allranks.settings import database as database_of
@@ -209,7 +208,7 @@ def _services(
     agents_listener = AgentsListener(home, for_agents, heartbeats.reset)
     agent_variables = AgentVariables(home, auth, agents_listener, clocks, url)
     sessions = SessionEngine(records, wakeups, agent_variables)
-    clusters = Clusters(home, computes, kinds, {ENGINE: kind_of(sessions)})
+    clusters = Clusters(home, computes, kinds, {ENGINE: session_kind(sessions)})
     stacks = Stacks(home, wakeups)
     states = States(home, records)
     hangs = Hangs(stacks)

@@ -15,12 +15,12 @@ ORDER: GuestOrder = {"key": "j.1", "env": {}, "gpus": 0}
 def test_a_node_that_lets_no_guest_in_says_so_once(tmp_path: Path):
     """Else it and the server would call each other without a pause."""
     guests = Guests(AgentIdentity("", "", "", 1, 0, tmp_path, "", 1))
-    assert guests.states() == ""
-    guests.heed([ORDER])
-    assert guests.states() is None
+    assert guests.report() == ""
+    guests.reconcile([ORDER])
+    assert guests.report() is None
     guests.open(tmp_path, Task("j", "e", "c"))
-    assert guests.states() == ""
+    assert guests.report() == ""
     guests.close(0.0)
-    assert guests.states() == ""
-    guests.heed([ORDER])
-    assert guests.states() is None
+    assert guests.report() == ""
+    guests.reconcile([ORDER])
+    assert guests.report() is None

@@ -20,7 +20,7 @@ _LISTED = (".dist-info", ".egg-info", ".egg-link", ".pth")
 _HINT = "name what the job needs: -e requirements.txt, or --image for an image that has it"
 
 
-def settled(task: Task, wheels: Path) -> Task:
+def for_this_node(task: Task, wheels: Path) -> Task:
     """The task for this node: without its recipe if the submitter's very Python is here, else with
     the folder of its ``wheels``. Raises AllranksError if that Python is neither here nor can be
     made."""

@@ -89,7 +89,7 @@ class Agent:
         self._inbox = inbox
         self._attempt = link.attempt
         planned = Task.load(answer["task"])
-        task = guests.settled(own_disk.on_node(planned, where))
+        task = guests.with_host_place(own_disk.on_node(planned, where))
         # Modules and prologue change paths of the node, which do not exist in an image.
         if task.container is None and not task.inherits:
             task = task._replace(base=with_site(task.base))
@@ -275,7 +275,7 @@ class Agent:
         if self._original_task.container is not None:
             return
         wheels = (work.imports or folder).with_name(code_packages.WHEELS)
-        self._task = task = current_python.settled(self._original_task, wheels)
+        self._task = task = current_python.for_this_node(self._original_task, wheels)
         self._python = current_python.interpreter({**task.base, **task.variables})
         if not is_made_for(task):
             return

@@ -64,7 +64,7 @@ class Guests:
             self._place = {"work": str(work), "base": base, "variables": variables}
             self._has_refused = False
 
-    def states(self) -> str | None:
+    def report(self) -> str | None:
         """Each guest that is here, or has ended here while it was expected: `KEY:1,KEY:0`. None:
         none is let in, and orders of guests, which the server would repeat at once, are of no use.
         """
@@ -74,7 +74,7 @@ class Guests:
             running = [(key, _lives(child)) for key, child in self._running.items()]
         return ",".join(f"{quote(key)}:{lives:d}" for key, lives in running)
 
-    def heed(self, orders: Sequence[GuestOrder]) -> None:
+    def reconcile(self, orders: Sequence[GuestOrder]) -> None:
         """Start the guests that are not here, and end those that are not ordered any more."""
         with self._lock:
             keys = {order["key"] for order in orders}
@@ -165,7 +165,7 @@ def _kill(child: subprocess.Popen[bytes] | None) -> None:
         child.kill()  # a keeper that somebody has stopped
 
 
-def settled(task: Task) -> Task:
+def with_host_place(task: Task) -> Task:
     """The task of a guest with what its host has: the working folder unless it has code of its own,
     and the environment unless it names one; of an image each makes its own. Other tasks stay as
     they are."""

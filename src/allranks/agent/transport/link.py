@@ -236,8 +236,8 @@ class Link:
                 query = f"attempt={self.attempt}&known={last_id}&stacks={self._stacks_request}"
                 if self.channel is not None:
                     query += f"&channels={self._last_channel}&profiles={self._last_profile}"
-                if self.guests is not None and (states := self.guests.states()) is not None:
-                    query += f"&guests={states}"
+                if self.guests is not None and (report := self.guests.report()) is not None:
+                    query += f"&guests={report}"
                 order: Order = client.json("GET", f"{self._base}/orders?{query}")
             except (Unauthorized, NotFound):
                 order = {
@@ -266,7 +266,7 @@ class Link:
                     self._last_channel = channel["number"]
                     threading.Thread(target=self.channel, args=(channel,), daemon=True).start()
             if (guests := order.pop("guests", None)) is not None and self.guests is not None:
-                self.guests.heed(guests)
+                self.guests.reconcile(guests)
             if order["server"] != self._server_id:
                 self._resend(order)
             if order["id"] == last_id:

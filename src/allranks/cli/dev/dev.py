@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 
 from allranks.cli.dev import notes
 from allranks.cli.job.enter import open_shell
+from allranks.cli.job.list_jobs import age
 from allranks.cli.output import show
 from allranks.cli.output.sending import large_code_option
 from allranks.cli.submit.run import duration, environment_of, resources_of
@@ -193,11 +194,11 @@ def list_sessions(options: argparse.Namespace) -> int:
             show.size(job),
             job["compute"],
             job["created_by"],
-            job["created_at"],
+            age(job),
         )
         for job in jobs
     ]
-    return show.listing(options, jobs, ("NAME", "STATUS", "SIZE", "COMPUTE", "BY", "SINCE"), rows)
+    return show.listing(options, jobs, ("NAME", "STATUS", "SIZE", "COMPUTE", "BY", "AGE"), rows)
 
 
 def stop_options(parser: argparse.ArgumentParser) -> None:

@@ -143,7 +143,8 @@ def _size(job: ListedJob) -> str:
     return str(job["processes"]) if job["nodes"] == 1 else f"{job['processes']} on {job['nodes']}"
 
 
-def _age(job: ListedJob) -> str:
+def age(job: ListedJob) -> str:
+    """How long ago it was created."""
     born = datetime.fromisoformat(job["created_at"])
     return show.seconds((datetime.now(UTC) - born).total_seconds())
 
@@ -171,7 +172,7 @@ _CELLS: Mapping[str, Callable[[ListedJob], str]] = {
     "nodes": _plain("nodes"),
     "attempts": _plain("attempts"),
     "exit_code": _plain("exit_code"),
-    "age": _age,
+    "age": age,
     "took": _took,
     "duration": _took,
     "created": _plain("created_at"),

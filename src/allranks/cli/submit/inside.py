@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from allranks.api.jobs import JobAnswer
 
 
-def settle(options: argparse.Namespace) -> None:
+def fill_from_session(options: argparse.Namespace) -> None:
     """Fill in what the options leave to the session: its nodes and ranks. Raises UsageError."""
     conflicts = {
         "-c/--compute": options.compute,

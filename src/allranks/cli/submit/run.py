@@ -158,9 +158,9 @@ def rehearsal_options(add: Callable[..., Any]) -> None:
 def run(options: argparse.Namespace) -> int:
     """Submit, follow, and exit with the job's code."""
     if options.inside is not None:
-        from allranks.cli.submit.inside import settle  # lazy: few runs are in a session
+        from allranks.cli.submit.inside import fill_from_session  # lazy: few runs are in a session
 
-        settle(options)
+        fill_from_session(options)
     else:
         options.nodes = 1 if options.nodes is None else options.nodes
         options.procs_per_node = 1 if options.procs_per_node is None else options.procs_per_node

@@ -175,7 +175,7 @@ class PortForward:
                 ready = dict(poll.poll())
                 control.flush()
                 if control.fileno() in ready:
-                    self._heed(control)
+                    self._raise_failure(control)
                 if self._listener.fileno() in ready:
                     accepted, _ = self._listener.accept()
                     self._count += 1
@@ -189,7 +189,7 @@ class PortForward:
         finally:
             control.close()
 
-    def _heed(self, control: Connection) -> None:
+    def _raise_failure(self, control: Connection) -> None:
         for kind, data in control.receive():
             if kind is Frame.FAILED:
                 hint = f"see `allranks job show {self._channel.name}`"

@@ -250,7 +250,11 @@ class Reader:
         declared = component.get("inputs") or {} if isinstance(component, Mapping) else {}
         inputs = {}
         for name, value in (data.get("inputs") or {}).items():
-            if isinstance(value, str) and _is_data(declared.get(name)) and not is_bound(value):
+            if (
+                isinstance(value, str)
+                and _declares_data(declared.get(name))
+                and not is_bound(value)
+            ):
                 value = {"path": value}
             if isinstance(value, Mapping) and not is_bound(value.get("path")):
                 with _keyed(at):
@@ -266,7 +270,7 @@ class Reader:
         return data | ({"outputs": outputs} if outputs else {})
 
 
-def _is_data(declared: Any) -> bool:
+def _declares_data(declared: Any) -> bool:
     return isinstance(declared, Mapping) and declared.get("type", "uri_folder") not in LITERALS
 
 

@@ -34,7 +34,7 @@ from allranks.server.dependencies import Services
 from allranks.server.http.direct import Direct
 from allranks.server.http.request_text import parse
 from allranks.server.loop.stacks import MOST
-from allranks.server.sessions.engine import states
+from allranks.server.sessions.engine import parse_report
 from allranks.statuses import TERMINAL, NodeState
 from allranks.store.files.logs import Logs
 from allranks.store.jobs.job_rows import JobRow
@@ -229,7 +229,7 @@ def _profile_for(
 def _guests_in(request: Request) -> dict[str, bool] | None:
     """The guests that the agent has named; None: it is of an older version and takes none."""
     text = request.query_params.get("guests")
-    return None if text is None else states(text)
+    return None if text is None else parse_report(text)
 
 
 def _order(services: Services, row: JobRow, agent: Agent, attempt: int, asked: int) -> Order:

@@ -205,12 +205,12 @@ class SessionEngine:
             del self._reported[place]
 
 
-def kind(engine: SessionEngine) -> Kind:
+def session_kind(engine: SessionEngine) -> Kind:
     """The declaration of the engine, which no compute can have."""
     return Kind(ENGINE, "the nodes of a job that runs", (), lambda home, options: engine)
 
 
-def states(text: str) -> dict[str, bool]:
+def parse_report(text: str) -> dict[str, bool]:
     """What an agent says of its guests: `KEY:1,KEY:0`."""
     pairs = (state.rpartition(":") for state in text.split(",") if state)
     return {key: lives == "1" for key, _, lives in pairs}
