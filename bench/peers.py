@@ -42,6 +42,7 @@ PEERS = {
     "ray": Peer("ray", [["ray[default,tune]"]]),
     "optuna": Peer("optuna", [["optuna"]]),
     "aws": Peer("aws", [["awscli", "moto[s3,server]"]]),
+    "wandb": Peer("python", [["wandb==0.19.11", "setuptools<81"]]),
     "pages": Peer("python", [["nicegui", "dash"]]),
     "slurm": Peer("srun", hint="a Slurm cluster, and --slurm PARTITION"),
     "make": Peer("make", hint="apt-get install make"),

@@ -65,6 +65,9 @@ BENCHES = {
     "inputs": About(
         needs=("rsync",), quick={"input_megabytes": 20, "input_nodes": 2, "input_rounds": 1}
     ),
+    "import_runs": About(
+        beside=("wandb",), quick={"imported_runs": 5, "run_steps": 5, "imports": 1}
+    ),
     "upload": About(
         needs=("rsync",), quick={"upload_megabytes": 20, "upload_files": 200, "upload_rounds": 1}
     ),

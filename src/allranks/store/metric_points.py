@@ -80,22 +80,13 @@ class Points:
     def add_from_agent(self, source: Source, offset: int, data: bytes) -> int:
         """Store complete lines of an agent's file, from ``offset``. Skips what is stored already.
         Returns the number of bytes stored, from which the sender continues."""
-        lines = list(_lines(source.name, offset, data))
+        return self.add_from_agents([(source, offset, data)])[0]
+
+    def add_from_agents(self, pieces: Sequence[tuple[Source, int, bytes]]) -> list[int]:
+        """``add_from_agent`` of several files, in one transaction."""
+        read = [(source, at, list(_lines(source.name, at, data))) for source, at, data in pieces]
         with self._engine.begin() as connection:
-            feed = {f"of_{name}": value for name, value in source._asdict().items()}
-            stored = connection.execute(_TAKEN, feed).scalar_one_or_none()
-            if offset > (stored or 0):
-                return stored or 0
-            new = [(end, rows) for end, rows in lines if end > (stored or 0)]
-            if not new:
-                return stored or 0
-            _add(connection, source, [row for _, rows in new for row in rows])
-            end = new[-1][0]
-            if stored is None:
-                connection.execute(_feeds.insert(), {**source._asdict(), "taken": end})
-            else:
-                connection.execute(_TAKE, {**feed, "end": end})
-        return end
+            return [_add_lines(connection, *piece) for piece in read]
 
     def add_metrics(self, job_id: int, attempt: int, metrics: Sequence[tuple[str, Point]]) -> None:
         """Store metrics that a script has sent. Skips recently stored ones, because clients repeat
@@ -291,12 +282,43 @@ def delete_points(connection: Connection, job_id: int) -> None:
 # time.
 _FEED = and_(*(_feeds.c[name] == bindparam(f"of_{name}") for name in Source._fields))
 _TAKEN = select(_feeds.c.taken).where(_FEED)
+_NEW_FEED = _feeds.insert()
 _TAKE = update(_feeds).where(_FEED).values(taken=bindparam("end"))
 _OF_NODE = ("job_id", "kind", "attempt", "node")
 _EXISTING = select(
     _series.c.name, _series.c.rank, _series.c.gpu, _series.c.id, _series.c.length
 ).where(*(_series.c[name] == bindparam(name) for name in _OF_NODE))
+_KEY = ("name", "rank", "gpu")
+_NEW = _series.insert().returning(*(_series.c[name] for name in _KEY), _series.c.id)
+_LEADERS = select(
+    _series.c.id, _series.c.name, _series.c.attempt, _series.c.rank, _series.c.node
+).where(
+    _series.c.job_id == bindparam("of"),
+    _series.c.name.in_(bindparam("names", expanding=True)),
+    LEADS,
+)
 _LENGTHEN = update(_series).where(_series.c.id == bindparam("series"))
+
+
+def _add_lines(
+    connection: Connection,
+    source: Source,
+    offset: int,
+    lines: Sequence[tuple[int, list[tuple[Key, Row]]]],
+) -> int:
+    feed = {f"of_{name}": value for name, value in source._asdict().items()}
+    taken = connection.execute(_TAKEN, feed).scalar_one_or_none()
+    stored = taken or 0
+    new = [(end, rows) for end, rows in lines if end > stored]
+    if offset > stored or not new:
+        return stored
+    _add(connection, source, [row for _, rows in new for row in rows])
+    end = new[-1][0]
+    if taken is None:
+        connection.execute(_NEW_FEED, {**source._asdict(), "taken": end})
+    else:
+        connection.execute(_TAKE, {**feed, "end": end})
+    return end
 
 
 def _add(connection: Connection, source: Source, rows: Sequence[tuple[Key, Row]]) -> None:
@@ -311,10 +333,13 @@ def _add(connection: Connection, source: Source, rows: Sequence[tuple[Key, Row]]
     by_key: dict[Key, list[Row]] = {}
     for key, row in rows:
         by_key.setdefault(key, []).append(row)
+    if keys := [key for key in by_key if key not in existing]:
+        created = _create_series(connection, source, keys, kind)
+        existing |= {key: (number, 0) for key, number in created.items()}
     new: list[tuple[int | float | None, ...]] = []
     longer: list[dict[str, int | float | None]] = []
     for key, points in by_key.items():
-        series_id, length = existing.get(key) or (_create_series(connection, source, key, kind), 0)
+        series_id, length = existing[key]
         new += (
             (series_id, number, step, at, value if value == value else None)
             for number, (step, at, value) in enumerate(points, length)
@@ -354,31 +379,43 @@ def _recent_points(
     return existing
 
 
-def _create_series(connection: Connection, source: Source, key: Key, kind: str) -> int:
-    values = {**dict(zip(("name", "rank", "gpu"), key, strict=True)), "kind": kind, "length": 0}
-    values |= {"job_id": source.job_id, "attempt": source.attempt, "node": source.node}
-    if kind == METRIC:
-        values["leads"] = int(_takes_lead(connection, source, key))
-    inserted = connection.execute(_series.insert().values(**values).returning(_series.c.id))
-    return int(inserted.scalar_one())
+def _create_series(
+    connection: Connection, source: Source, keys: Sequence[Key], kind: str
+) -> dict[Key, int]:
+    """Create series; returns their ids."""
+    leading = set(_new_leaders(connection, source, keys)) if kind == METRIC else ()
+    of = {"job_id": source.job_id, "kind": kind, "attempt": source.attempt, "node": source.node}
+    rows = [
+        {**of, **dict(zip(_KEY, key, strict=True)), "length": 0, "leads": int(key in leading)}
+        for key in keys
+    ]
+    return {(name, rank, gpu): number for name, rank, gpu, number in connection.execute(_NEW, rows)}
 
 
-def _takes_lead(connection: Connection, source: Source, key: Key) -> bool:
-    """Whether a new series is to lead its metric; if so the one before no longer does."""
-    name, rank, _ = key
-    place = (_series.c.attempt, _series.c.rank, _series.c.node)
-    mine = and_(_series.c.job_id == source.job_id, _series.c.name == name, LEADS)
-    before = connection.execute(select(_series.c.id, *place).where(mine)).first()
-    if before is None:
-        return True
-    if _lead_order(source.attempt, rank, source.node) >= _lead_order(*before[1:]):
-        return False
-    connection.execute(update(_series).where(_series.c.id == before.id).values(leads=0))
-    return True
+def _new_leaders(connection: Connection, source: Source, keys: Sequence[Key]) -> Iterator[Key]:
+    """The new series that are to lead their metrics; those before no longer do."""
+    first: dict[str, Key] = {}
+    for key in sorted(keys, key=lambda key: _rank_order(key[1])):
+        first.setdefault(key[0], key)
+    names, before = [*first], dict[str, Any]()
+    for start in range(0, len(names), _BATCH):
+        some = {"of": source.job_id, "names": names[start : start + _BATCH]}
+        before |= {row.name: row for row in connection.execute(_LEADERS, some)}
+    for name, key in first.items():
+        if (row := before.get(name)) is not None:
+            order = _lead_order(row.attempt, row.rank, row.node)
+            if _lead_order(source.attempt, key[1], source.node) >= order:
+                continue
+            connection.execute(update(_series).where(_series.c.id == row.id).values(leads=0))
+        yield key
 
 
-def _lead_order(attempt: int, rank: int | None, node: int) -> tuple[int, bool, int, int]:
-    return -attempt, rank is None, rank or 0, node
+def _lead_order(attempt: int, rank: int | None, node: int) -> tuple[int, tuple[bool, int], int]:
+    return -attempt, _rank_order(rank), node
+
+
+def _rank_order(rank: int | None) -> tuple[bool, int]:
+    return rank is None, rank or 0
 
 
 def _lines(name: str, offset: int, data: bytes) -> Iterator[tuple[int, list[tuple[Key, Row]]]]:

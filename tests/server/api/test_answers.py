@@ -267,7 +267,8 @@ def made(server: Server) -> None:
     server("PUT", "/instances/map", {"x1": 8})
     about = {"name": "run-1", "experiment": "e", "display_name": "r", "source": "/runs/1"}
     points = json.dumps({"points": [["loss", None, 0, 1.0, 0.5]]}) + "\n"
-    server("POST", "/jobs/imported", {**about, "began": 1.0, "ended": 2.0, "lines": points})
+    run = {**about, "began": 1.0, "ended": 2.0, "lines": points}
+    server("POST", "/jobs/imported", {"runs": [run]})
 
 
 PIPELINE_COMPONENT = {

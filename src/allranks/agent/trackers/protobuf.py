@@ -5,21 +5,19 @@ https://protobuf.dev/programming-guides/encoding/
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 _VARINT, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5
 
 
-def fields(data: bytes) -> Iterator[tuple[int, bytes]]:
+def fields(data: bytes) -> list[tuple[int, bytes]]:
     """The number and content of each field that is not a varint. Raises ValueError."""
-    for number, value in all_fields(data):
-        if not isinstance(value, int):
-            yield number, value
+    return [pair for pair in all_fields(data) if not isinstance(pair[1], int)]  # type: ignore[misc]
 
 
-def all_fields(data: bytes) -> Iterator[tuple[int, bytes | int]]:
+def all_fields(data: bytes) -> list[tuple[int, bytes | int]]:
     """The number of each field, and its content: bytes, or the whole number of a varint. Raises
     ValueError."""
+    # A list, and no call for the numbers of a byte: files have millions of fields.
+    pairs: list[tuple[int, bytes | int]] = []
     at, size = 0, len(data)
     while at < size:
         tag = data[at]
@@ -29,18 +27,23 @@ def all_fields(data: bytes) -> Iterator[tuple[int, bytes | int]]:
         kind = tag & 7
         if kind == _VARINT:
             value, at = _varint(data, at)
-            yield tag >> 3, value
+            pairs.append((tag >> 3, value))
             continue
         if kind == _BYTES:
-            length, at = _varint(data, at)
+            if at < size and data[at] < 128:
+                length = data[at]
+                at += 1
+            else:
+                length, at = _varint(data, at)
         elif kind in (_EIGHT, _FOUR):
             length = 8 if kind == _EIGHT else 4
         else:
             raise ValueError(f"no such kind of field: {kind}")
-        if at + length > size:
-            raise ValueError("the message ends within a field")
-        yield tag >> 3, data[at : at + length]
+        pairs.append((tag >> 3, data[at : at + length]))
         at += length
+    if at > size:
+        raise ValueError("the message ends within a field")
+    return pairs
 
 
 def signed(value: int) -> int:

@@ -23,6 +23,7 @@ _START = struct.Struct("<4sHB")
 _MARK = (b":W&B", 0xBEE1)
 _CHUNK = struct.Struct("<IHB")
 _BLOCK = 32 << 10
+_JSON = json.JSONDecoder()
 _WHOLE, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
 # Fields of a Record.
 _HISTORY, _SUMMARY, _CONFIG, _METRIC, _RUN, _EXIT = 2, 3, 5, 12, 17, 18
@@ -148,9 +149,10 @@ class WandbFile:
     def _history(self, content: bytes, part: Found) -> None:
         row = _row(content, hidden=True)
         step, at = row.get("_step"), row.get("_timestamp")
-        for number, value in fields(content):
-            if number == 2 and not isinstance(step, int):
-                step = next((signed(int(v)) for n, v in all_fields(value) if n == 1), 0)
+        if not isinstance(step, int):
+            for number, value in fields(content):
+                if number == 2:
+                    step = next((signed(int(v)) for n, v in all_fields(value) if n == 1), 0)
         self._step = int(step or 0)
         self._at = float(at or self._at)
         for key, value in row.items():
@@ -206,12 +208,12 @@ def _item(item: bytes) -> tuple[list[str], Any]:
     for which, data in all_fields(item):
         if isinstance(data, int):
             value = bool(data) if which == 4 else _unzigzag(data) if which == 5 else value
+        elif which in (8, 16):
+            value, _ = _JSON.raw_decode(data.decode(errors="surrogatepass"))
         elif which == 1:
             key = data.decode(errors="replace")
         elif which == 2:
             nested.append(data.decode(errors="replace"))
-        elif which in (8, 16):
-            value = json.loads(data)
         elif which == 6:
             value = struct.unpack("<d", data)[0]
         elif which == 7:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks.agent.trackers import runs
 from allranks.cli.output import show
@@ -13,12 +14,15 @@ from allranks.cli.output.progress_line import ProgressLine
 from allranks.core.amounts import counted
 from allranks.core.transfer_progress import Progress
 from allranks.errors import NotFound, UsageError
-from allranks.http_client import Client
 from allranks.sdk.connection import find_server
 
+if TYPE_CHECKING:
+    from allranks.api.common import Document
+    from allranks.api.jobs import ImportedJob
+
 _ROUTE = "/api/v1/jobs/imported"
-# Bytes of points in one request.
-_PIECE = 2 << 20
+# Bytes of points in one request, and runs.
+_PIECE, _RUNS = 2 << 20, 100
 
 
 def import_runs(options: argparse.Namespace, folder: str) -> int:
@@ -30,24 +34,24 @@ def import_runs(options: argparse.Namespace, folder: str) -> int:
     if not every:
         hint = "it needs W&B's files `run-….wandb`, or TensorBoard's `…tfevents…`"
         raise NotFound(f"there are no runs in {folder}", hint=hint)
-    progress = ProgressLine(options.quiet or options.json)
-    answers = list[dict[str, Any]]()
-    with find_server.connect() as client:
-        total = sum(map(_size, every))
-        done = 0
-        for number, files in enumerate(every):
-            progress.report(Progress("importing", done, total, number, len(every)))
-            answers.append(_import(client, files))
-            done += _size(files)
-    progress.clear()
-    damaged = [answer for answer in answers if answer["damage"]]
+    answers = dict[str, dict[str, Any]]()
+    # Runs are read while those before are sent.
+    with find_server.connect() as client, ThreadPoolExecutor(1) as sender:
+        sent: Future[list[ImportedJob]] | None = None
+        for batch in _batches(every, answers, ProgressLine(options.quiet or options.json)):
+            before = sent
+            sent = sender.submit(client.json, "POST", _ROUTE, {"runs": batch})
+            _note_created(before, answers)
+        _note_created(sent, answers)
+    jobs = [*answers.values()]
+    damaged = [answer for answer in jobs if answer["damage"]]
     if options.json:
-        show.as_json({"jobs": answers})
+        show.as_json({"jobs": jobs})
         return int(bool(damaged))
     for answer in damaged:
         show.talk(f"note: {answer['job']}: {answer['source']}: {answer['damage']}")
-    new = sum(answer["created"] for answer in answers)
-    there = f", {len(answers) - new} were there" if new < len(answers) else ""
+    new = sum(answer["created"] for answer in jobs)
+    there = f", {len(jobs) - new} were there" if new < len(jobs) else ""
     show.line(f"{counted(new, 'run')} imported{there}; allranks job list shows them")
     return int(bool(damaged))
 
@@ -56,7 +60,36 @@ def _size(files: runs.Files) -> int:
     return sum(path.stat().st_size for path in files.paths)
 
 
-def _import(client: Client, files: runs.Files) -> dict[str, Any]:
+def _note_created(
+    sent: Future[list[ImportedJob]] | None, answers: dict[str, dict[str, Any]]
+) -> None:
+    for job in sent.result() if sent is not None else ():
+        answers[job["name"]]["created"] |= job["created"]
+
+
+def _batches(
+    every: Sequence[runs.Files], answers: dict[str, dict[str, Any]], progress: ProgressLine
+) -> Iterator[list[Document]]:
+    """Read the runs, for requests of several; one of many points is in several requests. Adds what
+    the command tells of each run to ``answers``."""
+    batch: list[Document] = []
+    size = 0
+    total, done = sum(map(_size, every)), 0
+    for number, files in enumerate(every):
+        progress.report(Progress("importing", done, total, number, len(every)))
+        done += _size(files)
+        for part in _parts(files, answers):
+            batch.append(part)
+            size += len(part["lines"])
+            if size > _PIECE or len(batch) == _RUNS:
+                yield batch
+                batch, size = [], 0
+    progress.clear()
+    if batch:
+        yield batch
+
+
+def _parts(files: runs.Files, answers: dict[str, dict[str, Any]]) -> Iterator[Document]:
     run = runs.read(files)
     about = {
         "name": files.name,
@@ -70,18 +103,17 @@ def _import(client: Client, files: runs.Files) -> dict[str, Any]:
         "ended": run.ended,
         "parameters": run.parameters,
     }
-    offset, created = 0, False
-    for piece in _pieces(run.lines):
-        data = {**about, "lines": piece.decode(), "offset": offset}
-        created |= client.json("POST", _ROUTE, data)["created"]
-        offset += len(piece)
-    return {
+    answers[files.name] = {
         "job": files.name,
         "source": about["source"],
-        "created": created,
+        "created": False,
         "points": sum(line.count(b"], [") + 1 for line in run.lines),
         "damage": run.damage,
     }
+    offset = 0
+    for piece in _pieces(run.lines):
+        yield {**about, "lines": piece.decode(), "offset": offset}
+        offset += len(piece)
 
 
 def _pieces(lines: list[bytes]) -> Iterator[bytes]:

@@ -374,7 +374,7 @@ def _annotate(services: Services, job_id: int, data: bytes) -> None:
     if tags:
         services.annotations.tag(job_id, tags)
     if parameters:
-        services.annotations.add_parameters(job_id, parameters)
+        services.annotations.add_parameters({job_id: parameters})
 
 
 async def code(request: Request) -> Response:

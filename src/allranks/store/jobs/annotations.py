@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from sqlalchemy import Engine, select, update
+from sqlalchemy import Engine, bindparam, select, update
 from sqlalchemy.engine import Connection
 
 from allranks import clock
@@ -23,6 +23,9 @@ _BATCH = 500
 
 # Built once: see `records`.
 _INSERT = _table.insert()
+_OF = _table.c.job_id == bindparam("of")
+_PARAMETERS = select(_table.c.parameters).where(_OF).with_for_update()
+_SET_PARAMETERS = update(_table).where(_OF)
 
 
 class Annotation(NamedTuple):
@@ -70,14 +73,14 @@ class Annotations:
             rest = {key: value for key, value in tags.items() if key not in removed}
             connection.execute(update(_table).where(mine).values(tags=rest | dict(add)))
 
-    def add_parameters(self, job_id: int, add: Mapping[str, str]) -> None:
-        """Add parameters that the script logged; the latest value of each counts."""
-        mine = _table.c.job_id == job_id
+    def add_parameters(self, several: Mapping[int, Mapping[str, str]]) -> None:
+        """Add parameters that scripts logged, by job id; the latest value of each counts."""
         with self._engine.begin() as connection:
-            query = select(_table.c.parameters).where(mine).with_for_update()
-            had = connection.execute(query).scalar_one_or_none() or {}
-            both = dict(list({**had, **add}.items())[:PARAMETERS])
-            connection.execute(update(_table).where(mine).values(parameters=both))
+            for job_id, add in several.items():
+                had = connection.execute(_PARAMETERS, {"of": job_id}).scalar_one_or_none() or {}
+                both = dict(list({**had, **add}.items())[:PARAMETERS])
+                if both != had:
+                    connection.execute(_SET_PARAMETERS, {"of": job_id, "parameters": both})
 
     def archive(self, job_id: int, archived: bool) -> None:
         """Hide a job from lists, or show it again. Idempotent."""

@@ -8,13 +8,15 @@ from pydantic import BaseModel, Field
 
 from allranks.api.jobs import ImportedJob
 from allranks.errors import Conflict
-from allranks.server.auth.roles import Who, require_own
-from allranks.server.dependencies import ServicesDep
+from allranks.server.auth.roles import Person, Who, require_own
+from allranks.server.dependencies import Services, ServicesDep
 from allranks.server.http.request_limits import Count
 from allranks.server.jobs.view import signed, submitter
 from allranks.server.submission.submit import Submission, plan
 from allranks.statuses import JobStatus
-from allranks.store.jobs.new_job import Outcome
+from allranks.store.jobs.job_rows import JobRow
+from allranks.store.jobs.new_job import NewJob, Outcome
+from allranks.store.key_values import read_once
 from allranks.store.metric_points import Source
 
 _SOURCE = "allranks.imported_from"
@@ -40,39 +42,62 @@ class ImportedRun(BaseModel, extra="forbid"):
     offset: Count = 0
 
 
-def add(run: ImportedRun, services: ServicesDep, who: Who) -> ImportedJob:
-    """Record a run, or more of its points. The same request again changes nothing. Raises Conflict
-    if another job has the name."""
-    properties = {_SOURCE: run.source}
-    created = not services.records.has(run.name)
-    if created:
-        spec = {
-            "name": run.name,
-            "command": f": ran elsewhere, imported from {run.source}",
-            "experiment_name": run.experiment,
-            "display_name": run.display_name,
-            "properties": properties,
-        }
-        made = plan(
-            Submission(spec),
-            services.home,
-            services.clusters,
-            services.environments,
-            services.datastores,
-        )
-        made = made._replace(compute="elsewhere")
-        row = services.records.create(signed(spec, who.name), made, outcome=_outcome(run))
-    else:
-        row = services.records.get(run.name)
-        require_own(who, run.name, submitter(row.spec))
-        if (row.spec.get("properties") or {}).get(_SOURCE) != run.source:
-            hint = "rename the run's folder, or delete that job"
-            raise Conflict(f"another job is named {run.name!r}", where=run.source, hint=hint)
-    source = Source(row.id, 1, 0, "trackers")
-    size = services.points.add_from_agent(source, run.offset, run.lines.encode())
-    if run.parameters:
-        services.annotations.add_parameters(row.id, run.parameters)
-    return {"name": row.name, "created": created, "size": size}
+class ImportedRuns(BaseModel, extra="forbid"):
+    """Several runs, or more points of some; all or none are new jobs."""
+
+    runs: list[ImportedRun] = Field(max_length=1000)
+
+
+def add(body: ImportedRuns, services: ServicesDep, who: Who) -> list[ImportedJob]:
+    """Record runs, or more of their points. The same request again changes nothing. Raises Conflict
+    if another job has the name of one."""
+    new: dict[str, NewJob] = {}
+    rows: dict[str, JobRow] = {}
+    with read_once():
+        for run in body.runs:
+            if run.name not in new and run.name not in rows:
+                if services.records.has(run.name):
+                    rows[run.name] = services.records.get(run.name)
+                    require_own(who, run.name, submitter(rows[run.name].spec))
+                else:
+                    new[run.name] = _job(run, services, who)
+            spec = (new.get(run.name) or rows[run.name]).spec
+            if (spec.get("properties") or {}).get(_SOURCE) != run.source:
+                hint = "rename the run's folder, or delete that job"
+                raise Conflict(f"another job is named {run.name!r}", where=run.source, hint=hint)
+    rows |= {row.name: row for row in services.records.create_all([*new.values()])}
+    sizes = services.points.add_from_agents(
+        [
+            (Source(rows[run.name].id, 1, 0, "trackers"), run.offset, run.lines.encode())
+            for run in body.runs
+        ]
+    )
+    services.annotations.add_parameters(
+        {rows[run.name].id: run.parameters for run in body.runs if run.parameters}
+    )
+    return [
+        {"name": run.name, "created": run.name in new, "size": size}
+        for run, size in zip(body.runs, sizes, strict=True)
+    ]
+
+
+def _job(run: ImportedRun, services: Services, who: Person) -> NewJob:
+    spec = {
+        "name": run.name,
+        "command": f": ran elsewhere, imported from {run.source}",
+        "experiment_name": run.experiment,
+        "display_name": run.display_name,
+        "properties": {_SOURCE: run.source},
+    }
+    made = plan(
+        Submission(spec),
+        services.home,
+        services.clusters,
+        services.environments,
+        services.datastores,
+    )
+    made = made._replace(compute="elsewhere")
+    return NewJob(signed(spec, who.name), made, outcome=_outcome(run))
 
 
 def _outcome(run: ImportedRun) -> Outcome:

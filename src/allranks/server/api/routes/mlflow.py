@@ -251,7 +251,7 @@ class Proxy:
             await run_in_threadpool(self._points.add_metrics, row.id, row.record.attempt, points)
             if parameters:
                 new = {prefix + str(each["key"]): str(each["value"]) for each in parameters}
-                await run_in_threadpool(self._annotations.add_parameters, row.id, new)
+                await run_in_threadpool(self._annotations.add_parameters, {row.id: new})
             self._wakeups.notify(row.name)
         for message in messages:
             await send(message)
