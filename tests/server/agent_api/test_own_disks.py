@@ -8,6 +8,7 @@ import http.server
 import json
 import os
 import pwd
+import random
 import shutil
 import ssl
 import subprocess
@@ -607,7 +608,7 @@ def test_what_another_node_wrote_since_is_not_removed(server: Served):
 
 
 def test_inputs_are_served_from_stores_alone_and_never_through_links(
-    server: Served, tmp_path: Path
+    server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     data = server.home.data / "set"
     data.mkdir(parents=True)
@@ -632,9 +633,22 @@ def test_inputs_are_served_from_stores_alone_and_never_through_links(
     assert node.send("POST", "input/d", json=pieces).content == b"2340"
     for name in ("out", "folder/token", "../../token", "/etc/passwd", "a/../a", "", 3):
         assert node.send("POST", "input/d", json=[[name, 10, 1, 0, 5]]).is_error, name
+    large = random.Random(1).randbytes((3 << 20) + 5)
+    (data / "a").write_bytes(large)
+    row = node.send("GET", "input/d").json()["files"][0][:3]
+    for by_kernel in (True, False):  # as over TLS
+        monkeypatch.setattr(input_routes, "_sends_files", lambda _, it=by_kernel: it)
+        for start in (0, 7):
+            piece = [[*row, start, len(large) - 9]]
+            told = node.send("POST", "input/d", json=piece).content
+            assert told == large[start : start + len(large) - 9]
+        with pytest.raises(httpx.RemoteProtocolError):  # it is shorter than a piece of it
+            node.send("POST", "input/d", json=[[*row, 9, len(large)]])
+    (data / "a").write_bytes(large[:10])
+    assert node.send("POST", "input/d", json=[[*row, 0, 2 << 20]]).status_code == 409
     changed = [[of["a"][0], 10, 1, 0, 5]]
     assert node.send("POST", "input/d", json=changed).status_code == 409
-    for bad in ([[*of["a"], 0, 9 << 20]], [[*of["a"], -1, 3]], [[*of["a"]]], [3], {}, "x"):
+    for bad in ([[*of["a"], 0, 33 << 20]], [[*of["a"], -1, 3]], [[*of["a"]]], [3], {}, "x"):
         assert node.send("POST", "input/d", json=bad).status_code == 400, bad
     for name in ("e", "t", "nothing", "..", "%2e%2e"):
         assert node.send("GET", f"input/{name}").status_code == 404, name
@@ -660,7 +674,7 @@ def test_a_link_that_takes_the_place_of_a_file_at_the_last_moment_is_not_followe
     assert input_routes._listed(Reach(source)) == {"files": [], "is_file": False, "left_out": 1}
     stamp = (13, secret.stat().st_mtime_ns)
     with pytest.raises(NotFound):
-        input_routes._piece(Reach(source), file, stamp, 0, 13)
+        input_routes._bytes_of(Reach(source), input_routes._Piece("a", stamp, 0, 13))
 
 
 def test_a_link_to_a_large_folder_elsewhere_is_not_walked(tmp_path: Path):

@@ -21,10 +21,13 @@ from allranks.http_client import Client, Into, Reply, fill
 if TYPE_CHECKING:
     from allranks.api.agents import InputListing
 
-# Bytes of files in one request, files in one, and requests at once.
-_PIECE, _COUNT, _STREAMS = 8 << 20, 1000, 4
+# Bytes of files in one request, those of a single one, files in one, and requests at once.
+_PIECE, _LARGE, _COUNT, _STREAMS = 8 << 20, 32 << 20, 1000, 4
 # Bytes that are received before they are written: they are still in the processor's cache, then.
 _SLICE = 1 << 20
+# From this size on, what of a file arrives may be that of a later time than when it was sent: the
+# kernel of a server that is asked without TLS sends what it has in memory, and copies nothing.
+BY_REFERENCE = 1 << 20
 # Seconds for an answer: the disk of the server's home may be busy.
 _TIMEOUT = 60.0
 # Seconds between calls to a server that does not answer.
@@ -178,14 +181,22 @@ class ServerInput:
                     clients.buffer = memoryview(bytearray(_SLICE))
                     opened.append(clients.own)
                 self._get(clients.own, clients.buffer, pieces, folder)
+                whole = list[FileEntry]()
                 with lock:
                     for piece in pieces:
                         report(piece.size, True)
                         left[piece.file.name] -= piece.size
                         if not left[piece.file.name]:
-                            self._complete(piece.file, folder)
-                            row = [piece.file.name, piece.file.tag, piece.file.size, None, 0]
-                            lines.write(json.dumps(row) + "\n")
+                            whole.append(piece.file)
+                # Nothing, of files that are still the same.
+                checks = [_Piece(file, 0, 0) for file in whole if file.size >= BY_REFERENCE]
+                if checks:
+                    self._get(clients.own, clients.buffer, checks, folder)
+                with lock:
+                    for file in whole:
+                        self._complete(file, folder)
+                        row = [file.name, file.tag, file.size, None, 0]
+                        lines.write(json.dumps(row) + "\n")
 
             futures = [pool.submit(get, pieces) for pieces in _requests(missing)]
             try:
@@ -264,9 +275,9 @@ def _requests(files: Sequence[FileEntry]) -> Iterator[list[_Piece]]:
     """All bytes of all files in their order, in groups for one request each."""
     group, size = list[_Piece](), 0
     for file in files:
-        offsets = range(0, file.size, _PIECE) if file.size else (0,)
+        offsets = range(0, file.size, _LARGE) if file.size else (0,)
         for offset in offsets:
-            piece = _Piece(file, offset, min(_PIECE, file.size - offset))
+            piece = _Piece(file, offset, min(_LARGE, file.size - offset))
             if group and (size + piece.size > _PIECE or len(group) == _COUNT):
                 yield group
                 group, size = [], 0

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import json
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,6 +26,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from allranks.agent.data import local_files
+from allranks.agent.data.from_server import BY_REFERENCE
 from allranks.agent.data.local_digest import digest_of
 from allranks.core.data.state_manifest import is_path
 from allranks.errors import Conflict, NotFound, Passing, Unauthorized, UsageError
@@ -36,15 +39,26 @@ from allranks.statuses import TERMINAL
 if TYPE_CHECKING:
     from allranks.api.agents import InputDigest, InputListing, OutputSeen
 
-# The most bytes in one answer, which is assembled in memory.
-_MOST = 8 << 20
+# The most bytes in an answer that is assembled in memory, and in one of a large piece.
+_MOST, _MOST_OF_ONE = 8 << 20, 32 << 20
 # Bytes that are encrypted and sent at once: meanwhile the server answers nobody.
 _CHUNK = 1 << 20
-# Seconds that a call waits for its turn.
-_TURN = 10.0
+# Bytes of a large piece that are read at once: they stay in the processor's cache.
+_READ = 256 << 10
+# Seconds that a call waits for its turn, and for which it has one at most while a file is sent.
+_TURN, _LONGEST_TURN = 10.0, 1.0
 _MARK = re.compile(r"[0-9a-f]{32}")
 # No input is read from there.
 _SYSTEM = ("/proc", "/sys", "/dev")
+
+
+class _Piece(NamedTuple):
+    """``size`` bytes of a file from ``offset`` on. ``stamp``: the file's size and mtime in ns."""
+
+    name: str
+    stamp: tuple[int, int]
+    offset: int
+    size: int
 
 
 class Reach(NamedTuple):
@@ -100,21 +114,80 @@ async def pieces(request: Request) -> Response:
             await free.acquire()
     except TimeoutError:
         raise Passing("the server sends files to other nodes", hint="ask again") from None
+    turn = ExitStack()
+    turn.callback(free.release)
     try:
         with readable():
-            data = await run_in_threadpool(_read, reach, requested)
+            pieces = _pieces(requested)
+            if len(pieces) == 1 and pieces[0].size >= BY_REFERENCE and CONNECTION in request.scope:
+                by_kernel = _sends_files(request.scope[CONNECTION].transport)
+                file = await run_in_threadpool(_opened_file, reach, pieces[0], by_kernel)
+                return _FileAnswer(file, pieces[0], by_kernel, turn)
+            return _Answer(await run_in_threadpool(_read, reach, pieces), turn)
     except BaseException:
-        free.release()
+        turn.close()
         raise
-    return _Answer(data, free)
+
+
+def _sends_files(transport: asyncio.Transport) -> bool:
+    """Whether the kernel can send files to it: not over TLS."""
+    is_asyncio = isinstance(asyncio.get_running_loop(), asyncio.SelectorEventLoop)
+    return is_asyncio and transport.get_extra_info("sslcontext") is None
+
+
+class _FileAnswer(Response):
+    """A large piece of a file. It takes its turn until it is sent, but not for as long as a slow
+    connection needs. ``by_kernel``: the kernel sends it, without a copy."""
+
+    def __init__(self, file: io.FileIO, piece: _Piece, by_kernel: bool, turn: ExitStack) -> None:
+        size = {"content-length": str(piece.size)}
+        super().__init__(media_type="application/octet-stream", headers=size)
+        self._file, self._piece, self._by_kernel, self._turn = file, piece, by_kernel, turn
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        loop, connection, piece = asyncio.get_running_loop(), scope[CONNECTION], self._piece
+        loop.call_later(_LONGEST_TURN, self._turn.close)
+        connection.transport.set_write_buffer_limits(high=_READ)
+        with self._turn, self._file as file:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            sent = 0
+            if self._by_kernel:
+                with contextlib.suppress(OSError, RuntimeError):  # the node has gone
+                    sent = await loop.sendfile(connection.transport, file, piece.offset, piece.size)
+                connection.cycle.expected_content_length -= sent
+            else:
+                async for part in _parts(file, piece):
+                    await send({"type": "http.response.body", "body": part, "more_body": True})
+                    sent += len(part)
+            if sent == piece.size and await run_in_threadpool(_stamp, file) == piece.stamp:
+                await send({"type": "http.response.body", "body": b""})
+            else:  # the node asks again, and is told if the file has changed
+                connection.transport.abort()
+                await asyncio.sleep(0)  # so that uvicorn knows
+
+
+async def _parts(file: io.FileIO, piece: _Piece) -> AsyncIterator[memoryview]:
+    """The bytes of the piece; less if the file is shorter. Others have their turn in between."""
+    at, end = piece.offset, piece.offset + piece.size
+    while at < end:
+        part = memoryview(bytearray(min(_READ, end - at)))
+        try:
+            size = os.preadv(file.fileno(), [part], at, os.RWF_NOWAIT)
+        except OSError:  # the kernel has it not in memory
+            size = await run_in_threadpool(os.preadv, file.fileno(), [part], at)
+        if not size:
+            return
+        yield part[:size]
+        at += size
+        await asyncio.sleep(0)
 
 
 class _Answer(Response):
-    """Bytes that take one of the ``free`` turns until they are sent."""
+    """Bytes that take their turn until they are sent."""
 
-    def __init__(self, data: bytes, free: asyncio.Semaphore) -> None:
+    def __init__(self, data: bytes, turn: ExitStack) -> None:
         super().__init__(data, media_type="application/octet-stream")
-        self._data, self._free = memoryview(data), free
+        self._data, self._turn = memoryview(data), turn
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
@@ -130,7 +203,7 @@ class _Answer(Response):
                 # Others of this loop have their turn, also where no buffer is ever full.
                 await asyncio.sleep(0)
         finally:
-            self._free.release()
+            self._turn.close()
 
 
 async def output_seen(request: Request) -> Response:
@@ -228,27 +301,55 @@ def _opened(reach: Reach, path: str) -> Iterator[int]:
         os.close(file)
 
 
-def _read(reach: Reach, requested: object) -> bytes:
+def _pieces(requested: object) -> list[_Piece]:
     if not isinstance(requested, list):
         raise UsageError("pieces must be a list", hint="send one")
-    parts, left = list[bytes](), _MOST
+    pieces, most = list[_Piece](), _MOST if len(requested) > 1 else _MOST_OF_ONE
+    left = most
     for name, length, mtime_ns, offset, size in requested:
         if not all(type(each) is int and each >= 0 for each in (length, offset, size)):
             raise UsageError("sizes must be numbers", hint="take those of the list")
         left -= size
         if left < 0 or not is_path(f"input/{name}"):
-            raise UsageError("these pieces are not available", hint=f"at most {_MOST} bytes")
-        path = reach.source if reach.source.is_file() else reach.source / name
-        parts.append(_piece(reach, path, (length, mtime_ns), offset, size))
-    return b"".join(parts)
+            raise UsageError("these pieces are not available", hint=f"at most {most} bytes")
+        pieces.append(_Piece(name, (length, mtime_ns), offset, size))
+    return pieces
 
 
-def _piece(reach: Reach, path: Path, stamp: tuple[int, int], offset: int, size: int) -> bytes:
-    now, data = None, b""
+def _read(reach: Reach, pieces: Sequence[_Piece]) -> bytes:
+    return b"".join(_bytes_of(reach, piece) for piece in pieces)
+
+
+def _bytes_of(reach: Reach, piece: _Piece) -> bytes:
+    with _unchanged(reach, piece) as file:
+        return os.pread(file, piece.size, piece.offset)
+
+
+def _opened_file(reach: Reach, piece: _Piece, by_kernel: bool) -> io.FileIO:
+    """The open file of a piece. ``by_kernel``: it will send it, and must not wait for a disk then,
+    so the piece is read before."""
+    buffer, end = bytearray(_READ), piece.offset + piece.size if by_kernel else 0
+    with ExitStack() as stack:
+        with _unchanged(reach, piece) as number:
+            file = stack.enter_context(io.FileIO(os.dup(number)))
+            for at in range(piece.offset, end, _READ):
+                os.preadv(number, [buffer], at)
+        stack.pop_all()
+    return file
+
+
+@contextlib.contextmanager
+def _unchanged(reach: Reach, piece: _Piece) -> Iterator[int]:
+    """The open file of a piece. Raises Conflict if it is another one afterwards than at first."""
+    path = reach.source if reach.source.is_file() else reach.source / piece.name
+    now = None
     with contextlib.suppress(OSError), _opened(reach, str(path)) as file:
-        data = os.pread(file, size, offset)
-        status = os.fstat(file)  # after reading: a write meanwhile is seen
-        now = (status.st_size, status.st_mtime_ns)
-    if now != stamp:
+        yield file
+        now = _stamp(file)  # after reading: a write meanwhile is seen
+    if now != piece.stamp:
         raise Conflict("the input changed while it was downloaded", hint="run the job again")
-    return data
+
+
+def _stamp(file: int | io.FileIO) -> tuple[int, int]:
+    status = os.fstat(file if isinstance(file, int) else file.fileno())
+    return status.st_size, status.st_mtime_ns
