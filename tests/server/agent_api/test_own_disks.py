@@ -648,7 +648,7 @@ def test_inputs_are_served_from_stores_alone_and_never_through_links(
     assert node.send("POST", "input/d", json=[[*row, 0, 2 << 20]]).status_code == 409
     changed = [[of["a"][0], 10, 1, 0, 5]]
     assert node.send("POST", "input/d", json=changed).status_code == 409
-    for bad in ([[*of["a"], 0, 33 << 20]], [[*of["a"], -1, 3]], [[*of["a"]]], [3], {}, "x"):
+    for bad in ([[*of["a"], 0, 17 << 20]], [[*of["a"], -1, 3]], [[*of["a"]]], [3], {}, "x"):
         assert node.send("POST", "input/d", json=bad).status_code == 400, bad
     for name in ("e", "t", "nothing", "..", "%2e%2e"):
         assert node.send("GET", f"input/{name}").status_code == 404, name

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from allranks.api.agents import InputListing
 
 # Bytes of files in one request, those of a single one, files in one, and requests at once.
-_PIECE, _LARGE, _COUNT, _STREAMS = 8 << 20, 32 << 20, 1000, 4
+_PIECE, _LARGE, _COUNT, _STREAMS = 8 << 20, 16 << 20, 1000, 4
 # Bytes that are received before they are written: they are still in the processor's cache, then.
 _SLICE = 1 << 20
-# From this size on, what of a file arrives may be that of a later time than when it was sent: the
-# kernel of a server that is asked without TLS sends what it has in memory, and copies nothing.
+# From this size on a server without TLS lets its kernel send a piece without a copy: what arrives
+# may have been written after the server looked at the file.
 BY_REFERENCE = 1 << 20
 # Seconds for an answer: the disk of the server's home may be busy.
 _TIMEOUT = 60.0
@@ -188,7 +188,7 @@ class ServerInput:
                         left[piece.file.name] -= piece.size
                         if not left[piece.file.name]:
                             whole.append(piece.file)
-                # Nothing, of files that are still the same.
+                # The server refuses pieces, even without a byte, of a file that has changed.
                 checks = [_Piece(file, 0, 0) for file in whole if file.size >= BY_REFERENCE]
                 if checks:
                     self._get(clients.own, clients.buffer, checks, folder)

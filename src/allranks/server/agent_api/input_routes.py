@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from allranks.api.agents import InputDigest, InputListing, OutputSeen
 
 # The most bytes in an answer that is assembled in memory, and in one of a large piece.
-_MOST, _MOST_OF_ONE = 8 << 20, 32 << 20
+_MOST, _MOST_OF_ONE = 8 << 20, 16 << 20
 # Bytes that are encrypted and sent at once: meanwhile the server answers nobody.
 _CHUNK = 1 << 20
 # Bytes of a large piece that are read at once: they stay in the processor's cache.
@@ -121,7 +121,7 @@ async def pieces(request: Request) -> Response:
             pieces = _pieces(requested)
             if len(pieces) == 1 and pieces[0].size >= BY_REFERENCE and CONNECTION in request.scope:
                 by_kernel = _sends_files(request.scope[CONNECTION].transport)
-                file = await run_in_threadpool(_opened_file, reach, pieces[0], by_kernel)
+                file = await run_in_threadpool(_opened_file, reach, pieces[0])
                 return _FileAnswer(file, pieces[0], by_kernel, turn)
             return _Answer(await run_in_threadpool(_read, reach, pieces), turn)
     except BaseException:
@@ -173,7 +173,7 @@ async def _parts(file: io.FileIO, piece: _Piece) -> AsyncIterator[memoryview]:
         part = memoryview(bytearray(min(_READ, end - at)))
         try:
             size = os.preadv(file.fileno(), [part], at, os.RWF_NOWAIT)
-        except OSError:  # the kernel has it not in memory
+        except OSError:  # the kernel has it no longer
             size = await run_in_threadpool(os.preadv, file.fileno(), [part], at)
         if not size:
             return
@@ -325,14 +325,14 @@ def _bytes_of(reach: Reach, piece: _Piece) -> bytes:
         return os.pread(file, piece.size, piece.offset)
 
 
-def _opened_file(reach: Reach, piece: _Piece, by_kernel: bool) -> io.FileIO:
-    """The open file of a piece. ``by_kernel``: it will send it, and must not wait for a disk then,
-    so the piece is read before."""
-    buffer, end = bytearray(_READ), piece.offset + piece.size if by_kernel else 0
+def _opened_file(reach: Reach, piece: _Piece) -> io.FileIO:
+    """The open file of a piece, which was read: the kernel has it in memory, so that sending it
+    waits for no disk."""
+    buffer = bytearray(_READ)
     with ExitStack() as stack:
         with _unchanged(reach, piece) as number:
             file = stack.enter_context(io.FileIO(os.dup(number)))
-            for at in range(piece.offset, end, _READ):
+            for at in range(piece.offset, piece.offset + piece.size, _READ):
                 os.preadv(number, [buffer], at)
         stack.pop_all()
     return file
