@@ -29,6 +29,7 @@ _SOURCE = _ROOT / "src" / "allranks"
 _UNLISTED = {
     "BatchEndpointRecord",
     "ModelBatchDeployment",
+    "DefaultScaleSettings",
     "EndpointRecord",
     "NamedModel",
     "ModelVersion",

@@ -201,9 +201,9 @@ class Connection(asyncio.Protocol):
         return Response(self)
 
     def _has_answer(self) -> bool:
-        found = self.found
-        if not found.has_head or found.complete or self._is_head or not found.is_short:
-            return found.has_head
+        answer = self.found
+        if not answer.has_head or answer.complete or self._is_head or not answer.is_short:
+            return answer.has_head
         if self._soon is None:  # servers send a body just after its head
             self._soon = self._loop.call_later(_SOON, self._wake)
         return False
