@@ -50,7 +50,7 @@ instance_count: {count}
 request_settings:
   request_timeout_ms: 30000
   max_queue_wait_ms: 30000
-  max_concurrent_requests_per_instance: 64
+  max_concurrent_requests_per_instance: 1000
 """
 SLEEPER = """
 name: default
