@@ -47,7 +47,7 @@ ENDPOINT: Mapping[str, Mapping[str, str]] = {
         "environment": "The environment of the replicas.",
         "environment_variables": "Variables of the replicas.",
         "warm": "Ours: modules that replicas find imported, as `warm` of a job.",
-        "compute": "The compute of the replicas, local or of Slurm.",
+        "compute": "The compute of the replicas: local, of Slurm or of Ray.",
         "instance_type": "The machine size. Its GPUs are those of `allranks instance map`.",
         "instance_count": "The number of replicas. One that scales by load begins with it.",
         "request_settings": "How requests wait and how long they take.",
