@@ -117,9 +117,12 @@ def test_kill(run: Allranks, chaos_home: Path, what: str, seed: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("number", "what"), [(signal.SIGKILL, "agent"), (signal.SIGTERM, "keeper")]
+    ("number", "what"),
+    [
+        pytest.param(signal.SIGKILL, "agent", marks=pytest.mark.end_to_end),
+        (signal.SIGTERM, "keeper"),
+    ],
 )
-@pytest.mark.end_to_end
 def test_a_lost_or_preempted_gang_starts_again_elsewhere(run, chaos_home, number, what) -> None:
     """And does not eat the user's attempts."""
     script = "echo launch; test $ALLRANKS_ATTEMPT = 2 || sleep 60"

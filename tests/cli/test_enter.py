@@ -90,30 +90,30 @@ class Terminal:
 
 
 @pytest.mark.end_to_end
-def test_a_program_runs_where_its_rank_does(allranks: Allranks, code: Path, home: Path):
-    start(allranks, code, "two", 2)
+def test_a_program_runs_where_its_rank_does(shared: Allranks, shared_home: Path, code: Path):
+    start(shared, code, "entered", 2)
     shown = 'cat made; echo " $RANK"; echo no >&2; exit 7'
-    done = allranks("job", "exec", "two", "--rank", 1, "--", "sh", "-c", shown)
+    done = shared("job", "exec", "entered", "--rank", 1, "--", "sh", "-c", shown)
     assert (done.stdout, done.stderr, done.returncode) == ("by rank 1 1\n", "no\n", 7)
-    done = allranks("job", "exec", "two", "--node", 1, "--", "wc", "-c", input="x" * 3_000_000)
+    done = shared("job", "exec", "entered", "--node", 1, "--", "wc", "-c", input="x" * 3_000_000)
     assert done.stdout.strip() == "3000000"
     # Bytes stay bytes, and what a program leaves running ends with it.
     binary = ["head", "-c", "1000000", "/dev/urandom"]
     left = ["sh", "-c", "sleep 987654 & echo left"]
-    assert "left" in allranks("job", "exec", "two", "--", *left).stdout
+    assert "left" in shared("job", "exec", "entered", "--", *left).stdout
     until(lambda: not processes("sleep 987654"))
-    assert allranks("job", "exec", "two", "--", "nonsuch").returncode == 127
-    assert allranks("job", "exec", "two", "--", "kill -9 $$").returncode == 127
-    assert allranks("job", "exec", "two", "--", "sh", "-c", "kill -9 $$").returncode == 137
-    answer = json.loads(allranks("job", "exec", "two", "--json", "--", "sh", "-c", shown).stdout)
+    assert shared("job", "exec", "entered", "--", "nonsuch").returncode == 127
+    assert shared("job", "exec", "entered", "--", "kill -9 $$").returncode == 127
+    assert shared("job", "exec", "entered", "--", "sh", "-c", "kill -9 $$").returncode == 137
+    answer = json.loads(shared("job", "exec", "entered", "--json", "--", "sh", "-c", shown).stdout)
     assert answer == {"exit_code": 7, "stdout": "by rank 0 0\n", "stderr": "no\n"}
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in environment(home).items():
+        for name, value in environment(shared_home).items():
             patch.setenv(name, value)
-        job = sdk.Client().jobs.get("two")
+        job = sdk.Client().jobs.get("entered")
         assert len(job.exec(binary, rank=1).stdout) == 1_000_000
         assert job.exec(["cat"], input=b"\0\xff").stdout == b"\0\xff"
-    (first, *_) = entries(allranks, "two")
+    (first, *_) = entries(shared, "entered")
     assert (first["rank"], first["node"], first["data"]["by"]) == (1, 1, "owner")
     assert first["data"]["message"].startswith("exec: sh -c 'cat made")
     for words, why in (
@@ -121,22 +121,22 @@ def test_a_program_runs_where_its_rank_does(allranks: Allranks, code: Path, home
         (("--node", 9), "has no node 9"),
         (("--rank", 0, "--node", 0), "a rank or a node"),
     ):
-        refused = allranks("job", "exec", "two", *words, "--", "true")
+        refused = shared("job", "exec", "entered", *words, "--", "true")
         assert refused.returncode == 2
         assert why in refused.stderr, refused.stderr
         assert "hint" in refused.stderr
-    assert allranks("job", "cancel", "two").returncode == 0
-    allranks("job", "wait", "two")
-    refused = allranks("job", "exec", "two", "--", "true")
+    assert shared("job", "cancel", "entered").returncode == 0
+    shared("job", "wait", "entered")
+    refused = shared("job", "exec", "entered", "--", "true")
     assert (refused.returncode, "has ended" in refused.stderr) == (2, True)
 
 
 @pytest.mark.end_to_end
-def test_a_shell_is_a_terminal(allranks: Allranks, code: Path, home: Path):
-    start(allranks, code, "one")
-    first, second = (Terminal(home, "job", "shell", "one") for _ in range(2))
-    first.expect(b"one rank 0")
-    second.expect(b"one rank 0")
+def test_a_shell_is_a_terminal(shared: Allranks, shared_home: Path, code: Path):
+    start(shared, code, "shelled")
+    first, second = (Terminal(shared_home, "job", "shell", "shelled") for _ in range(2))
+    first.expect(b"shelled rank 0")
+    second.expect(b"shelled rank 0")
     first.press(b"tty && cat made\r")
     first.expect(b"/dev/pts/")
     first.expect(b"by rank 0")
@@ -166,7 +166,8 @@ def test_a_shell_is_a_terminal(allranks: Allranks, code: Path, home: Path):
     assert second.ended() == 0
     until(lambda: not processes("sleep 987653"))
     # Without a terminal it reads commands.
-    assert allranks("job", "shell", "one", input="cat made; exit 4\n").returncode == 4
+    assert shared("job", "shell", "shelled", input="cat made; exit 4\n").returncode == 4
+    assert shared("job", "cancel", "shelled").returncode == 0
 
 
 def test_a_job_that_prepares_can_be_entered(allranks: Allranks, code: Path):
@@ -222,7 +223,6 @@ def send(connection: socket.socket, data: bytes) -> None:
     connection.shutdown(socket.SHUT_WR)
 
 
-@pytest.mark.end_to_end
 def test_a_port_of_a_rank_is_here(allranks: Allranks, code: Path, home: Path, listening: int):
     start(allranks, code, "one")
     nobody = socket.create_server(("127.0.0.1", 0))

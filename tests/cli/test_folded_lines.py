@@ -91,7 +91,6 @@ def test_few_ranks_and_lines_as_they_were_written_are_not_folded(monkeypatch, fo
 
 
 @pytest.mark.slow
-@pytest.mark.end_to_end
 def test_run_and_logs_fold_on_a_terminal_and_never_in_a_pipe(home, code, allranks):
     (code / "say.py").write_text(
         "import os\nprint('ready', flush=True)\n"

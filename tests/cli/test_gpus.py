@@ -43,19 +43,18 @@ def test_instance_types_can_be_seen_and_changed(allranks: Allranks, code: Path) 
         assert "Traceback" not in done.stderr
 
 
-@pytest.mark.end_to_end
-def test_the_instance_type_of_a_job_file_is_shown(allranks: Allranks, code: Path) -> None:
+def test_the_instance_type_of_a_job_file_is_shown(shared: Allranks, code: Path) -> None:
     (code / "job.yml").write_text(
         "command: test \"$CUDA_VISIBLE_DEVICES\" = ''\n"
         "resources: {instance_type: Standard_DS3_v2}\n"
     )
-    dry = allranks("job", "create", "-f", "job.yml", "--dry-run")
+    dry = shared("job", "create", "-f", "job.yml", "--dry-run")
     assert "size       Standard_DS3_v2" in dry.stdout
-    done = allranks("job", "create", "-f", "job.yml", "--set", "name=cpu-size", "--stream")
+    done = shared("job", "create", "-f", "job.yml", "--set", "name=cpu-size", "--stream")
     assert done.returncode == 0, done.stderr
-    shown = allranks("job", "show", "cpu-size").stdout
+    shown = shared("job", "show", "cpu-size").stdout
     assert "instance    Standard_DS3_v2" in shown
-    told = answer(allranks, "job", "show", "cpu-size")
+    told = answer(shared, "job", "show", "cpu-size")
     assert (told["instance_type"], told["gpus_per_node"]) == ("Standard_DS3_v2", 0)
 
 

@@ -25,13 +25,13 @@ def script(code: Path) -> Path:
 
 
 @pytest.mark.end_to_end
-def test_a_job_that_holds_more_than_it_asked_for_is_ended(allranks: Allranks, script: Path) -> None:
+def test_a_job_that_holds_more_than_it_asked_for_is_ended(shared: Allranks, script: Path) -> None:
     words = ("--name", "fat", "--set", MEMORY + "150m", "--", "python", "hold.py", 300, 600)
-    done = allranks("run", *words)
+    done = shared("run", *words)
     assert done.returncode == 137, done.stderr
     assert "more than the 157.3 MB that it requested" in done.stderr
     assert "Traceback" not in done.stderr
-    error = json.loads(allranks("job", "show", "fat", "--json").stdout)["error"]
+    error = json.loads(shared("job", "show", "fat", "--json").stdout)["error"]
     assert (error["reason"], error["blame"], error["rank"]) == ("OUT_OF_MEMORY", "user", 0)
     assert error["cause"] == "OUT_OF_MEMORY"
     assert "more memory" in error["hint"]

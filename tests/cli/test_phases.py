@@ -105,7 +105,7 @@ def source(folder, wheels, go):
 
 @pytest.mark.slow
 @pytest.mark.end_to_end
-def test_a_terminal_shows_the_phases_of_a_run(home, code, tmp_path):
+def test_a_terminal_shows_the_phases_of_a_run(shared_home, code, tmp_path):
     go, folder = tmp_path / "go", tmp_path / "sources"
     folder.mkdir()
     wheels = tmp_path / "wheels"
@@ -113,9 +113,9 @@ def test_a_terminal_shows_the_phases_of_a_run(home, code, tmp_path):
     source(folder, wheels, go)
     (code / "requirements.txt").write_text(f"--no-index\n--find-links {folder}\napple\n")
     script = f"echo begun; while ! test -e '{tmp_path}/end'; do sleep 0.05; done; echo over"
-    words = ["run", "--name", "otter", "-e", "requirements.txt", "--", "bash", "-c", script]
+    words = ["run", "--name", "phased", "-e", "requirements.txt", "--", "bash", "-c", script]
     screen = Screen(columns=100)
-    env = {**environment(home), "TERM": "xterm", "NO_COLOR": "1"}
+    env = {**environment(shared_home), "TERM": "xterm", "NO_COLOR": "1"}
     argv = [sys.executable, "-c", CLI, *words]
     process = subprocess.Popen(
         argv, cwd=code, env=env, stdin=screen.other, stdout=screen.other, stderr=screen.other
@@ -125,10 +125,10 @@ def test_a_terminal_shows_the_phases_of_a_run(home, code, tmp_path):
         return any(re.match(pattern, line) for line in screen.seen)
 
     try:
-        until(lambda: seen(r"otter Preparing, environment \([1-9] s\)"))
+        until(lambda: seen(r"phased Preparing, environment \([1-9] s\)"))
         go.touch()
         until(lambda: "rank 0 | begun" in screen.lines)
-        until(lambda: seen(r"otter Running \([1-9] s\)"))
+        until(lambda: seen(r"phased Running \([1-9] s\)"))
         (tmp_path / "end").touch()
         assert process.wait(60) == 0
     finally:
@@ -138,7 +138,7 @@ def test_a_terminal_shows_the_phases_of_a_run(home, code, tmp_path):
     left = "\n".join(screen.lines)
     assert re.search(r"^environment ready \([1-9]\.\d s\)$", left, re.MULTILINE), left
     assert "rank 0 | begun\nrank 0 | over\n" in left
-    assert not re.search("otter (Preparing|Running)", left)
+    assert not re.search("phased (Preparing|Running)", left)
 
 
 @pytest.mark.slow

@@ -176,7 +176,6 @@ def test_the_exit_code_is_the_jobs_own(shared, script, exit_code, reason):
     assert exit_code != 138 or "SIGUSR1" in job["error"]["message"]
 
 
-@pytest.mark.end_to_end
 def test_a_failure_with_attempts_left_starts_again_in_the_same_allocation(shared):
     script = "echo attempt $ALLRANKS_ATTEMPT; test $ALLRANKS_ATTEMPT = 2"
     done = shared("run", "-n", 2, "--max-attempts", 2, "--name", "again", *sh(script))

@@ -37,48 +37,48 @@ def services(allranks: Allranks, name: str) -> dict[tuple[str, int], dict[str, A
 
 
 @pytest.mark.end_to_end
-def test_services_of_a_job(allranks: Allranks, code: Path, home: Path):
+def test_services_of_a_job(shared: Allranks, shared_home: Path, code: Path):
     (code / "job.yml").write_text(JOB)
-    made = allranks("job", "create", "-f", "job.yml")
+    made = shared("job", "create", "-f", "job.yml")
     assert "to open web: allranks job port-forward served web" in made.stderr
     assert "code cannot start: the ranks' PATH has no code-server" in made.stderr
 
     def settled() -> bool:
-        states = [each["state"] for each in services(allranks, "served").values()]
+        states = [each["state"] for each in services(shared, "served").values()]
         return states == ["Running", "Running", "Failed", "Failed", "Own", "Running"]
 
     until(settled, seconds=60)
-    shown = services(allranks, "served")
+    shown = services(shared, "served")
     assert shown["bad", 0]["message"] == "exited with code 3: oh no"
     assert "code-server" in shown["code", 0]["message"]
-    assert "web on node 1: Running" in allranks("job", "show", "served").stdout
+    assert "web on node 1: Running" in shared("job", "show", "served").stdout
     line = ("az", "ml", "job", "show-services", "-n", "served", "-i", "1", "--query", "web.status")
-    assert json.loads(allranks(*line).stdout) == "Running"
+    assert json.loads(shared(*line).stdout) == "Running"
     # The working folder of each node.
     put = ("sh", "-c", "echo from 1 >here")
-    assert allranks("job", "exec", "served", "--rank", 1, "--", *put).returncode == 0
+    assert shared("job", "exec", "served", "--rank", 1, "--", *put).returncode == 0
     argv = [sys.executable, "-c", CLI, "job", "port-forward", "served", "web", "--node", "1"]
     pipe = subprocess.PIPE
-    with subprocess.Popen(argv, env=environment(home), stdout=pipe, stderr=pipe, text=True) as lead:
+    with subprocess.Popen(
+        argv, env=environment(shared_home), stdout=pipe, stderr=pipe, text=True
+    ) as lead:
         assert lead.stdout is not None
         with urllib.request.urlopen(f"{lead.stdout.readline().strip()}here") as answer:
             assert answer.read() == b"from 1\n"
         lead.send_signal(signal.SIGINT)
         assert lead.wait(60) == 130
-    assert entries(allranks, "served")[-1]["data"]["message"] == "service web"
+    assert entries(shared, "served")[-1]["data"]["message"] == "service web"
     for words, why in (
         (("served", "nonsuch"), "it has web, bad, code, own, my_ssh"),
         (("served", "my_ssh"), "allranks job ssh-config served"),
         (("served", "bad", "--node", 1), "does not run on node 1"),
         (("served", "bad"), "the service bad has failed: exited with code 3: oh no"),
     ):
-        refused = allranks("job", "port-forward", *words)
+        refused = shared("job", "port-forward", *words)
         assert (refused.returncode, why in refused.stderr) == (2, True), refused.stderr
     # They end with the ranks, and no failed one fails the job.
     for rank in (0, 1):
-        assert (
-            allranks("job", "exec", "served", "--rank", rank, "--", "touch", "end").returncode == 0
-        )
-    assert allranks("job", "wait", "served").returncode == 0
-    assert services(allranks, "served")["web", 0]["state"] == "Ended"
+        assert shared("job", "exec", "served", "--rank", rank, "--", "touch", "end").returncode == 0
+    assert shared("job", "wait", "served").returncode == 0
+    assert services(shared, "served")["web", 0]["state"] == "Ended"
     until(lambda: not processes("http.server") and not processes("service_process"))

@@ -19,36 +19,40 @@ def write(allranks: Allranks, text: str, *words: object) -> str:
 
 
 @pytest.mark.end_to_end
-def test_versions_can_be_restored_and_downloaded(allranks, code):
+def test_versions_can_be_restored_and_downloaded(shared, code):
     for text in ("one", "two", "three"):
-        write(allranks, text, "--state", "birds", "--name", text)
-    found = answer(allranks, "state", "show", "birds")
+        write(shared, text, "--state", "birds", "--name", f"birds-{text}")
+    found = answer(shared, "state", "show", "birds")
     assert [each["version"] for each in found["versions"]] == [3, 2, 1]
     newest = found["versions"][0]
-    assert (newest["job"], newest["attempt"], newest["why"]) == ("three", 1, "an attempt ended")
+    assert (newest["job"], newest["attempt"], newest["why"]) == (
+        "birds-three",
+        1,
+        "an attempt ended",
+    )
     files = {each["path"] for each in found["entries"] if each["what"] == "file"}
     assert files == {"shared/f", "shared/d/g"}
-    job = answer(allranks, "job", "show", "three")
+    job = answer(shared, "job", "show", "birds-three")
     assert job["state"] == {"name": "birds", "own": False, "version": 3}
-    assert "state       birds, version 3\n" in allranks("job", "show", "three").stdout
-    assert [(e["name"], e["version"]) for e in answer(allranks, "state", "list")] == [("birds", 3)]
+    assert "state       birds, version 3\n" in shared("job", "show", "birds-three").stdout
+    assert ("birds", 3) in [(e["name"], e["version"]) for e in answer(shared, "state", "list")]
 
-    done = allranks("state", "restore", "birds", "--version", 1)
+    done = shared("state", "restore", "birds", "--version", 1)
     assert done.stderr == "birds is restored to version 1: 2 files, 8 bytes\n"
-    assert write(allranks, "four", "--state", "birds") == "one\n"
+    assert write(shared, "four", "--state", "birds") == "one\n"
 
-    done = allranks("state", "download", "birds", "--version", 2, "-p", "here")
+    done = shared("state", "download", "birds", "--version", 2, "-p", "here")
     assert done.returncode == 0, done.stderr
     assert (code / "here/birds/shared/d/g").read_text() == "two\n"
-    again = answer(allranks, "state", "download", "birds", "--version", 2, "-p", "here")
+    again = answer(shared, "state", "download", "birds", "--version", 2, "-p", "here")
     assert (again["fetched"], again["there"]) == (0, 2)
 
-    done = allranks("state", "restore", "birds", "--version", 99)
+    done = shared("state", "restore", "birds", "--version", 99)
     assert (done.returncode, "existing versions" in done.stderr) == (2, True)
-    assert allranks("state", "delete", "birds").returncode == 0
-    done = allranks("state", "show", "birds")
+    assert shared("state", "delete", "birds").returncode == 0
+    done = shared("state", "show", "birds")
     assert "no state named 'birds'" in done.stderr
-    assert write(allranks, "five", "--state", "birds") == ""
+    assert write(shared, "five", "--state", "birds") == ""
 
 
 def test_a_restart_that_resumes_gets_the_jobs_own_state(allranks):

@@ -289,7 +289,7 @@ def test_a_name_that_another_job_has(allranks: Allranks, train: Path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [pytest.param(0, marks=pytest.mark.end_to_end), 1, 2])
+@pytest.mark.parametrize("seed", [0, 1, 2])
 def test_a_killed_server_loses_and_doubles_no_trial(
     allranks: Allranks, home: Path, train: Path, seed: int
 ):

@@ -107,23 +107,22 @@ def on_a_terminal(home, folder, *words, columns=60, **variables):
 
 
 @pytest.mark.slow
-@pytest.mark.end_to_end
-def test_a_list_on_a_terminal_and_in_a_pipe(allranks, home, code):
+def test_a_list_on_a_terminal_and_in_a_pipe(shared, shared_home, code):
     long = "the_name_of_a_job"
     words = ("run", "-q", "--name", long, "--tag", f"why={'x' * 50}", "--", "true")
-    assert allranks(*words).returncode == 0
-    piped = allranks("job", "list").stdout
+    assert shared(*words).returncode == 0
+    piped = shared("job", "list").stdout
     assert f"why={'x' * 50}" in piped
     assert "\033" not in piped
-    shown = on_a_terminal(home, code, "job", "list", columns=80)
+    shown = on_a_terminal(shared_home, code, "job", "list", columns=80)
     assert "\033[32mCompleted\033[0m" in shown
     plain = re.sub(r"\033\[[\d;]*m", "", shown)
     assert long in plain
     assert "…" in plain
     assert max(map(len, plain.splitlines())) <= 80
-    assert "\033" not in on_a_terminal(home, code, "job", "list", "--no-color")
-    assert "\033" not in on_a_terminal(home, code, "--no-color", "job", "list")
-    assert "\033[32m" in allranks("job", "list", env={"CLICOLOR_FORCE": "1"}).stdout
+    assert "\033" not in on_a_terminal(shared_home, code, "job", "list", "--no-color")
+    assert "\033" not in on_a_terminal(shared_home, code, "--no-color", "job", "list")
+    assert "\033[32m" in shared("job", "list", env={"CLICOLOR_FORCE": "1"}).stdout
 
 
 def test_an_error_has_colours(home, code):

@@ -72,7 +72,6 @@ def test_what_cannot_start_warm_starts_cold_and_says_why(shared):
     assert (wrong.returncode, "must be the name of a Python module" in wrong.stderr) == (2, True)
 
 
-@pytest.mark.end_to_end
 def test_a_restart_starts_warm_again(shared):
     script = "import os, sys; sys.exit(7 if os.environ['ALLRANKS_ATTEMPT'] == '1' else 0)"
     words = ("--name", "warm-again", "--max-attempts", 2, "--warm", "json")

@@ -294,7 +294,6 @@ with file.open("wb") as writer:
 """
 
 
-@pytest.mark.end_to_end
 def test_a_checkpoint_that_a_kill_cuts_short(allranks: Allranks, script: Path, home: Path) -> None:
     (script / "train.py").write_text(IN_PLACE)
     allranks("server", "start", env={"ALLRANKS_LOOK": "0.1"})

@@ -19,7 +19,6 @@ SCRIPT = (
 )
 
 
-@pytest.mark.end_to_end
 def test_a_trial_that_loses_its_host_runs_again(slurm: Allranks, cluster: Cluster):
     words = ("run", "--detach", "--name", "s", "-n", 2, "--sweep", "x=choice(1, 2, 3)")
     words += (

@@ -145,7 +145,6 @@ def test_a_failed_job_is_an_answer_not_an_exception(client):
         done.colour  # noqa: B018
 
 
-@pytest.mark.end_to_end
 def test_cancel(client):
     made = client.jobs.create_or_update(command(command="sleep 60"))
     client.jobs.cancel(made.name)
