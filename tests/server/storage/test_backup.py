@@ -291,7 +291,7 @@ def test_a_damaged_backup_changes_nothing(file: Path, tmp_path: Path):
         assert not home.restoring.exists()
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 def test_one_that_is_killed_while_it_puts_things_in_place_is_finished(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
