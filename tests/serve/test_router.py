@@ -249,3 +249,13 @@ def test_a_head_without_end(stage: Stage):
         with pytest.raises(OSError, match=r"reset|pipe"):
             stranger.sendall(b"x" * (32 << 20))
     assert stage.ask()[0] == 404
+
+
+def test_a_router_of_another_version_is_replaced(stage: Stage):
+    file = stage.folder / "r o'uter" / "address"
+    before = json.loads(file.read_text())
+    assert stage.router.ensure(before["port"]) == stage.address
+    assert json.loads(file.read_text()) == before
+    file.write_text(json.dumps({**before, "format": "of before"}))
+    assert stage.router.ensure(before["port"]) == stage.address
+    assert json.loads(file.read_text())["pid"] != before["pid"]

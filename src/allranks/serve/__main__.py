@@ -2,7 +2,7 @@
 
     python -m allranks.serve --folder FOLDER --host HOST --port PORT
 
-In the folder: ``lock`` is held while it runs, ``address`` has its process, host and ports,
+In the folder: ``lock`` is held while it runs, ``address`` has its process, host, ports and format,
 ``control`` is the socket of the server, ``sockets`` those of replicas, ``access.log`` has a line
 for each request.
 """
@@ -27,7 +27,7 @@ from allranks.serve.front import Front
 from allranks.serve.probes import probe_all
 from allranks.serve.protocol import Bounded
 from allranks.serve.router import Router
-from allranks.serve.table import load
+from allranks.serve.table import FORMAT, load
 
 # Bytes of a line of the server, seconds that running requests get at the end.
 _LONGEST, _GRACE = 1 << 26, 30
@@ -77,7 +77,7 @@ async def serve(folder: Path, listener: socket.socket) -> None:
 def _write_address(listener: socket.socket, front: Front) -> None:
     host, port = listener.getsockname()[:2]
     new = Path("address.new")
-    data = {"pid": os.getpid(), "host": host, "port": port, "front": front.port}
+    data = {"pid": os.getpid(), "host": host, "port": port, "front": front.port, "format": FORMAT}
     new.write_text(json.dumps(data))
     new.replace("address")
 

@@ -46,6 +46,10 @@ class Site(NamedTuple):
     logs: bool = True
 
 
+# What a router understands: one of another version of allranks may not.
+FORMAT = " ".join((*Site._fields, *Route._fields, *Backend._fields))
+
+
 def pack(sites: list[Site]) -> Any:
     return [
         {**site._asdict(), "routes": [_packed(route) for route in site.routes]} for site in sites

@@ -16,6 +16,7 @@ from typing import Any
 from allranks import file_locks
 from allranks.agent.processes.ranks import last_lines
 from allranks.errors import ServerError
+from allranks.serve.table import FORMAT
 
 # Seconds for its start, for an answer, and for its end.
 _START, _ANSWER, _END = 20.0, 5.0, 35.0
@@ -51,10 +52,12 @@ class RouterProcess:
         return {}
 
     def ensure(self, port: int) -> str:
-        """Start it unless it runs, at ``port`` if that is free; returns its address. Raises
-        ServerError."""
+        """Start it unless it runs, at ``port`` if that is free; returns its address. One that does
+        not understand our tables is replaced. Raises ServerError."""
         if (address := self.address) is not None:
-            return address
+            if self._data().get("format") == FORMAT:
+                return address
+            self.end()
         if self._process is not None:
             self._process.poll()
         self.sockets.mkdir(mode=0o700, parents=True, exist_ok=True)
