@@ -12,6 +12,7 @@ import pytest
 from allranks.serve.router import Router
 from allranks.serve.table import Backend, Route, Site
 
+CLOSE = b"close"
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 
 
@@ -34,6 +35,8 @@ class Wire:
             while True:
                 self.requests.append(await reader.readuntil(b"\r\n\r\n"))
                 for piece in self.answers.pop(0):
+                    if piece is CLOSE:
+                        return writer.close()
                     writer.write(piece)
                     for _ in range(100):  # until it was read
                         await asyncio.sleep(0)
@@ -144,6 +147,15 @@ def test_an_answer_too_many_is_nobodys(play):
         assert await wire.ask() == (404, b"no")
 
     play(scenario, OK + OK, OK.replace(b"200", b"404").replace(b"ok", b"no"))
+
+
+def test_a_short_answer_that_is_cut_is_none(play):
+    async def scenario(wire: Wire) -> None:
+        status, body = await wire.ask()
+        assert status == 502
+        assert b"the replica b ended before its answer" in body
+
+    play(scenario, (OK.removesuffix(b"k"), CLOSE))
 
 
 def test_a_caller_that_leaves_frees_the_replica(play):

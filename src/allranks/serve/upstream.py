@@ -17,8 +17,8 @@ Headers = Sequence[tuple[bytes, bytes]]
 _PIECE, _AHEAD = 1 << 16, 1 << 18
 # Seconds for the body of a short answer to follow its head.
 _SOON = 0.05
-# Seconds: servers close idle connections after five or more, and a request must not meet that.
-_KEPT = 4.0
+# Seconds: gunicorn closes idle connections after two, and a request must not meet that.
+_KEPT = 1.5
 # Of a connection, not of what it carries.
 _HOP = frozenset(
     (
@@ -100,7 +100,7 @@ class _Found:
         self.status = self.parser.get_status_code()
         self.has_head = self.status >= 200
         if not self.has_head:  # 103 and the like: the answer follows
-            self.headers, self.until_closed = [], True
+            self.headers, self.until_closed, self.is_short = [], True, False
 
     def on_body(self, body: bytes) -> None:
         if not self.complete:
@@ -194,10 +194,11 @@ class Connection(asyncio.Protocol):
             if self._soon is not None:
                 self._soon.cancel()
                 self._soon = None
-        if not self.found.has_head:
-            raise Broken(self._end)
         if self._is_head:  # its length is that of another answer
-            self.found.complete = self.found.until_closed = True
+            self.found.complete = self.found.until_closed = self.found.has_head
+        is_cut = self.found.is_short and not self.found.complete and self._end is not None
+        if is_cut or not self.found.has_head:
+            raise Broken(self._end)
         return Response(self)
 
     def _has_answer(self) -> bool:
