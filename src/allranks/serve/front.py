@@ -26,7 +26,8 @@ class _Server(uvicorn.Server):
 
 
 class Front:
-    """``port`` is where it listens; None: nowhere. For the router's event loop."""
+    """``port`` is where it listens; None: nowhere, with ``trouble`` if it should. For the router's
+    event loop."""
 
     def __init__(self, app: Any, grace: int) -> None:
         self._app, self._grace = app, grace
@@ -34,12 +35,14 @@ class Front:
         self._server: _Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.port: int | None = None
+        self.trouble = ""
 
     def keep(self, order: Any) -> bool:
         """Listen as the server says, `{"host", "port", "certificate"}`, or nowhere; whether that
-        has changed. Why it cannot is in the router's log."""
-        if order == self._order:
+        has changed. What did not work is tried again, and told once in the router's log."""
+        if order == self._order and not self.trouble:
             return False
+        before, self.trouble = self.trouble, ""
         self._order, self.port = order, None
         if self._server is not None:
             for listener in getattr(self._server, "servers", ()):  # none before it has started
@@ -50,7 +53,9 @@ class Front:
             try:
                 self._open(**order)
             except (OSError, ValueError, OverflowError) as error:
-                log.error("cannot listen for other machines: %s", error)
+                self.trouble = f"cannot listen for other machines at port {order['port']}: {error}"
+                if self.trouble != before:
+                    log.error(self.trouble)
         return True
 
     def _open(self, host: str, port: int, certificate: str) -> None:
