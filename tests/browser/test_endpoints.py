@@ -53,6 +53,10 @@ def test_endpoints(site: Site, browser: Any) -> None:
         page.wait_for_selector("#series .gtitle")
         names = page.locator("#series .gtitle").all_text_contents()
         assert names == ["Requests", "Errors and refusals", "Latency", "Queue", "Replicas"]
+        # Forms need the secret of the pages.
+        for place in ("endpoints/doubler/try", "deploy?model=doubler:1"):
+            refused = page.request.post(f"{site.url}/ui/{place}", form={"body": "{}", "name": "x"})
+            assert refused.status == 403
         places = ("endpoints", "endpoints/doubler", "endpoints/doubler/try")
         places = (*places, "deploy?model=doubler:1", "assets/models/doubler:1")
         assert weight(it, f"{site.url}/ui/endpoints/doubler") <= 60_000

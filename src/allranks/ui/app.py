@@ -105,7 +105,7 @@ def create_app(api_url: str, key: bytes, services: Path) -> ASGIApp:
         Route("/sign-in", signing.sign_in, methods=["GET", "POST"]),
         Route("/plotly.js", _plotly),
         Mount("/static", GZipMiddleware(_static)),
-        *(_route(*each) for each in _PAGES),
+        *(_route(*row) for row in _PAGES),
     ]
     app = Starlette(
         routes=[Mount(BASE, routes=routes)],
@@ -227,7 +227,7 @@ def _without_styles(script: str) -> str:
     page's policy refuses with an error in the browser's console."""
     ids = set(re.findall(r'getElementById\("([0-9a-f]{64})"\)', script))
     make = "document.head.appendChild(document.createElement('meta')).id="
-    return "".join(f"{make}'{each}';" for each in ids)
+    return "".join(f"{make}'{name}';" for name in ids)
 
 
 async def _plotly(request: Request) -> Response:
