@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from allranks.agent.inside.azureml_run import Model
+from allranks.spec.fields.identifiers import identifier
 from tests.support import Allranks, answer
 
 SCRIPT = """
@@ -154,3 +156,11 @@ def test_offline_it_prints(tmp_path: Path) -> None:
         "OfflineRun {'loss': 0.5, 'r': {'a': 1}}",
         "this is not a job: there is no run to log to",
     ], done.stderr
+
+
+@pytest.mark.parametrize("name", ["3d-model", "-Birds.v2-", "m%"])
+def test_a_model_has_the_path_of_its_input(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"AZURE_ML_INPUT_model_{identifier(name)}", str(tmp_path))
+    assert Model.get_model_path(name) == str(tmp_path)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from allranks.compat.azure import v2
-from allranks.compat.azure.v1.arguments import Bound, command_of, definition, name_of
+from allranks.compat.azure.v1.arguments import Bound, command_of, definition
 from allranks.compat.azure.v1.data.datasets import FileDataset
 from allranks.compat.azure.v1.data.datastore import DataReference, Datastore
 from allranks.compat.azure.v1.data.output import OutputFileDatasetConfig
@@ -36,6 +36,7 @@ from allranks.compat.azure.v1.run_config import (
     TensorflowConfiguration,
 )
 from allranks.errors import AllranksError
+from allranks.spec.fields.identifiers import identifier
 from allranks.spec.job import CommandJob
 from allranks.spec.sweep.job import SweepJob
 
@@ -126,7 +127,7 @@ def test_a_command_is_taken_as_it_is() -> None:
 def test_names_are_names(text: str) -> None:
     bound = Bound()
     assert command_of([text or "''"], bound)
-    name = name_of(text)
+    name = identifier(text)
     CommandJob.parse({"command": "x", "inputs": {name: 1}})
 
 

@@ -49,6 +49,12 @@ class Experiment(object):
         return Workspace()
 
 
+def _identifier(text):  # type: (str) -> str
+    """As in `allranks.spec.fields.identifiers`."""
+    name = re.sub("[^A-Za-z0-9_]+", "_", text).strip("_").lower() or "data"
+    return "_" + name if name[0].isdigit() else name
+
+
 class Model(object):
     """A model that the job has as an input `model_NAME`."""
 
@@ -59,7 +65,7 @@ class Model(object):
     def get_model_path(model_name, version=None, _workspace=None):
         # type: (str, Optional[int], Any) -> str
         """The path of its file, or of its folder."""
-        name = "model_" + re.sub("[^A-Za-z0-9_]+", "_", model_name).strip("_").lower()
+        name = "model_" + _identifier(model_name)
         path = _named("AZURE_ML_INPUT_").get(name)
         if path is None or version is not None:
             instead = "give the job an input %s with this version's files" % name

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from allranks.errors import UsageError
+from allranks.spec.fields.identifiers import matching
 
 _SETTINGS = {
     "ContinueRunOnStepFailure": "continue_on_step_failure",
@@ -28,12 +28,12 @@ def with_values(
     inputs = dict(spec.get("inputs") or {})
     ignored = sorted(request.keys() - _KNOWN - _SILENT)
     paths = {name: _data(path) for name, path in _part(request, "DataPathAssignments").items()}
-    for name, value in {**_part(request, "ParameterAssignments"), **paths}.items():
-        own = re.sub(r"\W+", "_", name).lower()
-        if own not in inputs:
-            ignored.append(name)
+    for text, value in {**_part(request, "ParameterAssignments"), **paths}.items():
+        name = matching(text, inputs)
+        if name is None:
+            ignored.append(text)
             continue
-        inputs[own] = value
+        inputs[name] = value
     settings = {
         key: request[word] for word, key in _SETTINGS.items() if request.get(word) is not None
     }

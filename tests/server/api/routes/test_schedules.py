@@ -28,9 +28,9 @@ def test_each_trigger_submits_a_job(tmp_path: Path) -> None:
 
 
 def test_a_request_changes_inputs_and_settings() -> None:
-    spec = {"type": "pipeline", "inputs": {"data": {"path": "/a"}, "rate": 1}}
+    spec = {"type": "pipeline", "inputs": {"data": {"path": "/a"}, "rate": 1, "Size": 1}}
     request = {
-        "ParameterAssignments": {"Rate": 2, "other": 3},
+        "ParameterAssignments": {"rate%": 2, "Size": 3, "other": 3},
         "DataPathAssignments": {"data": {"DataStoreName": "s", "RelativePath": "b/"}},
         "ContinueRunOnStepFailure": True,
         "ExperimentName": "e",
@@ -39,7 +39,7 @@ def test_a_request_changes_inputs_and_settings() -> None:
     }
     job, notes = with_values(spec, request)
     data = {"type": "uri_folder", "path": "azureml://datastores/s/paths/b/"}
-    assert job["inputs"] == {"data": data, "rate": 2}
+    assert job["inputs"] == {"data": data, "rate": 2, "Size": 3}
     assert (job["settings"], job["experiment_name"]) == ({"continue_on_step_failure": True}, "e")
     assert notes == ["no effect here: Unknown", "no effect here: other"]
     assert "settings" not in spec

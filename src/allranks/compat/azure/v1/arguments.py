@@ -8,6 +8,8 @@ import shlex
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from allranks.spec.fields.identifiers import identifier
+
 if TYPE_CHECKING:
     from allranks.api.common import Document
 
@@ -40,24 +42,18 @@ class Bindable(Protocol):
         """Add what it needs; returns what stands for it in the command."""
 
 
-def name_of(text: str) -> str:
-    """A text as the name of an input, output or step."""
-    name = re.sub(r"[^A-Za-z0-9_]+", "_", text.strip("-")).strip("_").lower()
-    return name if name and not name[0].isdigit() else f"_{name}".rstrip("_") or "data"
-
-
 def command_of(words: Iterable[Any] | str, bound: Bound, quoted: bool = True) -> str:
     """The words as one line for the shell; a text is one already. Words of a command are no
     single words: they are not ``quoted``."""
     if isinstance(words, str):
         return words
-    return " ".join(_word(each, bound, quoted) for each in words)
+    return " ".join(_word(word, bound, quoted) for word in words)
 
 
 def _word(value: Any, bound: Bound, quoted: bool) -> str:
     if isinstance(value, Bindable):
         return value.bind(bound)
-    text = _REFERENCED.sub(lambda match: f"${{{{inputs.{name_of(match[1])}}}}}", str(value))
+    text = _REFERENCED.sub(lambda match: f"${{{{inputs.{identifier(match[1])}}}}}", str(value))
     return text if "${{" in text or not quoted else shlex.quote(text)
 
 
@@ -70,7 +66,7 @@ def of_params(params: Mapping[str, Any] | None) -> list[Any]:
 
 
 def _free(taken: Document, name: str, value: Any) -> str:
-    base, number = name_of(name), 1
+    base, number = identifier(name), 1
     candidate = base
     while candidate in taken and taken[candidate] != value:
         number += 1
@@ -93,7 +89,7 @@ def definition(job: Mapping[str, Any]) -> Document:
 
     command = spec.get("command") or (spec.get("trial") or {}).get("command") or ""
     try:
-        words = [_PLACE.sub(value, each) for each in shlex.split(command)]
+        words = [_PLACE.sub(value, word) for word in shlex.split(command)]
     except ValueError:
         return dict(spec)
     if words[:1] != ["python"] or len(words) < 2:

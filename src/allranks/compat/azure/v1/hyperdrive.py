@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from allranks.compat.azure.v1.arguments import name_of
 from allranks.compat.azure.v1.exceptions import UserErrorException, no_more
+from allranks.spec.fields.identifiers import identifier
 
 if TYPE_CHECKING:
     from allranks.api.common import Document
@@ -210,7 +210,7 @@ class HyperDriveConfig:
         job = dict(self.run_config.job())
         space, words = {}, []
         for key, value in self.sampling.space.items():
-            name = name_of(key)
+            name = identifier(key)
             space[name] = value
             option = key if key.startswith("-") else f"--{key}"
             words += [shlex.quote(option), f"'${{{{search_space.{name}}}}}'"]

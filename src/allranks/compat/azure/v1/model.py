@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from allranks.compat.azure.notes import without_effect
 from allranks.compat.azure.v1 import webservice
-from allranks.compat.azure.v1.arguments import name_of
 from allranks.compat.azure.v1.environment import Environment
 from allranks.compat.azure.v1.exceptions import ModelNotFoundException, no_more, not_there
 from allranks.errors import NotFound
 from allranks.sdk import Client
+from allranks.spec.fields.identifiers import identifier
 
 if TYPE_CHECKING:
     from allranks.api.common import Document
@@ -151,7 +151,7 @@ def used_models(script: Path, words: Iterable[Any]) -> Document:
         return {}
     names = {*re.findall(r"""["']([\w.-]+)["']""", text), *map(str, words)}
     return {
-        f"model_{name_of(model.name)}": {
+        f"model_{identifier(model.name)}": {
             "type": model.type,
             "path": f"azureml:{model.name}:{model.version}",
         }

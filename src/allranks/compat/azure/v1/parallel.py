@@ -8,11 +8,12 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from allranks.compat.azure.v1.arguments import Bindable, name_of
+from allranks.compat.azure.v1.arguments import Bindable
 from allranks.compat.azure.v1.data.datasets import DatasetConsumptionConfig
 from allranks.compat.azure.v1.exceptions import UserErrorException, no_more, not_there
 from allranks.compat.azure.v1.pipeline import PipelineParameter, Step
 from allranks.compat.azure.v1.run_config import PyTorchConfiguration, ScriptRunConfig
+from allranks.spec.fields.identifiers import identifier
 
 if TYPE_CHECKING:
     from allranks.api.common import Document
@@ -109,7 +110,7 @@ class ParallelRunStep(Step):
 
         def number(value: Any) -> int:
             is_parameter = isinstance(value, PipelineParameter)
-            return int(values[name_of(value.name)] if is_parameter else value or 1)
+            return int(values[identifier(value.name)] if is_parameter else value or 1)
 
         dataset = _dataset(self._input)
         table = getattr(dataset, "table", None)
@@ -149,5 +150,5 @@ def _dataset(value: Any) -> Any:
 def _text(value: Any) -> str:
     """A setting that `submit` may change: the expression of a parameter's value."""
     if isinstance(value, PipelineParameter):
-        return f"${{{{inputs.{name_of(value.name)}}}}}"
+        return f"${{{{inputs.{identifier(value.name)}}}}}"
     return str(value)

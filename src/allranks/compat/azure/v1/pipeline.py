@@ -8,16 +8,17 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from allranks.compat.azure.v1.arguments import Bound, name_of
+from allranks.compat.azure.v1.arguments import Bound
 from allranks.compat.azure.v1.data.datasets import DatasetConsumptionConfig
 from allranks.compat.azure.v1.data.datastore import MODES
 from allranks.compat.azure.v1.data.output import OutputAsInput, OutputFileDatasetConfig, reference
 from allranks.compat.azure.v1.exceptions import UserErrorException, no_more, not_there
 from allranks.compat.azure.v1.experiment import Experiment
 from allranks.compat.azure.v1.hyperdrive import HyperDriveConfig
-from allranks.compat.azure.v1.published import PublishedPipeline, literal
+from allranks.compat.azure.v1.published import PublishedPipeline, literal, parameter_values
 from allranks.compat.azure.v1.run import Run
 from allranks.compat.azure.v1.run_config import RunConfiguration, ScriptRunConfig
+from allranks.spec.fields.identifiers import identifier
 
 if TYPE_CHECKING:
     from allranks.api.common import Document
@@ -33,7 +34,7 @@ class PipelineParameter:
 
     def bind(self, bound: Bound) -> str:
         # In quotes, as its value is one argument.
-        return f'"{bound.input(self.name, f"${{{{parent.inputs.{name_of(self.name)}}}}}")}"'
+        return f'"{bound.input(self.name, f"${{{{parent.inputs.{identifier(self.name)}}}}}")}"'
 
 
 class PipelineData:
@@ -82,7 +83,7 @@ class Step:
         self._outputs = list(outputs)
         self._params = dict(params or {})
         self.after: list[Step] = []
-        self.node = f"{name_of(name)}_{next(_NUMBERS)}"
+        self.node = f"{identifier(name)}_{next(_NUMBERS)}"
         # What the script or the command is given, which may be data.
         words = config.command if isinstance(config.command, list | tuple) else None
         self._is_command = words is not None
@@ -167,7 +168,7 @@ class _DataOfParameter:
     def bind(self, bound: Bound) -> str:
         name = self._parameter.name
         kind = self._parameter.default_value.data()["type"]
-        path = f"${{{{parent.inputs.{name_of(name)}}}}}"
+        path = f"${{{{parent.inputs.{identifier(name)}}}}}"
         mode = MODES["mount" if self._mode == "direct" else self._mode]
         return bound.input(name, {"type": kind, "path": path, "mode": mode})
 
@@ -189,7 +190,7 @@ class _Produced:
 
 def _text(value: Any) -> Any:
     if isinstance(value, PipelineParameter):
-        return f"${{{{parent.inputs.{name_of(value.name)}}}}}"
+        return f"${{{{parent.inputs.{identifier(value.name)}}}}}"
     return value
 
 
@@ -310,11 +311,7 @@ class Pipeline:
         """The pipeline of a job file. Raises UserErrorException."""
         inputs = _defaults(one for step in self._steps for one in step.parameters())
         values = inputs | _defaults(one for step in self._steps for one in step.settings())
-        for key, value in (pipeline_parameters or {}).items():
-            if name_of(key) not in values:
-                hint = f"its parameters are: {', '.join(sorted(values)) or 'none'}"
-                raise UserErrorException(f"the pipeline has no parameter {key!r}", hint=hint)
-            values[name_of(key)] = value
+        values |= parameter_values(values, pipeline_parameters)
         waited_for = [each for step in self._steps for each in step.after]
         pipeline: Document = {
             "type": "pipeline",
@@ -363,7 +360,7 @@ class Pipeline:
 
 
 def _defaults(parameters: Iterable[PipelineParameter]) -> Document:
-    return {name_of(parameter.name): parameter.default_value for parameter in parameters}
+    return {identifier(parameter.name): parameter.default_value for parameter in parameters}
 
 
 def _copy(config: RunConfiguration | None) -> RunConfiguration:

@@ -10,13 +10,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from allranks.compat.azure.absent import Absent
-from allranks.compat.azure.v1.arguments import name_of
 from allranks.compat.azure.v1.exceptions import UserErrorException, found, no_more, not_there
 from allranks.compat.azure.v1.run import PipelineRun, Run
 from allranks.sdk import Client
 from allranks.sdk.assets.schedules import JobSchedule
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import asset_path
+from allranks.spec.fields.identifiers import matching
 from allranks.spec.pipeline.job import PipelineJob
 from allranks.spec.schedule import ManualTrigger, RecurrenceTrigger
 
@@ -33,15 +33,18 @@ def literal(value: Any) -> Any:
     return value.data() if hasattr(value, "data") else value
 
 
-def with_values(job: Document, parameters: Mapping[str, Any] | None) -> Document:
-    """A pipeline with other values of its inputs. Raises UserErrorException."""
-    inputs = dict(job.get("inputs") or {})
-    for name, value in (parameters or {}).items():
-        if name_of(name) not in inputs:
-            hint = f"its parameters are: {', '.join(sorted(inputs)) or 'none'}"
-            raise UserErrorException(f"the pipeline has no parameter {name!r}", hint=hint)
-        inputs[name_of(name)] = literal(value)
-    return {**job, "inputs": inputs} if inputs else job
+def parameter_values(
+    inputs: Mapping[str, Any] | None, values: Mapping[str, Any] | None
+) -> Document:
+    """The values of parameters, by the names of their inputs. Raises UserErrorException."""
+    by_input = {}
+    for text, value in (values or {}).items():
+        name = matching(text, inputs or ())
+        if name is None:
+            hint = f"its parameters are: {', '.join(sorted(inputs or ())) or 'none'}"
+            raise UserErrorException(f"the pipeline has no parameter {text!r}", hint=hint)
+        by_input[name] = literal(value)
+    return by_input
 
 
 class _Kept(Absent):
@@ -63,6 +66,16 @@ class _Kept(Absent):
 
     def enable(self, **_: Any) -> None:
         self._show(find_server.ask("POST", asset_path("schedules", self.id, "/resume")))
+
+    def _parameters(self, values: Mapping[str, Any] | None) -> Document:
+        return parameter_values(self._answer["job"].get("inputs"), values)
+
+    def _job(self, values: Mapping[str, Any] | None, **keys: Any) -> Document:
+        """Its job with other values of its parameters."""
+        job = {**self._answer["job"], **keys}
+        if inputs := {**(job.get("inputs") or {}), **self._parameters(values)}:
+            job["inputs"] = inputs
+        return job
 
     def _show(self, answer: ScheduleAnswer) -> None:
         self._answer = answer
@@ -113,10 +126,9 @@ class PublishedPipeline(_Kept):
         no_more("PublishedPipeline.submit", more)
         if self.status != "Active":
             raise UserErrorException(f"{self.name} is disabled", hint="enable() it first")
-        job = with_values(dict(self._answer["job"]), pipeline_parameters)
         body = {
             "ExperimentName": experiment_name,
-            "ParameterAssignments": job.get("inputs") or {},
+            "ParameterAssignments": self._parameters(pipeline_parameters),
             "ContinueRunOnStepFailure": continue_on_step_failure,
             "RegenerateOutputs": regenerate_outputs,
         }
@@ -179,8 +191,7 @@ class Schedule(_Kept):
         if recurrence is None:
             not_there("a Schedule that watches a datastore", "give a recurrence")
         published = PublishedPipeline.get(workspace, pipeline_id)
-        job = with_values(dict(published._answer["job"]), pipeline_parameters)
-        job["experiment_name"] = experiment_name
+        job = published._job(pipeline_parameters, experiment_name=experiment_name)
         tags = {_PIPELINE: pipeline_id}
         answer = _create(_id(name), name, description, recurrence.trigger(), job, tags)
         return Schedule(workspace, answer)
@@ -234,9 +245,16 @@ class Schedule(_Kept):
         if chosen is None:
             not_there("the update of a cron schedule", "allranks schedule create -f FILE")
         active = (status or self.status) == "Active"
-        job = with_values(dict(self._answer["job"]), pipeline_parameters)
-        about = (name or self.name, description or self.description)
-        self._show(_create(self.id, *about, chosen.trigger(), job, dict(self._answer["tags"])))
+        self._show(
+            _create(
+                self.id,
+                name=name or self.name,
+                description=description or self.description,
+                trigger=chosen.trigger(),
+                job=self._job(pipeline_parameters),
+                tags=dict(self._answer["tags"]),
+            )
+        )
         if not active:
             self.disable()
 

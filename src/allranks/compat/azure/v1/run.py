@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from allranks.agent.inside import azureml_run  # type: ignore[import-not-found, unused-ignore]
 from allranks.compat.azure.absent import Absent
-from allranks.compat.azure.v1.arguments import definition, name_of
+from allranks.compat.azure.v1.arguments import definition
 from allranks.compat.azure.v1.data.datastore import DataPath, RunFiles
 from allranks.compat.azure.v1.data.output import OutputData
 from allranks.compat.azure.v1.exceptions import (
@@ -24,6 +24,7 @@ from allranks.compat.azure.v1.exceptions import (
 )
 from allranks.compat.azure.v1.model import SHOWN, Model
 from allranks.sdk import Client, Job
+from allranks.spec.fields.identifiers import identifier
 
 # Files of a job that are none of the run, and those that it saved beside its script.
 _OTHERS, _WORK = ("named-outputs/", "state/"), "work/"
@@ -326,7 +327,9 @@ class HyperDriveRun(Run):
 
     def get_runs_by_hyperparameters(self, parameters: Mapping[str, Any]) -> Iterator[Run]:
         for trial, values in self.get_hyperparameters().items():
-            if all(str(values.get(name_of(key))) == str(each) for key, each in parameters.items()):
+            if all(
+                str(values.get(identifier(key))) == str(each) for key, each in parameters.items()
+            ):
                 yield Run(self.experiment, trial)
 
 
@@ -346,11 +349,14 @@ class PipelineRun(Run):
 
     def get_pipeline_output(self, pipeline_output_name: str) -> OutputData:
         """An output of a step, by its name."""
-        own = name_of(pipeline_output_name)
+        own, outputs = identifier(pipeline_output_name), set[str]()
         for step in self.get_children():
             if own in step._job.outputs:
                 return step.get_output_data(pipeline_output_name)
-        raise UserErrorException(f"no step of {self.id} has an output {pipeline_output_name!r}")
+            outputs |= step._job.outputs.keys()
+        message = f"no step of {self.id} has an output {pipeline_output_name!r}"
+        hint = f"its outputs are: {', '.join(sorted(outputs)) or 'none'}"
+        raise UserErrorException(message, hint=hint)
 
     def publish_pipeline(
         self,

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from allranks.compat.azure.v1.arguments import REFERENCE, Bindable, Bound, command_of, name_of
+from allranks.compat.azure.v1.arguments import REFERENCE, Bindable, Bound, command_of
 from allranks.compat.azure.v1.compute import LOCAL, is_spot
 from allranks.compat.azure.v1.environment import Environment
 from allranks.compat.azure.v1.exceptions import UserErrorException, no_more
 from allranks.compat.azure.v1.model import used_models
+from allranks.spec.fields.identifiers import identifier
 
 if TYPE_CHECKING:
     from allranks.api.common import Document
@@ -198,7 +199,10 @@ class ScriptRunConfig:
             "environment": config.environment.as_spec(),
         }
         variables = {
-            **{REFERENCE[1:] + e: f"${{{{inputs.{name_of(e)}}}}}" for e in config.data_references},
+            **{
+                REFERENCE[1:] + e: f"${{{{inputs.{identifier(e)}}}}}"
+                for e in config.data_references
+            },
             **config.environment.environment_variables,
             **config.environment_variables,
         }
@@ -235,7 +239,7 @@ def target_name(target: Any) -> str | None:
 
 def parameter(name: str) -> str:
     """A hyperparameter such as `--learning-rate` as the name of one."""
-    return name_of(name)
+    return identifier(name)
 
 
 class Data:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from allranks.compat.azure.v1.arguments import Bound, name_of
+from allranks.compat.azure.v1.arguments import Bound
 from allranks.compat.azure.v1.exceptions import UserErrorException, not_there
 from allranks.sdk.connection import find_server
 from allranks.sdk.transfer.download import download
+from allranks.spec.fields.identifiers import identifier
 
 if TYPE_CHECKING:
     from allranks.api.common import Document
@@ -108,7 +109,7 @@ class OutputData:
     def download(self, local_path: str, overwrite: bool = False, show_progress: bool = True) -> int:
         """Returns the number of files."""
         folder = Path(local_path, self.path_on_datastore)
-        own = name_of(self.name)
+        own = identifier(self.name)
         fetched = download(find_server.connect, self._job, folder, output=own, is_flat=True)
         return len(fetched.files)
 
@@ -118,4 +119,4 @@ def reference(data: Any) -> str:
     if data.producer is None:
         hint = "pass it to the step that writes it as an argument"
         raise UserErrorException(f"no step makes the data {data.name!r}", hint=hint)
-    return f"${{{{parent.jobs.{data.producer.node}.outputs.{name_of(data.name)}}}}}"
+    return f"${{{{parent.jobs.{data.producer.node}.outputs.{identifier(data.name)}}}}}"
