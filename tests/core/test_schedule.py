@@ -210,6 +210,8 @@ def test_a_late_time_is_missed_and_made_up_for_once():
             "trigger.schedule",
         ),
         ({"expression": "* * * * *"}, "trigger.type"),
+        ({"type": "manual", "end_time": "2026-01-01T00:00"}, "trigger"),
+        ({"type": "manual", "time_zone": "Europe/Berlin"}, "trigger"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_key(keys, where):

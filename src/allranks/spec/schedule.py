@@ -174,7 +174,10 @@ def _crossed(made: Schedule) -> list[Problem]:
     trigger = made.trigger
     errors: list[Problem] = []
     start, end = trigger.start_time, trigger.end_time
-    if start and end and moment(end, trigger.time_zone) <= moment(start, trigger.time_zone):
+    if isinstance(trigger, ManualTrigger) and (start or end or trigger.time_zone != "UTC"):
+        hint = "leave out start_time, end_time and time_zone"
+        errors.append(Problem("a manual trigger has no times", "trigger", hint=hint))
+    elif start and end and moment(end, trigger.time_zone) <= moment(start, trigger.time_zone):
         hint = "give a later end_time, or leave it out"
         errors.append(Problem("the schedule ends before it starts", "trigger.end_time", hint=hint))
     if isinstance(trigger, RecurrenceTrigger) and trigger.schedule is not None:

@@ -293,4 +293,4 @@ def test_published_pipelines_and_their_schedules(allranks: Allranks, code: Path)
     assert "PythonScriptStep" in refused[4]
     by_name = {row["name"].rpartition("-")[0]: row for row in answer(allranks, "schedule", "list")}
     assert by_name["My_New_Pipeline"]["trigger"]["type"] == "manual"
-    assert "by hand" in allranks("schedule", "list").stdout
+    assert "manual" in allranks("schedule", "list").stdout

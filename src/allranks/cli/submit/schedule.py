@@ -71,7 +71,7 @@ def create(options: argparse.Namespace) -> int:
             raise SpecError(problems, file=error.file or options.file) from None
     when = f"first job: {_when(made['next_at'])}" if made["next_at"] else "it has no time left"
     if made["trigger"]["type"] == "manual":
-        when = f"allranks schedule trigger {made['name']}"
+        when = f"submit its job with: allranks schedule trigger {made['name']}"
     return show.result(options, made, f"{made['name']} is created; {when}")
 
 
@@ -107,7 +107,7 @@ def _status(each: Mapping[str, Any]) -> str:
 
 def _trigger(trigger: Mapping[str, Any]) -> str:
     if trigger["type"] == "manual":
-        return "by hand"
+        return "manual"
     if trigger["type"] == "cron":
         text = str(trigger["expression"])
     else:

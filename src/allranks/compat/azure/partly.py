@@ -39,7 +39,7 @@ PARTLY: Mapping[str, Partly] = {
         ("published:Schedule", _PARTLY, "without watching datastores"),
         ("run_config:DockerConfiguration", _PARTLY, "`shm_size`"),
         ("webservice:AciWebservice", _PARTLY, "on the server's machine; sizes have no effect"),
-        ("webservice:AksWebservice", _PARTLY, "as AciWebservice; not scaled by load"),
+        ("webservice:AksWebservice", _PARTLY, "as AciWebservice; scales by load"),
         ("workspace:Workspace", _PARTLY, "stands for the server"),
     )
 } | {

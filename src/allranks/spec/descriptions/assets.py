@@ -101,7 +101,9 @@ ASSETS: Mapping[str, Mapping[str, str]] = {
         "interval": "The number of units between two times.",
         "schedule": "Times of the day, and days. Those of the start if left out.",
     },
-    "ManualTrigger": {"type": "No times: only `schedule trigger` and programs."},
+    "ManualTrigger": {
+        "type": "No times: the job is submitted by `allranks schedule trigger` or by HTTP."
+    },
     "RecurrencePattern": {
         "hours": "Hours of the day.",
         "minutes": "Minutes of the hour.",

@@ -70,7 +70,7 @@ def run(name: str, data: JsonBody, services: ServicesDep, who: Who) -> RunAnswer
     last = submit_at(services, changed, datetime.now(UTC), planned=False)
     services.schedules.change(name, last=last)
     if last["job"] is None:
-        raise UsageError(str(last["error"]), hint="see the values in the request")
+        raise UsageError(str(last["error"]), hint="check ParameterAssignments")
     return {"Id": str(last["job"]), "notes": notes}
 
 
