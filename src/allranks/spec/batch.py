@@ -294,8 +294,10 @@ def of_request(data: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]
             {name: _of_request(item) for name, item in section.items()} for section in sections
         ]
     except (AttributeError, KeyError, TypeError):
-        hint = '{"InputData": {"data": {"JobInputType": "UriFolder", "Uri": "azureml:NAME:1"}}}'
-        raise SpecError(Problem("this is no request", "properties", hint=hint)) from None
+        example = '{"data": {"JobInputType": "UriFolder", "Uri": "azureml:NAME:1"}}'
+        hint = f'{{"properties": {{"InputData": {example}}}}}'
+        message = "InputData or OutputData is malformed"
+        raise SpecError(Problem(message, "properties", hint=hint)) from None
     return inputs, outputs
 
 

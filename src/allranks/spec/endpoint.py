@@ -227,8 +227,9 @@ def _problems_of(made: Deployment) -> list[Problem]:
         return [Problem("Triton is not started here", "model.type", hint=hint)]
     scale = made.scale_settings
     if scale and scale.min_instances > (scale.max_instances or made.instance_count):
-        hint = "min_instances ≤ max_instances"
-        return [Problem("it scales from more than to", "scale_settings", hint=hint)]
+        hint = "max_instances is instance_count if left out"
+        message = "min_instances is larger than max_instances"
+        return [Problem(message, "scale_settings", hint=hint)]
     return []
 
 

@@ -14,15 +14,16 @@ _KEY = "batch_endpoints"
 
 
 class BatchDeploymentRow(NamedTuple):
-    """``component`` is the pipeline component of its jobs, ``shell`` the `base` and `tools` of
-    those that are invoked over HTTP: its creator's. Times in seconds since the epoch."""
+    """``component`` is the pipeline component of its jobs, ``submitter`` its creator's `base`
+    and `tools` as in a submission, for those that are invoked over HTTP. Times in seconds since the
+    epoch."""
 
     name: str
     spec: dict[str, Any]
     component: dict[str, Any]
     created_at: float
     created_by: str
-    shell: Mapping[str, Any] = {}
+    submitter: Mapping[str, Any] = {}
 
 
 class BatchEndpointRow(NamedTuple):

@@ -133,18 +133,22 @@ class Endpoints:
     def change(self, row: DeploymentRow, **columns: Any) -> DeploymentRow:
         """Change columns of the deployment as it is now. Raises NotFound."""
         with self.lock:
-            data = (self._settings.get(_DEPLOYMENTS) or {}).get(row.key)
-            if data is None:
-                raise NotFound(f"deployment {row.key!r} not found")
-            made = _deployment(data)._replace(**columns)
+            made = self._current(row)._replace(**columns)
             self._settings.change(_DEPLOYMENTS, {row.key: made._asdict()})
             return made
 
     def scale(self, row: DeploymentRow, replicas: int) -> DeploymentRow:
         """Change ``scaled``, unless there is a new revision by now."""
         with self.lock:
-            made = self.change(row)
-            return self.change(row, scaled=replicas) if made.revision == row.revision else row
+            is_same = self._current(row).revision == row.revision
+            return self.change(row, scaled=replicas) if is_same else row
+
+    def _current(self, row: DeploymentRow) -> DeploymentRow:
+        data = (self._settings.get(_DEPLOYMENTS) or {}).get(row.key)
+        if data is None:
+            hint = f"allranks deployment list -e {row.endpoint}"
+            raise NotFound(f"deployment {row.key!r} not found", hint=hint)
+        return _deployment(data)
 
     def forget(self, row: DeploymentRow) -> None:
         """A deleted deployment whose replicas have ended."""

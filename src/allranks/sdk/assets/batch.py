@@ -25,7 +25,7 @@ from allranks.spec.batch import (
     invocation,
     model_outputs,
 )
-from allranks.spec.pipeline.component import LITERALS
+from allranks.spec.pipeline.component import is_data
 from allranks.spec.pipeline.job import PipelineJob
 
 if TYPE_CHECKING:
@@ -92,15 +92,11 @@ def submit(
 
 def _data_input(deployment: BatchDeploymentAnswer) -> str:
     inputs: Mapping[str, Any] = deployment["component"].get("inputs") or {}
-    names = [name for name, item in inputs.items() if _declares_data(item)]
+    names = [name for name, item in inputs.items() if is_data(item or {})]
     if len(names) != 1:
         hint = f"name it: --set inputs.NAME.path=PATH; there are: {', '.join(inputs) or 'none'}"
         raise UsageError(f"{deployment['name']} has {len(names)} inputs for data", hint=hint)
     return names[0]
-
-
-def _declares_data(declared: Any) -> bool:
-    return (declared or {}).get("type", "uri_folder") not in LITERALS
 
 
 def jobs_of(endpoint: str, deployment: str | None = None) -> builtins.list[ListedJob]:

@@ -46,8 +46,8 @@ def prepare_deployment(
         component = component_of(parse_batch_deployment(sent, lines, file))
         reader = Reader(note, allow_large, progress)
         made = reader.pipeline({"component": component}, base, "")["component"]
-        shell = {"base": current(), "tools": tools()}
-        body = {"deployment": sent, "component": made, "shell": shell}
+        submitter = {"base": current(), "tools": tools()}
+        body = {"deployment": sent, "component": made, "submitter": submitter}
         paths.require_text(body)
         return body, reader.snapshots
     job = replica_job(parse_deployment(sent, lines, file))

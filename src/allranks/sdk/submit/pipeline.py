@@ -26,7 +26,7 @@ from allranks.snapshot.packages import Package
 from allranks.snapshot.take import Snapshot, take_snapshot
 from allranks.spec.fields.problems import placed
 from allranks.spec.pipeline.bindings import is_bound
-from allranks.spec.pipeline.component import LITERALS, parse_component
+from allranks.spec.pipeline.component import is_data, parse_component
 from allranks.spec.pipeline.job import PACKAGES
 from allranks.spec.pipeline.parallel import RUNNER
 from allranks.spec.yaml import load
@@ -250,11 +250,9 @@ class Reader:
         declared = component.get("inputs") or {} if isinstance(component, Mapping) else {}
         inputs = {}
         for name, value in (data.get("inputs") or {}).items():
-            if (
-                isinstance(value, str)
-                and _declares_data(declared.get(name))
-                and not is_bound(value)
-            ):
+            definition = declared.get(name)
+            declares_data = isinstance(definition, Mapping) and is_data(definition)
+            if isinstance(value, str) and declares_data and not is_bound(value):
                 value = {"path": value}
             if isinstance(value, Mapping) and not is_bound(value.get("path")):
                 with _keyed(at):
@@ -268,10 +266,6 @@ class Reader:
         }
         data |= {"inputs": inputs} if inputs else {}
         return data | ({"outputs": outputs} if outputs else {})
-
-
-def _declares_data(declared: Any) -> bool:
-    return isinstance(declared, Mapping) and declared.get("type", "uri_folder") not in LITERALS
 
 
 def _key(at: str, key: str) -> str:

@@ -25,6 +25,13 @@ from allranks.spec.pipeline.parallel import (
 from allranks.spec.retry import Budgets, Retry
 
 LITERALS = ("number", "integer", "string", "boolean")
+
+
+def is_data(declared: Mapping[str, Any]) -> bool:
+    """Whether a declared input is data, not a literal."""
+    return declared.get("type", "uri_folder") not in LITERALS
+
+
 InputType = Annotated[
     Literal["number", "integer", "string", "boolean"] | AssetType, BeforeValidator(snake)
 ]

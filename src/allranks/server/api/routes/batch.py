@@ -62,15 +62,15 @@ def put_deployment(
     name: str, deployment: str, data: JsonBody, services: ServicesDep, who: Who
 ) -> BatchDeploymentAnswer:
     """Create or replace a deployment: ``deployment`` is its spec, ``component`` that of its jobs,
-    ``shell`` the `base` and `tools` of those that are invoked over HTTP. With ``default`` it
-    becomes the endpoint's default one. Its code must be uploaded."""
+    ``submitter`` the `base` and `tools` of those that are invoked over HTTP, as in a submission.
+    With ``default`` it becomes the endpoint's default one. Its code must be uploaded."""
     spec, component = data.get("deployment"), data.get("component")
     if not isinstance(spec, dict) or not isinstance(component, dict | str):
         raise SpecError(NO_SUBMISSION)
-    shell = data.get("shell", {})
-    if not isinstance(shell, dict) or not shell.keys() <= {"base", "tools"}:
+    submitter = data.get("submitter", {})
+    if not isinstance(submitter, dict) or not submitter.keys() <= {"base", "tools"}:
         raise SpecError(NO_SUBMISSION)
-    Submission.load({**shell, "spec": {}})
+    Submission.load({**submitter, "spec": {}})
     spec = {**spec, "name": deployment, "endpoint_name": name}
     made = batch.parse_batch_deployment(spec)
     # As pipelines do, it has a copy of its components.
@@ -88,7 +88,7 @@ def put_deployment(
             spec, resolved = _with_model(made, spec, resolved, services)
         if not all(map(services.blobs.is_complete, snapshots(resolved))):
             raise MissingCode("the code has not been uploaded yet", hint="upload it first")
-        made_row = BatchDeploymentRow(deployment, spec, resolved, time.time(), who.name, shell)
+        made_row = BatchDeploymentRow(deployment, spec, resolved, time.time(), who.name, submitter)
         row = row._replace(deployments={**row.deployments, deployment: made_row})
         if data.get("default"):
             row = row._replace(spec={**row.spec, "defaults": {"deployment_name": deployment}})
@@ -125,13 +125,16 @@ def invoke(
     made = row.deployments.get(chosen or "")
     if made is None:
         hint = f"there are: {', '.join(row.deployments) or 'none yet'}"
-        raise NotFound(f"{name} has no deployment {chosen or 'by default'}", hint=hint)
+        if chosen is None:
+            hint += f"; choose one: allranks endpoint update {name} --default NAME"
+            raise NotFound(f"{name} has no default deployment", hint=hint)
+        raise NotFound(f"{name} has no deployment {chosen}", hint=hint)
     inputs, outputs = batch.of_request(data)
     if isinstance(batch.parse_batch_deployment(made.spec), batch.BatchDeployment):
         outputs = batch.model_outputs(outputs)
     job = batch.invocation(made.spec, made.component, inputs, outputs, {})
     job["name"] = f"{name}-{secrets.token_hex(4)}"
-    return create({**made.shell, "spec": job}, services, who)
+    return create({**made.submitter, "spec": job}, services, who)
 
 
 # ---------------------------------------------------------------- parts
