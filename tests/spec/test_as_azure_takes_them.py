@@ -57,7 +57,7 @@ def test_mini_batches_by_size_and_partition_keys(tmp_path: Path) -> None:
     job = {"jobs": {"a": {**PARALLEL, **keys, "inputs": {"data": {"path": "p"}}}}}
     step = steps_of(PipelineJob.parse(job))["a"]
     assert '"mini_batch_size": "10kb"' in step.job["command"]
-    assert allranks_parallel_step.parsed_size("10kb") == (10240, True)
+    assert allranks_parallel_step.parse_size("10kb") == (10240, True)
     assert job_notes(job) == [
         "no effect here: jobs.a.error_threshold (use mini_batch_error_threshold)",
         "no effect here: jobs.a.partition_keys (files are divided by number or size)",

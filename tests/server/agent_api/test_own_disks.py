@@ -636,8 +636,8 @@ def test_inputs_are_served_from_stores_alone_and_never_through_links(
     large = random.Random(1).randbytes((3 << 20) + 5)
     (data / "a").write_bytes(large)
     row = node.send("GET", "input/d").json()["files"][0][:3]
-    for by_kernel in (True, False):  # as over TLS
-        monkeypatch.setattr(input_routes, "_sends_files", lambda _, it=by_kernel: it)
+    for uses_sendfile in (True, False):  # as over TLS
+        monkeypatch.setattr(input_routes, "_can_sendfile", lambda _, it=uses_sendfile: it)
         for start in (0, 7):
             piece = [[*row, start, len(large) - 9]]
             told = node.send("POST", "input/d", json=piece).content
@@ -674,7 +674,7 @@ def test_a_link_that_takes_the_place_of_a_file_at_the_last_moment_is_not_followe
     assert input_routes._listed(Reach(source)) == {"files": [], "is_file": False, "left_out": 1}
     stamp = (13, secret.stat().st_mtime_ns)
     with pytest.raises(NotFound):
-        input_routes._bytes_of(Reach(source), input_routes._Piece("a", stamp, 0, 13))
+        input_routes._read(Reach(source), [input_routes._Piece("a", stamp, 0, 13)])
 
 
 def test_a_link_to_a_large_folder_elsewhere_is_not_walked(tmp_path: Path):

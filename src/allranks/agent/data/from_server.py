@@ -21,13 +21,15 @@ from allranks.http_client import Client, Into, Reply, fill
 if TYPE_CHECKING:
     from allranks.api.agents import InputListing
 
-# Bytes of files in one request, those of a single one, files in one, and requests at once.
-_PIECE, _LARGE, _COUNT, _STREAMS = 8 << 20, 16 << 20, 1000, 4
+# The most bytes in one request for several files, and for a piece of a single one.
+_PIECE, LARGEST_PIECE = 8 << 20, 16 << 20
+# The most files in one request, and the most requests at once.
+_COUNT, _STREAMS = 1000, 4
 # Bytes that are received before they are written: they are still in the processor's cache, then.
 _SLICE = 1 << 20
 # From this size on a server without TLS lets its kernel send a piece without a copy: what arrives
 # may have been written after the server looked at the file.
-BY_REFERENCE = 1 << 20
+SENDFILE_FROM = 1 << 20
 # Seconds for an answer: the disk of the server's home may be busy.
 _TIMEOUT = 60.0
 # Seconds between calls to a server that does not answer.
@@ -189,7 +191,7 @@ class ServerInput:
                         if not left[piece.file.name]:
                             whole.append(piece.file)
                 # The server refuses pieces, even without a byte, of a file that has changed.
-                checks = [_Piece(file, 0, 0) for file in whole if file.size >= BY_REFERENCE]
+                checks = [_Piece(file, 0, 0) for file in whole if file.size >= SENDFILE_FROM]
                 if checks:
                     self._get(clients.own, clients.buffer, checks, folder)
                 with lock:
@@ -275,9 +277,9 @@ def _requests(files: Sequence[FileEntry]) -> Iterator[list[_Piece]]:
     """All bytes of all files in their order, in groups for one request each."""
     group, size = list[_Piece](), 0
     for file in files:
-        offsets = range(0, file.size, _LARGE) if file.size else (0,)
+        offsets = range(0, file.size, LARGEST_PIECE) if file.size else (0,)
         for offset in offsets:
-            piece = _Piece(file, offset, min(_LARGE, file.size - offset))
+            piece = _Piece(file, offset, min(LARGEST_PIECE, file.size - offset))
             if group and (size + piece.size > _PIECE or len(group) == _COUNT):
                 yield group
                 group, size = [], 0

@@ -40,11 +40,11 @@ _PATIENCE, _BEAT = 120.0, 10.0
 class Board(object):
     """The mini-batches that are left, and the rows of those that are done. Thread-safe."""
 
-    def __init__(self, batches, threshold, files=-1, unit="files"):
+    def __init__(self, batches, threshold, error_threshold=-1, unit="files"):
         # type: (List[List[Any]], int, int, str) -> None
-        self._batches, self._threshold, self._most_files = batches, threshold, files
-        self._unit = unit
-        self._next, self._done, self._failed, self._failed_files = 0, 0, 0, 0
+        self._batches, self._threshold = batches, threshold
+        self._error_threshold, self._unit = error_threshold, unit
+        self._next, self._done, self._failed, self._failed_items = 0, 0, 0, 0
         self.rows = {}  # type: Dict[int, List[str]]
         self.broken = ""
         self._lock = threading.Lock()
@@ -56,7 +56,7 @@ class Board(object):
             if self.broken or self._next == len(self._batches):
                 return None
             self._next += 1
-            return {"number": self._next - 1, "files": self._batches[self._next - 1]}
+            return {"number": self._next - 1, "items": self._batches[self._next - 1]}
 
     def finish(self, number, size, rows, error):
         # type: (int, int, Optional[List[str]], str) -> None
@@ -65,14 +65,10 @@ class Board(object):
         with self._lock:
             self._done += 1
             # Each has a row of its own, or has failed.
-            self._failed_files += max(0, size - len(rows or ()))
-            if 0 <= self._most_files < self._failed_files:
-                limit = self._most_files
-                self.broken = "%d %s failed; the limit is %d" % (
-                    self._failed_files,
-                    self._unit,
-                    limit,
-                )
+            self._failed_items += max(0, size - len(rows or ()))
+            if 0 <= self._error_threshold < self._failed_items:
+                counts = (self._failed_items, self._unit, self._error_threshold)
+                self.broken = "%d %s failed; the limit is %d" % counts
             if rows is not None:
                 self.rows[number] = rows
             else:
@@ -177,7 +173,7 @@ def files_of(path):  # type: (str) -> List[str]
     return files
 
 
-def parsed_size(text):  # type: (Any) -> Tuple[int, bool]
+def parse_size(text):  # type: (Any) -> Tuple[int, bool]
     """A size such as `10` or `10kb`, and whether that is in bytes."""
     match = re.match(r"([1-9]\d*) ?(?:([kmg]?)b)?$", str(text).lower())
     if match is None:
@@ -187,13 +183,13 @@ def parsed_size(text):  # type: (Any) -> Tuple[int, bool]
 
 
 def batches_of(files, options):  # type: (List[str], Dict[str, Any]) -> List[List[Any]]
-    """All mini-batches."""
+    """Divide the files by partition, table size, bytes or number."""
     if options.get("partition"):
         groups = {}  # type: Dict[Any, List[str]]
         for file in files:
             groups.setdefault(tuple(key_of(file, options["partition"]).items()), []).append(file)
         return [groups[key] for key in sorted(groups)]
-    size, is_bytes = parsed_size(options["mini_batch_size"])
+    size, is_bytes = parse_size(options["mini_batch_size"])
     if options.get("table"):
         return [[piece] for file in files for piece in pieces_of(file, size, options["table"])]
     if is_bytes:
@@ -216,13 +212,18 @@ def pieces_of(file, size, table):  # type: (str, int, Dict[str, Any]) -> List[Li
         return [[file, 0, end]]
     pieces = []
     with open(file, "rb") as lines:
-        start = len(lines.readline()) if table["reader"] == "csv" else 0
+        start = len(_head(lines, table))
         while start < end:
             lines.seek(min(start + size, end) - 1)
             lines.readline()
             pieces.append([file, start, lines.tell()])
             start = lines.tell()
     return pieces
+
+
+def _head(file, table):  # type: (Any, Dict[str, Any]) -> bytes
+    """The line with the names of the columns, which each piece needs."""
+    return bytes(file.readline()) if table["reader"] == "csv" else b""
 
 
 def read_table(pieces, table):  # type: (List[Any], Dict[str, Any]) -> Any
@@ -237,7 +238,7 @@ def read_table(pieces, table):  # type: (List[Any], Dict[str, Any]) -> Any
             continue
         path, start, end = piece
         with open(path, "rb") as file:
-            head = file.readline() if table["reader"] == "csv" else b""
+            head = _head(file, table)
             file.seek(max(start, len(head)))
             text = head + file.read(end - file.tell())
         frames.append(read(io.BytesIO(text), **table["options"]))
@@ -278,7 +279,7 @@ def load(script):  # type: (str) -> Any
     return module
 
 
-def attempt(run, words, seconds):  # type: (Any, List[Any], float) -> List[str]
+def attempt(run, arguments, seconds):  # type: (Any, List[Any], float) -> List[str]
     """One call of ``run``, which gets some seconds."""
 
     def late(number, frame):  # type: (int, Any) -> None
@@ -287,7 +288,7 @@ def attempt(run, words, seconds):  # type: (Any, List[Any], float) -> List[str]
     signal.signal(signal.SIGALRM, late)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
-        return rows_of(run(*words))
+        return rows_of(run(*arguments))
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
@@ -298,12 +299,12 @@ def work(board, run, options):  # type: (Any, Any, Dict[str, Any]) -> None
         batch = board.take()
         if batch is None:
             return
-        rows, error, size = None, "", len(batch["files"])
+        rows, error, size = None, "", len(batch["items"])
         for number in range(1 + options["max_retries"]):
             try:
-                words = arguments_of(run, batch, options)
-                size = len(words[0])
-                rows = attempt(run, words, float(options["timeout"]))
+                arguments = arguments_of(run, batch, options)
+                size = len(arguments[0])
+                rows = attempt(run, arguments, float(options["timeout"]))
                 break
             except Exception as problem:
                 traceback.print_exc()
@@ -313,13 +314,13 @@ def work(board, run, options):  # type: (Any, Any, Dict[str, Any]) -> None
 
 def arguments_of(run, batch, options):  # type: (Any, Dict[str, Any], Dict[str, Any]) -> List[Any]
     """The mini-batch, and its context if ``run`` takes a second argument."""
-    files, table, partition = batch["files"], options.get("table"), options.get("partition")
-    words = [read_table(files, table) if table else files]
+    items, table, partition = batch["items"], options.get("table"), options.get("partition")
+    arguments = [read_table(items, table) if table else items]
     if len(inspect.signature(run).parameters) > 1:
-        key = key_of(files[0], partition) if partition else {}
+        key = key_of(items[0], partition) if partition else {}
         context = {"partition_key_value": key, "minibatch_index": batch["number"], "dataset": None}
-        words.append(types.SimpleNamespace(**context))
-    return words
+        arguments.append(types.SimpleNamespace(**context))
+    return arguments
 
 
 class EntryScript(object):
@@ -329,7 +330,7 @@ class EntryScript(object):
     logger = logging.getLogger("entry_script")
 
 
-def answer_imports(level):  # type: (str) -> None
+def install_entry_script(level):  # type: (str) -> None
     """Let entry scripts find ``EntryScript``."""
     EntryScript.logger.setLevel(level)
     EntryScript.logger.addHandler(logging.StreamHandler())
@@ -373,15 +374,15 @@ def main():  # type: () -> None
     if rank == 0:
         files = files_of(data)
         batches = batches_of(files, options)
-        most = int(options.get("error_threshold", -1))
+        threshold = int(options.get("error_threshold", -1))
         unit = "rows" if options.get("table") else "files"
-        board = Board(batches, options["mini_batch_error_threshold"], most, unit)  # type: Any
+        board = Board(batches, options["mini_batch_error_threshold"], threshold, unit)  # type: Any
         waiting = serve(board, job, port, world - 1) if world > 1 else []
         print("%d files in %d mini-batches" % (len(files), len(batches)), flush=True)
     else:
         board = Remote(job, os.environ["MASTER_ADDR"], port)
     if "logging_level" in options:
-        answer_imports(options["logging_level"])
+        install_entry_script(options["logging_level"])
     module = load(options["entry_script"]) if options["entry_script"] else mlflow_model(model)
     if hasattr(module, "init"):
         module.init()

@@ -26,7 +26,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from allranks.agent.data import local_files
-from allranks.agent.data.from_server import BY_REFERENCE
+from allranks.agent.data.from_server import LARGEST_PIECE, SENDFILE_FROM
 from allranks.agent.data.local_digest import digest_of
 from allranks.core.data.state_manifest import is_path
 from allranks.errors import Conflict, NotFound, Passing, Unauthorized, UsageError
@@ -39,8 +39,8 @@ from allranks.statuses import TERMINAL
 if TYPE_CHECKING:
     from allranks.api.agents import InputDigest, InputListing, OutputSeen
 
-# The most bytes in an answer that is assembled in memory, and in one of a large piece.
-_MOST, _MOST_OF_ONE = 8 << 20, 16 << 20
+# The most bytes in an answer that is assembled in memory.
+_MOST = 8 << 20
 # Bytes that are encrypted and sent at once: meanwhile the server answers nobody.
 _CHUNK = 1 << 20
 # Bytes of a large piece that are read at once: they stay in the processor's cache.
@@ -119,30 +119,32 @@ async def pieces(request: Request) -> Response:
     try:
         with readable():
             pieces = _pieces(requested)
-            if len(pieces) == 1 and pieces[0].size >= BY_REFERENCE and CONNECTION in request.scope:
-                by_kernel = _sends_files(request.scope[CONNECTION].transport)
+            if len(pieces) == 1 and pieces[0].size >= SENDFILE_FROM and CONNECTION in request.scope:
+                uses_sendfile = _can_sendfile(request.scope[CONNECTION].transport)
                 file = await run_in_threadpool(_opened_file, reach, pieces[0])
-                return _FileAnswer(file, pieces[0], by_kernel, turn)
+                return _LargePiece(file, pieces[0], uses_sendfile, turn)
             return _Answer(await run_in_threadpool(_read, reach, pieces), turn)
     except BaseException:
         turn.close()
         raise
 
 
-def _sends_files(transport: asyncio.Transport) -> bool:
+def _can_sendfile(transport: asyncio.Transport) -> bool:
     """Whether the kernel can send files to it: not over TLS."""
     is_asyncio = isinstance(asyncio.get_running_loop(), asyncio.SelectorEventLoop)
     return is_asyncio and transport.get_extra_info("sslcontext") is None
 
 
-class _FileAnswer(Response):
+class _LargePiece(Response):
     """A large piece of a file. It takes its turn until it is sent, but not for as long as a slow
-    connection needs. ``by_kernel``: the kernel sends it, without a copy."""
+    connection needs. ``uses_sendfile``: the kernel sends it, without a copy."""
 
-    def __init__(self, file: io.FileIO, piece: _Piece, by_kernel: bool, turn: ExitStack) -> None:
+    def __init__(
+        self, file: io.FileIO, piece: _Piece, uses_sendfile: bool, turn: ExitStack
+    ) -> None:
         size = {"content-length": str(piece.size)}
         super().__init__(media_type="application/octet-stream", headers=size)
-        self._file, self._piece, self._by_kernel, self._turn = file, piece, by_kernel, turn
+        self._file, self._piece, self._uses_sendfile, self._turn = file, piece, uses_sendfile, turn
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         loop, connection, piece = asyncio.get_running_loop(), scope[CONNECTION], self._piece
@@ -151,7 +153,7 @@ class _FileAnswer(Response):
         with self._turn, self._file as file:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             sent = 0
-            if self._by_kernel:
+            if self._uses_sendfile:
                 with contextlib.suppress(OSError, RuntimeError):  # the node has gone
                     sent = await loop.sendfile(connection.transport, file, piece.offset, piece.size)
                 connection.cycle.expected_content_length -= sent
@@ -159,7 +161,7 @@ class _FileAnswer(Response):
                 async for part in _parts(file, piece):
                     await send({"type": "http.response.body", "body": part, "more_body": True})
                     sent += len(part)
-            if sent == piece.size and await run_in_threadpool(_stamp, file) == piece.stamp:
+            if sent == piece.size and await run_in_threadpool(_stamp, file.fileno()) == piece.stamp:
                 await send({"type": "http.response.body", "body": b""})
             else:  # the node asks again, and is told if the file has changed
                 connection.transport.abort()
@@ -304,7 +306,7 @@ def _opened(reach: Reach, path: str) -> Iterator[int]:
 def _pieces(requested: object) -> list[_Piece]:
     if not isinstance(requested, list):
         raise UsageError("pieces must be a list", hint="send one")
-    pieces, most = list[_Piece](), _MOST if len(requested) > 1 else _MOST_OF_ONE
+    pieces, most = list[_Piece](), _MOST if len(requested) > 1 else LARGEST_PIECE
     left = most
     for name, length, mtime_ns, offset, size in requested:
         if not all(type(each) is int and each >= 0 for each in (length, offset, size)):
@@ -317,12 +319,11 @@ def _pieces(requested: object) -> list[_Piece]:
 
 
 def _read(reach: Reach, pieces: Sequence[_Piece]) -> bytes:
-    return b"".join(_bytes_of(reach, piece) for piece in pieces)
-
-
-def _bytes_of(reach: Reach, piece: _Piece) -> bytes:
-    with _unchanged(reach, piece) as file:
-        return os.pread(file, piece.size, piece.offset)
+    parts = []
+    for piece in pieces:
+        with _unchanged(reach, piece) as file:
+            parts.append(os.pread(file, piece.size, piece.offset))
+    return b"".join(parts)
 
 
 def _opened_file(reach: Reach, piece: _Piece) -> io.FileIO:
@@ -350,6 +351,6 @@ def _unchanged(reach: Reach, piece: _Piece) -> Iterator[int]:
         raise Conflict("the input changed while it was downloaded", hint="run the job again")
 
 
-def _stamp(file: int | io.FileIO) -> tuple[int, int]:
-    status = os.fstat(file if isinstance(file, int) else file.fileno())
+def _stamp(file: int) -> tuple[int, int]:
+    status = os.fstat(file)
     return status.st_size, status.st_mtime_ns
