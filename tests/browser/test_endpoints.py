@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.browser.conftest import Site, watched
-from tests.browser.test_pages import serious, weight
+from tests.browser.test_pages import bytes_sent, problems_of
 from tests.support import answer, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.end_to_end, pytest.mark.timeout(600)]
@@ -59,13 +59,13 @@ def test_endpoints(site: Site, browser: Any) -> None:
             assert refused.status == 403
         places = ("endpoints", "endpoints/doubler", "endpoints/doubler/try")
         places = (*places, "deploy?model=doubler:1", "assets/models/doubler:1")
-        assert weight(it, f"{site.url}/ui/endpoints/doubler") <= 60_000
+        assert bytes_sent(it, f"{site.url}/ui/endpoints/doubler") <= 60_000
         for scheme, width in (("light", 1440), ("dark", 390)):
             page.emulate_media(color_scheme=scheme)
             page.set_viewport_size({"width": width, "height": 844})
             for place in places:
                 it.go(f"{site.url}/ui/{place}")
-                assert not serious(page, width), (scheme, place)
+                assert not problems_of(page, width), (scheme, place)
         it.ok()
     assert site.allranks("endpoint", "delete", "doubler").returncode == 0
     until(lambda: not answer(site.allranks, "endpoint", "list"))

@@ -71,12 +71,12 @@ def test_every_page(site: Site, browser: Any, scheme: str, width: int) -> None:
             if "metrics" in place or "compare" in place:
                 # A chart is drawn when its title is.
                 it.page.wait_for_selector(".chart .gtitle, .empty")
-            found += [f"{place}: {problem}" for problem in serious(it.page, width)]
+            found += [f"{place}: {problem}" for problem in problems_of(it.page, width)]
         assert not found, "\n".join(found)
         it.ok()
 
 
-def serious(page: Any, width: int) -> list[str]:
+def problems_of(page: Any, width: int) -> list[str]:
     """What is wrong with a page."""
     wide = page.evaluate("document.documentElement.scrollWidth")
     page.evaluate(_axe())
@@ -109,10 +109,10 @@ def test_pages_are_light(site: Site, browser: Any) -> None:
     with watched(browser) as it:
         it.go(site.link())
         for place in ("/", "/jobs/bad", "/jobs/good/logs", "/jobs/good/metrics"):
-            assert weight(it, f"{site.url}/ui{place}") <= 60_000, place
+            assert bytes_sent(it, f"{site.url}/ui{place}") <= 60_000, place
 
 
-def weight(it: Watched, address: str) -> int:
+def bytes_sent(it: Watched, address: str) -> int:
     """The bytes of a page as sent, without the chart library."""
     protocol = it.page.context.new_cdp_session(it.page)
     protocol.send("Network.enable")

@@ -244,7 +244,7 @@ def test_a_model_that_an_endpoint_has_stays(shared: Allranks, code: Path):
     refused = shared("model", "deploy", "served", *words, "--auth-mode", "none")
     assert "keeps is there, with auth_mode key" in refused.stderr
     refused = shared("model", "delete", "served:1")
-    assert "served:1 is what the deployment keeps/default answers with" in refused.stderr
+    assert "the deployment keeps/default uses served:1" in refused.stderr
     assert shared("endpoint", "delete", "keeps").returncode == 0
     assert shared("model", "delete", "served:1").returncode == 0
 

@@ -187,7 +187,7 @@ class Lineage(TypedDict, total=False):
 
 class ModelAnswer(AssetVersion):
     """A version of a model. ``digest`` is the hash of its manifest, ``files`` the number of its
-    files. ``serves``: the deployments that answer with it, as `ENDPOINT/NAME`."""
+    files. ``deployments``: the online ones that answer with it, as `ENDPOINT/NAME`."""
 
     type: str
     path: NotRequired[str]
@@ -201,7 +201,7 @@ class ModelAnswer(AssetVersion):
     digest: str
     job: NotRequired[str]
     lineage: NotRequired[Lineage]
-    serves: NotRequired[list[str]]
+    deployments: NotRequired[list[str]]
 
 
 class CreatedModel(ModelAnswer, Created):

@@ -33,31 +33,32 @@ class Samples:
 
     def __init__(self) -> None:
         self._last = 0.0
-        self._by: Mapping[str, tuple[Sample, ...]] = {}
+        self._samples: Mapping[str, tuple[Sample, ...]] = {}
 
     def take(self, counts: Mapping[str, Any], now: float) -> None:
         """Sample what the router says, if it is time."""
         if now - self._last >= PACE:
             self._last = now
-            self._by = {
-                key: (*self._by.get(key, ())[1 - KEPT :], _sample(state, now))
+            self._samples = {
+                key: (*self._samples.get(key, ())[1 - KEPT :], _sample(state, now))
                 for key, state in counts.items()
             }
 
     def rate(self, key: str) -> float:
         """Requests a second, in the last minute."""
-        recent = self._by.get(key, ())[-1 - _RECENT :]
+        recent = self._samples.get(key, ())[-1 - _RECENT :]
         if len(recent) < 2:
             return 0.0
-        requests = sum(_more(one.requests, two.requests) for one, two in pairwise(recent))
+        requests = sum(_increase(one.requests, two.requests) for one, two in pairwise(recent))
         return requests / (recent[-1].at - recent[0].at)
 
     def series(self, key: str, name: str) -> DeploymentSeries:
-        pairs = [*pairwise(self._by.get(key, ()))]
+        pairs = [*pairwise(self._samples.get(key, ()))]
 
         def rates(of: str) -> list[float]:
             return [
-                _more(getattr(one, of), getattr(two, of)) / (two.at - one.at) for one, two in pairs
+                _increase(getattr(one, of), getattr(two, of)) / (two.at - one.at)
+                for one, two in pairs
             ]
 
         return {
@@ -74,7 +75,7 @@ class Samples:
         }
 
 
-def _more(before: int, after: int) -> int:
+def _increase(before: int, after: int) -> int:
     """What a total grew by; a new router counts from zero."""
     return after - before if after >= before else after
 

@@ -383,7 +383,7 @@ def _create_series(
     connection: Connection, source: Source, keys: Sequence[Key], kind: str
 ) -> dict[Key, int]:
     """Create series; returns their ids."""
-    leading = set(_new_leaders(connection, source, keys)) if kind == METRIC else ()
+    leading = _take_lead(connection, source, keys) if kind == METRIC else ()
     of = {"job_id": source.job_id, "kind": kind, "attempt": source.attempt, "node": source.node}
     rows = [
         {**of, **dict(zip(_KEY, key, strict=True)), "length": 0, "leads": int(key in leading)}
@@ -392,8 +392,9 @@ def _create_series(
     return {(name, rank, gpu): number for name, rank, gpu, number in connection.execute(_NEW, rows)}
 
 
-def _new_leaders(connection: Connection, source: Source, keys: Sequence[Key]) -> Iterator[Key]:
-    """The new series that are to lead their metrics; those before no longer do."""
+def _take_lead(connection: Connection, source: Source, keys: Sequence[Key]) -> set[Key]:
+    """Let new series lead their metrics instead of those before. Returns these new ones."""
+    leading = set[Key]()
     first: dict[str, Key] = {}
     for key in sorted(keys, key=lambda key: _rank_order(key[1])):
         first.setdefault(key[0], key)
@@ -407,7 +408,8 @@ def _new_leaders(connection: Connection, source: Source, keys: Sequence[Key]) ->
             if _lead_order(source.attempt, key[1], source.node) >= order:
                 continue
             connection.execute(update(_series).where(_series.c.id == row.id).values(leads=0))
-        yield key
+        leading.add(key)
+    return leading
 
 
 def _lead_order(attempt: int, rank: int | None, node: int) -> tuple[int, tuple[bool, int], int]:

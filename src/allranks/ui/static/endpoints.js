@@ -38,7 +38,8 @@ async function draw() {
       type: "scatter",
       line: style(number),
     }));
-    const look = { ...layout(title, "time", false, unit), yaxis: { ...layout(title, "time", false, unit).yaxis, rangemode: "tozero" } };
+    const look = layout(title, "time", false, unit);
+    look.yaxis = { ...look.yaxis, rangemode: "tozero" };
     show(parent.children[place].firstChild, data, look, config(title));
   });
 }

@@ -41,8 +41,10 @@ def register(data: JsonBody, services: ServicesDep, labels: Labels) -> CreatedMo
 
 def show(reference: str, services: ServicesDep) -> ModelAnswer:
     row = _row(reference, services)
-    serves = [user for user, what in _users(row, services) if what == "answers"]
-    return cast("ModelAnswer", {**_shown(row), **({"serves": serves} if serves else {})})
+    answer = _shown(row)
+    if deployments := _online_users(row, services):
+        answer["deployments"] = deployments
+    return answer
 
 
 def delete(reference: str, services: ServicesDep) -> ModelAnswer:
@@ -86,26 +88,31 @@ def _row(reference: str, services: Services) -> AssetRow:
 
 
 def _require_unused(row: AssetRow, services: Services) -> None:
-    for user, what in _users(row, services):
-        endpoint, _, name = user.partition("/")
+    if users := [*_online_users(row, services), *_batch_users(row, services)]:
+        endpoint, _, name = users[0].partition("/")
         hint = f"allranks deployment delete {name} -e {endpoint}, or its endpoint"
-        message = f"{row.name}:{row.version} is what the deployment {user} {what} with"
+        message = f"the deployment {users[0]} uses {row.name}:{row.version}"
         raise Conflict(message, hint=hint)
 
 
-def _users(row: AssetRow, services: Services) -> list[tuple[str, str]]:
-    """The deployments of the version as `ENDPOINT/NAME`, with what they do."""
+def _online_users(row: AssetRow, services: Services) -> list[str]:
+    """The online deployments of the version, as `ENDPOINT/NAME`."""
     reference = f"azureml:{row.name}:{row.version}"
     rows = services.endpoints.deployments()
-    online = [(item.key, item.spec) for item in rows if not item.is_deleted]
-    batch = [
-        (f"{endpoint.name}/{item.name}", item.spec)
+    return [
+        item.key for item in rows if not item.is_deleted and item.spec.get("model") == reference
+    ]
+
+
+def _batch_users(row: AssetRow, services: Services) -> list[str]:
+    """The batch deployments of the version, as `ENDPOINT/NAME`."""
+    reference = f"azureml:{row.name}:{row.version}"
+    return [
+        f"{endpoint.name}/{item.name}"
         for endpoint in services.batch.list()
         for item in endpoint.deployments.values()
+        if item.spec.get("model") == reference
     ]
-    users = [(key, spec, "answers") for key, spec in online]
-    users += [(key, spec, "scores") for key, spec in batch]
-    return [(key, what) for key, spec, what in users if spec.get("model") == reference]
 
 
 def _labelled(row: AssetRow, labels: Sequence[str], services: Services) -> ModelAnswer:

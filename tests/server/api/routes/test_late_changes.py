@@ -121,5 +121,5 @@ def test_a_model_is_there_or_deleted(services: Any) -> None:
     spec = {**DEPLOYMENT["deployment"], "model": "azureml:m:2"}
     newer = {**DEPLOYMENT, "deployment": spec}
     services.admission_lock.meanwhile = lambda: batch.put_deployment("e", "d", newer, services, ANN)
-    with pytest.raises(Conflict, match="scores with"):
+    with pytest.raises(Conflict, match="uses"):
         models.delete("m:2", services)
