@@ -13,7 +13,6 @@ from allranks.errors import Problem, SpecError
 from allranks.spec.fields.base import Part
 from allranks.spec.fields.problems import Models, placed, validated, without_none
 from allranks.spec.fields.scalars import (
-    Count,
     EmptyableText,
     Free,
     Integer,
@@ -38,7 +37,8 @@ _ENDPOINT = matching(
 EndpointName = Annotated[Text, AfterValidator(_ENDPOINT)]
 Percent = Annotated[Integer, Field(ge=0, le=100)]
 Traffic = dict[EndpointName, Percent]
-Milliseconds = Annotated[Integer, Field(ge=1)]
+# Beyond the limit, which nobody means, a number does not fit into what computes with it.
+Amount = Annotated[Integer, Field(ge=1, le=10**12)]
 
 # Accepted without effect: why.
 NOTED: Mapping[str, str] = {
@@ -104,20 +104,20 @@ class CodeConfiguration(Part):
 class RequestSettings(Part):
     """A request waits for ``max_queue_wait_ms`` at most for one of the turns of a replica."""
 
-    request_timeout_ms: Milliseconds = 5000
-    max_concurrent_requests_per_instance: Count = 1
-    max_queue_wait_ms: Milliseconds = 500
+    request_timeout_ms: Amount = 5000
+    max_concurrent_requests_per_instance: Amount = 1
+    max_queue_wait_ms: Amount = 500
 
 
 class Probe(Part):
     """Times in seconds. A replica has ``initial_delay`` + ``period`` × ``failure_threshold`` to
     become ready; one that was ready and fails ``failure_threshold`` times is replaced."""
 
-    initial_delay: Count = 10
-    period: Count = 10
-    timeout: Count = 2
-    success_threshold: Count = 1
-    failure_threshold: Count = 30
+    initial_delay: Amount = 10
+    period: Amount = 10
+    timeout: Amount = 2
+    success_threshold: Amount = 1
+    failure_threshold: Amount = 30
     path: Text | None = None
 
 
@@ -127,10 +127,10 @@ class ScaleSettings(Part):
 
     type: Annotated[Literal["default", "target_utilization"], _Snake] = "target_utilization"
     min_instances: Annotated[Integer, Field(ge=0)] = 1
-    max_instances: Count | None = None
-    polling_interval: Count = 1
+    max_instances: Amount | None = None
+    polling_interval: Amount = 1
     target_utilization_percentage: Annotated[Integer, Field(ge=1, le=100)] = 70
-    scale_down_delay: Count = 60
+    scale_down_delay: Amount = 60
 
 
 class DefaultScaleSettings(ScaleSettings):
@@ -159,7 +159,7 @@ class Deployment(Part):
     warm: Several[Module] = ()
     compute: Text | None = None
     instance_type: Text | None = None
-    instance_count: Count = 1
+    instance_count: Amount = 1
     request_settings: RequestSettings = Field(default_factory=RequestSettings)
     liveness_probe: Probe = Field(default_factory=Probe)
     readiness_probe: Probe = Field(default_factory=Probe)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from allranks.core.replicas import state
+from allranks.errors import SpecError
 from allranks.serve.table import Backend, Route, Site
 from allranks.server.api.routes.endpoints import _replicas
-from allranks.server.endpoints.keeper import ready_within, site
+from allranks.server.endpoints.keeper import good_sites, ready_within, site
 from allranks.server.endpoints.scaling import Scaler, instances_of
+from allranks.spec.endpoint import parse_deployment
 from allranks.store.endpoints import DeploymentRow, EndpointRow, ReplicaRow
 
 
@@ -16,6 +20,7 @@ def test_numbers_that_are_text_in_a_file():
         "name": "blue",
         "endpoint_name": "e",
         "command": "x",
+        "instance_count": "3.0",
         "request_settings": {"request_timeout_ms": "3000"},
         "readiness_probe": {"period": "2", "failure_threshold": "5"},
     }
@@ -24,6 +29,17 @@ def test_numbers_that_are_text_in_a_file():
     route = Route("blue", (Backend("j", "unix:name"),), timeout=3.0)
     assert site(endpoint, [row]) == Site("e", ("a",), {"blue": 100}, {}, (route,))
     assert ready_within(row) == 20.0
+    assert instances_of(row) == 3
+
+
+def test_an_endpoint_that_fails_does_not_stop_the_others():
+    settings = {"request_timeout_ms": 10**399}
+    spec = {"name": "d", "endpoint_name": "bad", "command": "x", "request_settings": settings}
+    row = DeploymentRow("bad", "d", spec, {}, 1, 0.0, "me")
+    endpoints = [EndpointRow(name, {"name": name}, ["a"], 0.0, "me") for name in ("bad", "good")]
+    assert good_sites(endpoints, [row]) == [Site("good", ("a",), {}, {}, ())]
+    with pytest.raises(SpecError, match="request_timeout_ms"):
+        parse_deployment(spec)
 
 
 def test_an_update_is_ready_when_the_router_asks_none_of_before():

@@ -8,7 +8,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from allranks.core.replicas import HOPELESS, STEADY, Replica, after_failure, decide, pause
@@ -123,15 +123,12 @@ class Keeper:
         port = int(address.rpartition(":")[2])
         if settings.get(_PORT) != port:
             settings.set(_PORT, port)
-        order = {"sites": pack([site(item, rows) for item in sites]), "front": self._front()}
+        order = {"sites": pack(good_sites(sites, rows)), "front": self._front()}
         counts = self._router.exchange(order)
         self._services.endpoints.counts = counts
         self._router_knows(number)
         self._services.endpoints.samples.take(counts, time.time())
-        busy = [self._try(row, counts.get(row.key, {})) for row in rows]
-        if any(busy):
-            return _QUICK
-        return _CALM if all(map(instances_of, rows)) else _ALERT
+        return min((self._try(row, counts.get(row.key, {})) for row in rows), default=_CALM)
 
     def _front(self) -> dict[str, Any] | None:
         """Where the router listens for other machines: as the server, at the next port."""
@@ -161,15 +158,18 @@ class Keeper:
         except AllranksError:
             return False
 
-    def _try(self, row: DeploymentRow, counts: Mapping[str, Any]) -> bool:
-        """``_advance``, whose errors do not hold up the other deployments."""
+    def _try(self, row: DeploymentRow, counts: Mapping[str, Any]) -> float:
+        """``_advance``, whose errors do not hold up the other deployments; the seconds until the
+        next look."""
         try:
-            return self._advance(row, counts)
+            if self._advance(row, counts):
+                return _QUICK
+            return _CALM if instances_of(row) else _ALERT
         except (AllranksError, OSError) as error:
             log.warning("%s: %s", row.key, error)
         except Exception:
             log.exception("%s: failed; retrying", row.key)
-        return False
+        return _CALM
 
     def _advance(self, row: DeploymentRow, counts: Mapping[str, Any]) -> bool:
         """Take the next steps of a deployment; whether it is on its way."""
@@ -361,6 +361,18 @@ def _free_port() -> int:
     with socket.socket() as made:
         made.bind(("127.0.0.1", 0))
         return int(made.getsockname()[1])
+
+
+def good_sites(sites: Iterable[EndpointRow], rows: list[DeploymentRow]) -> list[Site]:
+    """What the router is told of all endpoints. One that fails is left out, so that its old keys
+    are not accepted, and the others go on."""
+    made = []
+    for item in sites:
+        try:
+            made.append(site(item, rows))
+        except Exception:
+            log.exception("%s: left out of the router's table", item.name)
+    return made
 
 
 def site(row: EndpointRow, rows: list[DeploymentRow]) -> Site:

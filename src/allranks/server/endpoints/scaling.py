@@ -34,7 +34,7 @@ def scale_of(row: DeploymentRow) -> Scale | None:
 
 
 def instances_of(row: DeploymentRow) -> int:
-    count = int(row.spec.get("instance_count") or 1)
+    count = deployment_of(row).instance_count
     if (scale := scale_of(row)) is None:
         return count
     replicas = count if row.scaled is None else row.scaled
