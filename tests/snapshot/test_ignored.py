@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from allranks.snapshot.files import rules_without_git, walk
@@ -242,6 +242,7 @@ def numbered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.mark.slow
 @settings(max_examples=300)
 @given(st.lists(PATHS, min_size=1, max_size=12), RULES, st.none() | st.tuples(PATHS, RULES))
+@example(["a/b"], "/**\n!a", None)
 def test_our_rules_are_those_of_git(numbered, paths, rules, nested):
     root = next(numbered)
     _fill(root, paths)

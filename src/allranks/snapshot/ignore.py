@@ -43,7 +43,7 @@ def _pattern(line: bytes, base: bytes) -> Pattern:
         glob = b"**/" + glob
     *folders, last = glob.removeprefix(b"/").split(b"/")
     source = b"".join(rb"(?:.*/)?" if _is_any(name) else _name(name) + b"/" for name in folders)
-    source += rb".+" if _is_any(last) and folders else _name(last) or _NOTHING
+    source += rb".+" if _is_any(last) else _name(last) or _NOTHING
     return Pattern(ignores, re.escape(base) + source + end)
 
 
