@@ -22,11 +22,10 @@ class ReplicaAnswer(TypedDict):
 
 
 class RequestCounts(TypedDict):
-    """Requests since the router started; ``rate``: a second, in the last minute. Latencies are in
-    milliseconds, of the last 1,000 requests; None before the first."""
+    """Requests since the router started; ``rate``: requests per second in the last minute.
+    Latencies are in milliseconds, of the last 1,000 requests; None before the first."""
 
     rate: float
-
     requests: int
     errors: int
     refused: int
@@ -58,8 +57,9 @@ class DeploymentAnswer(TypedDict):
 
 
 class EndpointAnswer(TypedDict):
-    """``scoring_uri`` is None while the router is not up; ``public_uri`` is for other machines, and
-    None without TLS for them. ``state`` is the worst one of its deployments, or `Empty`."""
+    """``scoring_uri`` is None while the router is not up. ``public_uri`` is the address for other
+    machines: None without TLS, or with `auth_mode: none`. ``state`` is the worst one of its
+    deployments, or `Empty`."""
 
     name: str
     state: str

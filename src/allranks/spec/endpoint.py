@@ -122,8 +122,9 @@ class Probe(Part):
 
 
 class ScaleSettings(Part):
-    """There are as many replicas as have, on average, that percentage of their turns taken: more at
-    once, fewer after ``scale_down_delay`` seconds (ours). The type `default` does not scale."""
+    """The number of replicas follows the load, so that requests use that percentage of
+    ``max_concurrent_requests_per_instance`` on average. Replicas are added at once, and removed
+    when fewer sufficed for ``scale_down_delay`` seconds (ours). `default` does not scale."""
 
     type: Annotated[Literal["default", "target_utilization"], _Snake] = "target_utilization"
     min_instances: Annotated[Integer, Field(ge=0)] = 1

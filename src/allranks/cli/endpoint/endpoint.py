@@ -178,7 +178,7 @@ def show_endpoint(options: argparse.Namespace) -> int:
     show.field("state", made["state"])
     show.field("address", made["scoring_uri"] or "-")
     if made["public_uri"]:
-        show.field("for others", made["public_uri"])
+        show.field("public URI", made["public_uri"])
     show.field("key", "none is asked for" if made["auth_mode"] == "none" else "as Bearer")
     show.field("traffic", _traffic(made))
     for item in made["deployments"]:

@@ -49,7 +49,7 @@ ENDPOINT: Mapping[str, Mapping[str, str]] = {
         "warm": "Ours: modules that replicas find imported, as `warm` of a job.",
         "compute": "The compute of the replicas: local, of Slurm or of Ray.",
         "instance_type": "The machine size. Its GPUs are those of `allranks instance map`.",
-        "instance_count": "The number of replicas. One that scales by load begins with it.",
+        "instance_count": "The number of replicas. With `scale_settings`: the first number.",
         "request_settings": "How requests wait and how long they take.",
         "liveness_probe": "When a replica that was ready is replaced.",
         "readiness_probe": "When a new replica is ready.",
@@ -91,8 +91,9 @@ ENDPOINT: Mapping[str, Mapping[str, str]] = {
         "min_instances": "The least number of replicas; with 0 the first request starts one.",
         "max_instances": "The largest number of replicas; `instance_count` if left out.",
         "polling_interval": "Seconds between two decisions.",
-        "target_utilization_percentage": "The percentage of the replicas' turns that requests "
-        "shall take.",
-        "scale_down_delay": "Ours: seconds that fewer replicas must do before there are fewer.",
+        "target_utilization_percentage": "The percentage of "
+        "`max_concurrent_requests_per_instance` that requests should use on average.",
+        "scale_down_delay": "Ours: seconds for which fewer replicas must suffice before one is "
+        "removed.",
     },
 }

@@ -91,5 +91,10 @@ def test_other_machines_reach_the_router_with_tls(server: Served):
         assert connection.recv(1000).startswith(b"HTTP/1.1 401 ")
     with pytest.raises(OSError, match="fingerprint"):
         Client(made["url"], fingerprint="0" * 64).beside(base, 10.0)
+    # Without keys the router refuses other machines' names.
+    server.people.patch("/api/v1/endpoints/e", json={"auth_mode": "none"})
+    assert uri() is None
+    server.people.patch("/api/v1/endpoints/e", json={"auth_mode": "key"})
+    assert uri() is not None
     server.people.put("/api/v1/server/front", json={"host": None})
     until(lambda: uri() is None)

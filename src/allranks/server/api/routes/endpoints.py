@@ -285,7 +285,8 @@ def _endpoint(row: EndpointRow, services: Services) -> EndpointAnswer:
     states = sorted((item["state"] for item in deployments), key=_SEVERITY.index)
     router = RouterProcess(services.home.serve)
     address, front, where = router.address, router.front, load(services.home)
-    others = f"https://{name_of(where)}:{front}" if front and where else None
+    has_keys = made.auth_mode != "none"  # without, the router answers at names of this machine only
+    others = f"https://{name_of(where)}:{front}" if front and where and has_keys else None
     return {
         "name": row.name,
         "state": states[0] if states else "Empty",
