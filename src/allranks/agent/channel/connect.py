@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from typing import TYPE_CHECKING
 
 from allranks.channel import PROTOCOL, Connection
 from allranks.http_client import Client
+from allranks.unix_sockets import short_path
 
 if TYPE_CHECKING:
     from allranks.agent.channel.entrance import Request
@@ -17,18 +17,13 @@ _CONNECT = 20.0
 
 def to_socket(path: str) -> socket.socket:
     """Connect to a Unix socket of any path, however long. Raises OSError."""
-    folder, name = os.path.split(path)
     connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    handle = -1
     try:
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        connected.connect(f"/proc/self/fd/{handle}/{name}")
+        with short_path(path) as short:
+            connected.connect(short)
     except OSError:
         connected.close()
         raise
-    finally:
-        if handle >= 0:
-            os.close(handle)
     return connected
 
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from allranks.agent.processes.rank_processes import RankProcesses
 from allranks.agent.programs.allranks_warm.processes import below, parent_of
+from allranks.unix_sockets import short_path
 
 # The folder of the attempt's folder in which processes that ask have their sockets.
 FOLDER = "hold"
@@ -44,12 +45,8 @@ class Hold:
         self.folder.mkdir(mode=0o700)
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.setblocking(False)
-        at = os.open(self.folder, os.O_PATH | os.O_CLOEXEC)
-        try:
-            # The paths of sockets have at most 107 bytes.
-            self._listener.bind(f"/proc/self/fd/{at}/agent")
-        finally:
-            os.close(at)
+        with short_path(self.folder / "agent") as path:
+            self._listener.bind(path)
         self._listener.listen(64)
         self._kept: dict[int, socket.socket] = {}
         # The ranks that have failed and wait.

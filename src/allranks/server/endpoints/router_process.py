@@ -17,6 +17,7 @@ from allranks import file_locks
 from allranks.agent.processes.ranks import last_lines
 from allranks.errors import ServerError
 from allranks.serve.table import FORMAT
+from allranks.unix_sockets import short_path
 
 # Seconds for its start, for an answer, and for its end.
 _START, _ANSWER, _END = 20.0, 5.0, 35.0
@@ -104,15 +105,12 @@ class RouterProcess:
     def _connected(self) -> socket.socket:
         made = socket.socket(socket.AF_UNIX)
         made.settimeout(_ANSWER)
-        folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            # Through /proc, because a socket's path is limited to 107 bytes.
-            made.connect(f"/proc/self/fd/{folder}/control")
+            with short_path(self._folder / "control") as path:
+                made.connect(path)
         except OSError:
             made.close()
             raise
-        finally:
-            os.close(folder)
         return made
 
     def _close(self) -> None:

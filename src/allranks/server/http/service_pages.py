@@ -9,12 +9,10 @@ for this machine, without asking anybody.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import hmac
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -25,6 +23,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from allranks.server.http.forward import Call, EndedEarly, pass_on
 from allranks.server.http.header_limits import CONNECTION
 from allranks.server.http.upgrade import Pipe
+from allranks.unix_sockets import short_path
 
 COOKIE = "allranks_service"
 ENTER = "/.allranks/enter"
@@ -57,7 +56,7 @@ class ServicePages:
             return
         sent = [header for header in headers.raw if header[0] != b"cookie"]
         sent += [(b"cookie", others.encode("latin-1"))] if others else []
-        with _socket(folder) as path:
+        with short_path(folder / "socket") as path:
             try:
                 if "upgrade" in headers:
                     await _upgrade(path, scope, sent)
@@ -96,16 +95,6 @@ def _cookies(headers: Headers) -> tuple[str, str]:
         elif name:
             others.append(pair.strip())
     return own, "; ".join(others)
-
-
-@contextlib.contextmanager
-def _socket(folder: Path) -> Iterator[str]:
-    """The path of its socket, through /proc: one of more than 107 bytes cannot be used."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        yield f"/proc/self/fd/{handle}/socket"
-    finally:
-        os.close(handle)
 
 
 def _target(scope: Any) -> str:

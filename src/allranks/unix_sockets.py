@@ -1,0 +1,19 @@
+"""Unix sockets whose paths may be long."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+
+@contextlib.contextmanager
+def short_path(path: str | os.PathLike[str]) -> Iterator[str]:
+    """A path through /proc of the same socket: those of sockets have at most 107 bytes. Raises
+    OSError."""
+    folder, name = os.path.split(path)
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{handle}/{name}"
+    finally:
+        os.close(handle)
