@@ -12,6 +12,7 @@ from typing import Any
 import uvicorn
 
 from allranks.serve.protocol import Bounded
+from allranks.serve.router import IS_PUBLIC, Router
 
 log = logging.getLogger("uvicorn.error")
 
@@ -29,8 +30,8 @@ class Front:
     """``port`` is where it listens; None: nowhere, with ``trouble`` if it should. For the router's
     event loop."""
 
-    def __init__(self, app: Any, grace: int) -> None:
-        self._app, self._grace = app, grace
+    def __init__(self, router: Router, grace: int) -> None:
+        self._router, self._grace = router, grace
         self._order: Any = None
         self._server: _Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -58,10 +59,14 @@ class Front:
                     log.error(self.trouble)
         return True
 
+    async def _app(self, scope: Any, receive: Any, send: Any) -> None:
+        await self._router({**scope, IS_PUBLIC: True}, receive, send)
+
     def _open(self, host: str, port: int, certificate: str) -> None:
         config = uvicorn.Config(
             self._app,
             http=Bounded,
+            interface="asgi3",  # uvicorn takes a bound method for ASGI 2
             ssl_certfile=certificate,
             log_config=None,
             access_log=False,

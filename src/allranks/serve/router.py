@@ -32,6 +32,8 @@ _DEPLOYMENT = b"azureml-model-deployment"
 _PRIVATE = frozenset((b"authorization", b"host"))
 _LOOPBACK = re.compile(rb"(?:127\.0\.0\.1|localhost|\[::1\])(?::\d+)?")
 _ID = (b"x-request-id", b"x-ms-client-request-id")
+# The key of the request scope that says whether other machines may have sent the request.
+IS_PUBLIC = "allranks.is_public"
 
 
 class Refusal(Exception):
@@ -163,7 +165,7 @@ class Router:
         if place is None:
             hint = "POST /endpoints/NAME/score; allranks endpoint list"
             raise Refusal(404, "there is no such endpoint", hint)
-        _authorize(place.site, headers)
+        _authorize(place.site, headers, scope.get(IS_PUBLIC, False))
         deployment = _chosen(place, headers)
         body = await _body(headers, receive)
         if isinstance(body, bytes) and (copied := place.mirrors.next()):
@@ -197,8 +199,11 @@ class Router:
 # ---------------------------------------------------------------- parts of an answer
 
 
-def _authorize(site: Site, headers: dict[bytes, bytes]) -> None:
+def _authorize(site: Site, headers: dict[bytes, bytes], is_public: bool) -> None:
     if site.keys is None:
+        if is_public:  # whatever its Host says
+            hint = "an endpoint for other machines needs auth_mode: key"
+            raise Refusal(421, "without keys only this machine is answered", hint)
         # A page of the web may give its own name to 127.0.0.1, and so read answers.
         host = headers.get(b"host", b"localhost").lower()
         if not _LOOPBACK.fullmatch(host):

@@ -1,0 +1,70 @@
+"""What strangers of other machines meet: the router's listener with TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from allranks.serve.front import Front
+from allranks.serve.router import Router
+from allranks.serve.table import Site
+from allranks.server.http import agents_listener
+from tests.support import free_port
+
+ASK = b"GET /endpoints/e/score HTTP/1.1\r\nhost: localhost\r\n\r\n"
+
+
+class Stranger:
+    def __init__(self, port: int) -> None:
+        self.port = port
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        return await asyncio.open_connection("127.0.0.1", self.port, ssl=context)
+
+    async def ask(self, request: bytes = ASK) -> bytes:
+        """The first line of the answer."""
+        reader, writer = await self.connect()
+        writer.write(request)
+        try:
+            return await asyncio.wait_for(reader.readline(), 10)
+        finally:
+            writer.transport.abort()
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    agents_listener.write(tmp_path / "c.pem", agents_listener._new_certificate())
+    return tmp_path / "c.pem"
+
+
+@pytest.fixture
+def play(tmp_path: Path, certificate: Path) -> Callable[..., None]:
+    def run(scenario: Callable[[Front, Stranger], Awaitable[None]]) -> None:
+        async def main() -> None:
+            router, port = Router(tmp_path), free_port()
+            router.change([Site("e", None, {}, {}, ())])
+            front = Front(router, 1)
+            front.keep({"host": "127.0.0.1", "port": port, "certificate": str(certificate)})
+            try:
+                await scenario(front, Stranger(port))
+            finally:
+                await front.close()
+
+        asyncio.run(main())
+
+    return run
+
+
+def test_without_keys_no_other_machine_is_answered(play):
+    """Whatever it says in `Host`: that is a check of browsers, not of callers."""
+
+    async def scenario(front: Front, stranger: Stranger) -> None:
+        assert (await stranger.ask()).startswith(b"HTTP/1.1 421")
+
+    play(scenario)
