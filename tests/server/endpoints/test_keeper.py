@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from allranks.core.replicas import state
 from allranks.errors import SpecError
 from allranks.serve.table import Backend, Route, Site
 from allranks.server.api.routes.endpoints import _replicas
-from allranks.server.endpoints.keeper import good_sites, ready_within, site
+from allranks.server.endpoints.keeper import Keeper, good_sites, ready_within, site
 from allranks.server.endpoints.scaling import Scaler, instances_of
+from allranks.settings import Home
 from allranks.spec.endpoint import parse_deployment
+from allranks.statuses import JobStatus
 from allranks.store.endpoints import DeploymentRow, EndpointRow, ReplicaRow
 
 
@@ -79,3 +85,26 @@ def test_replicas_follow_the_load():
     assert after(1, 2) == 3
     row = row._replace(revision=2, scaled=None)
     assert after(100, 0) == 1
+
+
+def test_a_replica_whose_cancellation_fails_is_cancelled_at_the_next_look(tmp_path: Path):
+    failures, sent = [OSError("the disk is full")], []
+
+    def append(name: str, events: list[object]) -> None:
+        if failures:
+            raise failures.pop()
+        sent.append(name)
+
+    record = SimpleNamespace(status=JobStatus.RUNNING, canceled=False)
+    job = SimpleNamespace(record=record, event=lambda kind: kind)
+    records = SimpleNamespace(latest=lambda name: job, append=append)
+    loops = SimpleNamespace(wake=lambda name: None)
+    services: Any = SimpleNamespace(
+        records=records, loops=loops, channels=None, home=Home(tmp_path)
+    )
+    keeper = Keeper(services)
+    with pytest.raises(OSError, match="full"):
+        keeper._cancel("r")
+    keeper._cancel("r")
+    keeper._cancel("r")
+    assert sent == ["r"]

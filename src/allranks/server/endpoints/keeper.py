@@ -31,7 +31,7 @@ log = logging.getLogger("allranks.endpoints")
 # else; and for the thread's end.
 _QUICK, _ALERT, _CALM, _STOP_TIMEOUT = 0.05, 0.2, 1.0, 3.0
 # Seconds that who has changed an endpoint waits for the router to know.
-_TELL = 5.0
+_TELL = 10.0
 # Seconds that a request waits for the first replica of a deployment that has none without requests.
 _COLD = 30.0
 # Replicas of a deployment that are submitted at one look: a mistyped number can be mended.
@@ -76,13 +76,15 @@ class Keeper:
         """Look now: an endpoint has changed."""
         self._woken.set()
 
-    def tell(self) -> None:
-        """Look now; returns when the router knows what has changed, at the latest after `_TELL`."""
+    def tell(self) -> bool:
+        """Look now; whether the router knows what has changed, for which it waits `_TELL`."""
         with self._heard:
             self._told += 1
             number = self._told
             self._woken.set()
             self._heard.wait_for(lambda: self._known >= number or self._is_paused, _TELL)
+            # One that does not run accepts nothing.
+            return self._known >= number or self._router.address is None
 
     def _router_knows(self, number: int) -> None:
         with self._heard:
@@ -91,7 +93,9 @@ class Keeper:
 
     def pause(self) -> None:
         """The server stops for good: its replicas end, and are not started again."""
-        self._is_paused = True
+        with self._heard:
+            self._is_paused = True
+            self._heard.notify_all()
         with self._looking:
             self._router.end()
 
@@ -335,11 +339,11 @@ class Keeper:
     def _cancel(self, name: str) -> None:
         if name in self._canceled:
             return
-        self._canceled.add(name)
         job = self._services.records.latest(name)
         if job is not None and job.record.status not in TERMINAL and not job.record.canceled:
             self._services.records.append(name, [job.event(Kind.CANCEL_ASKED)])
             self._services.loops.wake(name)
+        self._canceled.add(name)
 
 
 def ready_within(row: DeploymentRow) -> float:

@@ -97,7 +97,8 @@ class Lines:
             made = _bound(self._sockets, name)
             listener = await loop.create_server(lambda: _Accepts(accepted), sock=made)
             self._since[channel.job] = time.monotonic()
-            await reader.read()
+            while await reader.read(1 << 16):  # what a hostile node sends is not kept
+                pass
         finally:
             self._since.pop(channel.job, None)
             if listener is not None:

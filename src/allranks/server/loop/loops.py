@@ -33,8 +33,8 @@ class Loops:
         self.on_schedule: Callable[[], None] = lambda: None
         # Called when an endpoint changes, and before the jobs of a server that stops are ended.
         self.on_endpoint: Callable[[], None] = lambda: None
-        # The same; returns when the router knows what has changed.
-        self.on_route: Callable[[], None] = lambda: None
+        # The same; returns whether the router knows what has changed.
+        self.on_route: Callable[[], bool] = lambda: True
         self.on_stop: Callable[[], None] = lambda: None
 
     def start(self) -> None:

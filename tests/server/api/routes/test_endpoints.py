@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
+import os
+import signal
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +16,7 @@ from typing import Any
 import pytest
 
 from allranks.http_client import Client
+from allranks.server.endpoints import keeper
 from allranks.server.endpoints.router_process import RouterProcess
 from allranks.store.database import open_database
 from allranks.store.key_values import Settings
@@ -63,6 +67,22 @@ def test_changes_at_once_lose_none(server: Served):
     row = Settings(database).get("endpoints")["e"]
     database.dispose()
     assert row["keys"] == [hashlib.sha256(each.encode()).hexdigest() for each in keys.values()]
+
+
+def test_a_change_that_the_router_does_not_know_is_told(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+):
+    router = json.loads((server.home.serve / "address").read_text())["pid"]
+    with monkeypatch.context() as impatient:
+        impatient.setattr(keeper, "_TELL", 0.1)
+        os.kill(router, signal.SIGSTOP)
+        try:
+            told = server.people.post("/api/v1/endpoints/e/keys", json={"key": "primary"})
+        finally:
+            os.kill(router, signal.SIGCONT)
+    assert told.status_code == 503
+    assert "the router does not know it yet" in told.json()["message"]
+    until(lambda: server.people.post("/api/v1/endpoints/e/keys", json={}).status_code == 200)
 
 
 def free_pair() -> int:

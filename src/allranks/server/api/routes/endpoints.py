@@ -17,7 +17,7 @@ from allranks.api.endpoints import (
     RequestCounts,
 )
 from allranks.core.replicas import Replica, state
-from allranks.errors import Conflict, MissingCode, Problem, SpecError, UsageError
+from allranks.errors import Conflict, MissingCode, Problem, ServerError, SpecError, UsageError
 from allranks.server.assets.data_locations import Find
 from allranks.server.auth.roles import Role, Who, require_own, require_role
 from allranks.server.dependencies import JsonBody, Services, ServicesDep
@@ -78,7 +78,7 @@ def update(name: str, data: JsonBody, services: ServicesDep, who: Who) -> Endpoi
         changed = {**row.spec, **data, "name": name}
         _check_traffic(spec_of.parse_endpoint(changed), services)
         services.endpoints.put(row._replace(spec=changed))
-    services.loops.on_route()
+    _tell_router(services, name)
     return _endpoint(services.endpoints.get(name), services)
 
 
@@ -92,7 +92,7 @@ def delete(name: str, services: ServicesDep, who: Who) -> EndpointAnswer:
             services.endpoints.change(item, is_deleted=True)
         services.endpoints.delete(name)
         services.endpoints.keys.put(name, {})
-    services.loops.on_route()
+    _tell_router(services, name)
     return answer
 
 
@@ -112,7 +112,7 @@ def renew_key(name: str, data: JsonBody, services: ServicesDep, who: Who) -> End
         row = services.endpoints.get(name)
         require_own(who, name, row.created_by)
         _new_key(services, row, which)
-    services.loops.on_route()
+    _tell_router(services, name)
     return show_keys(name, services, who)
 
 
@@ -190,7 +190,7 @@ def delete_deployment(
             hint = f'allranks endpoint update {name} --traffic "OTHER=100", or delete the endpoint'
             raise Conflict(f"{row.key} has {percent} percent of the traffic", hint=hint)
         row = services.endpoints.change(row, is_deleted=True)
-    services.loops.on_route()
+    _tell_router(services, row.key)
     return _shown(row, services)
 
 
@@ -267,6 +267,15 @@ def _check_traffic(made: spec_of.Endpoint, services: Services) -> None:
                 has = ", ".join(sorted(names)) or "none yet"
                 problem = Problem(f"there is no deployment {name!r}", key, hint=f"there are: {has}")
                 raise SpecError(problem)
+
+
+def _tell_router(services: Services, name: str) -> None:
+    """Raises ServerError if the router may go on as before the change, which is stored."""
+    if not services.loops.on_route():
+        hint = "it takes effect when the router answers: see server.log in the server's home"
+        raise ServerError(
+            "the change is stored; the router does not know it yet", where=name, hint=hint
+        )
 
 
 def _new_key(services: Services, row: EndpointRow, *which: str) -> None:
