@@ -90,7 +90,7 @@ async def send_request(request: Request) -> Response:
     if made["scoring_uri"] is None:
         hint = f"allranks endpoint show {made['name']}"
         raise ServerError("the router is not up yet", hint=hint)
-    headers = {"content-type": "application/json"}
+    headers = {"content-type": "application/json", "accept-encoding": "identity"}
     if made["auth_mode"] != "none":
         keys = await session.get(_path(made["name"], "keys"))
         headers["authorization"] = f"Bearer {keys['primary']}"
@@ -115,18 +115,35 @@ async def send_request(request: Request) -> Response:
     )
 
 
+async def _read(
+    client: httpx.AsyncClient, method: str, uri: str, timeout: float, **more: Any
+) -> tuple[httpx.Response, bytes]:
+    """An answer, and of its body what is shown, as it was sent: replicas are programs of others.
+    Raises HTTPError, TimeoutError."""
+    data = b""
+    async with (
+        asyncio.timeout(timeout),
+        client.stream(method, uri, timeout=timeout, **more) as answer,
+    ):
+        async for piece in answer.aiter_raw():
+            data += piece
+            if len(data) >= _SHOWN:
+                break
+    return answer, data[:_SHOWN]
+
+
 async def _answer(client: httpx.AsyncClient, uri: str, body: str, deployment: str) -> Answer:
     """Raises ServerError."""
     headers = {"azureml-model-deployment": deployment} if deployment else {}
     began = time.monotonic()
     try:
         sent = body.replace("\r\n", "\n").encode()
-        answer = await client.post(uri, content=sent, headers=headers, timeout=_ANSWER)
-    except httpx.HTTPError as error:
+        answer, data = await _read(client, "POST", uri, _ANSWER, content=sent, headers=headers)
+    except (httpx.HTTPError, TimeoutError) as error:
         why = str(error) or type(error).__name__
         raise ServerError(f"the router does not answer: {why}", where=uri) from None
     spent = (time.monotonic() - began) * 1000
-    text = answer.content[:_SHOWN].decode(errors="replace")
+    text = data.decode(errors="replace")
     own = ("azureml-model-deployment", "allranks-model", "x-request-id")
     by, model, number = (answer.headers.get(name, "") for name in own)
     return Answer(answer.status_code, _pretty(text), round(spent, 1), by, model, number)
@@ -137,16 +154,16 @@ async def _example(session: Session, client: httpx.AsyncClient, made: EndpointAn
     has one."""
     try:
         address = str(made["scoring_uri"]).removesuffix("score") + "swagger.json"
-        schema = (await client.get(address, timeout=_EXAMPLE)).json()
+        schema = json.loads((await _read(client, "GET", address, _EXAMPLE))[1])
         (body,) = schema["paths"]["/score"]["post"]["parameters"]
         return json.dumps(body["schema"]["example"], indent=2)
-    except (httpx.HTTPError, ValueError, LookupError, TypeError):
+    except (httpx.HTTPError, TimeoutError, RecursionError, ValueError, LookupError, TypeError):
         pass
     for item in made["deployments"]:
         model = f"models/{quote((item['model'] or '').removeprefix('azureml:'), safe='')}"
         try:
             for file in await session.get(f"{model}/manifest") if item["model"] else ():
-                if PurePosixPath(file["path"]).name == _MLFLOWS:
+                if PurePosixPath(file["path"]).name == _MLFLOWS and file["size"] <= _SHOWN:
                     answer = await session.call("GET", f"{model}/files/{quote(file['path'])}")
                     return _pretty(answer.text)
         except AllranksError:
@@ -157,7 +174,7 @@ async def _example(session: Session, client: httpx.AsyncClient, made: EndpointAn
 def _pretty(text: str) -> str:
     try:
         return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 
