@@ -13,7 +13,7 @@ from urllib.parse import quote, urlsplit
 
 from allranks.errors import AllranksError, Conflict, ServerError, UsageError
 from allranks.sdk.assets.computes import Poller
-from allranks.sdk.connection import find_server
+from allranks.sdk.connection import contexts, find_server
 from allranks.sdk.connection.urls import asset_path
 from allranks.sdk.jobs.follow import Following
 from allranks.sdk.submit.send import send
@@ -46,8 +46,12 @@ def invoke(
     """Send a request to an endpoint; returns the body of the answer. Raises RequestFailed."""
     at = f"{_ENDPOINTS}/{quote(endpoint, safe='')}"
     made: EndpointAnswer = find_server.ask("GET", at)
-    # Another machine's router is at an address of that machine only, unless it has one for others.
-    is_far = find_server.of_another_home() and made["public_uri"] is not None
+    is_other = bool(find_server.of_another_home())
+    is_far = is_other and made["public_uri"] is not None
+    if is_other and not is_far and not _is_on_this_machine():
+        # Its router is at an address of that machine, and here a program of others may be there.
+        hint = "allranks server start --host ADDRESS there, with TLS; else send the request there"
+        raise ServerError("the server has no address for requests", where=endpoint, hint=hint)
     uri = made["public_uri"] if is_far else made["scoring_uri"]
     if uri is None:
         raise ServerError("the router is not up yet", hint=f"allranks endpoint show {endpoint}")
@@ -74,6 +78,12 @@ def invoke(
         by = answer.getheader("azureml-model-deployment") or "NAME"
         raise _refused(endpoint, by, answer.status, text)
     return text
+
+
+def _is_on_this_machine() -> bool:
+    """Whether the server is, or a tunnel to it."""
+    server = contexts.chosen()
+    return server is None or urlsplit(server.url).hostname in ("localhost", "127.0.0.1", "::1")
 
 
 def _refused(endpoint: str, deployment: str, status: int, text: str) -> RequestFailed:
