@@ -21,6 +21,14 @@ def test_runs_become_jobs_once(shared: Allranks, tmp_path: Path) -> None:
     assert [job["created"] for job in jobs] == [True, True]
     again = answer(shared, "import", "runs", tmp_path)["jobs"]
     assert [job["created"] for job in again] == [False, False]
+    # A copy of a run is another one of its name: it keeps no other run out.
+    shutil.copytree(tmp_path / "wandb", tmp_path / "copy/wandb")
+    shutil.copytree(tmp_path / "runs/a", tmp_path / "copy/b")
+    done = shared("import", "runs", tmp_path / "copy", "--json")
+    assert done.returncode == 1, done.stderr
+    copy, new = json.loads(done.stdout)["jobs"]
+    assert (copy["created"], new["created"]) == (False, True)
+    assert "another job is named" in copy["damage"]
     job = answer(shared, "job", "show", "wandb-x36e1ly4")
     assert (job["status"], job["compute"], job["display_name"]) == (
         "Completed",

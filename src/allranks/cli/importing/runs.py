@@ -13,12 +13,13 @@ from allranks.cli.output import show
 from allranks.cli.output.progress_line import ProgressLine
 from allranks.core.amounts import counted
 from allranks.core.transfer_progress import Progress
-from allranks.errors import NotFound, UsageError
+from allranks.errors import Conflict, NotFound, UsageError
 from allranks.sdk.connection import find_server
 
 if TYPE_CHECKING:
     from allranks.api.common import Document
     from allranks.api.jobs import ImportedJob
+    from allranks.http_client import Client
 
 _ROUTE = "/api/v1/jobs/imported"
 # Bytes of points in one request, and runs.
@@ -40,7 +41,7 @@ def import_runs(options: argparse.Namespace, folder: str) -> int:
         sent: Future[list[ImportedJob]] | None = None
         for batch in _batches(every, answers, ProgressLine(options.quiet or options.json)):
             before = sent
-            sent = sender.submit(client.json, "POST", _ROUTE, {"runs": batch})
+            sent = sender.submit(_send, client, batch, answers)
             _note_created(before, answers)
         _note_created(sent, answers)
     jobs = [*answers.values()]
@@ -54,6 +55,20 @@ def import_runs(options: argparse.Namespace, folder: str) -> int:
     there = f", {len(jobs) - new} were there" if new < len(jobs) else ""
     show.line(f"{counted(new, 'run')} imported{there}; allranks job list shows them")
     return int(bool(damaged))
+
+
+def _send(
+    client: Client, batch: list[Document], answers: dict[str, dict[str, Any]]
+) -> list[ImportedJob]:
+    """Record runs. One whose name another job has does not keep the others out."""
+    try:
+        jobs: list[ImportedJob] = client.json("POST", _ROUTE, {"runs": batch})
+        return jobs
+    except Conflict as error:
+        if len(batch) == 1:
+            answers[batch[0]["name"]]["damage"] = error.message
+            return []
+    return [job for run in batch for job in _send(client, [run], answers)]
 
 
 def _size(files: runs.Files) -> int:
@@ -80,7 +95,8 @@ def _batches(
         done += _size(files)
         for part in _parts(files, answers):
             batch.append(part)
-            size += len(part["lines"])
+            texts = (part["lines"], *part["parameters"], *part["parameters"].values())
+            size += sum(map(len, texts))
             if size > _PIECE or len(batch) == _RUNS:
                 yield batch
                 batch, size = [], 0
@@ -101,7 +117,6 @@ def _parts(files: runs.Files, answers: dict[str, dict[str, Any]]) -> Iterator[Do
         "exit_code": run.exit_code,
         "began": run.began,
         "ended": run.ended,
-        "parameters": run.parameters,
     }
     answers[files.name] = {
         "job": files.name,
@@ -112,7 +127,8 @@ def _parts(files: runs.Files, answers: dict[str, dict[str, Any]]) -> Iterator[Do
     }
     offset = 0
     for piece in _pieces(run.lines):
-        yield {**about, "lines": piece.decode(), "offset": offset}
+        parameters = {} if offset else run.parameters
+        yield {**about, "parameters": parameters, "lines": piece.decode(), "offset": offset}
         offset += len(piece)
 
 
