@@ -199,6 +199,7 @@ from azureml.pipeline.core import PipelineRun, PublishedPipeline
 from azureml.pipeline.core.schedule import Schedule, ScheduleRecurrence
 from azureml.pipeline.steps import PythonScriptStep
 value = PipelineParameter(name="pipeline_arg", default_value=10)
+print("without one:", InteractiveLoginAuthentication().get_authentication_header())
 step = PythonScriptStep("compare.py", "compare", ["--pipeline_param", value],
                         compute_target="local", source_directory="Code")
 pipeline = Pipeline(workspace=ws, steps=[step])
@@ -278,6 +279,7 @@ def test_published_pipelines_and_their_schedules(allranks: Allranks, code: Path)
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()
     both = "['My_New_Pipeline', 'My_New_Pipeline2']"
+    assert "without one: {'Authorization': 'Bearer allranks'}" in lines
     assert f"My_New_Pipeline 0.1 Active {both}" in lines
     assert "['no effect here: other']" in lines
     assert "compares --pipeline_param 45" in done.stdout

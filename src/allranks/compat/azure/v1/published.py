@@ -88,7 +88,14 @@ class _Kept(Absent):
 
 
 class PublishedPipeline(_Kept):
-    """A pipeline without times: ``submit`` it, or POST to its ``endpoint``."""
+    """A pipeline without times: ``submit`` it, or POST to its ``endpoint``. ``is_used``: this
+    program has one."""
+
+    is_used = False
+
+    def __init__(self, workspace: object, answer: ScheduleAnswer) -> None:
+        super().__init__(workspace, answer)
+        PublishedPipeline.is_used = True
 
     @classmethod
     def make(
