@@ -13,10 +13,10 @@ import uvicorn
 from allranks.core.plan import Gang, InputTask, Plan, Rules, Task
 from allranks.engines.base import Kind, Target
 from allranks.engines.fake import FakeEngine
+from allranks.http_limits.connection_limit import Listener
 from allranks.server.app import create_app
 from allranks.server.auth.identity import Auth
 from allranks.server.http.agents_listener import AgentsListener, config
-from allranks.server.http.connection_limit import Listener
 from allranks.settings import Clocks, Home, make
 from allranks.store.database import open_database
 from allranks.store.jobs.records import Records

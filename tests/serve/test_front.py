@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
+from allranks.http_limits import connection_limit, header_limits
 from allranks.serve.front import Front
 from allranks.serve.router import Router
 from allranks.serve.table import Site
@@ -65,6 +67,23 @@ def test_without_keys_no_other_machine_is_answered(play):
     """Whatever it says in `Host`: that is a check of browsers, not of callers."""
 
     async def scenario(front: Front, stranger: Stranger) -> None:
+        assert (await stranger.ask()).startswith(b"HTTP/1.1 421")
+
+    play(scenario)
+
+
+def test_who_sends_nothing_is_not_kept(play, monkeypatch):
+    monkeypatch.setattr(header_limits, "HEAD", 0.2)
+    monkeypatch.setattr(connection_limit, "PER_ADDRESS", 2)
+
+    async def scenario(front: Front, stranger: Stranger) -> None:
+        silent = [await stranger.connect() for _ in range(2)]
+        with pytest.raises(ConnectionError):
+            await stranger.connect()
+        for reader, writer in silent:
+            with contextlib.suppress(ConnectionResetError):
+                assert await asyncio.wait_for(reader.read(), 10) == b""
+            writer.transport.abort()
         assert (await stranger.ask()).startswith(b"HTTP/1.1 421")
 
     play(scenario)

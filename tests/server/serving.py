@@ -15,10 +15,10 @@ import uvicorn
 from allranks import settings
 from allranks.engines.base import Kind
 from allranks.engines.fake import FakeEngine
+from allranks.http_limits.connection_limit import Listener
+from allranks.http_limits.header_limits import Patient
 from allranks.server.app import create_app
 from allranks.server.auth.identity import Auth
-from allranks.server.http.connection_limit import Listener
-from allranks.server.http.header_limits import Patient
 from allranks.settings import Clocks, Home
 from tests.support import until
 

@@ -22,6 +22,7 @@ from pathlib import Path
 import uvicorn
 
 from allranks import file_locks
+from allranks.http_limits.connection_limit import MOST, raise_file_limit
 from allranks.serve.access_log import AccessLog
 from allranks.serve.front import Front
 from allranks.serve.probes import probe_all
@@ -89,6 +90,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0)
     options = parser.parse_args()
     os.umask(0o077)
+    raise_file_limit(MOST)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     folder = options.folder.absolute()
     (folder / "sockets").mkdir(parents=True, exist_ok=True)

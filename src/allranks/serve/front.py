@@ -11,6 +11,7 @@ from typing import Any
 
 import uvicorn
 
+from allranks.http_limits.connection_limit import MOST, Listener
 from allranks.serve.protocol import Bounded
 from allranks.serve.router import IS_PUBLIC, Router
 
@@ -65,18 +66,20 @@ class Front:
     def _open(self, host: str, port: int, certificate: str) -> None:
         config = uvicorn.Config(
             self._app,
+            loop="asyncio",  # uvloop accepts connections without calling Listener.accept
             http=Bounded,
             interface="asgi3",  # uvicorn takes a bound method for ASGI 2
             ssl_certfile=certificate,
             log_config=None,
             access_log=False,
+            limit_concurrency=MOST,
             timeout_keep_alive=75,
             timeout_graceful_shutdown=self._grace,
             lifespan="off",
         )
         config.load()
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listener = socket.create_server(address[:2], family=family, backlog=2048)
+        listener = Listener(family, address[:2])
         self.port = port
         self._server = _Server(config)
         task = asyncio.create_task(self._server.serve([listener]))

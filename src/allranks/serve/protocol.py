@@ -1,14 +1,14 @@
-"""uvicorn's protocol with a limit on the head of a request, which httptools keeps without one, and
-answers whose head and body are sent at once."""
+"""uvicorn's protocol with limits on the head of a request, and answers whose head and body are sent
+at once."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from allranks.http_limits.header_limits import Patient
 
-# Bytes, and what came with the last of them.
+# Bytes of a piece that are not joined with what follows.
 _LONGEST = 64 << 10
 
 
@@ -38,30 +38,8 @@ class _Joined:
         return getattr(self._transport, name)
 
 
-class Bounded(HttpToolsProtocol):
-    """Closes the connection of who sends more: callers need no key to send it."""
+class Bounded(Patient):
+    """Limits the time and size of a head as the server does: callers need no key to send one."""
 
-    _in_head = True
-    _has_ended = False
-    _head = 0
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(_Joined(transport))  # type: ignore[arg-type]
-
-    def data_received(self, data: bytes) -> None:
-        self._has_ended = False
-        super().data_received(data)
-        if not self._in_head or self._has_ended:
-            self._head = 0
-            return
-        self._head += len(data)
-        if self._head > _LONGEST:
-            self.transport.abort()
-
-    def on_headers_complete(self) -> None:
-        self._in_head = False
-        super().on_headers_complete()
-
-    def on_message_complete(self) -> None:
-        self._in_head = self._has_ended = True
-        super().on_message_complete()
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(_Joined(transport))

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from allranks import file_locks, settings
 from allranks.errors import AllranksError, Conflict, ServerError
-from allranks.server.http.connection_limit import Listener, free_port
+from allranks.http_limits.connection_limit import Listener
+from allranks.server.http.agents_listener import free_port
 from allranks.settings import Home
 from allranks.version import __version__
 

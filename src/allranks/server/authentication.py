@@ -14,12 +14,12 @@ from starlette.types import Receive, Scope, Send
 
 from allranks.core.data.addresses import USER_AGENT
 from allranks.errors import AllranksError, Forbidden, Unauthorized
+from allranks.http_limits.connection_limit import RefusalLog
 from allranks.server.agent_api import routes as agents
 from allranks.server.api.routes.mlflow import PREFIX
 from allranks.server.api.routes.ui import PREFIX as UI
 from allranks.server.auth.roles import PERSON
 from allranks.server.dependencies import Services
-from allranks.server.http.connection_limit import RefusalLog
 from allranks.server.http.error_responses import reply
 from allranks.server.http.service_pages import ServicePages, label_of
 

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from allranks.agent.network import ports
 from allranks.errors import Unauthorized, Unreachable, UsageError
 from allranks.http_client import Client
-from allranks.server.http import header_limits
+from allranks.http_limits import header_limits
 from tests.server.serving import Served, held_to, served
 
 # Another address of every machine's own.

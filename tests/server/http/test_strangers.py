@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from allranks.agent.network import ports
-from allranks.server.http import connection_limit, header_limits
+from allranks.http_limits import connection_limit, header_limits
 from tests.server.serving import Served, held_to, served
 from tests.support import until
 

@@ -30,9 +30,9 @@ from allranks.agent.data.from_server import LARGEST_PIECE, SENDFILE_FROM
 from allranks.agent.data.local_digest import digest_of
 from allranks.core.data.state_manifest import is_path
 from allranks.errors import Conflict, NotFound, Passing, Unauthorized, UsageError
+from allranks.http_limits.header_limits import CONNECTION
 from allranks.server.agent_api.routes import PREFIX, readable, row_of, who
 from allranks.server.dependencies import Services
-from allranks.server.http.header_limits import CONNECTION
 from allranks.server.http.request_text import parse
 from allranks.statuses import TERMINAL
 

@@ -8,7 +8,6 @@ own; agents get its fingerprint and accept no other.
 from __future__ import annotations
 
 import asyncio
-import asyncio.sslproto
 import contextlib
 import datetime
 import hashlib
@@ -25,8 +24,8 @@ from typing import Any
 import uvicorn
 
 from allranks.errors import AllranksError, ServerError
-from allranks.server.http.connection_limit import Listener, free_port, raise_file_limit
-from allranks.server.http.header_limits import Patient
+from allranks.http_limits.connection_limit import MOST, Listener, raise_file_limit
+from allranks.http_limits.header_limits import Patient
 from allranks.server.http.sleeping_server import SleepingServer
 from allranks.settings import Home
 
@@ -43,11 +42,6 @@ _ALL = "0.0.0.0"
 _YEARS = 50
 # Seconds between attempts to listen on an address.
 _RETRY = 5.0
-# The most concurrent connections. An agent has two.
-_MOST = 16_384
-# asyncio gives each TLS connection a buffer of a quarter of a megabyte: half a gigabyte for a
-# thousand agents. A TLS record has no more bytes than this.
-asyncio.sslproto.SSLProtocol.max_size = 16 << 10
 
 
 class AgentsListener:
@@ -127,7 +121,7 @@ class AgentsListener:
 
     def _config(self) -> uvicorn.Config:
         try:
-            return config(self._app, str(self.certificate()), _MOST)
+            return config(self._app, str(self.certificate()), MOST)
         except (OSError, ValueError) as error:
             raise ServerError(
                 f"cannot use the home's certificate: {error}",
@@ -138,7 +132,7 @@ class AgentsListener:
 
     def _listen(self, address: str) -> socket.socket:
         port = self._port()
-        raise_file_limit(_MOST)
+        raise_file_limit(MOST)
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         try:
             return Listener(family, (address, port))
@@ -163,6 +157,16 @@ class AgentsListener:
             if not self._home.certificate.exists():
                 write(self._home.certificate, _new_certificate())
         return self._home.certificate
+
+
+def free_port() -> int:
+    """A TCP port that nothing listens on."""
+    from allranks.agent.network import ports  # lazy: only for a home's very first server
+
+    held = ports.hold(1)
+    (number,) = ports.numbers(held)
+    ports.release(held)
+    return number
 
 
 def config(

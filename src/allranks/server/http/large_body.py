@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from httptools import HttpRequestParser
 from starlette.requests import ClientDisconnect, Request
 
-from allranks.server.http.header_limits import CONNECTION, Patient
+from allranks.http_limits.header_limits import CONNECTION, Patient
 
 SIZE = 2 << 20
 

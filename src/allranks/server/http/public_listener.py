@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import uvicorn
 
 from allranks.errors import AllranksError, UsageError
+from allranks.http_limits.connection_limit import Listener
 from allranks.server.http.agents_listener import AgentsListener, Server, config, write
-from allranks.server.http.connection_limit import Listener
 from allranks.server.http.host_header_check import HostNames
 from allranks.settings import Home
 

@@ -20,8 +20,8 @@ from urllib.parse import parse_qs
 from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
+from allranks.http_limits.header_limits import CONNECTION
 from allranks.server.http.forward import Call, EndedEarly, pass_on
-from allranks.server.http.header_limits import CONNECTION
 from allranks.server.http.upgrade import Pipe
 from allranks.unix_sockets import short_path
 

@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from allranks.channel import PROTOCOL, Frame, Lost, frame, keep_alive, take_frames
 from allranks.errors import UsageError
-from allranks.server.http.header_limits import CONNECTION
+from allranks.http_limits.header_limits import CONNECTION
 
 # Bytes that wait for a slow reader before its peer is read no more.
 _BUFFER = 1 << 20

@@ -6,6 +6,7 @@ before it has sent anything.
 
 from __future__ import annotations
 
+import asyncio.sslproto
 import logging
 import resource
 import socket
@@ -18,11 +19,16 @@ log = logging.getLogger("allranks.listener")
 # The most open connections of one address. An agent has two, and hundreds of nodes may share an
 # address (NAT).
 PER_ADDRESS = 1024
+# The most of a listener.
+MOST = 16_384
 # The part of the process's file limit that one address may use.
 _PART = 0.75
 _BACKLOG = 512
 # Seconds between two lines in the log.
 _PAUSE = 10.0
+# asyncio gives each TLS connection a buffer of a quarter of a megabyte: half a gigabyte for a
+# thousand agents. A TLS record has no more bytes than this.
+asyncio.sslproto.SSLProtocol.max_size = 16 << 10
 
 
 class RefusalLog:
@@ -86,16 +92,6 @@ class _Connection(socket.socket):
             if not self._counted[self._host]:
                 del self._counted[self._host]
             self._counted = None
-
-
-def free_port() -> int:
-    """A TCP port that nothing listens on."""
-    from allranks.agent.network import ports  # lazy: only for a home's very first server
-
-    held = ports.hold(1)
-    (number,) = ports.numbers(held)
-    ports.release(held)
-    return number
 
 
 def raise_file_limit(connections: int) -> None:

@@ -1,0 +1,1 @@
+"""Limits on what unauthenticated clients of our HTTP listeners may hold."""
