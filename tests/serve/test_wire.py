@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from allranks.serve.probes import _note
 from allranks.serve.router import Router
 from allranks.serve.table import Backend, Route, Site
 
@@ -53,6 +54,8 @@ class Wire:
         method: str = "GET",
         is_gone: bool = False,
         reads: asyncio.Event | None = None,
+        pieces: list[bytes] | None = None,
+        headers: tuple[tuple[bytes, bytes], ...] = (),
     ) -> tuple[int, bytes]:
         """The answer; ``is_gone``: the caller leaves when the answer has begun, ``reads``: it reads
         on when that is set."""
@@ -61,7 +64,10 @@ class Wire:
 
         async def receive() -> Any:
             nonlocal read
-            if not read:
+            if pieces:
+                await asyncio.sleep(0)
+                return {"type": "http.request", "body": pieces.pop(0), "more_body": bool(pieces)}
+            if not read and pieces is None:
                 read = True
                 return {"type": "http.request"}
             await begun.wait()
@@ -82,7 +88,7 @@ class Wire:
             "path": path.replace(b"%0D%0A", b"\r\n").replace(b"%20", b" ").decode(),
             "raw_path": path,
             "query_string": b"",
-            "headers": [],
+            "headers": [*headers],
         }
         await asyncio.wait_for(self.router(scope, receive, send), 10)
         return messages[0]["status"], b"".join(each.get("body", b"") for each in messages)
@@ -182,3 +188,42 @@ def test_a_slow_reader_holds_no_turn(play, size):
         assert (wire.worker.running, wire.worker.streams) == (0, 0)
 
     play(scenario, (b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % size, b"x" * size))
+
+
+def test_an_answer_whose_head_has_no_end(play):
+    async def scenario(wire: Wire) -> None:
+        status, body = await wire.ask()
+        assert status == 502
+        assert b"ended before its answer" in body
+
+    play(scenario, (b"HTTP/1.1 200 OK\r\n", *(b"x: " + b"y" * 1000 + b"\r\n",) * 100))
+
+
+def test_an_answer_that_comes_before_the_body_was_sent(play):
+    async def scenario(wire: Wire) -> None:
+        size = 32 << 20
+        headers = ((b"content-length", b"%d" % size),)
+        pieces = [b"x" * (1 << 16)] * (size >> 16)
+        assert await wire.ask(method="POST", pieces=pieces, headers=headers) == (413, b"no")
+        assert wire.worker.ready
+
+    play(scenario, (OK.replace(b"200 OK", b"413 Too Large").replace(b"ok", b"no"), CLOSE))
+
+
+def test_a_body_without_a_length_is_not_kept(play):
+    async def scenario(wire: Wire) -> None:
+        pieces = [b"x" * (1 << 16)] * 32
+        assert (await wire.ask(method="POST", pieces=pieces))[0] == 411
+        assert len(pieces) >= 14
+
+    play(scenario)
+
+
+def test_a_failure_counts_once_in_a_period(play):
+    async def scenario(wire: Wire) -> None:
+        deployment = wire.router.places["e"].deployments["blue"]
+        for _ in range(30):
+            _note(deployment, wire.worker, "it did not answer")
+        assert wire.worker.failures == 1
+
+    play(scenario)

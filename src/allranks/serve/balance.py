@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -43,7 +44,7 @@ class Worker:
         self.running = self.streams = 0
         self.ready = False
         self.reason: str | None = "it has not answered yet"
-        self.failures = 0
+        self.failures, self.failed_at = 0, -math.inf
 
 
 class Turn:

@@ -71,7 +71,10 @@ def _note(deployment: Deployment, worker: Worker, reason: str | None) -> None:
             worker.ready = True
             deployment.wake()
         return
-    worker.failures += 1
+    now = time.monotonic()
+    if now - worker.failed_at >= deployment.route.period:  # one that is not ready is asked sooner
+        worker.failures += 1
+        worker.failed_at = now
     worker.reason = reason
     if worker.ready and worker.failures >= deployment.route.failures:
         worker.ready = False

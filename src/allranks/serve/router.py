@@ -32,6 +32,8 @@ _DEPLOYMENT = b"azureml-model-deployment"
 _PRIVATE = frozenset((b"authorization", b"host"))
 _LOOPBACK = re.compile(rb"(?:127\.0\.0\.1|localhost|\[::1\])(?::\d+)?")
 _ID = (b"x-request-id", b"x-ms-client-request-id")
+# Others are replaced: strangers could fill the access log.
+_ID_LENGTHS = range(1, 129)
 # The key of the request scope that says whether other machines may have sent the request.
 IS_PUBLIC = "allranks.is_public"
 
@@ -107,7 +109,9 @@ class Router:
         if scope["type"] != "http":
             return
         headers: dict[bytes, bytes] = dict(scope["headers"])
-        name = next((headers[item] for item in _ID if item in headers), None)
+        name = next(
+            (headers[item] for item in _ID if len(headers.get(item, b"")) in _ID_LENGTHS), None
+        )
         request_id = name or b"%032x" % random.getrandbits(128)
         began, start, size = time.monotonic(), None, 0
 
@@ -143,7 +147,7 @@ class Router:
                 "endpoint": name,
                 "deployment": answer.get(_DEPLOYMENT, b"").decode("latin-1") or None,
                 "method": scope["method"],
-                "path": path.decode("latin-1"),
+                "path": path[:1000].decode("latin-1"),
                 # None: the caller has left before.
                 "status": start["status"] if start is not None else None,
                 "bytes": size,
@@ -248,8 +252,8 @@ async def _body(headers: dict[bytes, bytes], receive: Any) -> bytes | AsyncItera
         body, more = await _next(receive)
         pieces.append(body)
         size += len(body)
-        if size > _LARGEST // 8:
-            raise Refusal(411, "a large body needs Content-Length", "send its length")
+        if size > _BUFFERED:
+            raise Refusal(411, "a body over 1 MiB needs Content-Length", "send its length")
     return b"".join(pieces)
 
 

@@ -15,6 +15,8 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 # Bytes: of a short body, and of any that come ahead of who reads them.
 _PIECE, _AHEAD = 1 << 16, 1 << 18
+# Bytes of an answer's head, or of what follows its body.
+_LONGEST_HEAD = 1 << 16
 # Seconds for the body of a short answer to follow its head.
 _SOON = 0.05
 # Seconds: gunicorn closes idle connections after two, and a request must not meet that.
@@ -78,7 +80,8 @@ class _Found:
         self.pieces: list[bytes] = []
         self.has_head = self.complete = self.is_over = self.keeps = self.is_short = False
         self.until_closed = True
-        self.status = self.size = 0
+        # ``pending``: bytes since the last of a body, or of a whole head.
+        self.status = self.size = self.pending = 0
 
     def on_message_begin(self) -> None:
         self.is_over = self.complete
@@ -101,8 +104,10 @@ class _Found:
         self.has_head = self.status >= 200
         if not self.has_head:  # 103 and the like: the answer follows
             self.headers, self.until_closed, self.is_short = [], True, False
+        self.pending = 0
 
     def on_body(self, body: bytes) -> None:
+        self.pending = 0
         if not self.complete:
             self.pieces.append(body)
             self.size += len(body)
@@ -125,6 +130,7 @@ class Connection(asyncio.Protocol):
         self._waiting: asyncio.Future[None] | None = None
         self._drained: asyncio.Future[None] | None = None
         self._is_full = self._is_head = False
+        self._has_sent_all = True
         self._soon: asyncio.TimerHandle | None = None
 
     # What the transport calls.
@@ -134,11 +140,18 @@ class Connection(asyncio.Protocol):
         self.transport = transport
 
     def data_received(self, data: bytes) -> None:
+        self.found.pending += len(data)
         try:
             self.found.parser.feed_data(data)
         except HttpParserError as error:
             self._ended(str(error))
             return
+        if self.found.pending > _LONGEST_HEAD:
+            self._ended("the head of the answer is too long")
+            self.transport.abort()
+            return
+        if self.found.has_head:  # it may have come before all of the request was sent
+            self.resume_writing()
         if self.found.size > _AHEAD and not self._is_full:
             self._is_full = True
             self.transport.pause_reading()
@@ -186,6 +199,9 @@ class Connection(asyncio.Protocol):
                 self.transport.write(piece)
                 if self._drained is not None:
                     await self._drained
+                if self.found.has_head:
+                    self._has_sent_all = False
+                    break
                 if self.transport.is_closing():
                     raise Broken("the replica closed the connection")
         try:
@@ -236,6 +252,7 @@ class Connection(asyncio.Protocol):
     def is_reusable(self) -> bool:
         return (
             self.found.complete
+            and self._has_sent_all
             and not self.found.until_closed
             and not self.found.is_over
             and self.found.keeps
