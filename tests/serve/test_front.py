@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import ssl
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 from allranks.http_limits import connection_limit, header_limits
+from allranks.serve import front as serve_front
 from allranks.serve.front import Front
 from allranks.serve.router import Router
 from allranks.serve.table import Site
@@ -51,8 +54,8 @@ def play(tmp_path: Path, certificate: Path) -> Callable[..., None]:
         async def main() -> None:
             router, port = Router(tmp_path), free_port()
             router.change([Site("e", None, {}, {}, ())])
-            front = Front(router, 1)
-            front.keep({"host": "127.0.0.1", "port": port, "certificate": str(certificate)})
+            front = Front(router, 1, lambda: None)
+            await front.keep({"host": "127.0.0.1", "port": port, "certificate": str(certificate)})
             try:
                 await scenario(front, Stranger(port))
             finally:
@@ -85,5 +88,26 @@ def test_who_sends_nothing_is_not_kept(play, monkeypatch):
                 assert await asyncio.wait_for(reader.read(), 10) == b""
             writer.transport.abort()
         assert (await stranger.ask()).startswith(b"HTTP/1.1 421")
+
+    play(scenario)
+
+
+def test_a_name_that_takes_long_stops_nobody(play, monkeypatch, certificate):
+    resolve, known = socket.getaddrinfo, threading.Event()
+
+    def slow(*arguments, **options):
+        assert known.wait(20)
+        return resolve(*arguments, **options)
+
+    async def scenario(front: Front, stranger: Stranger) -> None:
+        monkeypatch.setattr(serve_front, "_SOON", 0.01)
+        monkeypatch.setattr(socket, "getaddrinfo", slow)
+        port = free_port()
+        order = {"host": "localhost", "port": port, "certificate": str(certificate)}
+        await asyncio.wait_for(front.keep(order), 10)
+        assert front.port is None
+        known.set()
+        while front.port != port:
+            await asyncio.sleep(0)
 
     play(scenario)

@@ -45,8 +45,14 @@ async def serve(folder: Path, listener: socket.socket) -> None:
         timeout_graceful_shutdown=_GRACE,
         lifespan="off",
     )
-    server = uvicorn.Server(config)
-    front = Front(router, _GRACE)
+    front = Front(router, _GRACE, lambda: _write_address(listener, front))
+
+    class Server(uvicorn.Server):
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            """Both listeners close at once, and drain together."""
+            await asyncio.gather(super().shutdown(sockets), front.close())
+
+    server = Server(config)
 
     async def control(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One line with the table, or `stop`; the answer is the state."""
@@ -57,8 +63,7 @@ async def serve(folder: Path, listener: socket.socket) -> None:
                     server.should_exit = True
                 if "sites" in order:
                     router.change(load(order["sites"]))
-                    if front.keep(order.get("front")):
-                        _write_address(listener, front)
+                    await front.keep(order.get("front"))
                 writer.write(json.dumps(router.state()).encode() + b"\n")
                 await writer.drain()
         writer.close()
@@ -69,7 +74,6 @@ async def serve(folder: Path, listener: socket.socket) -> None:
     probes = asyncio.create_task(probe_all(router))
     _write_address(listener, front)
     await server.serve([listener])
-    await front.close()
     probes.cancel()
     door.close()
     Path("address").unlink(missing_ok=True)

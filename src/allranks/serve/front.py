@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import uvicorn
@@ -16,6 +16,9 @@ from allranks.serve.protocol import Bounded
 from allranks.serve.router import IS_PUBLIC, Router
 
 log = logging.getLogger("uvicorn.error")
+
+# Seconds between two tries to listen, and that the server waits for the first one.
+_RETRY, _SOON = 10.0, 1.0
 
 
 class _Server(uvicorn.Server):
@@ -28,42 +31,56 @@ class _Server(uvicorn.Server):
 
 
 class Front:
-    """``port`` is where it listens; None: nowhere, with ``trouble`` if it should. For the router's
-    event loop."""
+    """``port`` is where it listens; None: nowhere. ``changed`` is called when that has changed. For
+    the router's event loop."""
 
-    def __init__(self, router: Router, grace: int) -> None:
-        self._router, self._grace = router, grace
+    def __init__(self, router: Router, grace: int, changed: Callable[[], None]) -> None:
+        self._router, self._grace, self._changed = router, grace, changed
         self._order: Any = None
+        self._opening: asyncio.Task[None] | None = None
         self._server: _Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.port: int | None = None
-        self.trouble = ""
 
-    def keep(self, order: Any) -> bool:
-        """Listen as the server says, `{"host", "port", "certificate"}`, or nowhere; whether that
-        has changed. What did not work is tried again, and told once in the router's log."""
-        if order == self._order and not self.trouble:
-            return False
-        before, self.trouble = self.trouble, ""
-        self._order, self.port = order, None
+    async def keep(self, order: Any) -> None:
+        """Listen as the server says, `{"host", "port", "certificate"}`, or nowhere. Returns when it
+        does, or soon: what did not work is tried again, and told once in the router's log."""
+        if order == self._order:
+            return
+        self._order = order
+        self._stop()
+        self._changed()
+        if order is not None:
+            self._opening = asyncio.create_task(self._try_to_open(**order))
+            await asyncio.wait({self._opening}, timeout=_SOON)
+
+    def _stop(self) -> None:
+        self.port = None
+        if self._opening is not None:
+            self._opening.cancel()
         if self._server is not None:
             for listener in getattr(self._server, "servers", ()):  # none before it has started
                 listener.close()
             self._server.should_exit = True
             self._server = None
-        if order is not None:
+
+    async def _try_to_open(self, host: str, port: int, certificate: str) -> None:
+        before = ""
+        while self.port is None:
             try:
-                self._open(**order)
+                await self._open(host, port, certificate)
+                self._changed()
             except (OSError, ValueError, OverflowError) as error:
-                self.trouble = f"cannot listen for other machines at port {order['port']}: {error}"
-                if self.trouble != before:
-                    log.error(self.trouble)
-        return True
+                trouble = f"cannot listen for other machines at port {port}: {error}"
+                if trouble != before:
+                    log.error(trouble)
+                before = trouble
+                await asyncio.sleep(_RETRY)
 
     async def _app(self, scope: Any, receive: Any, send: Any) -> None:
         await self._router({**scope, IS_PUBLIC: True}, receive, send)
 
-    def _open(self, host: str, port: int, certificate: str) -> None:
+    async def _open(self, host: str, port: int, certificate: str) -> None:
         config = uvicorn.Config(
             self._app,
             loop="asyncio",  # uvloop accepts connections without calling Listener.accept
@@ -78,7 +95,9 @@ class Front:
             lifespan="off",
         )
         config.load()
-        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        family, *_, address = found[0]
         listener = Listener(family, address[:2])
         self.port = port
         self._server = _Server(config)
@@ -88,5 +107,5 @@ class Front:
 
     async def close(self) -> None:
         """Returns when all is answered."""
-        self.keep(None)
+        self._stop()
         await asyncio.gather(*self._tasks, return_exceptions=True)
