@@ -56,6 +56,8 @@ for step in (5, 100, 20):
 (out / "a.md").write_text({MARKDOWN!r})
 (out / "a.ipynb").write_text({json.dumps(NOTEBOOK)!r})
 (out / "bad.ipynb").write_text("[" * 5000)
+for number in range(8):  # so many are shown by folder
+    (out.parent / f"{{number}}.txt").touch()
 (out / "a.wav").write_bytes(b"RIFF" + bytes(40))
 (out / "bad.parquet").write_bytes(b"PAR1" + bytes(99) + b"PAR1")
 try:
