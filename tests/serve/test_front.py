@@ -75,6 +75,19 @@ def test_without_keys_no_other_machine_is_answered(play):
     play(scenario)
 
 
+def test_a_renewed_certificate_is_shown(play, certificate):
+    async def scenario(front: Front, stranger: Stranger) -> None:
+        port = front.port
+        before = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", port))
+        agents_listener.write(certificate, agents_listener._new_certificate())
+        order = {"host": "127.0.0.1", "port": port, "certificate": str(certificate), "renewed": 2.0}
+        await front.keep(order)
+        after = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", port))
+        assert before != after
+
+    play(scenario)
+
+
 def test_who_sends_nothing_is_not_kept(play, monkeypatch):
     monkeypatch.setattr(header_limits, "HEAD", 0.2)
     monkeypatch.setattr(connection_limit, "PER_ADDRESS", 2)

@@ -43,15 +43,17 @@ class Front:
         self.port: int | None = None
 
     async def keep(self, order: Any) -> None:
-        """Listen as the server says, `{"host", "port", "certificate"}`, or nowhere. Returns when it
-        does, or soon: what did not work is tried again, and told once in the router's log."""
+        """Listen as the server says, `{"host", "port", "certificate", "renewed"}`, or nowhere.
+        Returns when it does, or soon: what did not work is tried again, and told once in the
+        router's log."""
         if order == self._order:
             return
         self._order = order
         self._stop()
         self._changed()
         if order is not None:
-            self._opening = asyncio.create_task(self._try_to_open(**order))
+            where = (order["host"], order["port"], order["certificate"])
+            self._opening = asyncio.create_task(self._try_to_open(*where))
             await asyncio.wait({self._opening}, timeout=_SOON)
 
     def _stop(self) -> None:

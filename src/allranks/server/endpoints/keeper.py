@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 import random
 import secrets
 import socket
@@ -140,7 +142,10 @@ class Keeper:
         if where is None or not where.tls:
             return None
         certificate = where.certificate or str(self._services.home.certificate)
-        return {"host": where.host, "port": where.port + 1, "certificate": certificate}
+        order = {"host": where.host, "port": where.port + 1, "certificate": certificate}
+        with contextlib.suppress(OSError):  # without it the router says what is missing
+            order["renewed"] = os.stat(certificate).st_mtime
+        return order
 
     def _far(self, rows: list[DeploymentRow]) -> dict[str, tuple[str, int]]:
         """The socket and the port of each replica that runs on another machine."""
