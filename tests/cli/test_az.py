@@ -122,6 +122,7 @@ def test_verbs(allranks: Allranks, code: Path) -> None:
         ("online-deployment create -f d.yml --all-traffic -e e -n d", "deployment create -f d.yml "
          "--all-traffic -e e --name d"),
         ("online-deployment get-logs -n d -e e -l 5", "deployment logs d -e e --tail 5"),
+        ("online-deployment show --name d --endpoint=e --resource g", "deployment show d -e e"),
     ],
 )  # fmt: skip
 def test_lines_become_ours(line: str, words: str) -> None:
@@ -136,6 +137,7 @@ def test_lines_become_ours(line: str, words: str) -> None:
         ("", "is not there"),
         ("job show -n", "needs a value"),
         ("job show -n x --querry y", "no '--querry'"),
+        ("job show -n x --o json", "no '--o'"),
         ("job show -n x -o xml", "not an output format"),
         ("job create -f a --set --stream", "needs a value"),
         ("data create -n d --path p --tags a=b", "no '--tags'"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
@@ -290,11 +290,13 @@ def _options(words: Sequence[str], own: Mapping[str, Option], command: str) -> _
     options: list[tuple[Option, list[str]]] = []
     output, query, rest = "json", "", [*words]
     where = {flag for each in _WHERE for flag in each.split()}
+    known = {*own, *where, *_QUIET, "-o", "--output", "--query"}
     while rest:
         word = rest.pop(0)
         flag, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
         if equals:
             rest.insert(0, value)
+        flag = _full(flag, known)
         if flag in own:
             option = own[flag]
             options.append((option, _values(option.takes, rest, flag, command)))
@@ -314,6 +316,12 @@ def _options(words: Sequence[str], own: Mapping[str, Option], command: str) -> _
     if any((o.ours or "").startswith("@") for o, _ in options) and options[0][0].ours != "":
         raise UsageError(f"`{command}` needs a name", where="--name", hint="add -n NAME")
     return _Parsed(options, output, query)
+
+
+def _full(flag: str, known: Set[str]) -> str:
+    """az accepts the beginning of a long option that no other one has."""
+    longer = [item for item in known if item.startswith(flag)] if flag.startswith("--") else []
+    return longer[0] if len(longer) == 1 and flag not in known else flag
 
 
 def _values(takes: Takes, rest: list[str], flag: str, command: str) -> list[str]:
