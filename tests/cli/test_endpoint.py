@@ -79,6 +79,8 @@ def test_a_deployment_from_its_file_to_its_end(allranks: Allranks, files: Path, 
     assert "the replicas of before go on" in made.stderr
     assert score(allranks) == ["1", "weights"]
     assert answer(allranks, "endpoint", "show", "birds")["state"] == "UpdateFailed"
+    logs = allranks("deployment", "logs", "blue", "-e", "birds")
+    assert "RuntimeError: no such model" in logs.stdout + logs.stderr
     made = allranks("deployment", "update", "blue", "-e", "birds", "--rollback", timeout=120)
     assert made.returncode == 0, made.stderr
     made = allranks("deployment", "update", "-f", "2.yml", timeout=120)

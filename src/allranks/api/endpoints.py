@@ -38,12 +38,14 @@ class RequestCounts(TypedDict):
 
 class DeploymentAnswer(TypedDict):
     """``ready`` of ``instances`` replicas answer. ``spec`` is the deployment as it was given,
-    ``revision`` counts its updates."""
+    ``revision`` counts its updates. ``failed_job`` is the last replica of this revision that
+    failed, also once others are ready; None if the last one could not be submitted."""
 
     name: str
     endpoint: str
     state: DeploymentState
     reason: str | None
+    failed_job: str | None
     ready: int
     instances: int
     revision: int

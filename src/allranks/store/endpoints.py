@@ -41,8 +41,8 @@ class ReplicaRow(NamedTuple):
 class DeploymentRow(NamedTuple):
     """``submission`` is the job of a replica, without its name; ``previous`` has ``spec`` and
     ``submission`` before the last update. ``failures``: tries in a row that ended; ``reason``: why
-    the last one did. ``asset``: the name of its model's file or folder. ``scaled``: the replicas
-    that its load needs, where it scales."""
+    the last one did; ``failed_job``: the last replica that failed. ``asset``: the name of its
+    model's file or folder. ``scaled``: the replicas that its load needs, where it scales."""
 
     endpoint: str
     name: str
@@ -59,6 +59,7 @@ class DeploymentRow(NamedTuple):
     reason: str | None = None
     is_deleted: bool = False
     scaled: int | None = None
+    failed_job: str | None = None
 
     @property
     def key(self) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from allranks.core.replicas import state
-from allranks.errors import SpecError
+from allranks.core.replicas import Replica, state
+from allranks.errors import NotFound, SpecError
 from allranks.serve.table import Backend, Route, Site
 from allranks.server.api.routes.endpoints import _replicas
 from allranks.server.endpoints.keeper import Keeper, good_sites, ready_within, site
@@ -85,6 +85,20 @@ def test_replicas_follow_the_load():
     assert after(1, 2) == 3
     row = row._replace(revision=2, scaled=None)
     assert after(100, 0) == 1
+
+
+def test_the_job_that_failed_is_known_by_its_name(tmp_path: Path):
+    job = SimpleNamespace(error={"message": "exited with code 4"})
+    records = SimpleNamespace(latest=lambda name: job)
+    services: Any = SimpleNamespace(records=records, channels=None, home=Home(tmp_path))
+    keeper = Keeper(services)
+    spec = {"name": "d", "endpoint_name": "e", "command": "x"}
+    row = DeploymentRow("e", "d", spec, {}, 1, 0.0, "me")
+    replica = ReplicaRow("r", 1, "unix:a", 0.0)
+    failed = keeper._failed(row, replica, Replica("r", 1, ended=True), {}, 1.0)
+    assert (failed["failed_job"], failed["reason"]) == ("r", "r: exited with code 4")
+    refused = keeper._refused(row, NotFound("the environment x is gone"), 1.0)
+    assert refused["failed_job"] is None
 
 
 def test_a_replica_whose_cancellation_fails_is_cancelled_at_the_next_look(tmp_path: Path):

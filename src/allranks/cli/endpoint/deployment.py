@@ -272,13 +272,18 @@ def logs_options(parser: argparse.ArgumentParser) -> None:
 
 
 def logs(options: argparse.Namespace) -> int:
-    """Print what the replicas of a deployment have printed, the latest one's last."""
+    """Print what the replicas of a deployment have printed, the latest one's last. One that has
+    failed is first, until another is ready."""
     made: DeploymentAnswer = find_server.ask("GET", _at(options))
     names = [item["job"] for item in made["replicas"]]
-    if not names and made["reason"]:
-        names = [made["reason"].partition(":")[0]]  # the last one that ended
+    failed = made["failed_job"]
+    if failed and made["reason"]:
+        names.insert(0, failed)
+    elif failed:
+        show.talk(f"the last one that failed: allranks job logs {failed}")
     if not names:
-        show.talk(f"{options.endpoint}/{options.name} has no replica yet")
+        earlier = f"allranks job list --name {options.endpoint}-{options.name}-r"
+        show.talk(f"{options.endpoint}/{options.name} has no replica now; earlier ones: {earlier}")
         return 0
     from allranks.cli.main import run_words  # lazy: it imports this
 

@@ -245,8 +245,8 @@ class OnlineDeployments:
         answer: DeploymentAnswer = find_server.ask("GET", _path(endpoint_name, name))
         texts = []
         jobs = [replica["job"] for replica in answer["replicas"]]
-        if not jobs and answer["reason"]:
-            jobs = [answer["reason"].partition(":")[0]]  # the last one that ended
+        if answer["reason"] and answer["failed_job"]:
+            jobs.insert(0, answer["failed_job"])
         for job in jobs:
             follow = Following(find_server.connect, job, request={"follow": False})
             texts += [piece["log"] for piece in follow.pieces()]

@@ -296,12 +296,14 @@ class Keeper:
         elif replica.was_ready:
             reason = f"{replica.job} does not answer: {why}"
         log.warning("%s: %s", row.key, reason)
-        return {"failures": failures, "reason": reason, "next_try": now + wait}
+        columns = {"failures": failures, "reason": reason, "next_try": now + wait}
+        return {**columns, "failed_job": replica.job}
 
     def _refused(self, row: DeploymentRow, error: AllranksError, now: float) -> dict[str, Any]:
         failures = row.failures + 1
         log.warning("%s: %s", row.key, error)
-        return {"failures": failures, "reason": str(error), "next_try": now + pause(failures)}
+        columns = {"failures": failures, "reason": str(error), "next_try": now + pause(failures)}
+        return {**columns, "failed_job": None}
 
     def _named(self, row: DeploymentRow) -> ReplicaRow:
         """A replica that is to start."""

@@ -58,23 +58,24 @@ async def endpoint(request: Request) -> Response:
 async def _last_lines(session: Session, made: DeploymentAnswer) -> tuple[str, str] | None:
     """The job of a replica that does not answer, and the end of its log; None if it has none."""
     jobs = [item["job"] for item in made["replicas"] if not item["ready"]]
-    if made["reason"]:
-        jobs.append(made["reason"].partition(":")[0])  # the last one that ended
-    for job in jobs[-1:]:
-        try:
-            logs = logs_of(await session.get(job_path(job, "files")))
-            if not logs:
-                return None
-            address = file_path(job, logs[max(logs)])
-            async with session.stream("GET", address, span=f"bytes=-{_TAIL}") as answer:
-                data = await answer.aread() if answer.status_code != 416 else b""
-        except AllranksError:
+    if made["reason"] and made["failed_job"]:
+        jobs.append(made["failed_job"])
+    if not jobs:
+        return None
+    job = jobs[-1]
+    try:
+        logs = logs_of(await session.get(job_path(job, "files")))
+        if not logs:
             return None
-        text = data.decode(errors="replace")
-        if len(data) == _TAIL:  # its first line may be cut
-            text = text.partition("\n")[2]
-        return (job, text) if text else None
-    return None
+        address = file_path(job, logs[max(logs)])
+        async with session.stream("GET", address, span=f"bytes=-{_TAIL}") as answer:
+            data = await answer.aread() if answer.status_code != 416 else b""
+    except AllranksError:
+        return None
+    text = data.decode(errors="replace")
+    if len(data) == _TAIL:  # its first line may be cut
+        text = text.partition("\n")[2]
+    return (job, text) if text else None
 
 
 async def series(request: Request) -> Response:

@@ -171,7 +171,8 @@ def _changes(row: DeploymentRow, made: DeploymentRow | None, services: Services)
     before = {"spec": row.spec, "submission": row.submission, "asset": row.asset}
     # With one replica at least: only so is it seen whether the new revision works.
     more = {"previous": before, "revision": row.revision + 1, "scaled": row.scaled or None}
-    return {**columns, **more, "failures": 0, "next_try": 0.0, "reason": None}
+    clean = {"failures": 0, "next_try": 0.0, "reason": None, "failed_job": None}
+    return {**columns, **more, **clean}
 
 
 def show_deployment(name: str, deployment: str, services: ServicesDep) -> DeploymentAnswer:
@@ -346,6 +347,7 @@ def _shown(row: DeploymentRow, services: Services) -> DeploymentAnswer:
         "endpoint": row.endpoint,
         "state": cast("DeploymentState", state(replicas, row.revision, instances, row.failures)),
         "reason": row.reason,
+        "failed_job": row.failed_job,
         "ready": sum(item.ready and item.drains_since is None for item in replicas),
         "instances": instances,
         "revision": row.revision,
