@@ -32,7 +32,7 @@ def test_a_table_comes_as_it_was_sent():
 
 def deployment(count: int, **settings: float) -> Deployment:
     backends = tuple(Backend(f"j{n}", f"unix:{n}") for n in range(count))
-    made = Deployment(Route("d", backends, **settings), Path("/nowhere"))
+    made = Deployment("e", Route("d", backends, **settings), Path("/nowhere"))
     for worker in made.workers.values():
         worker.ready = True
     return made

@@ -174,8 +174,9 @@ def test_busy_replicas_and_one_that_is_killed(stage: Stage):
     ((status, answer, headers),) = answers
     assert (status, headers["x-request-id"]) == (502, "r1")
     assert "the replica b ended before its answer" in answer["error"]["message"]
+    assert "allranks job explain b says" in answer["error"]["hint"]
     status, answer, _ = stage.ask()
-    assert (status, answer["error"]["hint"]) == (503, "allranks deployment logs blue -e ENDPOINT")
+    assert (status, answer["error"]["hint"]) == (503, "allranks deployment logs blue -e e")
     stage.serve(route._replace(backends=(*route.backends, stage.replica("c"))), ready=1)
     assert stage.ask()[:2] == (200, "c")
     counts = stage.router.exchange({})["e/blue"]

@@ -77,7 +77,8 @@ class NoReplica(Exception):
 class Deployment:
     """The replicas of a deployment, and the requests that wait for one."""
 
-    def __init__(self, route: Route, sockets: Path) -> None:
+    def __init__(self, endpoint: str, route: Route, sockets: Path) -> None:
+        self.endpoint = endpoint
         self.route = route
         self._sockets = sockets
         self.workers: dict[str, Worker] = {}

@@ -83,7 +83,7 @@ class Place:
         for route in site.routes:
             deployment = before.get(route.name)
             if deployment is None:
-                deployment = Deployment(route, sockets)
+                deployment = Deployment(site.name, route, sockets)
             else:
                 deployment.change(route)
             self.deployments[route.name] = deployment
@@ -295,7 +295,7 @@ async def _forward(deployment: Deployment, call: Call) -> None:
             finally:
                 turn.end()
         deployment.errors += 1
-        raise Refusal(503, "the replicas are gone", _AGAIN)
+        raise Refusal(503, "the replicas are gone", _again(worker))
     finally:
         deployment.leave(came)
 
@@ -315,7 +315,7 @@ async def _answered(deployment: Deployment, turn: Turn, call: Call) -> None:
         deployment.errors += 1
         worker.ready, worker.reason = False, str(error)
         message = f"the replica {worker.backend.job} ended before its answer"
-        raise Refusal(502, message, _AGAIN) from None
+        raise Refusal(502, message, _again(worker)) from None
 
 
 async def _turn(deployment: Deployment) -> Worker:
@@ -330,7 +330,7 @@ async def _turn(deployment: Deployment) -> Worker:
         deployment.refused += 1
         reasons = [item.reason for item in deployment.workers.values() if item.reason]
         why = f": {reasons[0]}" if reasons else ""
-        hint = f"allranks deployment logs {deployment.route.name} -e ENDPOINT"
+        hint = f"allranks deployment logs {deployment.route.name} -e {deployment.endpoint}"
         raise Refusal(503, f"no replica is ready{why}", hint, ((b"retry-after", b"1"),)) from None
 
 
@@ -359,7 +359,8 @@ def _length(scope: Any) -> int:
     return int(dict(scope["headers"])[b"content-length"])
 
 
-_AGAIN = "send the request again; allranks job explain JOB says what happened"
+def _again(worker: Worker) -> str:
+    return f"send the request again; allranks job explain {worker.backend.job} says what happened"
 
 
 async def _relay(deployment: Deployment, response: Response, call: Call, turn: Turn) -> None:

@@ -15,6 +15,7 @@ from allranks.cli.endpoint.endpoint import (
     online_or_batch,
     path,
     set_option,
+    traffic_of,
     type_option,
     yes_option,
 )
@@ -304,7 +305,12 @@ def deploy_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("model", metavar="NAME[:VERSION]", help="a registered model")
     add("--name", metavar="NAME", help="the endpoint (the model's name)")
-    add("--deployment", default="default", metavar="NAME", help="the deployment (default)")
+    add(
+        "--deployment",
+        default="default",
+        metavar="NAME",
+        help="the deployment (default); a new one gets all traffic",
+    )
     add("--code", metavar="FOLDER", help="the folder of the scoring script")
     add("--script", metavar="FILE", help="a scoring script with init() and run(data)")
     add("--environment", metavar="ENV", help="azureml:NAME:VERSION (the current Python)")
@@ -353,7 +359,7 @@ def deploy(options: argparse.Namespace) -> int:
             raise
     if not options.json and code == 0:
         made = find_server.ask("GET", path(name))
-        show.talk(f"it answers at {made['scoring_uri']}")
+        show.talk(f"it answers at {made['scoring_uri']}; traffic: {traffic_of(made)}")
         show.talk(f"try it: allranks endpoint invoke {name} --data '…'")
     return code
 

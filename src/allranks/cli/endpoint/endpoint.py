@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -148,14 +149,31 @@ def _row(made: EndpointAnswer | BatchEndpointAnswer) -> tuple[str, ...]:
     return (
         made["name"],
         made["state"],
-        _traffic(made),
+        traffic_of(made),
         deployments or "-",
         made["scoring_uri"] or "-",
     )
 
 
-def _traffic(made: EndpointAnswer) -> str:
-    return " ".join(f"{name}={share}" for name, share in made["traffic"].items() if share) or "-"
+def traffic_of(made: EndpointAnswer) -> str:
+    mirror = _shares(made["mirror_traffic"])
+    return (_shares(made["traffic"]) or "-") + (f", copied to {mirror}" if mirror else "")
+
+
+def _shares(percents: Mapping[str, int]) -> str:
+    return " ".join(f"{name}={share}" for name, share in percents.items() if share)
+
+
+def unanswered(made: EndpointAnswer) -> list[str]:
+    """Which requests of an endpoint nobody answers now, and why."""
+    if not _shares(made["traffic"]):
+        return ["no deployment has traffic: requests get 404"]
+    return [
+        f"no replica of {item['name']} is ready: its requests get 503 "
+        f"({item['reason'] or 'none has started yet'})"
+        for item in made["deployments"]
+        if made["traffic"].get(item["name"]) and item["instances"] and not item["ready"]
+    ]
 
 
 show_endpoint_options = get_credentials_options = _name
@@ -180,7 +198,7 @@ def show_endpoint(options: argparse.Namespace) -> int:
     if made["public_uri"]:
         show.field("public URI", made["public_uri"])
     show.field("key", "none is asked for" if made["auth_mode"] == "none" else "as Bearer")
-    show.field("traffic", _traffic(made))
+    show.field("traffic", traffic_of(made))
     for item in made["deployments"]:
         show.field(item["name"], f"{item['state']}, {item['ready']} of {item['instances']} ready")
         if item["model"]:
@@ -238,7 +256,10 @@ def update(options: argparse.Namespace) -> int:
     if not data:
         raise UsageError("nothing to update", hint='--traffic "blue=90 green=10"')
     changed: EndpointAnswer = find_server.ask("PATCH", path(options.name), data)
-    return show.result(options, changed, f"{changed['name']}: traffic {_traffic(changed)}")
+    lines = [f"warning: {line}" for line in unanswered(changed)]
+    return show.result(
+        options, changed, f"{changed['name']}: traffic {traffic_of(changed)}", *lines
+    )
 
 
 def shares(text: str, option: str) -> dict[str, int]:
@@ -247,7 +268,8 @@ def shares(text: str, option: str) -> dict[str, int]:
     for word in text.replace(",", " ").split():
         name, equals, percent = word.partition("=")
         if not equals or not name or not percent.isdigit():
-            raise UsageError(f"{word!r} is not NAME=PERCENT", where=option, hint='"A=90 B=10"')
+            hint = 'whole numbers from 0 to 100: "A=90 B=10"'
+            raise UsageError(f"{word!r} is not NAME=PERCENT", where=option, hint=hint)
         percents[name] = int(percent)
     return percents
 
