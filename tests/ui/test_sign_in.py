@@ -9,6 +9,7 @@ from starlette.datastructures import Headers
 
 from allranks.errors import Forbidden
 from allranks.ui import sign_in
+from allranks.ui.api import Person
 from allranks.ui.security import check_origin
 from allranks.ui.sign_in import Doorkeeper, load_key
 
@@ -89,3 +90,10 @@ def test_a_followed_link_is_allowed_a_form_is_not() -> None:
     check_origin("GET", Headers(headers))
     with pytest.raises(Forbidden):
         check_origin("POST", Headers(headers))
+
+
+def test_a_reader_is_told_who_gives_the_role() -> None:
+    Person("ann", "member").require_member()
+    with pytest.raises(Forbidden) as caught:
+        Person("eve", "reader").require_member()
+    assert "--role member" in (caught.value.hint or "")

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import httpx
 
-from allranks.errors import ServerError, Unreachable, from_body
+from allranks.errors import Forbidden, ServerError, Unreachable, from_body
 from allranks.http_client import Client
 
 # Seconds: the API waits up to a minute for news.
@@ -27,6 +27,12 @@ class Person(NamedTuple):
     def may_change(self) -> bool:
         """Whether there are jobs that they may change: their own, and for admins all."""
         return self.role != "reader"
+
+    def require_member(self) -> None:
+        """Raises Forbidden for a reader."""
+        if not self.may_change:
+            hint = "an admin gives the role: allranks server token create NAME --role member"
+            raise Forbidden(f"{self.name} is a reader and may not change anything", hint=hint)
 
     def may_change_job(self, job: Mapping[str, Any]) -> bool:
         return self.role == "admin" or (self.may_change and job["created_by"] == self.name)

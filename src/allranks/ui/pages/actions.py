@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from allranks.core.job.marks import NOTE, STAR, without_marks
-from allranks.errors import AllranksError, Forbidden, NotFound, UsageError
+from allranks.errors import AllranksError, NotFound, UsageError
 from allranks.ui import render
 from allranks.ui.api import Session, job_path
 from allranks.ui.messages import leave
@@ -81,8 +81,7 @@ async def act(request: Request) -> Response:
     action = ACTIONS.get(name)
     if action is None:
         raise NotFound(f"there is no action {name!r}")
-    if not request.state.person.may_change:
-        raise Forbidden(f"{request.state.person.name} is a reader and may not change anything")
+    request.state.person.require_member()
     if request.method == "GET":
         jobs = list(dict.fromkeys(request.query_params.getlist("job")))
         return await _describe(request, name, action, jobs)

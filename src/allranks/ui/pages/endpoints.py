@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from allranks.errors import AllranksError, Forbidden, NotFound, ServerError, UsageError
+from allranks.errors import AllranksError, NotFound, ServerError, UsageError
 from allranks.ui import render
 from allranks.ui.api import Session, file_path, job_path
 from allranks.ui.messages import leave
@@ -85,7 +85,7 @@ async def series(request: Request) -> Response:
 
 async def send_request(request: Request) -> Response:
     """The form with an example (GET), or the answer to what it sends (POST)."""
-    _require_member(request)
+    request.state.person.require_member()
     session: Session = request.state.session
     made: EndpointAnswer = await session.get(_path(request.path_params["name"]))
     if made["scoring_uri"] is None:
@@ -181,7 +181,7 @@ def _pretty(text: str) -> str:
 
 async def deploy(request: Request) -> Response:
     """The form (GET), or the deployment of a registered model (POST)."""
-    _require_member(request)
+    request.state.person.require_member()
     session: Session = request.state.session
     if request.method == "POST":
         form = {key: str(value).strip() for key, value in (await request.form()).items()}
@@ -246,11 +246,6 @@ def _send(session: Session, data: dict[str, Any], made: EndpointAnswer) -> None:
         body["all_traffic"] = True
     with session.client() as client:
         send(client, body, snapshots, where=where, method=method)
-
-
-def _require_member(request: Request) -> None:
-    if not request.state.person.may_change:
-        raise Forbidden(f"{request.state.person.name} is a reader and may not change anything")
 
 
 def _path(name: str, *more: str) -> str:

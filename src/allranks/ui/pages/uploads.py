@@ -12,7 +12,7 @@ from starlette.datastructures import UploadFile
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from allranks.errors import Forbidden, UsageError
+from allranks.errors import UsageError
 from allranks.sdk.upload.inputs import How
 from allranks.ui import render
 from allranks.ui.api import Session
@@ -21,8 +21,7 @@ from allranks.ui.messages import leave
 
 async def upload(request: Request) -> Response:
     """The form (GET), or the upload (POST). The server accepts 64 MiB in one request."""
-    if not request.state.person.may_change:
-        raise Forbidden(f"{request.state.person.name} is a reader and may not change anything")
+    request.state.person.require_member()
     if request.method == "GET":
         return render.page(request, "upload.html", command="allranks data upload FOLDER")
     form = await request.form()
