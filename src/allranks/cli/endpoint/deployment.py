@@ -157,9 +157,14 @@ def _send(
     method: str,
     more: Mapping[str, Any] = {},
 ) -> int:
-    where = path(data["endpoint_name"], "/deployments")
+    # lazy: imports the models
+    from allranks.spec.endpoint import parse_deployment
+    from allranks.spec.fields.scalars import sendable
+
+    parsed = parse_deployment(sendable(dict(data)), lines, options.file)
+    where = path(parsed.endpoint_name, "/deployments")
     if method == "PATCH":
-        where += "/" + quote(str(data["name"]), safe="")
+        where += "/" + quote(parsed.name, safe="")
     file = File(data, base, lines)
     made: DeploymentAnswer = deliver(options, file, where, method, more)
     return _ready(options, made)

@@ -1,0 +1,20 @@
+"""`allranks deployment` without a server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from allranks.cli.endpoint import deployment
+from allranks.cli.parser import parser_of
+from allranks.errors import SpecError
+
+
+@pytest.mark.parametrize("command", ["create", "update"])
+def test_an_endpoints_file_is_no_deployment(command: str, tmp_path: Path):
+    file = tmp_path / "endpoint.yml"
+    file.write_text("name: birds\nauth_mode: key\n")
+    options = parser_of(f"deployment {command}").parse_args(["-f", str(file)])
+    with pytest.raises(SpecError, match="endpoint_name"):
+        getattr(deployment, command)(options)
