@@ -1,4 +1,4 @@
-"""`allranks deployment` without a server."""
+"""`allranks deployment` and az's lines for it, without a server."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from allranks.cli.az import shapes
 from allranks.cli.endpoint import deployment
 from allranks.cli.parser import parser_of
 from allranks.errors import SpecError
@@ -18,3 +19,11 @@ def test_an_endpoints_file_is_no_deployment(command: str, tmp_path: Path):
     options = parser_of(f"deployment {command}").parse_args(["-f", str(file)])
     with pytest.raises(SpecError, match="endpoint_name"):
         getattr(deployment, command)(options)
+
+
+@pytest.mark.parametrize(
+    ("state", "word"),
+    [("Ready", "Succeeded"), ("Updating", "Updating"), ("UpdateFailed", "Failed")],
+)
+def test_a_script_sees_the_end_of_an_update(state: str, word: str):
+    assert shapes.served({"state": state})["provisioning_state"] == word

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from allranks.sdk.assets.provisioning import provisioning_state
 from allranks.sdk.jobs.properties import properties_of
 
 if TYPE_CHECKING:
@@ -65,11 +66,10 @@ def asset(data: Answer) -> Document:
 def served(data: Answer) -> Document:
     """An endpoint or a deployment, as `az ml online-… show` has it."""
     spec = data.get("spec") or {}
-    state = {"Ready": "Succeeded", "Empty": "Succeeded", "Failed": "Failed"}
     answer = {
         **{key: value for key, value in spec.items() if key != "endpoint_name"},
         **{key: value for key, value in data.items() if key not in ("spec", "deployments")},
-        "provisioning_state": state.get(data["state"], "Updating"),
+        "provisioning_state": provisioning_state(data["state"]),
     }
     if "endpoint" in data:
         return {**answer, "endpoint_name": data["endpoint"], "instance_count": data["instances"]}

@@ -13,6 +13,7 @@ from urllib.parse import quote, urlsplit
 
 from allranks.errors import AllranksError, Conflict, ServerError, UsageError
 from allranks.sdk.assets.computes import Poller
+from allranks.sdk.assets.provisioning import provisioning_state
 from allranks.sdk.connection import contexts, find_server
 from allranks.sdk.connection.urls import asset_path
 from allranks.sdk.jobs.follow import Following
@@ -117,7 +118,7 @@ class EndpointRecord(Endpoint):
             mirror_traffic=answer["mirror_traffic"],
             scoring_uri=uri,
             openapi_uri=uri and uri.removesuffix("/score") + "/swagger.json",
-            provisioning_state=_provisioned(answer["state"]),
+            provisioning_state=provisioning_state(answer["state"]),
         )
 
 
@@ -130,7 +131,7 @@ class DeploymentRecord:
 
     @property
     def provisioning_state(self) -> str:
-        return _provisioned(self._answer["state"])
+        return provisioning_state(self._answer["state"])
 
     def __getattr__(self, name: str) -> Any:
         for mapping in (self._answer, self._answer["spec"]) if name[:1] != "_" else ():
@@ -147,12 +148,6 @@ class Keys(NamedTuple):
 
     primary_key: str
     secondary_key: str
-
-
-def _provisioned(state: str) -> str:
-    """The word of Azure ML."""
-    words = {"Ready": "Succeeded", "Empty": "Succeeded", "Failed": "Failed"}
-    return words.get(state, "Updating")
 
 
 class OnlineEndpoints:

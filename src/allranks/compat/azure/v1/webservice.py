@@ -133,7 +133,12 @@ class Webservice:
     @property
     def state(self) -> str:
         """Azure's word: Healthy, Transitioning, Unhealthy or Failed."""
-        words = {"Ready": "Healthy", "Failed": "Failed", "Degraded": "Unhealthy"}
+        words = {
+            "Ready": "Healthy",
+            "Degraded": "Unhealthy",
+            "UpdateFailed": "Failed",
+            "Failed": "Failed",
+        }
         return words.get(self._deployment()["state"], "Transitioning")
 
     @property
