@@ -276,6 +276,7 @@ def wait(
             what = f"{endpoint}/{name} failed: {made['reason']}"
             if made["state"] == "UpdateFailed":
                 what = f"the update of {what}; the replicas of before go on"
+                hint += f", or go back: allranks deployment update {name} -e {endpoint} --rollback"
             raise RequestFailed(what, hint=hint)
         if time.monotonic() > until:
             why = made["reason"] or (

@@ -19,7 +19,7 @@ from allranks.spec.batch import STEP
 from allranks.store.assets import Assets
 from allranks.store.batch import BatchEndpoints
 from allranks.store.database import opened_database
-from allranks.store.endpoints import DeploymentRow, EndpointRow, Endpoints
+from allranks.store.endpoints import DeploymentRow, EndpointRow, Endpoints, ReplicaRow
 from allranks.store.files.blobs import Blobs
 from allranks.store.files.trees import Trees
 from allranks.store.key_values import Settings
@@ -111,6 +111,19 @@ def test_an_online_endpoint_that_became_anothers_is_left_alone(services: Any) ->
             change()
     assert services.endpoints.deployments() == [row._replace(created_by="bob")]
     assert services.endpoints.keys.get("o") == {}
+
+
+def test_a_failed_update_is_taken_back_before_replicas_are_added(services: Any) -> None:
+    old = ReplicaRow("old", 1, "unix:a", 0.0, True)
+    spec = {"name": "d", "endpoint_name": "o", "command": "x"}
+    row = DeploymentRow("o", "d", spec, {}, 2, 0.0, "ann", replicas=(old,), failures=3)
+    services.endpoints.put(EndpointRow("o", {"name": "o"}, [], 0.0, "ann"))
+    services.endpoints.create_deployment(row)
+    services.endpoints.counts = {"o/d": {"replicas": {"old": {"ready": True, "drains": False}}}}
+    with pytest.raises(Conflict, match="the last update of o/d failed") as refused:
+        endpoints.update_deployment("o", "d", {"instance_count": 2}, services, ANN)
+    assert "deployment update d -e o --rollback" in (refused.value.hint or "")
+    assert services.endpoints.deployments() == [row]
 
 
 def test_a_model_is_there_or_deleted(services: Any) -> None:

@@ -149,6 +149,10 @@ def update_deployment(
             if scale_of(row) is not None:
                 hint = "change scale_settings in its file: allranks deployment update -f FILE"
                 raise Conflict(f"the load says how many replicas {row.key} has", hint=hint)
+            if _shown(row, services)["state"] == "UpdateFailed":
+                hint = f"allranks deployment update {deployment} -e {name} --rollback, then again"
+                why = f"the last update of {row.key} failed; the replicas of before answer"
+                raise Conflict(why, hint=hint)
             changed = {**row.spec, **data}
             spec_of.parse_deployment(changed)
             row = services.endpoints.change(row, spec=changed)
