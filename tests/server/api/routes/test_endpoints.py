@@ -69,6 +69,15 @@ def test_changes_at_once_lose_none(server: Served):
     assert row["keys"] == [hashlib.sha256(each.encode()).hexdigest() for each in keys.values()]
 
 
+def test_more_replicas_than_the_machine_holds_are_refused(server: Served):
+    address = "/api/v1/endpoints/e/deployments"
+    assert server.people.post(address, json=deployment()).status_code == 201
+    made = server.people.patch(f"{address}/d", json={"instance_count": 65})
+    assert made.status_code in (400, 422), made.text
+    assert "65 replicas do not fit this machine" in made.text
+    assert server.people.get(f"{address}/d").json()["instances"] == 1
+
+
 def test_a_change_that_the_router_does_not_know_is_told(
     server: Served, monkeypatch: pytest.MonkeyPatch
 ):

@@ -121,7 +121,7 @@ def test_a_failed_update_is_taken_back_before_replicas_are_added(services: Any) 
     services.endpoints.create_deployment(row)
     services.endpoints.counts = {"o/d": {"replicas": {"old": {"ready": True, "drains": False}}}}
     with pytest.raises(Conflict, match="the last update of o/d failed") as refused:
-        endpoints.update_deployment("o", "d", {"instance_count": 2}, services, ANN)
+        endpoints.update_deployment("o", "d", {"instance_count": 1}, services, ANN)
     assert "deployment update d -e o --rollback" in (refused.value.hint or "")
     assert services.endpoints.deployments() == [row]
 

@@ -16,8 +16,17 @@ from allranks.api.endpoints import (
     EndpointKeys,
     RequestCounts,
 )
+from allranks.core.plan import Plan
 from allranks.core.replicas import Replica, state
-from allranks.errors import Conflict, MissingCode, Problem, ServerError, SpecError, UsageError
+from allranks.errors import (
+    Conflict,
+    MissingCode,
+    Problem,
+    Refused,
+    ServerError,
+    SpecError,
+    UsageError,
+)
 from allranks.server.assets.data_locations import Find
 from allranks.server.auth.roles import Role, Who, require_own, require_role
 from allranks.server.dependencies import JsonBody, Services, ServicesDep
@@ -140,6 +149,11 @@ def update_deployment(
     """Update a deployment: new replicas are ready before the old ones drain. ``data`` is as for
     `create_deployment`, or has ``instance_count``, or ``rollback``: to what it was before."""
     made: DeploymentRow | None = None
+    if data.keys() == {"instance_count"}:
+        row = services.endpoints.deployment(name, deployment)
+        wanted = row._replace(spec={**row.spec, **data})
+        if instances_of(wanted) > instances_of(row):
+            _require_capacity(wanted, services)
     if not data.get("rollback") and data.keys() != {"instance_count"}:
         made = _deployment(name, data, services, who.name)
     with services.admission_lock, services.endpoints.lock:
@@ -214,19 +228,7 @@ def _deployment(
     made = spec_of.parse_deployment(spec)
     Submission.load(submission)
     asset = _asset(made, spec, submission, services)
-    replica = Submission.load(submission)
-    find: Find = services.records.answering
-    where = (services.home, services.clusters, services.environments, services.datastores, find)
-    trial = replica._replace(spec={**replica.spec, "name": made.name})
-    planned = plan(trial, *where)
-    if services.clusters.kind_of(planned.engine).images:
-        hint = "leave `compute` out, or name one of Slurm or Ray"
-        raise SpecError(Problem("replicas do not run in pods so far", "compute", hint=hint))
-    if planned.server_address == ADDRESS:
-        hint = f"allranks compute update {planned.compute} --server-address ADDRESS"
-        why = "its nodes reach this server only through files, and so no request reaches them"
-        raise SpecError(Problem(why, "compute", hint=hint))
-    return DeploymentRow(
+    row = DeploymentRow(
         endpoint,
         made.name,
         spec,
@@ -236,6 +238,35 @@ def _deployment(
         by,
         asset=asset,
     )
+    planned = _require_capacity(row, services)
+    if services.clusters.kind_of(planned.engine).images:
+        hint = "leave `compute` out, or name one of Slurm or Ray"
+        raise SpecError(Problem("replicas do not run in pods so far", "compute", hint=hint))
+    if planned.server_address == ADDRESS:
+        hint = f"allranks compute update {planned.compute} --server-address ADDRESS"
+        why = "its nodes reach this server only through files, and so no request reaches them"
+        raise SpecError(Problem(why, "compute", hint=hint))
+    return row
+
+
+def _require_capacity(row: DeploymentRow, services: Services) -> Plan:
+    """The plan of a replica. Raises what its job would be refused with, and SpecError if this
+    machine cannot hold all replicas, which count as the nodes of one job."""
+    replica = Submission.load(row.submission)
+    find: Find = services.records.answering
+    where = (services.home, services.clusters, services.environments, services.datastores, find)
+    planned = plan(replica._replace(spec={**replica.spec, "name": row.name}), *where)
+    scale = scale_of(row)
+    replicas = scale.most if scale is not None else instances_of(row)
+    if services.clusters.runs_here(planned):
+        engine = services.clusters.engine(services.clusters.cluster(planned))
+        try:
+            engine.admit(planned.gang._replace(nodes=replicas))
+        except Refused as error:
+            key = "scale_settings.max_instances" if scale is not None else "instance_count"
+            why = f"{replicas} replicas do not fit this machine: {error.message}"
+            raise SpecError(Problem(why, key, hint="request fewer replicas")) from None
+    return planned
 
 
 def _asset(
