@@ -356,7 +356,9 @@ def test_horovod_by_gloo_and_by_mpi(run: Run, kind: str):
 
 
 def test_every_example_is_run_by_a_test():
-    text = Path(__file__).read_text() + (Path(__file__).parent / "test_digits.py").read_text()
+    here = Path(__file__)
+    others = here.with_name("test_digits.py"), here.parents[1] / "cli" / "test_batch.py"
+    text = "".join(path.read_text() for path in (here, *others))
     for folder in EXAMPLES.iterdir():
         run = rf'\brun\w*\(\s*"{folder.name}"|"name", \[.*"{folder.name}"|/ "{folder.name}"$'
         assert re.search(run, text, re.MULTILINE), folder.name
