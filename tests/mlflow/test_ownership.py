@@ -2,9 +2,9 @@
 changes. Against MLflow's real server, with two jobs of one experiment."""
 
 import json
-import os
 import urllib.error
 import urllib.request
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -73,7 +73,7 @@ def two(
     home = Tracked(tracked_home, code, command_line(tracked_home, code), python)
     assert home.allranks("server", "start").returncode == 0
     (code / "script.py").write_text(HOLDS)
-    names, found = [f"holds-{word}-{os.getpid()}" for word in ("one", "two")], []
+    names, found = [f"holds-{word}-{uuid.uuid4().hex[:8]}" for word in ("one", "two")], []
     for name in names:
         told = code.parent / f"{name}-told"
         variables = [f"NAME={name}", f"TOLD={told}"]
