@@ -115,13 +115,9 @@ def leave_nothing(home: Path) -> None:
 def until(fact: Callable[[], object], seconds: float = 20.0) -> None:
     """Return as soon as ``fact`` is true; fail when it does not come."""
     end = time.monotonic() + seconds * PATIENCE
-    began = time.monotonic()
     while not fact():
-        now = time.monotonic()
-        assert now < end, f"waited {seconds * PATIENCE} s in vain"
-        # What takes a process to find out must leave processors to what is waited for.
-        time.sleep(max(0.02, now - began))
-        began = time.monotonic()
+        assert time.monotonic() < end, f"waited {seconds * PATIENCE} s in vain"
+        time.sleep(0.02)
 
 
 def kill_agents(home: Path, job: str, launch: int = 1) -> None:

@@ -98,8 +98,8 @@ class Front:
         )
         config.load()
         loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        family, *_, address = found[0]
+        addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        family, *_, address = addresses[0]
         listener = Listener(family, address[:2])
         self.port = port
         self._server = _Server(config)

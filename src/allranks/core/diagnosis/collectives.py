@@ -160,8 +160,8 @@ def compare(ranks: Mapping[int, Recorded], ended: Collection[int] = ()) -> Findi
     first = min(findings, key=lambda one: one.since)
     second = next((one for one in findings if set(one.waiting) & set(first.ranks)), None)
     # Ranks are asked one after the other: those that go on may seem to wait for one another.
-    asked = min(ranks[rank].at for rank in waiting)
-    together = max(one.since for one in findings) <= asked
+    first_answer = min(ranks[rank].at for rank in waiting)
+    together = max(one.since for one in findings) <= first_answer
     if first.kind is Kind.NETWORK or second is None or second is first or not together:
         return first
     return first._replace(kind=Kind.GROUPS, other=second.entry)
