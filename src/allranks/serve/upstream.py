@@ -42,14 +42,14 @@ class Response:
     """An answer whose head is complete."""
 
     def __init__(self, connection: Connection) -> None:
-        self.status = connection.found.status
-        self.headers = connection.found.headers
+        self.status = connection.received.status
+        self.headers = connection.received.headers
         self._connection = connection
 
     @property
     def is_whole(self) -> bool:
         """Whether all of its body has come."""
-        return self._connection.found.complete
+        return self._connection.received.complete
 
     def arrived(self) -> bytes:
         """What of its body has come and was not taken before."""
@@ -121,7 +121,7 @@ class Connection(asyncio.Protocol):
     """A connection to a replica."""
 
     def __init__(self) -> None:
-        self.found = _Found()
+        self.received = _Found()
         self.idle_since = 0.0
         self._loop = asyncio.get_running_loop()
         self._end: str | None = None
@@ -140,27 +140,27 @@ class Connection(asyncio.Protocol):
         self.transport = transport
 
     def data_received(self, data: bytes) -> None:
-        self.found.pending += len(data)
+        self.received.pending += len(data)
         try:
-            self.found.parser.feed_data(data)
+            self.received.parser.feed_data(data)
         except HttpParserError as error:
             self._ended(str(error))
             return
-        if self.found.pending > _LONGEST_HEAD:
+        if self.received.pending > _LONGEST_HEAD:
             self._ended("the head of the answer is too long")
             self.transport.abort()
             return
-        if self.found.has_head:  # it may have come before all of the request was sent
+        if self.received.has_head:  # it may have come before all of the request was sent
             self.resume_writing()
-        if self.found.size > _AHEAD and not self._is_full:
+        if self.received.size > _AHEAD and not self._is_full:
             self._is_full = True
             self.transport.pause_reading()
         if self._waiting is not None and self._is_enough():
             self._wake()
 
     def eof_received(self) -> None:
-        if self.found.has_head and self.found.until_closed:
-            self.found.complete = True
+        if self.received.has_head and self.received.until_closed:
+            self.received.complete = True
         self._ended("the replica closed the connection")
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -187,7 +187,7 @@ class Connection(asyncio.Protocol):
     async def ask(self, head: bytes, body: AsyncIterator[bytes] | bytes) -> Response:
         """Send a request; returns with the head of the answer, and with its body if that is short
         and follows at once. Raises Unsent and Broken."""
-        self.found.begin()
+        self.received.begin()
         self._is_head = head.startswith(b"HEAD ")
         if isinstance(body, bytes):
             self.transport.write(head + body)
@@ -199,7 +199,7 @@ class Connection(asyncio.Protocol):
                 self.transport.write(piece)
                 if self._drained is not None:
                     await self._drained
-                if self.found.has_head:
+                if self.received.has_head:
                     self._has_sent_all = False
                     break
                 if self.transport.is_closing():
@@ -211,14 +211,14 @@ class Connection(asyncio.Protocol):
                 self._soon.cancel()
                 self._soon = None
         if self._is_head:  # its length is that of another answer
-            self.found.complete = self.found.until_closed = self.found.has_head
-        is_cut = self.found.is_short and not self.found.complete and self._end is not None
-        if is_cut or not self.found.has_head:
+            self.received.complete = self.received.until_closed = self.received.has_head
+        is_cut = self.received.is_short and not self.received.complete and self._end is not None
+        if is_cut or not self.received.has_head:
             raise Broken(self._end)
         return Response(self)
 
     def _has_answer(self) -> bool:
-        answer = self.found
+        answer = self.received
         if not answer.has_head or answer.complete or self._is_head or not answer.is_short:
             return answer.has_head
         if self._soon is None:  # servers send a body just after its head
@@ -227,8 +227,8 @@ class Connection(asyncio.Protocol):
 
     async def more(self) -> None:
         """Wait until more of the answer has come. Raises Broken."""
-        await self._wait(lambda: self.found.complete or bool(self.found.pieces))
-        if not self.found.complete and not self.found.pieces:
+        await self._wait(lambda: self.received.complete or bool(self.received.pieces))
+        if not self.received.complete and not self.received.pieces:
             raise Broken(self._end)
 
     async def _wait(self, is_enough: Callable[[], bool]) -> None:
@@ -242,7 +242,7 @@ class Connection(asyncio.Protocol):
             self._waiting = None
 
     def taken(self) -> bytes:
-        pieces, self.found.pieces, self.found.size = self.found.pieces, [], 0
+        pieces, self.received.pieces, self.received.size = self.received.pieces, [], 0
         if self._is_full:
             self._is_full = False
             self.transport.resume_reading()
@@ -251,11 +251,11 @@ class Connection(asyncio.Protocol):
     @property
     def is_reusable(self) -> bool:
         return (
-            self.found.complete
+            self.received.complete
             and self._has_sent_all
-            and not self.found.until_closed
-            and not self.found.is_over
-            and self.found.keeps
+            and not self.received.until_closed
+            and not self.received.is_over
+            and self.received.keeps
             and self._end is None
             and not self.transport.is_closing()
         )

@@ -56,7 +56,7 @@ def test_json_that_nests_deeply_is_shown_as_text():
 
 
 def test_an_answer_that_never_comes(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(endpoints, "_ANSWER", 0.05)
-    monkeypatch.setattr(endpoints, "_EXAMPLE", 0.05)
+    monkeypatch.setattr(endpoints, "_ANSWER", 0.3)
+    monkeypatch.setattr(endpoints, "_EXAMPLE", 0.3)
     with pytest.raises(ServerError, match="does not answer"):
         asyncio.run(_ask(b"", b"", True))

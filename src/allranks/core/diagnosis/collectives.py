@@ -92,8 +92,8 @@ def load(data: Mapping[str, Any]) -> Recorded:
     )
     entries = sorted(map(_entry, data["entries"]), key=lambda entry: entry.number)
     last = max((entry.since for entry in entries), default=-inf)
-    rank, at = _number(data["rank"]), float(data["at"])
-    return Recorded(rank, tuple(groups), tuple(entries), at - last, at)
+    at = float(data["at"])
+    return Recorded(_number(data["rank"]), tuple(groups), tuple(entries), at - last, at)
 
 
 def of_processes(processes: Iterable[Process]) -> dict[int, Recorded]:

@@ -99,7 +99,8 @@ async def send_request(request: Request) -> Response:
     async with httpx.AsyncClient(headers=headers, trust_env=False) as client:
         if request.method == "POST":
             form = await request.form()
-            body, deployment = str(form.get("body", "")), str(form.get("deployment", ""))
+            body = str(form.get("body", ""))
+            deployment = str(form.get("deployment", ""))
             answer = await _answer(client, made["scoring_uri"], body, deployment)
         else:
             deployment = request.query_params.get("deployment", "")

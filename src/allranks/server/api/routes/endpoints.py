@@ -151,9 +151,9 @@ def update_deployment(
     made: DeploymentRow | None = None
     if data.keys() == {"instance_count"}:
         row = services.endpoints.deployment(name, deployment)
-        wanted = row._replace(spec={**row.spec, **data})
-        if instances_of(wanted) > instances_of(row):
-            _require_capacity(wanted, services)
+        new_row = row._replace(spec={**row.spec, **data})
+        if instances_of(new_row) > instances_of(row):
+            _require_capacity(new_row, services)
     if not data.get("rollback") and data.keys() != {"instance_count"}:
         made = _deployment(name, data, services, who.name)
     with services.admission_lock, services.endpoints.lock:
