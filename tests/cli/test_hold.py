@@ -19,16 +19,23 @@ import os, sys, time
 print("up", flush=True)
 if os.environ["RANK"] == "1":
     secret = 41
-    time.sleep(0.3)
+    while not os.path.exists(PEER): time.sleep(0.01)
     if sys.argv[1:]:
         os.kill(os.getpid(), 11)
     [0][secret]
-time.sleep(600)
+open(PEER, "w"); time.sleep(600)
 """
 
 
+def write_script(code: Path) -> None:
+    """Rank 1 fails when rank 0 waits: until then that one's stack is one of a start."""
+    peer = code / "up"
+    peer.unlink(missing_ok=True)
+    (code / "held.py").write_text(TRAIN.replace("PEER", repr(str(peer))))
+
+
 def start(allranks: Allranks, code: Path, name: str, *words: object, script: str = "") -> None:
-    (code / "held.py").write_text(TRAIN)
+    write_script(code)
     options = ("-n", 2, "--detach", "--name", name, "--on-failure", "hold", *words)
     command = ("python", "held.py", *([script] if script else []))
     assert allranks("run", *options, "--", *command).returncode == 0
@@ -107,7 +114,7 @@ def test_a_failed_job_stays_for_a_debugger_until_it_is_released(
 
 
 def test_a_hold_ends_with_its_time_and_with_a_cancel(allranks: Allranks, code: Path, home: Path):
-    (code / "held.py").write_text(TRAIN)
+    write_script(code)
     words = ("-n", 2, "--name", "short", "--on-failure", "hold=3", "--", "python", "held.py")
     done = allranks("run", *words)
     assert done.returncode == 1
