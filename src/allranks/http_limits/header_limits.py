@@ -49,9 +49,6 @@ class Patient(HttpToolsProtocol):
         self._start_timer()
 
     def data_received(self, data: bytes) -> None:
-        between = self.cycle is None or self.cycle.response_complete
-        if between and self._timer is None:
-            self._start_timer()
         while data and not self.transport.is_closing():
             # The parser buffers incomplete headers, so it gets little more than the limit at once.
             piece, data = (data[:HEAD_BYTES], data[HEAD_BYTES:]) if self._in_head else (data, b"")
@@ -59,6 +56,10 @@ class Patient(HttpToolsProtocol):
             super().data_received(piece)
             if self._pending > HEAD_BYTES and not self.transport.is_closing():
                 self._refuse(431, f"the headers of a request are larger than {HEAD_BYTES} bytes")
+        # Most heads come whole, and need no timer.
+        between = self.cycle is None or self.cycle.response_complete
+        if between and self._pending and self._in_head and self._timer is None:
+            self._start_timer()
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(*(self._refusal or (400, "not an HTTP request")))

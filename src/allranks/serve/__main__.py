@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import gc
 import json
 import os
 import signal
@@ -108,6 +109,7 @@ def main() -> None:
     # asyncio sets it only for sockets whose protocol is named. Without it the body of an answer
     # waits for the caller to acknowledge the head: 40 ms.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    gc.freeze()  # a collection stops all requests: what is imported is not looked at
     asyncio.run(serve(folder, listener))
 
 

@@ -173,6 +173,8 @@ class Deployment:
 
     def wake(self) -> None:
         """Let as many requests go on as there are turns."""
+        if not self._waiting:
+            return
         turns = sum(max(0, self.route.concurrency - worker.running) for worker in self._serving())
         while turns > 0 and self._waiting:
             turn = self._waiting.popleft()
