@@ -85,6 +85,23 @@ def test_an_unforeseen_error_is_raised_after_the_answer() -> None:
         asyncio.run(ask())
 
 
+def test_code_that_has_changed_under_a_running_server_is_told() -> None:
+    async def late(_: Request) -> Response:
+        from allranks.server import gone_since  # type: ignore[attr-defined]
+
+        return gone_since  # type: ignore[no-any-return]
+
+    async def ask() -> str:
+        app = Direct([Route("/late", late)])
+        way = httpx.ASGITransport(app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=way, base_url="http://localhost") as client:
+            return (await client.get("/late")).text
+
+    text = asyncio.run(ask())
+    assert "the code of allranks has changed since the server started" in text
+    assert "allranks server stop" in text
+
+
 def test_a_path_that_is_not_text_is_refused() -> None:
     async def ask() -> int:
         way = httpx.ASGITransport(Direct(ROUTES))

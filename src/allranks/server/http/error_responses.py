@@ -83,7 +83,12 @@ async def _system(request: Request, error: Any) -> Response:
 async def _unforeseen(_: Request, error: Any) -> Response:
     # Starlette raises the error again after the response, so that its trace is logged.
     message = f"the server failed: {type(error).__name__}"
-    return reply(ServerError(message, hint="see server.log in the server's home"), 500)
+    hint = "see server.log in the server's home"
+    if isinstance(error, ImportError) and (error.name or "").partition(".")[0] == "allranks":
+        # Imported late, from files that are newer than what runs.
+        message = f"the code of allranks has changed since the server started: {error}"
+        hint = "allranks server stop; the next command starts it anew, and jobs go on"
+    return reply(ServerError(message, hint=hint), 500)
 
 
 HANDLERS: dict[int | type[Exception], Callable[[Request, Any], Coroutine[Any, Any, Response]]] = {
