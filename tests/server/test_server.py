@@ -1,5 +1,6 @@
 """The home's server: found or started, never twice, and what is said when it cannot be had."""
 
+import argparse
 import concurrent.futures
 import contextlib
 import json
@@ -146,6 +147,22 @@ def test_stop_ends_the_jobs_and_leaves_no_process(allranks, home):
     until(lambda: not processes_of(home), seconds=2)  # its fork server notices a moment later
     assert json.loads(allranks("job", "show", name, "--json").stdout)["status"] == "Canceled"
     assert allranks("server", "stop").returncode == 0
+
+
+@pytest.mark.slow
+def test_stop_waits_for_all_jobs_together(allranks, home, monkeypatch):
+    options = argparse.Namespace(all=False, quiet=True, json=False)
+    script = "trap '' TERM; echo runs; while true; do sleep 300; done"
+    names = [allranks("run", "--detach", "--", "bash", "-c", script).stdout.strip() for _ in "1234"]
+    for name in names:
+        until(lambda name=name: "runs" in allranks("job", "logs", name).stdout)
+    monkeypatch.setenv("ALLRANKS_HOME", str(home))
+    monkeypatch.setattr(server_commands, "_JOBS_TIMEOUT", 3.0)
+    began = time.monotonic()
+    assert server_commands._stop_jobs(options) == 0
+    assert time.monotonic() - began < 9  # one after another: 12
+    assert allranks("server", "stop").returncode == 0
+    until(lambda: not processes_of(home))
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import signal
+import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -227,25 +228,28 @@ def _store_public_address(home: Home, request: PublicRequest | None) -> None:
 
 
 def _stop_jobs(options: argparse.Namespace) -> int:
-    """Cancel the running jobs and wait for them; returns how many ended. A server that does not
-    answer is stopped without that."""
+    """Cancel the running jobs and wait for all of them, `_JOBS_TIMEOUT` at most; returns how many
+    ended. A server that does not answer is stopped without that."""
     talk = show.talk if not (options.quiet or options.json) else (lambda text: None)
     line = show.StatusLine(options.quiet)
     ended, running = 0, []
     try:
-        client = find_server.connect(start=False, any_version=True)
-        client.call("GET", "/api/v1/server", timeout=_ANSWER_TIMEOUT)
-        report: StopAnswer = client.json(
-            "POST", f"/api/v1/server/stop?all={str(options.all).lower()}"
-        )
-        for name in report["canceled"]:
-            line.say(f"waiting for {name} to stop")
-            path = f"/api/v1/jobs/{name}/wait?timeout={_JOBS_TIMEOUT}"
-            job: JobAnswer = json.loads(client.call("GET", path, timeout=_JOBS_TIMEOUT + 5).body)
-            if job["ended_at"] is None:
-                running.append(f"{name} ({job['status_reason'] or job['status']})")
-            else:
-                ended += 1
+        with find_server.connect(start=False, any_version=True) as client:
+            client.call("GET", "/api/v1/server", timeout=_ANSWER_TIMEOUT)
+            report: StopAnswer = client.json(
+                "POST", f"/api/v1/server/stop?all={str(options.all).lower()}"
+            )
+            until = time.monotonic() + _JOBS_TIMEOUT  # they end together
+            for name in report["canceled"]:
+                line.say(f"waiting for {name} to stop")
+                remaining = max(0.0, until - time.monotonic())
+                path = f"/api/v1/jobs/{name}/wait?timeout={remaining:.3f}"
+                reply = client.call("GET", path, timeout=remaining + 5)
+                job: JobAnswer = json.loads(reply.body)
+                if job["ended_at"] is None:
+                    running.append(f"{name} ({job['status_reason'] or job['status']})")
+                else:
+                    ended += 1
         line.clear()
         if running:
             talk(f"not ended yet, the next server continues to stop: {', '.join(running)}")
