@@ -39,10 +39,11 @@ class ReplicaRow(NamedTuple):
 
 
 class DeploymentRow(NamedTuple):
-    """``submission`` is the job of a replica, without its name; ``previous`` has ``spec`` and
-    ``submission`` before the last update. ``failures``: tries in a row that ended; ``reason``: why
-    the last one did; ``failed_job``: the last replica that failed. ``asset``: the name of its
-    model's file or folder. ``scaled``: the replicas that its load needs, where it scales."""
+    """``submission`` is the job of a replica, without its name; ``previous`` has ``spec``,
+    ``submission``, ``asset`` and ``revision`` of the one before it that was ready. ``failures``:
+    tries in a row that ended; ``reason``: why the last one did; ``failed_job``: the last replica
+    that failed. ``asset``: the name of its model's file or folder. ``scaled``: the replicas that
+    its load needs, where it scales."""
 
     endpoint: str
     name: str

@@ -113,17 +113,34 @@ def test_an_online_endpoint_that_became_anothers_is_left_alone(services: Any) ->
     assert services.endpoints.keys.get("o") == {}
 
 
-def test_a_failed_update_is_taken_back_before_replicas_are_added(services: Any) -> None:
+def test_failed_updates_are_taken_back_and_the_replicas_of_before_stay(services: Any) -> None:
+    spec = {"name": "d", "endpoint_name": "o", "command": "works"}
     old = ReplicaRow("old", 1, "unix:a", 0.0, True)
-    spec = {"name": "d", "endpoint_name": "o", "command": "x"}
-    row = DeploymentRow("o", "d", spec, {}, 2, 0.0, "ann", replicas=(old,), failures=3)
+    row = DeploymentRow("o", "d", spec, {"spec": spec}, 1, 0.0, "ann", replicas=(old,))
+    for command in ("fails", "fails, too"):
+        bad = row._replace(spec={**spec, "command": command})
+        row = row._replace(**endpoints._changes(row, bad, services))
+    row = row._replace(failures=3)
+    assert (row.revision, row.failures) == (3, 3)
     services.endpoints.put(EndpointRow("o", {"name": "o"}, [], 0.0, "ann"))
     services.endpoints.create_deployment(row)
     services.endpoints.counts = {"o/d": {"replicas": {"old": {"ready": True, "drains": False}}}}
-    with pytest.raises(Conflict, match="the last update of o/d failed") as refused:
-        endpoints.update_deployment("o", "d", {"instance_count": 1}, services, ANN)
-    assert "deployment update d -e o --rollback" in (refused.value.hint or "")
-    assert services.endpoints.deployments() == [row]
+    services.loops = SimpleNamespace(on_endpoint=lambda: None)
+    made = endpoints.update_deployment("o", "d", {"instance_count": 1}, services, ANN)
+    assert (made["state"], made["instances"]) == ("Ready", 1)
+    assert made["notes"] == ["the update of o/d that failed is taken back"]
+    (row,) = services.endpoints.deployments()
+    assert row.spec == {**spec, "instance_count": 1}
+    assert (row.revision, row.replicas) == (1, (old,))
+    # The next one has a number of its own, and what works is kept.
+    failed = ReplicaRow("failed", 3, "unix:b", 0.0)
+    row = row._replace(replicas=(old, failed))
+    row = row._replace(**endpoints._changes(row, bad, services))
+    assert (row.revision, row.previous["spec"]["command"]) == (4, "works")
+    # Of one that works, going back is a new revision.
+    row = row._replace(replicas=(ReplicaRow("new", 4, "unix:c", 0.0, True),))
+    row = row._replace(**endpoints._changes(row, None, services))
+    assert (row.revision, row.spec["command"]) == (5, "works")
 
 
 def test_a_model_is_there_or_deleted(services: Any) -> None:

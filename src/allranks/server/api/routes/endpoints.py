@@ -148,49 +148,62 @@ def update_deployment(
 ) -> DeploymentAnswer:
     """Update a deployment: new replicas are ready before the old ones drain. ``data`` is as for
     `create_deployment`, or has ``instance_count``, or ``rollback``: to what it was before."""
+    by_hand = data.keys() == {"instance_count"}
     made: DeploymentRow | None = None
-    if data.keys() == {"instance_count"}:
+    if by_hand:
         row = services.endpoints.deployment(name, deployment)
-        new_row = row._replace(spec={**row.spec, **data})
+        new_row = row._replace(**_scaled(row, data, services))
         if instances_of(new_row) > instances_of(row):
             _require_capacity(new_row, services)
-    if not data.get("rollback") and data.keys() != {"instance_count"}:
+    elif not data.get("rollback"):
         made = _deployment(name, data, services, who.name)
     with services.admission_lock, services.endpoints.lock:
         row = services.endpoints.deployment(name, deployment)
         require_own(who, row.key, row.created_by)
-        if data.keys() == {"instance_count"}:
-            if scale_of(row) is not None:
-                hint = "change scale_settings in its file: allranks deployment update -f FILE"
-                raise Conflict(f"the load says how many replicas {row.key} has", hint=hint)
-            if _shown(row, services)["state"] == "UpdateFailed":
-                hint = f"allranks deployment update {deployment} -e {name} --rollback, then again"
-                why = f"the last update of {row.key} failed; the replicas of before answer"
-                raise Conflict(why, hint=hint)
-            changed = {**row.spec, **data}
-            spec_of.parse_deployment(changed)
-            row = services.endpoints.change(row, spec=changed)
-        else:
-            row = services.endpoints.change(row, **_changes(row, made, services))
+        columns = _scaled(row, data, services) if by_hand else _changes(row, made, services)
+        changed = services.endpoints.change(row, **columns)
     services.loops.on_endpoint()
-    return _shown(row, services)
+    answer = _shown(changed, services)
+    if by_hand and changed.revision != row.revision:
+        answer["notes"].append(f"the update of {row.key} that failed is taken back")
+    return answer
+
+
+def _scaled(row: DeploymentRow, data: Mapping[str, Any], services: Services) -> dict[str, Any]:
+    """The columns of another ``instance_count``. An update that failed is taken back: only what
+    was before answers. Raises SpecError, Conflict."""
+    columns: dict[str, Any] = {"spec": row.spec}
+    if _shown(row, services)["state"] == "UpdateFailed":
+        columns = _changes(row, None, services)
+    if scale_of(row._replace(**columns)) is not None:
+        hint = "change scale_settings in its file: allranks deployment update -f FILE"
+        raise Conflict(f"the load says how many replicas {row.key} has", hint=hint)
+    spec = {**columns["spec"], **data}
+    spec_of.parse_deployment(spec)
+    return {**columns, "spec": spec}
 
 
 def _changes(row: DeploymentRow, made: DeploymentRow | None, services: Services) -> dict[str, Any]:
     """The columns of an update to a new revision; None: to what it was before."""
-    if made is None:
-        if row.previous is None:
-            hint = "it was never updated"
-            raise Conflict(f"{row.key} has no earlier revision", hint=hint)
-        columns = dict(row.previous)
-    else:
+    ready = {item.revision for item in row.replicas if item.was_ready}
+    # None of its revision was ready so far: those of before still answer.
+    is_unproven = bool(ready) and row.revision not in ready
+    clean: dict[str, Any] = {"failures": 0, "next_try": 0.0, "reason": None, "failed_job": None}
+    # With one replica at least: only so is it seen whether the new revision works.
+    clean |= {"scaled": row.scaled or None}
+    number: dict[str, Any] = {
+        "revision": 1 + max([row.revision, *(item.revision for item in row.replicas)])
+    }
+    before = {key: getattr(row, key) for key in ("spec", "submission", "asset", "revision")}
+    if made is not None:
         _require_code(made, services)
         columns = {"spec": made.spec, "submission": made.submission, "asset": made.asset}
-    before = {"spec": row.spec, "submission": row.submission, "asset": row.asset}
-    # With one replica at least: only so is it seen whether the new revision works.
-    more = {"previous": before, "revision": row.revision + 1, "scaled": row.scaled or None}
-    clean = {"failures": 0, "next_try": 0.0, "reason": None, "failed_job": None}
-    return {**columns, **more, **clean}
+        previous = row.previous if is_unproven and row.previous else before
+        return {**columns, **number, "previous": previous, **clean}
+    if row.previous is None:
+        raise Conflict(f"{row.key} has no earlier revision", hint="it was never updated")
+    columns = {**number, **row.previous} if is_unproven else {**row.previous, **number}
+    return {**columns, "previous": before, **clean}
 
 
 def show_deployment(name: str, deployment: str, services: ServicesDep) -> DeploymentAnswer:
