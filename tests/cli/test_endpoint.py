@@ -20,6 +20,7 @@ SCORE = """
 import json, os
 def init():
     if os.environ["V"] == "bad": raise RuntimeError("no such model")
+    print("MODEL", os.environ["AZUREML_MODEL_DIR"], flush=True)
 def run(data):
     folder = os.environ["AZUREML_MODEL_DIR"]
     return [os.environ["V"], open(os.path.join(folder, "my model.txt")).read()]
@@ -72,7 +73,9 @@ def test_a_deployment_from_its_file_to_its_end(allranks: Allranks, files: Path, 
     refused = allranks("deployment", "delete", "blue", "-e", "birds")
     assert "has 100 percent of the traffic" in refused.stderr
 
-    # An update that cannot start takes nothing away; going back is one command.
+    # An update that cannot start takes nothing away; the next change takes it back.
+    (replica,) = answer(allranks, "deployment", "show", "blue", "-e", "birds")["replicas"]
+    serving = replica["job"]
     made = allranks("deployment", "update", "-f", "bad.yml", timeout=120)
     assert made.returncode == 1
     assert "RuntimeError: no such model" in made.stderr
@@ -81,8 +84,12 @@ def test_a_deployment_from_its_file_to_its_end(allranks: Allranks, files: Path, 
     assert answer(allranks, "endpoint", "show", "birds")["state"] == "UpdateFailed"
     logs = allranks("deployment", "logs", "blue", "-e", "birds")
     assert "RuntimeError: no such model" in logs.stdout + logs.stderr
-    made = allranks("deployment", "update", "blue", "-e", "birds", "--rollback", timeout=120)
+    words = ("deployment", "update", "blue", "-e", "birds", "--instance-count", "2")
+    made = allranks(*words, timeout=120)
     assert made.returncode == 0, made.stderr
+    assert "the update of birds/blue that failed is taken back" in made.stderr
+    shown = answer(allranks, "deployment", "show", "blue", "-e", "birds")
+    assert serving in [item["job"] for item in shown["replicas"] if item["ready"]]
     made = allranks("deployment", "update", "-f", "2.yml", timeout=120)
     assert made.returncode == 0, made.stderr
     assert score(allranks) == ["2", "weights"]
@@ -107,12 +114,20 @@ def test_a_deployment_from_its_file_to_its_end(allranks: Allranks, files: Path, 
     # A replica that dies is replaced, and all come back after `server stop`, at the same address.
     (replica,) = answer(allranks, "deployment", "show", "blue", "-e", "birds")["replicas"]
     assert replica["job"] == before
+    logs = allranks("job", "logs", replica["job"]).stdout
+    (model,) = (line[6:] for line in logs.splitlines() if line.startswith("MODEL "))
+    assert os.listdir(model) == ["my model.txt"]
     kill_agents(home, replica["job"])
     until(lambda: is_ready(allranks, unlike=replica["job"]), 60)
+    until(lambda: not os.path.exists(model))
     assert allranks("server", "stop").returncode == 0
     until(lambda: is_ready(allranks), 60)
     assert answer(allranks, "endpoint", "show", "birds")["scoring_uri"] == uri
     assert score(allranks) == ["2", "weights"]
+
+    made = allranks("deployment", "update", "blue", "-e", "birds", "--rollback", timeout=120)
+    assert made.returncode == 0, made.stderr
+    assert score(allranks) == ["1", "weights"]
 
     # On a terminal it asks.
     ours, theirs = pty.openpty()

@@ -11,7 +11,6 @@ script the model is MLflow's. With ``table`` the mini-batches are rows as data f
 ``partition`` the files whose paths have the same keys.
 """
 
-import atexit
 import importlib.util
 import inspect
 import io
@@ -19,7 +18,6 @@ import json
 import logging
 import os
 import re
-import shutil
 import signal
 import socket
 import sys
@@ -349,9 +347,10 @@ def mlflow_model(path):  # type: (str) -> Any
 
 
 def model_folder(path):  # type: (str) -> str
-    """A folder that has the model under the name it was registered with."""
-    folder = tempfile.mkdtemp(prefix="model-")
-    atexit.register(shutil.rmtree, folder, True)
+    """A folder that has the model under the name it was registered with. It is in the attempt's
+    folder, and so ends with it."""
+    attempt = os.path.dirname(os.environ["ALLRANKS_METRICS_FILE"])
+    folder = tempfile.mkdtemp(prefix="model-", dir=attempt)
     name = os.environ.get("ALLRANKS_MODEL_NAME") or os.path.basename(path)
     os.symlink(os.path.abspath(path), os.path.join(folder, name))
     return folder

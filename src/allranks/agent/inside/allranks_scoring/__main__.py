@@ -147,8 +147,9 @@ class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
 
 def _model_folder(model: str, name: str) -> str:
     """A folder that has the model under the name it was registered with, as scripts expect in
-    AZUREML_MODEL_DIR."""
-    folder = tempfile.mkdtemp(prefix="model-")
+    AZUREML_MODEL_DIR. It is in the attempt's folder, and so ends with it."""
+    attempt = os.path.dirname(os.environ.get("ALLRANKS_METRICS_FILE", ""))
+    folder = tempfile.mkdtemp(prefix="model-", dir=attempt or None)
     os.symlink(os.path.abspath(model), os.path.join(folder, name or os.path.basename(model)))
     return folder
 
