@@ -5,7 +5,7 @@ import threading
 import time
 
 import pytest
-from sqlalchemy import create_engine, inspect
+from sqlalchemy import create_engine
 
 from allranks.core.plan import Gang, Plan, Rules, Task
 from allranks.errors import Conflict, NotFound, ServerError, UsageError
@@ -16,6 +16,7 @@ from allranks.store.database import HEAD, open_database
 from allranks.store.files.blobs import Blobs
 from allranks.store.files.logs import Logs
 from allranks.store.jobs.records import Records
+from tests.schemas import schema
 
 
 def plan(name: str = "job", nodes: int = 2) -> Plan:
@@ -92,32 +93,6 @@ def test_many_writers_lose_nothing(records):
         thread.join()
     assert [node.seq for node in records.get("job").record.nodes] == [20] * 8
     assert len(records.events("job")) == 1 + 8 * 20
-
-
-def schema(engine):
-    """All tables with their columns, keys and constraints, and all indexes, as the database has
-    them."""
-    found = inspect(engine)
-    names = sorted(set(found.get_table_names()) - {"alembic_version"})
-    if engine.dialect.name == "sqlite":
-        query = "SELECT name, sql FROM sqlite_master WHERE tbl_name != 'alembic_version'"
-    else:
-        query = "SELECT indexname, indexdef FROM pg_indexes WHERE tablename != 'alembic_version'"
-    with engine.connect() as connection:
-        texts = {
-            name: "".join((text or "").split())
-            for name, text in connection.exec_driver_sql(query).all()
-        }
-    tables = {
-        name: (
-            [{**column, "type": str(column["type"])} for column in found.get_columns(name)],
-            found.get_pk_constraint(name),
-            found.get_foreign_keys(name),
-            found.get_unique_constraints(name),
-        )
-        for name in names
-    }
-    return tables, texts
 
 
 @pytest.mark.medium

@@ -1,0 +1,122 @@
+"""Homes that released versions made: this version opens each, answers the same, and goes on."""
+
+import contextlib
+import json
+import lzma
+import shutil
+import sqlite3
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from allranks.store.database import open_database
+from tests.schemas import schema
+from tests.support import Allranks, answer
+
+RELEASES = sorted(path.parent for path in Path(__file__).parent.glob("*/database.sql"))
+# May be worded better, or are of the running server.
+FREE = {"hint", "scoring_uri", "url", "status_reason"}
+
+pytestmark = [pytest.mark.slow, pytest.mark.end_to_end]
+
+
+@pytest.fixture(params=RELEASES, ids=lambda path: path.name)
+def release(request: pytest.FixtureRequest) -> Path:
+    path: Path = request.param
+    return path
+
+
+@pytest.fixture
+def root(release: Path, home: Path) -> Path:
+    """The folder with what the home's jobs need, where ``home`` is as the release left it."""
+    root = home.parent / "it's root"
+    (root / "data").mkdir(parents=True)
+    (root / "data" / "words.txt").write_text("words\n")
+    (root / "venv").symlink_to(sys.prefix)
+    shutil.copytree(release / "files", home)
+    for name in ("token", "secrets.key"):
+        (home / name).chmod(0o600)
+    lines = (release / "database.sql").read_text()
+    for word, path in {"@HOME@": home, "@ROOT@": root}.items():
+        lines = lines.replace(word, str(path).replace("'", "''"))
+    with contextlib.closing(sqlite3.connect(home / "allranks.db")) as database:
+        database.executescript(lines)
+    return root
+
+
+def same(before: Any, now: Any, place: str) -> list[str]:
+    """Where an answer lacks what it had: later versions may add keys."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        lost = [f"{place}.{key} is gone" for key in before if key not in now]
+        kept = before.keys() & now.keys() - FREE
+        return lost + [
+            line for key in kept for line in same(before[key], now[key], f"{place}.{key}")
+        ]
+    if isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
+        pairs = enumerate(zip(before, now, strict=True))
+        return [line for i, (a, b) in pairs for line in same(a, b, f"{place}[{i}]")]
+    return [] if before == now else [f"{place} was {before!r}, is {now!r}"]
+
+
+def test_what_is_lost_is_named() -> None:
+    before = {"jobs": [{"name": "a", "hint": "b"}]}
+    assert same(before, {"jobs": [{"name": "a", "hint": "c", "new": 1}], "new": 1}, "") == []
+    assert same(before, {"jobs": [{"name": "a"}]}, "") == [".jobs[0].hint is gone"]
+    assert same(before, {"jobs": [{"name": "c", "hint": 1}]}, "") == [
+        ".jobs[0].name was 'a', is 'c'"
+    ]
+    assert same(before, {"jobs": []}, "") != []
+
+
+def test_answers_stay(release: Path, home: Path, root: Path, allranks: Allranks) -> None:
+    before = json.loads((release / "answers.json").read_text())
+    text = json.dumps([answer(allranks, *question.split()) for question in before])
+    # The last is in packed events, which keep what they had.
+    places = {home: "@HOME@", root: "@ROOT@", f"/tmp/allranks-{release.name}": "@ROOT@"}
+    for path, word in places.items():
+        text = text.replace(str(path), word)
+    now = dict(zip(before, json.loads(text), strict=True))
+    assert same(before, now, "") == []
+
+
+def test_it_goes_on(home: Path, root: Path, allranks: Allranks) -> None:
+    # It ran when the home was left: its node is lost, and it starts again.
+    assert allranks("job", "wait", "running").returncode == 0
+    assert answer(allranks, "job", "show", "running")["attempts"] == 2
+    assert "attempt 2" in allranks("job", "logs", "running").stdout
+    # From its state, with its input.
+    done = allranks("job", "restart", "failed", "--stream")
+    assert "went on from 3 with words" in done.stdout, done.stderr
+    assert allranks("job", "restart", "search", "--trials", "3", "--stream").returncode == 0
+    assert len(answer(allranks, "job", "show", "search")["trials"]) == 3
+    assert allranks("job", "restart", "pipe", "--stream").returncode == 0
+    named = ("--state", "plain", "-i", "words=azureml:words:1", "-i", "model=azureml:birds:1")
+    script = 'cat "$ALLRANKS_STATE_DIR/step" "${{inputs.words}}" "${{inputs.model}}"'
+    done = allranks("run", *named, "--", "bash", "-c", script)
+    assert (done.returncode, done.stdout) == (0, "3words\nweights of step 3\n"), done.stderr
+    for words in ("schedule resume nightly", "job restore hidden", "job delete hidden --yes"):
+        assert allranks(*words.split()).returncode == 0
+    assert allranks("gc").returncode == 0
+    assert allranks("model", "download", "birds", "-p", root / "model").returncode == 0
+    (file,) = [path for path in (root / "model").rglob("*") if path.is_file()]
+    assert file.read_text() == "weights of step 3"
+
+
+def test_its_backup_can_be_restored(release: Path, home: Path, allranks: Allranks) -> None:
+    backup = home.parent / "backup.tar"
+    backup.write_bytes(lzma.decompress((release / "backup.tar.xz").read_bytes()))
+    done = allranks("server", "restore", backup)
+    assert done.returncode == 0, done.stderr
+    assert "loss: 0.5" in allranks("job", "logs", "plain").stdout
+    assert answer(allranks, "model", "show", "birds")["labels"] == ["best"]
+
+
+def test_an_upgraded_database_is_as_a_new_one(home: Path, root: Path, tmp_path: Path) -> None:
+    schemas = []
+    for path in (home / "allranks.db", tmp_path / "new.db"):
+        engine = open_database(path)
+        schemas.append(schema(engine))
+        engine.dispose()
+    assert schemas[0] == schemas[1]
