@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bench import compare, peers
+from bench import compare, peers, publish
 from bench.registry import BENCHES, load
 from bench.report import Result, machine, markdown, new_file, write
 
@@ -20,6 +21,8 @@ def main(argv: Sequence[str]) -> int:
         return peers.main(given)
     if given.door == "compare":
         return compare.main(given)
+    if given.door == "publish":
+        return publish.main(given)
     names = (given.names or list(BENCHES)) if given.door == "all" else [given.door]
     if unknown := [name for name in names if name not in BENCHES]:
         print(f"error: there is no benchmark {unknown[0]}; see --help", file=sys.stderr)
@@ -30,15 +33,18 @@ def main(argv: Sequence[str]) -> int:
         print(line, flush=True)
     path, results = given.json or new_file(given.door), list[Result]()
     where = machine()
+    began = time.monotonic()
     for name in names:
         results.append(_run(name, given))
+        print(f"{time.monotonic() - began:.0f} s so far\n", flush=True)
         told = [each.json() for each in results]
         # After each: what is interrupted keeps what it has.
         write(path, {"machine": where, "results": told} if given.door == "all" else told[0])
     if given.door == "all":
-        text, table = markdown(results), path.with_suffix(".md")
-        table.write_text(text + "\n")
-        print(f"{text}\n\nthis table: {table}")
+        numbers, file = publish.table([each.json() for each in results]), path.with_suffix(".md")
+        text = f"{numbers}\n{markdown(results)}"
+        file.write_text(text + "\n")
+        print(f"{text}\n\nthese tables: {file}")
     print(f"raw samples: {path}")
     return 1 if any(each.wrong for each in results) else 0
 
@@ -66,7 +72,7 @@ def _run(name: str, given: argparse.Namespace) -> Result:
             result = Result(name=name, text="", wrong=[str(error)])
         except Exception:  # the others are still worth measuring
             result = Result(name=name, text="", wrong=[traceback.format_exc().strip()])
-    print(result.show(), end="\n\n", flush=True)
+    print(result.show(), flush=True)
     return result
 
 
@@ -78,7 +84,7 @@ def _parser(quick: bool) -> argparse.ArgumentParser:
         "A missed bar is told, no more.",
     )
     doors = parser.add_subparsers(dest="door", required=True, metavar="BENCH")
-    every = doors.add_parser("all", help="one after the other; one JSON, one Markdown table")
+    every = doors.add_parser("all", help="one after the other; one JSON, and the table of the docs")
     every.add_argument("names", nargs="*", metavar="NAME", help="only these")
     benches = [every]
     for name, about in BENCHES.items():
@@ -97,6 +103,7 @@ def _parser(quick: bool) -> argparse.ArgumentParser:
     for door in benches:
         _common(door)
     compare.options(doors.add_parser("compare", help="what became slower from OLD to NEW?"))
+    publish.options(doors.add_parser("publish", help="write results into the docs"))
     peers.options(doors.add_parser("peers", help="list or install the peers"))
     return parser
 

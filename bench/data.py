@@ -268,7 +268,7 @@ def _result(
         low, high = interval(rates)
         notes += f"\n{titles[LARGE]}, read once: {median(rates):.2f} × the rate of the AWS CLI"
         notes += f" (95 %: {low:.2f} to {high:.2f})"
-    data["server"] = given.server
+    data |= {"server": given.server, "megabytes": given.megabytes, "objects": given.objects}
     return Result(
         name="data",
         text=spreads("seconds", samples_s) + notes,

@@ -59,7 +59,11 @@ def run(given: argparse.Namespace) -> Result:
         name="early_stop",
         text=f"{text}\n{share}",
         samples={"s": {"a trial that runs to its end": [whole]}},
-        data={"trials": trials},
+        data={
+            "trials": trials,
+            "saved_percent": 100 * saved,
+            "computed_percent": 100 * computed,
+        },
         bars=[Bar(what="share of the computed saving", found=saved / computed, least=0.9)],
         wrong=[*wrong, *home.left],
     )

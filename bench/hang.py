@@ -93,7 +93,7 @@ def run(given: argparse.Namespace) -> Result:
         name="hang",
         text=text,
         samples={"s": samples},
-        data={"alarms": alarms},
+        data={"alarms": alarms, "slow_jobs": sum(_kinds(given).values())},
         bars=[
             Bar(what="false alarms", found=sum(alarms.values()), most=0),
             Bar(what="detection beyond the timeout, seconds", found=max(late), most=2.0),

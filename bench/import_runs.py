@@ -89,7 +89,7 @@ def run(given: argparse.Namespace) -> Result:
         name="import_runs",
         text=spreads(title, samples) + f"\nof the time of one process: {beside[ALL]:.2f}",
         samples={"s": samples},
-        data={"orders": orders},
+        data={"runs": given.imported_runs, "steps": given.run_steps, "orders": orders},
         bars=[Bar(what="import / wandb, a process a run", found=beside[EACH], most=0.1)],
         wrong=home.left,
     )

@@ -76,7 +76,11 @@ def run(given: argparse.Namespace) -> Result:
                 "the server is back": [found["server_back_after_s"]],
                 "run ended": [found["run_ended_after_s"]],
                 "job logs of a rank": found["logs_s"],
-            }
+            },
+            "lines/s": {
+                "allranks run": [given.lines * RANKS / found["run_ended_after_s"]],
+                "the ranks": [given.lines * RANKS / _ranks_done(found)],
+            },
         },
         data={"lines": given.lines, "ranks": RANKS, "pause": given.pause, **found},
         wrong=[*wrong, *home.left],
@@ -176,9 +180,13 @@ def _faults(found: dict[str, Any]) -> list[str]:
     return faults
 
 
+def _ranks_done(found: dict[str, Any]) -> float:
+    return float(max(found["ranks_done_after_s"], default=found["run_ended_after_s"]))
+
+
 def _table(found: dict[str, Any], lines: int) -> str:
     total, ended = lines * RANKS, found["run_ended_after_s"]
-    done = max(found["ranks_done_after_s"], default=ended)
+    done = _ranks_done(found)
     slowest = max(found["logs_s"])
     rows = [
         (

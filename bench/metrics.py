@@ -76,7 +76,7 @@ def run(given: argparse.Namespace) -> Result:
             "cores": {"the server, of many ranks' points": [talk["server"]], "an agent": [watch]},
             "s of a core": {f"{given.million} lines, three patterns": [lines]},
         },
-        data={"talk": talk},
+        data={"points": given.points, "talk": talk},
         bars=[
             Bar(what="a job with 100,000 points, × one without", found=median(slower), most=1.05),
             Bar(what="the server, of a core", found=talk["server"], most=1.0),

@@ -92,7 +92,10 @@ def run(given: argparse.Namespace) -> Result:
         text=table(head, rows),
         samples={
             "s": {f"{name}: first paint": [each.first_paint] for name, each in found.items()},
-            "MB": {f"{name}: memory": [each.memory] for name, each in found.items()},
+            "MB": {
+                **{f"{name}: memory": [each.memory] for name, each in found.items()},
+                **{f"{name}: ten pages": [each.memory_with_pages] for name, each in found.items()},
+            },
         },
         data={name: each._asdict() for name, each in found.items()},
         wrong=home.left,

@@ -250,7 +250,12 @@ def run(given: argparse.Namespace) -> Result:
     return Result(
         name="page_questions",
         text=table(("", *found), rows),
-        data={"clicks": found, "questions": [each.text for each in QUESTIONS]},
+        data={
+            "clicks": found,
+            "questions": [each.text for each in QUESTIONS],
+            "count": len(QUESTIONS),
+            "answered": {name: sum(map(_few, clicks)) for name, clicks in found.items()},
+        },
         wrong=[*home.left, *(f"not answered: {each[0]}" for each in rows if each[1] == "?")],
         left_out=[] if ray else [f"Ray (--dashboard-python, or {peers.hint('ray')})"],
     )
@@ -270,6 +275,10 @@ def _runs(home: Home) -> None:
     for name in ("first", "second"):
         room = ("--set", f"resources.properties.local.memory={half}")
         home.allranks("run", "--detach", "--name", name, *room, "-q", "--", "python", "-c", script)
+
+
+def _few(clicks: str) -> bool:
+    return clicks.isdigit() and int(clicks) <= 4
 
 
 def _clicks(profile: Any, start: str, paths: Sequence[Answer | None]) -> list[str]:

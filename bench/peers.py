@@ -4,8 +4,11 @@ install [NAME …]`` makes an environment for each package in .cache/bench, with
 from __future__ import annotations
 
 import argparse
+import contextlib
+import importlib.metadata
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -111,6 +114,22 @@ def _torch(python: str) -> Torch | None:
 def has(python: str, *modules: str) -> bool:
     """Whether that Python can import all of them."""
     return said([python, "-c", f"import {', '.join(modules)}; print('yes')"]) == "yes"
+
+
+@cache
+def versions() -> dict[str, str]:
+    """The versions of the peers that are here, by package."""
+    found: dict[str, str] = {}
+    for package in ("torch", *_MODULES.values()):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[package] = importlib.metadata.version(package)
+    for name, peer in PEERS.items():
+        for package in (re.split(r"[\[<>= ]", word)[0] for step in peer.steps for word in step):
+            for info in (FOLDER / name).glob(f"lib/python*/site-packages/{package}-*.dist-info"):
+                found[package] = info.name.removesuffix(".dist-info").partition("-")[2]
+    if slurm := said(["srun", "--version"]):
+        found["slurm"] = slurm.split()[-1]
+    return found
 
 
 def mpirun(ranks: int) -> tuple[list[str], str] | None:

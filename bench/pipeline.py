@@ -42,7 +42,7 @@ def run(given: argparse.Namespace) -> Result:
         name="pipeline",
         text=spreads(head, samples),
         samples={"s": samples},
-        data={"orders": orders},
+        data={"steps": given.steps, "orders": orders},
         bars=list(_bars(samples, given.steps)),
         wrong=home.left,
     )

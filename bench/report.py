@@ -14,6 +14,7 @@ from statistics import median
 from typing import Any
 
 from allranks import __version__
+from bench import peers
 from bench.stats import spread
 
 FOLDER = Path(__file__).parent / "results"
@@ -34,6 +35,10 @@ class Bar:
         return (self.most is None or self.found <= self.most) and (
             self.least is None or self.found >= self.least
         )
+
+    @property
+    def bound(self) -> float | None:
+        return self.least if self.most is None else self.most
 
     @property
     def verdict(self) -> str:
@@ -73,7 +78,10 @@ class Result:
             "machine": machine(),
             "samples": {unit: dict(by_name) for unit, by_name in self.samples.items()},
             **self.data,
-            "bars": [{"what": bar.what, "found": bar.found, "met": bar.met} for bar in self.bars],
+            "bars": [
+                {"what": bar.what, "found": bar.found, "bound": bar.bound, "met": bar.met}
+                for bar in self.bars
+            ],
             "left_out": list(self.left_out),
             "wrong": list(self.wrong),
         }
@@ -103,6 +111,7 @@ def machine() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
         "allranks": __version__,
+        "peers": peers.versions(),
         "load_1_5_15": [round(each, 2) for each in os.getloadavg()],
     }
 

@@ -114,7 +114,7 @@ def run(given: argparse.Namespace) -> Result:
         name="serve",
         text="\n\n".join(tables),
         samples={"requests/s": rates, "ms": delays, "s": times},
-        data={"changes": changes, "failed": failed},
+        data={"requests": given.serve_requests, "changes": changes, "failed": failed},
         bars=bars,
         wrong=[*killed, *home.left],
         left_out=left_out,

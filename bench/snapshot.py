@@ -55,7 +55,7 @@ def run(given: argparse.Namespace) -> Result:
         name="snapshot",
         text=spreads(f"{given.files} files, {given.submits} rounds, seconds", found_s, 3),
         samples={"s": found_s},
-        data={"orders": orders, "travelled": travelled},
+        data={"files": given.files, "orders": orders, "travelled": travelled},
         bars=[
             Bar(what="a snapshot of unchanged code, seconds", found=worst, most=0.3),
             Bar(what="blobs that travelled", found=travelled, most=0),

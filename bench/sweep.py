@@ -99,7 +99,7 @@ def run(given: argparse.Namespace) -> Result:
         name="sweep",
         text=spreads(title, samples),
         samples={"s": samples},
-        data={"orders": orders, "script_seconds": own},
+        data={"trials": given.trials, "orders": orders, "script_seconds": own},
         bars=list(_bars(samples, given.trials, median(own))),
         wrong=home.left,
         left_out=left_out,

@@ -40,9 +40,13 @@ def test_all_writes_one_json_and_one_table(tmp_path: Path) -> None:
     assert all(each["samples"]["s"] for each in told["results"])
     text = path.with_suffix(".md").read_text()
     assert text in done.stdout
-    rows = text.splitlines()
-    assert {row.count(" | ") for row in rows} == {4}
-    assert {row.split(" | ")[0] for row in rows[2:]} == {"| snapshot", "| unpack"}
+    numbers, versions, medians = text.split("\n\n")
+    for rows, ticks, columns in ((numbers, "`", 5), (medians, "", 4)):
+        lines = rows.splitlines()[2:]
+        assert {row.count(" | ") for row in lines} == {columns}
+        benches = {f"| {ticks}{name}{ticks}" for name in ("snapshot", "unpack")}
+        assert {row.split(" | ")[0] for row in lines} == benches
+    assert "allranks" in versions
     assert bench("compare", path, path).returncode == 0
 
 
