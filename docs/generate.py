@@ -89,7 +89,8 @@ def write(out: Path) -> list[Path]:
     }
     index = [f"- [{title}]({name})" for name, title in PAGES.items()]
     lines = {name: ["# " + PAGES[name], "", *text] for name, text in texts.items()}
-    lines["index.md"] = ["# Reference", "", "These pages are generated from the code.", "", *index]
+    about = f"These pages are generated from the code of allranks {allranks.__version__}."
+    lines["index.md"] = ["# Reference", "", about, "", *index]
     for name, page in lines.items():
         (out / name).write_text("\n".join(page).rstrip() + "\n", encoding="utf-8")
     return [out / name for name in lines]

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The fast tests and the README's first lines on other Debians: other Pythons, another bash, a user who is not root.
-# ./check --all calls it, with the marks of the tests. It needs root, debootstrap and a network; without one it says so
+# ./check --all calls it, with the marks of the tests. With --release it builds the wheel and the sdist there instead,
+# and tries both with the versions of constraints.txt. It needs root, debootstrap and a network; without one it says so
 # and passes. The systems are kept in .cache/systems, and made anew after two weeks.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
@@ -9,7 +10,9 @@ export PATH=$PATH:/usr/sbin:/sbin LC_ALL=C.UTF-8
 SYSTEMS=$PWD/.cache/systems
 MARKS=$1
 SUITES=(trixie sid)
-"$VENV_PYTHON" -c 'import sys; sys.exit(sys.version_info[:2] == (3, 11))' && SUITES+=(bookworm)
+# Its Python is 3.11, as that of .venv may be.
+{ [ "$MARKS" != --release ] && "$VENV_PYTHON" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))'; } ||
+    SUITES+=(bookworm)
 
 leave_out() { printf '    left out: the other systems: %s\n' "$1" && exit 0; }
 
@@ -50,6 +53,31 @@ inside() { # SUITE USER COMMAND…; no mount and no process of it stays
         mount -t proc proc "$1/proc"
         mount --rbind /dev "$1/dev"
         exec setsid --wait chroot --userspec="$2" "$1" "${@:3}"' _ "$root" "$user" "${words[@]}" </dev/null
+}
+
+try_release() { # SUITE; the wheel as it is, the sdist with all extras, each in an environment of its own
+    copy_in "$1"
+    # shellcheck disable=SC2016  # for the inner shell
+    inside "$1" tester bash -euc '
+        cd ~/allranks
+        first=$(sed -n "/^\`\`\`bash/,/^\`\`\`/{/^allranks/p;}; /^\`\`\`text/q" README.md)
+        extras=$(sed -n "/^\[project.optional/,/^bench/{s/ = .*//p;}" pyproject.toml | grep -vx bench | paste -sd,)
+        python3 -m venv ~/build
+        ~/build/bin/pip install build
+        rm -rf ~/dist
+        ~/build/bin/python -m build --outdir ~/dist . >/dev/null
+        cd ~
+        for file in dist/*.whl "$(echo dist/*.tar.gz)[$extras]"; do
+            python3 -m venv --clear ~/tried
+            ~/tried/bin/pip install -c allranks/constraints.txt "$file"
+            ~/tried/bin/pip check
+            ! ~/tried/bin/pip freeze --exclude allranks | tr A-Z_ a-z- |
+                grep -vxFf <(sed "s/ ;.*//" allranks/constraints.txt) ||
+                { echo "these are not in constraints.txt" >&2 && exit 1; }
+            output=$(PATH=~/tried/bin:$PATH; eval "$first"; allranks --version; allranks server stop)
+            printf "%s\n" "${file##*/}, $(python3 -V)" "$output"
+            [[ $output == *"rank 2 of 3, meet at 127."* ]]
+        done'
 }
 
 try() { # SUITE; fails if anything in there does
@@ -96,11 +124,12 @@ mirror=$(apt-get indextargets --format '$(LABEL) $(REPO_URI)' 'Created-By: Packa
     awk '$1 == "Debian" && !seen++ { print $2 }')
 [ "$mirror" ] || leave_out "apt has read no mirror of Debian (apt-get update)"
 
-failed=()
+try=try failed=()
+[ "$MARKS" != --release ] || try=try_release
 for suite in "${SUITES[@]}"; do
     say "$suite"
     make_system "$suite" "$SYSTEMS/$suite" "$mirror" ||
         leave_out "debootstrap could not make $suite, see $SYSTEMS/$suite.log"
-    try "$suite" || failed+=("$suite")
+    "$try" "$suite" || failed+=("$suite")
 done
 [ ${#failed[@]} = 0 ] || fail "not everything works on ${failed[*]}" "its output is above"

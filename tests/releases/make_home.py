@@ -1,9 +1,9 @@
 """Make a home with this version, for later versions to open.
 
 ``python -m tests.releases.make_home`` writes ``tests/releases/<version>``: the database as SQL, the
-files beside it, a backup, and what the commands answered. Run it with the commit that is released:
-the home of a released version never changes. Paths of this machine become ``@HOME@`` and
-``@ROOT@``. The token and keys open nothing else.
+files beside it, a backup, what the commands answered, and all names for users. Run it with the
+commit that is released: the home of a released version never changes. Paths of this machine become
+``@HOME@`` and ``@ROOT@``. The token and keys open nothing else.
 """
 
 import contextlib
@@ -19,6 +19,7 @@ from pathlib import Path
 from allranks.store.compaction import compact
 from allranks.store.database import opened_database
 from allranks.version import __version__
+from tests.releases.names import names
 from tests.support import CLI
 
 FOLDER = Path(__file__).parent
@@ -159,6 +160,8 @@ def write(target: Path) -> None:
         lines = "\n".join(database.iterdump()) + "\n"
     (target / "database.sql").write_text(neutral(lines))
     answers = {each: json.loads(allranks(*each.split(), "--json")) for each in QUESTIONS}
+    lines = ",\n".join(f"{json.dumps(kind)}: {json.dumps(all_)}" for kind, all_ in names().items())
+    (target / "names.json").write_text(f"{{\n{lines}\n}}\n")
     allranks("server", "backup", str(ROOT / "backup.tar"), "--with-files")
     (target / "backup.tar.xz").write_bytes(lzma.compress((ROOT / "backup.tar").read_bytes()))
     (target / "answers.json").write_text(neutral(json.dumps(answers, indent=1)) + "\n")

@@ -12,14 +12,13 @@ from typing import Any
 import pytest
 
 from allranks.store.database import open_database
+from tests.releases.names import names
 from tests.schemas import schema
 from tests.support import Allranks, answer
 
 RELEASES = sorted(path.parent for path in Path(__file__).parent.glob("*/database.sql"))
 # May be worded better, or are of the running server.
 FREE = {"hint", "scoring_uri", "url", "status_reason"}
-
-pytestmark = [pytest.mark.slow, pytest.mark.end_to_end]
 
 
 @pytest.fixture(params=RELEASES, ids=lambda path: path.name)
@@ -70,6 +69,16 @@ def test_what_is_lost_is_named() -> None:
     assert same(before, {"jobs": []}, "") != []
 
 
+@pytest.mark.medium
+def test_no_name_is_gone(release: Path) -> None:
+    now = names()
+    before: dict[str, list[str]] = json.loads((release / "names.json").read_text())
+    gone = {kind: {*words} - {*now.get(kind, ())} for kind, words in before.items()}
+    assert {kind: words for kind, words in gone.items() if words} == {}
+
+
+@pytest.mark.slow
+@pytest.mark.end_to_end
 def test_answers_stay(release: Path, home: Path, root: Path, allranks: Allranks) -> None:
     before = json.loads((release / "answers.json").read_text())
     text = json.dumps([answer(allranks, *question.split()) for question in before])
@@ -81,6 +90,8 @@ def test_answers_stay(release: Path, home: Path, root: Path, allranks: Allranks)
     assert same(before, now, "") == []
 
 
+@pytest.mark.slow
+@pytest.mark.end_to_end
 def test_it_goes_on(home: Path, root: Path, allranks: Allranks) -> None:
     # It ran when the home was left: its node is lost, and it starts again.
     assert allranks("job", "wait", "running").returncode == 0
@@ -104,6 +115,8 @@ def test_it_goes_on(home: Path, root: Path, allranks: Allranks) -> None:
     assert file.read_text() == "weights of step 3"
 
 
+@pytest.mark.slow
+@pytest.mark.end_to_end
 def test_its_backup_can_be_restored(release: Path, home: Path, allranks: Allranks) -> None:
     backup = home.parent / "backup.tar"
     backup.write_bytes(lzma.decompress((release / "backup.tar.xz").read_bytes()))
@@ -113,6 +126,7 @@ def test_its_backup_can_be_restored(release: Path, home: Path, allranks: Allrank
     assert answer(allranks, "model", "show", "birds")["labels"] == ["best"]
 
 
+@pytest.mark.medium
 def test_an_upgraded_database_is_as_a_new_one(home: Path, root: Path, tmp_path: Path) -> None:
     schemas = []
     for path in (home / "allranks.db", tmp_path / "new.db"):
