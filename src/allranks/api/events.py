@@ -37,11 +37,13 @@ class RefusedData(TypedDict):
 
 
 class SeenData(TypedDict):
-    """The gang as the engine reports it, and why it is so, in the engine's words."""
+    """The gang as the engine reports it, and why it is so, in the engine's words; ``ref``: its id,
+    if the engine has given it one since."""
 
     state: str
     why: str
     reason: str | None
+    ref: NotRequired[str]
 
 
 class ClosingData(TypedDict):
@@ -96,6 +98,7 @@ class ReadyData(TypedDict):
     cpus: NotRequired[int | None]
     rdma: NotRequired[bool | None]
     python: NotRequired[dict[str, str | int | None] | None]
+    end: NotRequired[float | None]
 
 
 class StartedData(TypedDict):

@@ -329,7 +329,7 @@ class Interpreter(NamedTuple):
 class Place(NamedTuple):
     """The address of a node, reported by its agent when it is ready; ``interface`` is the network
     interface of the address, ``cpus`` how many CPUs it may use, ``rdma`` whether it has active
-    ports of InfiniBand or RoCE."""
+    ports of InfiniBand or RoCE, ``end`` when the engine's time limit ends, if it said so."""
 
     address: str
     host: str
@@ -338,6 +338,7 @@ class Place(NamedTuple):
     cpus: int | None = None
     python: Interpreter | None = None
     rdma: bool | None = None
+    end: float | None = None
 
     @staticmethod
     def load(data: Mapping[str, Any]) -> Place:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from allranks.core.job.sessions import Guest, next_guest, notice
+from allranks.core.job.sessions import Guest, end_of_launch, lasts, next_guest, notice
+from allranks.core.lifecycle.decide import Job, Node, Then
+from allranks.core.plan import Place
 from allranks.errors import SpecError
 from allranks.spec.job import CommandJob
 from allranks.spec.job_parts import Session
+from allranks.statuses import JobStatus, Reason
 
 HOUR = Session(idle_timeout=3600.0, timeout=28800.0)
 
 
 def guests(*states: str) -> list[Guest]:
     return [
-        Guest(f"j{number}", f"j{number}.1", 1, 0, state != "waits", state == "ended")
+        Guest(f"j{number}", f"j{number}.1", 1, 0, "dev-s", state != "waits", state == "ended")
         for number, state in enumerate(states)
     ]
 
@@ -67,3 +70,35 @@ def test_a_record_without_an_idle_time_ends_after_an_hour():
 def test_an_idle_time_that_would_keep_the_server_busy_is_refused():
     with pytest.raises(SpecError, match="5"):
         CommandJob.parse({"command": "true", "session": {"idle_timeout": 1e-6}})
+
+
+@pytest.mark.parametrize(
+    ("ended", "began", "reason"),
+    [
+        (Reason.NODE_LOST, 100.0, Reason.NODE_LOST),
+        (Reason.PREEMPTED, 100.0, Reason.PREEMPTED),
+        # That somebody has ended the launch is no verdict on the job.
+        (Reason.CANCELED, 100.0, Reason.NODE_LOST),
+        # It had the whole time, or came late.
+        (Reason.TIME_LIMIT, 102.0, Reason.TIME_LIMIT),
+        (Reason.TIME_LIMIT, 150.0, Reason.PREEMPTED),
+    ],
+)
+def test_the_end_of_a_launch_is_no_fault_of_the_job_on_it(
+    ended: Reason, began: float, reason: Reason
+):
+    job = Job((), JobStatus.FINALIZING, then=Then("finish", ended), went_at=100.0)
+    end = end_of_launch("s_nodes_1", job, began, 200.0)
+    assert end is not None
+    assert (end.why, end.reason) == ("s_nodes_1 ends", reason)
+    assert end_of_launch("s_nodes_1", Job((), JobStatus.RUNNING), began, 200.0) is None
+    gone = end_of_launch("s_nodes_1", None, began, 200.0)
+    assert gone is not None
+    assert gone.reason is Reason.NODE_LOST
+
+
+def test_a_launch_lasts_until_its_first_node_ends():
+    nodes = [Node(place=Place("10.0.0.1", "n1", end=end)) for end in (500.0, 400.0, None)]
+    assert lasts(Job(tuple(nodes)), 100.0, 300.0)
+    assert not lasts(Job(tuple(nodes)), 100.0, 301.0)
+    assert lasts(Job((Node(),)), 1e9, 0.0)

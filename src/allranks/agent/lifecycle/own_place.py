@@ -38,4 +38,5 @@ def place(where: AgentIdentity, held: list[socket.socket]) -> Place:
         name,
         where.cpus,
         rdma=ports_of_rdma is not None and bool(ports_of_rdma.ports),
+        end=where.end,
     )

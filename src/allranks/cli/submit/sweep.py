@@ -60,13 +60,24 @@ def sweep_options(add: Callable[..., Any]) -> None:
     add("--sampler", choices=samplers, help="how parameters are chosen (random)")
     add("--seed", type=int, metavar="S", help="make the choice of parameters repeatable")
     add("--stop-early", choices=[*_POLICIES], help="stop trials that fall behind")
+    own = "on a cluster, queue each trial by itself instead of on the nodes of those before"
+    add("--no-reuse-nodes", action="store_true", default=None, help=own)
 
 
 def is_sweep(options: argparse.Namespace) -> bool:
     """Whether the options describe a sweep. Raises UsageError for its options without --sweep."""
     if options.sweep:
         return True
-    for name in ("trials", "concurrent", "maximize", "minimize", "sampler", "seed", "stop_early"):
+    for name in (
+        "trials",
+        "concurrent",
+        "maximize",
+        "minimize",
+        "sampler",
+        "seed",
+        "stop_early",
+        "no_reuse_nodes",
+    ):
         if getattr(options, name) is not None:
             option = "--" + name.replace("_", "-")
             raise UsageError("it belongs to a sweep", where=option, hint=f"add {_EXAMPLE}")
@@ -105,6 +116,8 @@ def sweep_spec(spec: Mapping[str, Any], options: argparse.Namespace) -> Document
         sweep["sampling_algorithm"] = {**algorithm, **seed}
     if options.stop_early:
         sweep["early_termination"] = _POLICIES[options.stop_early]
+    if options.no_reuse_nodes:
+        sweep["reuse_nodes"] = False
     limits = sweep["limits"]
     limits["max_total_trials"] = (
         options.trials or limits.get("max_total_trials") or _default_trials(sweep)

@@ -1,7 +1,8 @@
 """Jobs that keep nodes for others, and the jobs inside of them. Pure.
 
-A session is a job with the key `session`; a guest is a job with the key `inside`. Its plan is that
-of any job of the session's compute, but its engine is the session: see `server/sessions`.
+A session is a job with the key `session`; a guest is a job with the key `inside`, or one whose
+parent keeps nodes, each launch of which is a session. Its plan is that of any job of the compute,
+but its engine is the session: see `server/sessions`.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from typing import NamedTuple
 
 from allranks.core.amounts import counted, seconds_text
 from allranks.core.lifecycle.decide import Job
-from allranks.core.plan import Gang, Plan, pack
+from allranks.core.plan import Gang, Plan, Rules, Task, pack
 from allranks.spec.job_parts import Session
 from allranks.statuses import TERMINAL, JobStatus, Reason
 
-# The name of the engine, and its option: the session's name.
-ENGINE, OPTION = "session", "session"
+# The name of the engine, and its options: the session's name, or that of the parent whose nodes it
+# runs on.
+ENGINE, OPTION, PARENT = "session", "session", "parent"
 # What begins the names of sessions that people start, and the tag by which they are found.
 PREFIX, TAG = "dev-", "session"
 # Seconds before its end at which a session says so; at most this part of its idle time.
@@ -56,9 +58,45 @@ def inside(made: Plan, name: str, session: Plan, *, inherits: bool) -> Plan:
         engine=ENGINE,
         compute=session.compute,
         server_address=session.server_address,
-        digest="",
     )
-    text = json.dumps(pack(plan), sort_keys=True)
+    return _with_digest(plan)
+
+
+def on_nodes_of_parent(made: Plan, parent: str) -> Plan:
+    """The plan of a job that runs on the nodes that its parent keeps."""
+    gang = made.gang._replace(options={PARENT: parent})
+    return _with_digest(made._replace(gang=gang, engine=ENGINE))
+
+
+# What keeps the nodes of a launch; its agents do the work.
+_WAITS = "exec sleep infinity"
+
+
+def launch(name: str, like: Plan, nodes: int, argv: tuple[str, ...], record: str) -> Plan:
+    """The plan of a job that keeps ``nodes`` for the children of a parent, whose gangs ask for what
+    ``like`` asks for. It needs nothing of what they need, and does not start again: see
+    ``core/parents/kept_nodes``."""
+    task = Task(
+        name,
+        like.task.experiment,
+        _WAITS,
+        nodes=nodes,
+        gpus=like.task.gpus,
+        base=like.task.base,
+        record=record,
+        environments=like.task.environments,
+        cache=like.task.cache,
+        cache_limit=like.task.cache_limit,
+        sends_files=like.task.sends_files,
+        may_send=like.task.may_send,
+        parent=like.task.job,
+    )
+    gang = like.gang._replace(key=f"{name}.1", nodes=nodes, argv=argv)
+    return _with_digest(like._replace(gang=gang, task=task, rules=Rules(nodes, on=()), notes=()))
+
+
+def _with_digest(plan: Plan) -> Plan:
+    text = json.dumps(pack(plan._replace(digest="")), sort_keys=True)
     return plan._replace(digest=hashlib.sha256(text.encode()).hexdigest())
 
 
@@ -91,14 +129,41 @@ def end_of(name: str, job: Job | None) -> End | None:
     return End(f"{name} {word}", Reason.CANCELED if done else Reason.NODE_LOST)
 
 
+# The part of a launch's time after which its end is the time limit of the job on it.
+_WHOLE = 0.9
+
+
+def end_of_launch(name: str, job: Job | None, began: float | None, now: float) -> End | None:
+    """Why a job that has had a launch of its parent since ``began`` cannot go on there; None while
+    it can. That the launch was ended says nothing of the job: it starts again on another one."""
+    end = end_of(name, job)
+    if end is None or job is None or job.then is None:
+        return end if end is None else end._replace(reason=Reason.NODE_LOST)
+    reason = job.then.reason
+    if reason is Reason.TIME_LIMIT:
+        since = now if job.went_at is None else job.went_at
+        own = (now - (began or now)) >= _WHOLE * (now - since)
+        reason = Reason.TIME_LIMIT if own else Reason.PREEMPTED
+    passed_on = (Reason.TIME_LIMIT, Reason.PREEMPTED)
+    return end._replace(reason=reason if reason in passed_on else Reason.NODE_LOST)
+
+
+def lasts(job: Job, seconds: float, now: float) -> bool:
+    """Whether a launch has that much of its time left, as far as its nodes know."""
+    ends = [node.place.end for node in job.nodes if node.place and node.place.end is not None]
+    return not ends or min(ends) - now >= seconds
+
+
 class Guest(NamedTuple):
-    """A gang in a session, as the session's queue sees it. ``started``: its turn has come;
-    ``ended``: its ranks have, though its agents may still send files."""
+    """A gang in a session, as the session's queue sees it. ``session``: the one that it runs in,
+    empty until one of its parent's is free. ``started``: its turn has come; ``ended``: its ranks
+    have, though its agents may still send files."""
 
     name: str
     key: str
     nodes: int
     gpus: int
+    session: str
     started: bool = False
     ended: bool = False
 

@@ -187,7 +187,8 @@ def _engine_reported(job: Job, event: Event) -> Job:
     # After our own stop, the engine's reason is a consequence of it.
     reason = event.data.get("reason") if job.stopped_at is None else None
     gone = Reason(reason) if reason else None
-    job = job._replace(gang=state, why=event.data.get("why", ""), gone=gone)
+    ref = event.data.get("ref") or job.ref
+    job = job._replace(gang=state, why=event.data.get("why", ""), gone=gone, ref=ref)
     if state is GangState.UP:
         job = job._replace(up_at=job.up_at or event.at)
     if job.status is JobStatus.QUEUED and state in (GangState.PROVISIONING, GangState.UP):

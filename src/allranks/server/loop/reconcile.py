@@ -19,6 +19,7 @@ from typing import Any
 
 from allranks import clock, folder_trees
 from allranks.agent.lifecycle.unsaved import is_kept
+from allranks.core.job.sessions import ENGINE
 from allranks.core.lifecycle import decide, repeated_time_limits
 from allranks.core.lifecycle.decide import Effect, Step
 from allranks.core.lifecycle.fold import fold
@@ -73,8 +74,9 @@ class Loop:
         self._waiting: dict[str, int] = {}
         # Names of jobs whose gang was stopped: most likely it is gone by now.
         self._stopped: set[str] = set()
-        # Gangs whose ranks have ended since the last look, for an engine with a queue of its own.
-        self._ended: list[Handle] = []
+        # Gangs whose ranks have ended since the last look, for an engine with a queue of its own;
+        # on the nodes of other jobs also those that were submitted.
+        self._news: list[Handle] = []
         self._thread = threading.Thread(target=self._run, name=f"loop {cluster.kind}", daemon=True)
 
     def start(self) -> None:
@@ -164,9 +166,9 @@ class Loop:
     def _start_next(self) -> None:
         """Let the engine start the jobs that waited for ranks that have just ended: a burst of
         short jobs would wait for a tick after each."""
-        ended, self._ended = self._ended, []
-        if ended:
-            self._engine.poll(ended)
+        news, self._news = self._news, []
+        if news:
+            self._engine.poll(news)
 
     def _advance(self, row: JobRow) -> None:
         """Take every step that is due."""
@@ -229,7 +231,9 @@ class Loop:
             self._to_clean.append(row)
         may_end = last.kind in (Kind.CLOSING, Kind.FINISHED) and not self._engine.pace
         if may_end and saved is not None and decide.ranks_ended(saved.record):
-            self._ended.append(handle_of(saved))
+            self._news.append(handle_of(saved))
+        if last.kind is Kind.SUBMITTED and self._cluster.kind == ENGINE and saved is not None:
+            self._news.append(handle_of(saved))
         if last.kind is Kind.FINISHED and row.parent is not None:
             self._on_parent(row.parent)
         return True

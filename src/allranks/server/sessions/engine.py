@@ -1,7 +1,8 @@
 """An engine whose nodes are those of a running job: its agents start the gang's agents.
 
 What is to be on each node is part of the orders to its agent, which starts and ends what differs.
-The record has all that a new server needs: nothing is kept but in memory.
+A guest runs in the session that it names, or in any launch of its parent that is free: which one is
+in its record before a node hears of it. The record has all that a new server needs.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from allranks import clock
 from allranks.core.job import sessions
-from allranks.core.job.sessions import ENGINE, OPTION, Guest
+from allranks.core.job.sessions import ENGINE, OPTION, PARENT, End, Guest
 from allranks.core.lifecycle.decide import is_out
 from allranks.core.plan import Gang
 from allranks.engines.base import GangStatus, Handle, Host, Kind
 from allranks.errors import AllranksError, Refused
+from allranks.events import Kind as EventKind
 from allranks.server.loop.wakeups import Wakeups
 from allranks.statuses import TERMINAL, GangState, JobStatus, NodeState
 from allranks.store.jobs.job_rows import COMMAND, JobRow
@@ -40,8 +43,11 @@ class SessionEngine:
         variables: Callable[[JobRow], Mapping[str, str]],
     ) -> None:
         self._records, self._wakeups, self._variables = records, wakeups, variables
-        # By session and key, in the order of submission; None before the record was read.
+        # By the session that they name, or the parent, and by key, in the order of submission; None
+        # before the record was read.
         self._guests: dict[str, dict[str, Guest]] | None = None
+        # The most seconds that a job has taken on each launch.
+        self._longest: dict[str, float] = {}
         # What agents have said of the guests on each session, launch and node: whether they live.
         self._reported: dict[tuple[str, int, int], Mapping[str, bool]] = {}
         self._lock = threading.RLock()
@@ -49,6 +55,8 @@ class SessionEngine:
     # ------------------------------------------------------------ as an engine
 
     def admit(self, gang: Gang) -> None:
+        if PARENT in gang.options:
+            return  # the parent starts launches that fit
         name = gang.options[OPTION]
         row = self._session(name)
         if (end := sessions.end_of(name, None if row is None else row.record)) is not None:
@@ -59,14 +67,14 @@ class SessionEngine:
             raise Refused(why, where="inside", hint=hint)
 
     def render(self, gang: Gang) -> str:
-        return f"{gang.nodes} × {' '.join(gang.argv)}, on the nodes of {gang.options[OPTION]}"
+        return f"{gang.nodes} × {' '.join(gang.argv)}, on the nodes of {_place(gang)}"
 
     def submit(self, gang: Gang) -> Handle:
         self.admit(gang)
         with self._lock:
-            guests = self._all().setdefault(gang.options[OPTION], {})
+            guests = self._all().setdefault(_place(gang), {})
             guests.setdefault(gang.key, _guest(gang))
-        self._start_next(gang.options[OPTION])
+        self._start_next(_place(gang))
         return Handle(gang.key)
 
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, GangStatus]:
@@ -74,7 +82,9 @@ class SessionEngine:
         with self._lock:
             for guests in self._all().values():
                 for key in ended & guests.keys():
+                    self._note_time(guests[key])
                     guests[key] = guests[key]._replace(ended=True)
+            self._forget_ended()
             for name in [*self._all()]:
                 self._start_next(name)
             return {handle.key: self._status(handle.key) for handle in handles}
@@ -82,10 +92,10 @@ class SessionEngine:
     def stop(self, handle: Handle) -> None:
         with self._lock:
             for name, guests in [*self._all().items()]:
-                if guests.pop(handle.key, None) is not None:
+                if (guest := guests.pop(handle.key, None)) is not None:
                     if not guests:
                         del self._all()[name]
-                    self._wakeups.notify(name)
+                    self._wakeups.notify(guest.session)
                     self._start_next(name)
 
     def check(self, options: Mapping[str, Any]) -> None:
@@ -104,15 +114,15 @@ class SessionEngine:
         if reported is None or row.spec.get("session") is None:
             return None
         place = (row.name, row.record.launch, node)
-        if not reported and self._guests is not None and row.name not in self._guests:
+        if not reported and self._guests is not None and not self._at(row):
             self._reported.pop(place, None)
             return None
         with self._lock:
             self._reported[place] = reported
             due = {
                 guest.key: guest
-                for guest in self._all().get(row.name, {}).values()
-                if guest.started and node < guest.nodes
+                for guest in self._at(row)
+                if guest.started and guest.session == row.name and node < guest.nodes
             }
             if due.keys() == reported.keys():
                 return None
@@ -127,7 +137,24 @@ class SessionEngine:
         with self._lock:
             return name in self._all()
 
+    def end_unused(self, name: str) -> bool:
+        """Cancel a launch of a parent unless a job has been given it; whether it was canceled."""
+        with self._lock:
+            row = self._records.get(name)
+            if any(guest.session == name and not guest.ended for guest in self._at(row)):
+                return False
+            self._records.append(name, [row.event(EventKind.CANCEL_ASKED)])
+            return True
+
     # ------------------------------------------------------------ inside
+
+    def _at(self, session: JobRow) -> list[Guest]:
+        """The guests that run on its nodes, or may."""
+        guests = self._all()
+        return [
+            *guests.get(session.name, {}).values(),
+            *guests.get(session.parent or "", {}).values(),
+        ]
 
     def _all(self) -> dict[str, dict[str, Guest]]:
         if self._guests is None:
@@ -137,8 +164,10 @@ class SessionEngine:
                 gang = row.plan.gang._replace(key=row.key)
                 called = any(node.state is not NodeState.ABSENT for node in row.record.nodes)
                 started = called or row.record.gang is GangState.UP
-                guests = self._guests.setdefault(gang.options[OPTION], {})
-                guests[row.key] = _guest(gang)._replace(started=started)
+                guest = _guest(gang)._replace(started=started)
+                session = guest.session or row.record.ref
+                guests = self._guests.setdefault(_place(gang), {})
+                guests[row.key] = guest._replace(session=session)
         return self._guests
 
     def _session(self, name: str) -> JobRow | None:
@@ -150,22 +179,61 @@ class SessionEngine:
     def _start_next(self, name: str) -> None:
         with self._lock:
             guests = self._all().get(name, {})
-            row = self._session(name)
-            if row is None or row.record.status in TERMINAL:
-                self._forget(name)
-            if row is None or row.record.status is not JobStatus.RUNNING:
-                return
-            if (guest := sessions.next_guest([*guests.values()])) is not None:
-                guests[guest.key] = guest._replace(started=True)
-                self._wakeups.notify(name)
+            for row in self._sessions(name):
+                if row.record.status is not JobStatus.RUNNING or row.record.canceled:
+                    continue
+                here = [guest for guest in guests.values() if guest.session in ("", row.name)]
+                if (guest := sessions.next_guest(here)) is None:
+                    continue
+                if guest.session or self._assign(guest, row):
+                    guests[guest.key] = guest._replace(started=True, session=row.name)
+                    self._wakeups.notify(row.name)
+
+    def _sessions(self, name: str) -> list[JobRow]:
+        """The session of that name; of a parent its live launches, oldest first."""
+        row = self._session(name)
+        if row is None or row.type == COMMAND:
+            return [] if row is None else [row]
+        return [row for row in self._records.live() if is_launch_of(row, name)]
+
+    def _assign(self, guest: Guest, launch: JobRow) -> bool:
+        """Record that a job which waits runs on that launch. A launch with too little time left is
+        ended instead, and the job waits on."""
+        row = self._records.get(guest.name)
+        if row.key != guest.key or row.record.status is not JobStatus.QUEUED:
+            return False
+        longest = self._longest.get(launch.name)
+        if longest is not None and not sessions.lasts(launch.record, longest, clock.now()):
+            self._records.append(launch.name, [launch.event(EventKind.CANCEL_ASKED)])
+            return False
+        data = {"state": GangState.UP, "why": "", "reason": None, "ref": launch.name}
+        row = self._records.append(row.name, [row.event(EventKind.SEEN, data=data)])
+        return row.record.ref == launch.name
+
+    def _note_time(self, guest: Guest) -> None:
+        went_at = self._records.get(guest.name).record.went_at
+        if guest.session and not guest.ended and went_at is not None:
+            before = self._longest.get(guest.session, 0.0)
+            self._longest[guest.session] = max(before, clock.now() - went_at)
+
+    def _end(self, name: str, guest: Guest, row: JobRow | None) -> End | None:
+        """Why the guest cannot go on in its session."""
+        record = None if row is None else row.record
+        if name == guest.session:
+            return sessions.end_of(name, record)
+        began = self._records.get(guest.name).record.up_at
+        return sessions.end_of_launch(guest.session, record, began, clock.now())
 
     def _status(self, key: str) -> GangStatus:
         matches = ((name, of) for name, of in self._all().items() if key in of)
         name, guests = next(matches, ("", {}))
         if not name:
             return GangStatus(GangState.UNKNOWN if self._lives_on(key) else GangState.GONE)
-        row, guest = self._session(name), guests[key]
-        end = sessions.end_of(name, None if row is None else row.record)
+        guest = guests[key]
+        if not guest.session:
+            return GangStatus(GangState.QUEUED, self._waits_for(name))
+        row = self._session(guest.session)
+        end = self._end(name, guest, row)
         dead = () if row is None else self._dead(row, guest)
         if end is not None and (row is None or not self._saves(row, guest, dead)):
             return GangStatus(GangState.GONE, end.why, reason=end.reason)
@@ -174,8 +242,15 @@ class SessionEngine:
             what = f"{before.name} to end" if before is not None else f"{name} to run"
             return GangStatus(GangState.QUEUED, f"waits for {what}, in {name}")
         if len(dead) == guest.nodes:
-            return GangStatus(GangState.GONE, f"its agents in {name} have ended")
+            return GangStatus(GangState.GONE, f"its agents in {guest.session} have ended")
         return GangStatus(GangState.UP, lost=dead, taken=end.why if end is not None else "")
+
+    def _waits_for(self, parent: str) -> str:
+        """What a job waits for that has no launch yet."""
+        for row in self._sessions(parent):
+            if row.record.status is not JobStatus.RUNNING:
+                return f"waits for {row.name}" + (f": {row.record.why}" if row.record.why else "")
+        return f"waits for nodes of {parent}"
 
     def _dead(self, session: JobRow, guest: Guest) -> tuple[int, ...]:
         """The nodes of a guest whose agents have ended, as its session's agents have said."""
@@ -200,9 +275,13 @@ class SessionEngine:
                 del self._reported[name, launch, node]
         return any(place in self._reported for place in places)
 
-    def _forget(self, name: str) -> None:
-        for place in [place for place in self._reported if place[0] == name]:
-            del self._reported[place]
+    def _forget_ended(self) -> None:
+        for name in {*self._longest, *(place[0] for place in self._reported)}:
+            row = self._session(name)
+            if row is None or row.record.status in TERMINAL:
+                self._longest.pop(name, None)
+                for place in [place for place in self._reported if place[0] == name]:
+                    self._reported.pop(place, None)
 
 
 def session_kind(engine: SessionEngine) -> Kind:
@@ -216,8 +295,19 @@ def parse_report(text: str) -> dict[str, bool]:
     return {key: lives == "1" for key, _, lives in pairs}
 
 
+def is_launch_of(row: JobRow, parent: str) -> bool:
+    """Whether a job keeps nodes for the children of that parent."""
+    return row.parent == parent and row.type == COMMAND and row.spec.get("session") is not None
+
+
+def _place(gang: Gang) -> str:
+    """The session that it names, or its parent."""
+    return str(gang.options.get(OPTION) or gang.options[PARENT])
+
+
 def _guest(gang: Gang) -> Guest:
-    return Guest(gang.key.rpartition(".")[0], gang.key, gang.nodes, gang.gpus)
+    name, session = gang.key.rpartition(".")[0], gang.options.get(OPTION, "")
+    return Guest(name, gang.key, gang.nodes, gang.gpus, session)
 
 
 def _is_submitted(row: JobRow) -> bool:

@@ -12,7 +12,7 @@ from allranks.core.environments import recipe
 from allranks.core.job.compile import CompileContext, compile
 from allranks.core.job.continuation import Carried
 from allranks.core.job.images import portable
-from allranks.core.job.sessions import inside
+from allranks.core.job.sessions import inside, on_nodes_of_parent
 from allranks.core.plan import CurrentPython, Plan
 from allranks.engines.base import Kind
 from allranks.errors import Forbidden, MissingCode, NotFound, Problem, SpecError
@@ -50,7 +50,7 @@ class Submission(NamedTuple):
     it starts from, ``previous`` why that one ended. ``look``: seconds between two syncs of its
     state, for a rehearsal. ``environment_asked``: the environment that the continued job named.
     ``python``: the submitter's Python, for nodes that may lack it. ``serves``: it is a replica of a
-    deployment; only the server says so."""
+    deployment; ``parent``: it runs on the nodes that this parent keeps; only the server says so."""
 
     spec: Mapping[str, Any]
     code: str | None = None
@@ -64,13 +64,14 @@ class Submission(NamedTuple):
     environment_asked: str = ""
     python: CurrentPython | None = None
     serves: bool = False
+    parent: str = ""
 
     @staticmethod
     def load(data: Any) -> Submission:
         if not isinstance(data, dict) or not isinstance(data.get("spec"), dict):
             raise SpecError(NO_SUBMISSION)
         made = Submission(**{name: data[name] for name in Submission._fields if name in data})
-        made = made._replace(serves=False)
+        made = made._replace(serves=False, parent="")
         if made.python is not None:
             made = made._replace(python=_python(made.python))
         texts = (made.code or "", made.in_place or "", made.diff, made.continues, made.previous)
@@ -172,6 +173,8 @@ def plan(
     if session is not None:
         inherits = spec.environment is None
         made = inside(made, session.name, session.plan, inherits=inherits)
+    if submission.parent:
+        made = on_nodes_of_parent(made, submission.parent)
     clusters.engine(clusters.cluster(made)).admit(made.gang)
     return made
 

@@ -20,6 +20,8 @@ SWEEP: Mapping[str, Mapping[str, str]] = {
         "limits": "How many trials run, and for how long.",
         "early_termination": "When a trial that falls behind is stopped.",
         "resources": "What each trial asks of the compute, unless `trial` says so.",
+        "reuse_nodes": "Whether trials run on the nodes of those that have ended, without a new "
+        "place in the cluster's queue.",
     },
     "Objective": {
         "goal": "Whether a lower or a higher value is better.",

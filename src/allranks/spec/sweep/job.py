@@ -106,6 +106,7 @@ class SweepJob(JobKeys):
     early_termination: EarlyTermination | None = None
     services: dict[Text, AnyService] = Field(default_factory=dict)
     resources: Resources | None = None
+    reuse_nodes: bool = True
 
     @property
     def goal(self) -> Literal["minimize", "maximize"]:
@@ -121,6 +122,12 @@ class SweepJob(JobKeys):
         """What stops trials early."""
         algorithm = self.sampling_algorithm
         return algorithm if isinstance(algorithm, AshaSampling) else self.early_termination
+
+    @property
+    def trial_resources(self) -> Resources:
+        """What each trial asks of the compute."""
+        own = self.trial.resources
+        return self.resources if self.resources is not None and own == Resources() else own
 
     def set_limits(
         self,

@@ -42,8 +42,8 @@ class Children:
         self._engine = engine.execution_options(read_only=True)
 
     def of(self, parent: str, *, above: int = -1, ids: tuple[int, ...] = ()) -> list[ChildState]:
-        """The children of a job by number, without replaced ones: those with an id above ``above``
-        and those with one of ``ids``."""
+        """The children of a job by number, without replaced ones and launches: those with an id
+        above ``above`` and those with one of ``ids``."""
         columns = (
             _jobs.c.id,
             _jobs.c.name,
@@ -56,7 +56,7 @@ class Children:
             _jobs.c.ended_at,
             _jobs.c.notes,
         )
-        query = select(*columns).where(_jobs.c.parent == parent, _jobs.c.number.is_not(None))
+        query = select(*columns).where(_jobs.c.parent == parent, _jobs.c.number >= 0)
         rows: dict[int, ChildState] = {}
         with self._engine.connect() as connection:
             for start in range(0, max(len(ids), 1), _BATCH):
@@ -75,10 +75,17 @@ class Children:
         with self._engine.connect() as connection:
             return connection.execute(query).first() is not None
 
+    def launches(self, parent: str) -> int:
+        """How many launches a job has had, which keep nodes for its children: they are numbered
+        from -1 down."""
+        query = select(func.min(_jobs.c.number)).where(_jobs.c.parent == parent)
+        with self._engine.connect() as connection:
+            return max(0, -(connection.execute(query).scalar() or 0))
+
     def counts(self, parents: Collection[str]) -> dict[str, dict[str, int]]:
-        """The number of children by parent and status, without replaced ones."""
+        """The number of children by parent and status, without replaced ones and launches."""
         query = select(_jobs.c.parent, _jobs.c.status, func.count())
-        query = query.where(_jobs.c.parent.in_(parents), _jobs.c.number.is_not(None))
+        query = query.where(_jobs.c.parent.in_(parents), _jobs.c.number >= 0)
         counts: dict[str, dict[str, int]] = {}
         with self._engine.connect() as connection:
             for parent, status, count in connection.execute(

@@ -37,7 +37,8 @@ OF_THE_END = frozenset({"best", "outputs", "closed"})
 
 class Child(NamedTuple):
     """What makes a job the child of a sweep or a pipeline: its ``number`` among the children of
-    ``parent`` (a name), and the parent's notes on it."""
+    ``parent`` (a name), negative for a launch that keeps nodes for the others, and the parent's
+    notes on it."""
 
     parent: str
     number: int

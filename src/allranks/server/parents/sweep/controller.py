@@ -14,6 +14,7 @@ from allranks.events import Kind
 from allranks.server.dependencies import Services
 from allranks.server.jobs.view import submitter
 from allranks.server.parents.controller import Controller, error_of, one_line
+from allranks.server.parents.kept_nodes import KeptNodes, keeps_nodes
 from allranks.server.parents.sweep.create import total_trials
 from allranks.server.parents.sweep.reports import reported_metrics, reports
 from allranks.server.parents.sweep.sampler import Draw, Past, draw
@@ -46,6 +47,9 @@ class Sweep(Controller):
             self.spec.policy,
         )
         self._reports: dict[int, tuple[float, ...]] = {}
+        self._nodes: KeptNodes | None = None
+        if self.spec.reuse_nodes and total > 1 and keeps_nodes(row, services):
+            self._nodes = KeptNodes(row.name, services, self._submit_as)
 
     def _step(self, row: JobRow) -> bool:
         record = row.record
@@ -54,7 +58,14 @@ class Sweep(Controller):
         step = decisions.next_step(self._rules, parent, trials, clock.now())
         if step is not None:
             self._take(row, step)
-        return step is not None
+            return True
+        return self._nodes is not None and self._keep_nodes(self._nodes, row, trials)
+
+    def _keep_nodes(self, nodes: KeptNodes, row: JobRow, trials: Sequence[Trial]) -> bool:
+        live = [self._states[e.number].name for e in trials if e.status not in TERMINAL]
+        to_come = 0 if row.record.canceled else self._rules.trials - len(trials)
+        count = self.spec.trial_resources.instance_count
+        return nodes.advance(row.plan, count, live, to_come)
 
     def _trials(self, *, force: bool = False) -> list[Trial]:
         """All trials. Closed ones are not read again. With ``force`` a trial counts as canceled
@@ -123,13 +134,23 @@ class Sweep(Controller):
 
     def _submit(self, row: JobRow, number: int, drawn: Draw) -> None:
         services, task = self._services, row.plan.task
+        parent = row.name if self._nodes is not None else ""
         notes = {"parameters": drawn.parameters, "numbers": drawn.numbers}
 
         def submit_as(name: str) -> None:
             spec = self.spec.trial_spec(name, drawn.parameters)
+            if parent:  # what its launch has, whatever else would be chosen by now
+                gpus = {"gpus_per_instance": row.plan.gang.gpus}
+                spec["resources"] = {**spec.get("resources", {}), **gpus}
             submit(
                 Submission(
-                    spec, task.code, task.in_place, task.base, task.tools, python=task.current
+                    spec,
+                    task.code,
+                    task.in_place,
+                    task.base,
+                    task.tools,
+                    python=task.current,
+                    parent=parent,
                 ),
                 services,
                 submitter(row.spec),
@@ -165,6 +186,8 @@ class Sweep(Controller):
         self._services.loops.wake(state.name)
 
     def _end(self, row: JobRow, reason: Reason) -> None:
+        if self._nodes is not None:
+            self._nodes.end()
         trials = self._trials()
         best = decisions.best(self._rules.goal, trials)
         notes = {"best": None if best is None else self._states[best.number].name}

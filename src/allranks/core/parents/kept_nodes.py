@@ -1,0 +1,37 @@
+"""Launches that keep nodes for the children of a parent: when one starts, when one ends. Pure.
+
+A child waits until a launch is free, so there are at most as many as children run at once, and on a
+full cluster those that run serve all children. See docs/design/sessions.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Launch(NamedTuple):
+    """``runs``: its nodes are there; ``busy``: a child has it; ``ends``: it takes no other one."""
+
+    name: str
+    runs: bool = False
+    busy: bool = False
+    ends: bool = False
+
+
+class Step(NamedTuple):
+    """``start`` a launch, or ``end`` one that nobody needs."""
+
+    kind: str
+    name: str = ""
+
+
+def next_step(launches: Sequence[Launch], waiting: int, to_come: int) -> Step | None:
+    """The next step, when ``waiting`` children have no launch, and at most ``to_come`` follow. Of
+    those that nobody needs one that still waits for its nodes ends first."""
+    spare = [each for each in launches if not each.busy and not each.ends]
+    if len(spare) < waiting:
+        return Step("start")
+    if len(spare) > waiting + to_come:
+        return Step("end", min(spare, key=lambda launch: launch.runs).name)
+    return None
