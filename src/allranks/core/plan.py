@@ -350,11 +350,13 @@ class Place(NamedTuple):
 
 def pack(value: Any) -> Any:
     """Plan types, enums and containers as plain JSON data."""
+    if isinstance(value, str):
+        return str(value)
+    if value is None or isinstance(value, int | float):
+        return value  # before the checks for abstract classes, which are slow
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         fields = zip(value._fields, value, strict=True)
         return {name: pack(member) for name, member in fields}
-    if isinstance(value, Mapping):
+    if isinstance(value, dict | Mapping):
         return {str(key): pack(member) for key, member in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [pack(member) for member in value]
-    return str(value) if isinstance(value, str) else value
+    return [pack(member) for member in value] if isinstance(value, Sequence) else value

@@ -51,12 +51,13 @@ def repaired(value: Any, depth: int = DEEPEST) -> Any:
         return value if math.isfinite(value) else None
     if isinstance(value, int):
         return value if -_DIGITS < value < _DIGITS else None
-    if isinstance(value, Mapping):
+    if isinstance(value, list | tuple):
+        return None if depth == 0 else [repaired(member, depth - 1) for member in value]
+    # Last, and dict first: the check for an abstract class is slow.
+    if value is not None and isinstance(value, dict | Mapping):
         if depth == 0:
             return None
         return {repaired(key): repaired(member, depth - 1) for key, member in value.items()}
-    if isinstance(value, list | tuple):
-        return None if depth == 0 else [repaired(member, depth - 1) for member in value]
     return value
 
 

@@ -16,6 +16,9 @@ _CHOSEN = ("WANDB_MODE", "WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE", "WANDB_DI
 _FLUSH = "WANDB__TRANSACTION_LOG_FLUSH_INTERVAL"
 # Where users let trackers write.
 _FOLDERS = ("WANDB_DIR", "TRACKIO_DIR", "TENSORBOARD_LOGGING_DIR")
+# In W&B's settings files.
+_DECIDED = re.compile(r"^\s*(mode|disabled|api_key)\s*=", re.M)
+_BASE_URL = re.compile(r"^\s*base_url\s*=\s*(\S+)", re.M)
 _COLLECTED = ("outputs", "logs", "model", "data", "tensorboard")
 
 
@@ -45,14 +48,17 @@ def _is_logged_in(env: Mapping[str, str], work: Path) -> bool:
     home = Path(env.get("HOME") or os.path.expanduser("~"))
     config = Path(env.get("WANDB_CONFIG_DIR") or home / ".config/wandb")
     settings = _text(config / "settings") + "\n" + _text(work / "wandb/settings")
-    if re.search(r"^\s*(mode|disabled|api_key)\s*=", settings, re.M):
+    if _DECIDED.search(settings):
         return True
-    there = re.search(r"^\s*base_url\s*=\s*(\S+)", settings, re.M)
+    there = _BASE_URL.search(settings)
     address = env.get("WANDB_BASE_URL") or (there[1] if there else "https://api.wandb.ai")
-    host = re.escape(urlsplit(address).hostname or "")
     netrcs = [Path(env["NETRC"])] if env.get("NETRC") else [home / ".netrc", home / "_netrc"]
+    accounts = [text for text in map(_text, netrcs) if text]
+    if not accounts:
+        return False
+    host = re.escape(urlsplit(address).hostname or "")
     entry = re.compile(rf"\bmachine\s+{host}\b|^\s*default\b", re.M)
-    return any(entry.search(_text(file)) for file in netrcs)
+    return any(map(entry.search, accounts))
 
 
 def _text(file: Path) -> str:

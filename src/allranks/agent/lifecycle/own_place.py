@@ -28,7 +28,7 @@ def claim_fixed_ports(task: Task, node: int) -> list[socket.socket]:
 
 def place(where: AgentIdentity, held: list[socket.socket]) -> Place:
     """Where the others find this node."""
-    interface = interface_to(where.address)
+    interface = interface_to(where.address, ())
     name = "" if interface is None else interface.name
     ports_of_rdma = interfaces.fabric()
     return Place(

@@ -3,6 +3,7 @@ fails, and the folder with the files is kept where it outlives the agent."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -92,4 +93,6 @@ def _kept_in(folder: Path) -> str:
 
 def is_kept(folder: Path) -> bool:
     """Whether an agent's folder has files that could not be saved."""
-    return any(folder.glob(f"{KEPT}*"))
+    with contextlib.suppress(FileNotFoundError):
+        return any(name.startswith(KEPT) for name in os.listdir(folder))
+    return False

@@ -11,6 +11,7 @@ import contextlib
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from pathlib import Path
 
 from allranks import folder_trees
@@ -61,7 +62,7 @@ class WorkingFolder:
         """Whether it is laid out already, by an earlier attempt of this agent."""
         return self._tree is not None and not self._task.fresh_work
 
-    @property
+    @cached_property
     def is_collected(self) -> bool:
         """Whether the server takes it from this disk, so that it has to stay there."""
         home = Path(self._task.record).parent.parent

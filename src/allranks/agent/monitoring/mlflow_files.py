@@ -174,6 +174,8 @@ class _Folder:
         runs = list[_Run]()
         points = list[_Point]()
         parameters = list[tuple[str, str, str]]()
+        if not self._path.is_dir():
+            return _NOTHING
         for meta in sorted(self._path.glob("*/*/meta.yaml")):
             folder = meta.parent
             with contextlib.suppress(OSError, ValueError):

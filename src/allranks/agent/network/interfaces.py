@@ -141,7 +141,10 @@ def fabric(sys_class: Path = SYS_CLASS) -> Fabric | None:
     """The RDMA ports in /sys; None without an adapter."""
     up: list[Port] = []
     down: list[str] = []
-    for place in sorted((sys_class / "infiniband").glob("*/ports/*"), key=_in_order):
+    adapters = sys_class / "infiniband"
+    if not adapters.is_dir():
+        return None
+    for place in sorted(adapters.glob("*/ports/*"), key=_in_order):
         device, number = place.parent.parent.name, place.name
         if not number.isdigit():
             continue

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Set
-from typing import TYPE_CHECKING
 
+from allranks.agent.state.renames import Renames
 from allranks.agent.state.torn_files import Deaths
 from allranks.agent.state.tree import FileState, Tree
-
-if TYPE_CHECKING:
-    from allranks.agent.state.renames import Renames
 
 # Seconds after which an unchanged file counts as complete although it is open for writing: some
 # programs never close their files.
@@ -35,8 +32,6 @@ class Writers:
         """Ranks start. ``watch``: see which files are put in place by a rename."""
         self.deaths = deaths
         if watch and self._renames is None:
-            from allranks.agent.state.renames import Renames  # lazy: ctypes
-
             self._renames = Renames(self._tree.root)
             self._renames.watch(self._tree.parts)
 

@@ -79,7 +79,7 @@ def with_site(base: Mapping[str, str]) -> Mapping[str, str]:
 
 
 @lru_cache(maxsize=2)
-def interface_to(address: str, peers: tuple[str, ...] = ()) -> interfaces.Interface | None:
+def interface_to(address: str, peers: tuple[str, ...]) -> interfaces.Interface | None:
     """As ``interfaces.interface``, looked up once. A node without peers asks at READY and at GO."""
     return interfaces.interface(address, peers)
 
