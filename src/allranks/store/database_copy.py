@@ -29,8 +29,8 @@ class Contents(NamedTuple):
 
 
 def take(where: Path | str, destination: Path) -> None:
-    """Copy a consistent snapshot of a database to a file, without leases, while others may write to
-    it. Raises ServerError, also if the copy is damaged."""
+    """Copy a consistent snapshot of a database to a file, while others may write to it. Raises
+    ServerError, also if the copy is damaged."""
     if isinstance(where, Path):
         copy(where, destination)
     else:
@@ -41,8 +41,6 @@ def take(where: Path | str, destination: Path) -> None:
             raise database_error(error, where) from error
     try:
         with contextlib.closing(sqlite3.connect(destination)) as connection:
-            connection.execute("UPDATE jobs SET lease_owner = NULL, lease_until = NULL")
-            connection.commit()
             connection.execute("PRAGMA journal_mode=DELETE")
     except sqlite3.Error as error:
         raise database_error(error, where) from error

@@ -19,8 +19,6 @@ jobs = sa.Table(
     sa.Column("status", sa.String(20), nullable=False),
     sa.Column("live", sa.Integer, nullable=False),
     sa.Column("version", sa.Integer, nullable=False),
-    sa.Column("lease_owner", sa.String(64)),
-    sa.Column("lease_until", sa.Float),
     sa.Column("created_at", sa.Float, nullable=False),
     sa.Column("started_at", sa.Float),
     sa.Column("ended_at", sa.Float),

@@ -45,9 +45,7 @@ class House:
     def end(self, job: JobRow) -> None:
         finished = {"status": "Completed", "exit_code": 0, "error": None}
         at = job.created_at
-        ended = self.records.apply(
-            job, "me", [Event(Kind.FINISHED, at, data=finished)], ended_at=at
-        )
+        ended = self.records.apply(job, [Event(Kind.FINISHED, at, data=finished)], ended_at=at)
         assert ended is not None
         assert ended.record.status in TERMINAL
 

@@ -60,7 +60,7 @@ class House:
         row = self.records.create(spec or {}, plan)
         if not live:
             data = {"status": "Completed", "exit_code": 0, "error": None}
-            self.records.apply(row, "me", [Event(EventKind.FINISHED, time.time(), data=data)])
+            self.records.apply(row, [Event(EventKind.FINISHED, time.time(), data=data)])
         for path, content in files.items():
             goal = self.home.jobs / name / path
             goal.parent.mkdir(parents=True, exist_ok=True)
@@ -273,7 +273,7 @@ def test_files_go_with_the_last_version_that_no_live_job_reads(house):
     assert house.clear().items == []
     row = house.records.get("reader")
     data = {"status": "Completed", "exit_code": 0, "error": None}
-    house.records.apply(row, "me", [Event(EventKind.FINISHED, time.time(), data=data)])
+    house.records.apply(row, [Event(EventKind.FINISHED, time.time(), data=data)])
     assert [(each.kind, each.name) for each in house.clear().items] == [(Kind.MODEL, digest)]
     assert [*house.home.models.iterdir()] == []
 

@@ -40,10 +40,10 @@ def quiet(_: Progress) -> None:
 def begin(records: Records, name: str) -> None:
     """Let a job be running."""
     told = {"address": "10.0.0.1", "host": "h", "ports": [7000]}
-    records.apply(records.get(name), "me", [Event(Kind.SUBMITTED, 1.0)])
+    records.apply(records.get(name), [Event(Kind.SUBMITTED, 1.0)])
     said = [Event(Kind.HELLO, 1.0, node=0, seq=1), Event(Kind.READY, 1.0, node=0, seq=2, data=told)]
     records.append(name, said)
-    records.apply(records.get(name), "me", [Event(Kind.GO, 1.0)])
+    records.apply(records.get(name), [Event(Kind.GO, 1.0)])
 
 
 def filled(root: Path, *jobs: str) -> Home:

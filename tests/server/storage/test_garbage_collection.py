@@ -56,7 +56,7 @@ class House:
         if ended is not None:
             data = {"status": "Completed", "exit_code": 0, "error": None}
             finished = Event(EventKind.FINISHED, ended, data=data)
-            self.records.apply(row, "me", [finished], ended_at=ended)
+            self.records.apply(row, [finished], ended_at=ended)
             with (
                 closing(sqlite3.connect(self.home.database)) as connection,
                 connection,

@@ -46,7 +46,7 @@ def add(records: Records, number: int, name: str = ""):
 
 def finish(records: Records, name: str, status: JobStatus) -> None:
     row = records.get(name)
-    assert records.apply(row, "me", [row.event(Kind.FINISHED, data={"status": status})])
+    assert records.apply(row, [row.event(Kind.FINISHED, data={"status": status})])
 
 
 def test_children_have_numbers_and_notes(records, children):
@@ -108,7 +108,7 @@ def test_a_sweep_answers_by_its_best_trial(records):
     assert records.answering("s").name == "s"
     row = records.get("s")
     event = row.event(Kind.FINISHED, data={"status": JobStatus.COMPLETED})
-    records.apply(row, "me", [event], notes={"best": "s_0"})
+    records.apply(row, [event], notes={"best": "s_0"})
     assert records.answering("s").name == "s_0"
     assert records.answering("s_0").name == "s_0"
     with pytest.raises(UsageError, match="is a sweep and has no ranks"):

@@ -60,22 +60,10 @@ def test_what_is_said_twice_is_recorded_once(records):
 
 def test_a_decision_about_a_job_that_changed_is_not_applied(records):
     row = records.create({}, plan())
-    assert records.claim(row.id, "me", 10)
     again = records.append("job", [hello(0)])
-    assert records.apply(row, "me", [Event(Kind.SUBMITTED, 1.0)]) is None
-    saved = records.apply(again, "me", [Event(Kind.SUBMITTED, 1.0)])
+    assert records.apply(row, [Event(Kind.SUBMITTED, 1.0)]) is None
+    saved = records.apply(again, [Event(Kind.SUBMITTED, 1.0)])
     assert saved.record.status is JobStatus.PREPARING
-
-
-def test_a_lease_is_one_servers_until_it_runs_out(records):
-    row = records.create({}, plan())
-    assert records.claim(row.id, "a", 10)
-    assert not records.claim(row.id, "b", 10)
-    assert records.claim(row.id, "a", -1), "its own it may renew"
-    assert records.claim(row.id, "b", 10), "it had run out"
-    assert records.apply(row, "a", [Event(Kind.SUBMITTED, 1.0)]) is None
-    records.release(row.id, "b")
-    assert records.claim(row.id, "a", 10)
 
 
 @pytest.mark.medium

@@ -1,4 +1,4 @@
-"""The loop: claim a job, load it, decide, do one step outside any transaction, record it.
+"""The loop: load a job, decide, do one step outside any transaction, record it.
 
 Each cluster has its own thread, so that a slow cluster delays only its own jobs. A thread sleeps
 until a job is woken or, while it has live jobs, until the next tick. On a tick it polls its engine
@@ -7,9 +7,7 @@ once for all gangs and advances every live job.
 
 from __future__ import annotations
 
-import hashlib
 import logging
-import os
 import queue
 import threading
 import time
@@ -40,9 +38,6 @@ from allranks.store.jobs.job_rows import COMMAND, JobRow
 
 log = logging.getLogger("allranks.loop")
 
-# Seconds. Longer than the slowest step, short enough that another server soon takes over.
-_CLAIM = 120.0
-
 
 class Loop:
     """Drives the jobs of one cluster, from ``start`` until ``end``. ``wake`` is thread-safe."""
@@ -62,10 +57,6 @@ class Loop:
         self._wakeups, self._heartbeats = services.wakeups, services.heartbeats
         self._hangs, self._states = services.hangs, services.states
         self._retries = Retries(services.clocks.tick)
-        # Identical for every server of this home, of which the lock allows one at a time: a new
-        # server takes over the claims of a killed one at once.
-        host_and_home = f"{os.uname().nodename}:{services.home.root}".encode()
-        self._owner = hashlib.sha256(host_and_home).hexdigest()
         self._woken: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._statuses = GangStatuses(self._engine, cluster.kind, services)
         self._next_tick = 0.0
@@ -185,11 +176,7 @@ class Loop:
             if step.effect is Effect.SUBMIT and (why := self._states.waits(row)):
                 self._statuses.record(row, GangStatus(GangState.UNKNOWN, why))
                 return
-            # Only an effect needs a claim; a pure database change is guarded by the row's version.
-            if step.effect and not self._records.claim(row.id, self._owner, _CLAIM):
-                return
             if not self._execute(row, step):
-                self._records.release(row.id, self._owner)
                 return
             before, row = row, self._records.get(row.name)
             if row.version == before.version:
@@ -225,7 +212,7 @@ class Loop:
                 "exit_code": last.data["exit_code"],
                 "error": last.data["error"],
             }
-        saved = self._records.apply(row, self._owner, events, **columns)
+        saved = self._records.apply(row, events, **columns)
         self._wakeups.notify(row.name)
         if saved is not None and last.kind in (Kind.FINISHED, Kind.RELAUNCHED):
             self._to_clean.append(row)

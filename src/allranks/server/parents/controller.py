@@ -18,8 +18,6 @@ from allranks.store.key_values import read_once
 if TYPE_CHECKING:
     from allranks.api.jobs import JobError
 
-_OWNER = "parents"
-
 
 class Controller(ABC):
     """Drives one live job that has children. Everything it knows is read from the record again
@@ -83,7 +81,6 @@ class Controller(ABC):
         event = row.event(Kind.FINISHED, data=result)
         self._services.records.apply(
             row,
-            _OWNER,
             [event],
             ended_at=event.at,
             exit_code=code,

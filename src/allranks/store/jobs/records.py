@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Engine, Select, and_, bindparam, delete, or_, select, update
+from sqlalchemy import Engine, Select, and_, bindparam, delete, select, update
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError
 
@@ -32,22 +32,10 @@ _LOCKED = (
     select(_jobs.c.id, _jobs.c.version).where(_jobs.c.name == bindparam("name")).with_for_update()
 )
 _WHOLE = select(_jobs).where(_jobs.c.id == bindparam("job_id"))
-_OURS = (
+_UNCHANGED = (
     select(_jobs.c.id)
-    .where(
-        _jobs.c.id == bindparam("job_id"),
-        _jobs.c.version == bindparam("seen"),
-        or_(_jobs.c.lease_owner.is_(None), _jobs.c.lease_owner == bindparam("owner")),
-    )
+    .where(_jobs.c.id == bindparam("job_id"), _jobs.c.version == bindparam("seen"))
     .with_for_update()
-)
-_CLAIM = update(_jobs).where(
-    _jobs.c.id == bindparam("job_id"),
-    or_(
-        _jobs.c.lease_until.is_(None),
-        _jobs.c.lease_until < bindparam("now"),
-        _jobs.c.lease_owner == bindparam("owner"),
-    ),
 )
 _BY_NAME = select(_jobs.c.id).where(_jobs.c.name == bindparam("name"))
 _SAVE = update(_jobs).where(_jobs.c.id == bindparam("job_id"))
@@ -247,33 +235,23 @@ class Records:
         with self._reading.connect() as connection:
             return event_rows.read_notes(connection, row.id, about, job.launch, job.attempt)
 
-    def claim(self, job_id: int, owner: str, seconds: float) -> bool:
-        """Claim the job for ``owner`` for some seconds, unless another has claimed it."""
-        now = clock.now()
-        values = {"lease_owner": owner, "lease_until": now + seconds}
-        with self._engine.begin() as connection:
-            claimed = connection.execute(
-                _CLAIM, {"job_id": job_id, "now": now, "owner": owner, **values}
-            )
-            return claimed.rowcount == 1
-
     def apply(
-        self, row: job_rows.JobRow, owner: str, events: Sequence[Event], **columns: Any
+        self, row: job_rows.JobRow, events: Sequence[Event], **columns: Any
     ) -> job_rows.JobRow | None:
-        """Append events decided from ``row``, and release the claim of ``owner``.
+        """Append events decided from ``row``.
 
-        Returns None if the job has changed or another has claimed it: decide again. Effects are
-        idempotent, so repeating them is harmless.
+        Returns None if the job has changed: decide again. Effects are idempotent, so repeating
+        them is harmless.
         """
-        ours = {"job_id": row.id, "seen": row.version, "owner": owner}
+        same = {"job_id": row.id, "seen": row.version}
         with self._engine.begin() as connection:
-            if connection.execute(_OURS, ours).first() is None:
+            if connection.execute(_UNCHANGED, same).first() is None:
                 return None
             job = row.record
             for event in events:
                 job = fold(job, event)
             event_rows.insert_events(connection, row.id, events)
-            saved = _save(connection, row, job, lease_owner=None, lease_until=None, **columns)
+            saved = _save(connection, row, job, **columns)
         return self._latest.keep(saved)
 
     def append(
@@ -340,11 +318,6 @@ class Records:
             values |= dict.fromkeys(("ended_at", "exit_code", "error"))
             saved = _save(connection, row, fold(row.record, event), **values)
         return self._latest.keep(saved)
-
-    def release(self, job_id: int, owner: str) -> None:
-        ours = and_(_jobs.c.id == job_id, _jobs.c.lease_owner == owner)
-        with self._engine.begin() as connection:
-            connection.execute(update(_jobs).where(ours).values(lease_owner=None, lease_until=None))
 
 
 def _best(row: job_rows.JobRow) -> str | None:
