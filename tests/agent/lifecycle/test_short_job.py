@@ -27,6 +27,13 @@ def test_the_only_node_leaves_by_itself(allranks):
     assert allranks("job", "logs", "short").stdout == "said\n"
 
 
+def test_whether_it_waits_is_recorded_together_with_its_submission(allranks):
+    """A burst of jobs has a transaction less for each."""
+    assert allranks("run", "--name", "submitted", "--", "true").returncode == 0
+    kinds = [event["kind"] for event in answer(allranks, "job", "events", "submitted")]
+    assert kinds[:3] == ["created", "submitted", "seen"]
+
+
 def test_one_of_two_nodes_waits_for_the_other(allranks):
     """It may have to run again if the other fails."""
     found = events(allranks, "-n", "2", "--", "bash", "-c", SCRIPT)

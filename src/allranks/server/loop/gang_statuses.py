@@ -9,7 +9,7 @@ from allranks import clock
 from allranks.core.lifecycle import decide
 from allranks.engines.base import Engine, GangStatus, Handle
 from allranks.errors import AllranksError
-from allranks.events import Kind
+from allranks.events import Event, Kind
 from allranks.server.loop.dead_agent_files import collect, dead
 from allranks.server.loop.loop_services import LoopServices
 from allranks.statuses import GangState, JobStatus
@@ -81,16 +81,27 @@ class GangStatuses:
             if not _still_waits(submitted[key], status):
                 self._record_or_log(submitted[key], status)
 
+    def of_new(self, row: JobRow) -> list[Event]:
+        """What an engine that is polled at no cost reports of a gang it was sent just now."""
+        if self._engine.pace:
+            return []
+        return self._news(row, self._engine.poll([handle_of(row)])[row.key])
+
     def record(self, row: JobRow, status: GangStatus) -> None:
         """Record what the engine reports, after the files of dead agents: those take precedence."""
+        if events := self._news(row, status):
+            self._services.records.append(row.name, events)
+            self._services.wakeups.notify(row.name)
+
+    def _news(self, row: JobRow, status: GangStatus) -> list[Event]:
         job, now = row.record, clock.now()
-        events = []
+        events = list[Event]()
         if job.given_up and job.stopped_at is not None and status.state is GangState.UNKNOWN:
             status = GangStatus(GangState.GONE)  # canceled with --force
         never_seen = job.gang is GangState.ABSENT and job.stopped_at is None
         is_new = now < (job.submitted_at or now) + SETTLE
         if status.state is GangState.GONE and never_seen and is_new:
-            return
+            return events
         for node in dead(job, status):
             collect(self._services.home, self._services.records, self._services.points, row, node)
             if status.state is not GangState.GONE:
@@ -111,9 +122,7 @@ class GangStatuses:
             self._pace = 0.0
             data = {"state": status.state, "why": status.why, "reason": status.reason}
             events.append(row.event(Kind.SEEN, data=data))
-        if events:
-            self._services.records.append(row.name, events)
-            self._services.wakeups.notify(row.name)
+        return events
 
     def _record_or_log(self, row: JobRow, status: GangStatus) -> None:
         """An error of one job keeps no other from being handled."""

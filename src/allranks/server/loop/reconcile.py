@@ -226,9 +226,11 @@ class Loop:
         return True
 
     def _events_of(self, row: JobRow, step: Step) -> list[Event]:
-        """Perform the step. If its end is decided and due at once, as that of a job whose only
-        agent has left, both are recorded together."""
+        """Perform the step. What follows at once is recorded together with it: whether a new gang
+        waits, and the end of a job whose only agent has left."""
         events = [self._perform(row, step)]
+        if events[0].kind is Kind.SUBMITTED:
+            events += self._statuses.of_new(row._replace(record=fold(row.record, events[0])))
         if step.event is Kind.CLOSING:
             closed = row._replace(record=fold(row.record, events[0]))
             following = decide.decide(closed.record, row.plan.rules, self._clock(row))
