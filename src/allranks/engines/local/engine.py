@@ -60,6 +60,7 @@ class _Gang:
         self.trouble = ""
         self.taken = ""
         self.ended = False
+        self.entry: Entry | None = None
 
     @property
     def started(self) -> bool:
@@ -227,7 +228,8 @@ class LocalEngine:
         if not waiting:
             return
         free = self._free()
-        warm_processes.make_room(self._warm, free, [need(gang.gang) for gang in waiting])
+        needs = [self._entry(gang).need for gang in waiting]
+        warm_processes.make_room(self._warm, free, needs)
         running = [gang for gang in self._gangs.values() if self._lives(gang)]
         decision = turns(free, map(self._entry, running), map(self._entry, waiting))
         self._waits = decision.waits
@@ -237,12 +239,14 @@ class LocalEngine:
             self._gangs[key].taken = f"{to.rpartition('.')[0]} waits in the queue"
 
     def _entry(self, gang: _Gang) -> Entry:
-        plan = gang.gang
-        most = int(plan.options.get(_MAX_RANKS.name, self._most))
-        ranks, ports = (0, ()) if gang.ended else (plan.ranks, plan.fixed_ports)
-        preempted = bool(gang.taken)
-        entry = Entry(plan.key, need(plan), gang.arrived, ranks, most, ports)
-        return entry._replace(spot=plan.spot, preempted=preempted)
+        if gang.entry is None:  # once: a burst of jobs asks for each a hundred times
+            plan = gang.gang
+            most = int(plan.options.get(_MAX_RANKS.name, self._most))
+            entry = Entry(plan.key, need(plan), gang.arrived, plan.ranks, most, plan.fixed_ports)
+            gang.entry = entry._replace(spot=plan.spot)
+        if gang.ended:
+            return gang.entry._replace(ranks=0, ports=(), preempted=bool(gang.taken))
+        return gang.entry._replace(preempted=True) if gang.taken else gang.entry
 
     def _start(self, gang: _Gang) -> None:
         count = gang.gang.gpus
