@@ -141,7 +141,7 @@ def slow(site: Site) -> str:
 def test_what_the_legend_hides_stays_hidden(site: Site, slow: str, signed_in: Watched) -> None:
     page = signed_in.page
     signed_in.go(f"{site.url}/ui/jobs/{slow}/metrics?rank=each")
-    page.wait_for_selector("#charts .legend button")
+    page.wait_for_selector("#charts .gtitle")
     page.get_by_role("button", name="rank 1", exact=True).click()
     _redrawn(page, lambda: page.evaluate(_NEWS))
     assert page.evaluate(f"{_BOX}.data[1].visible") == "legendonly"
@@ -149,24 +149,68 @@ def test_what_the_legend_hides_stays_hidden(site: Site, slow: str, signed_in: Wa
     signed_in.ok()
 
 
+def test_a_range_has_a_gap_where_its_curves_have_one(site: Site, signed_in: Watched) -> None:
+    call = "area([0, 1, 2, 3], [1, 1, null, 3], [2, 2, null, 4], '#0072b2')"
+    found = signed_in.page.evaluate(f"import('/ui/static/plot.js').then(({{ area }}) => {call})")
+    assert found["x"] == [0, 1, 1, 0, None, 3, 3, None]
+    assert found["y"] == [2, 2, 1, 1, None, 4, 3, None]
+
+
+_MEAN = "path[fill=none][stroke='#0072b2'][stroke-width='2']"
+_PLACES = """([curve, mark]) => [document.querySelector("#charts .chart"), ...[curve, mark].map(
+    (name) => document.querySelector(`#charts ${name}`))].map((node) => {
+        const { left, right, top, bottom } = node.getBoundingClientRect();
+        return [left, right, top, bottom];
+    })"""
+
+
+@pytest.mark.parametrize("query", ["", "?x=time", "?log=on"])
+def test_a_sketch_stands_where_the_chart_will(
+    site: Site, slow: str, signed_in: Watched, query: str
+) -> None:
+    page = signed_in.page
+    held: list[Any] = []
+    page.route("**/ui/plotly.js", lambda route: held.append(route))
+    signed_in.go(f"{site.url}/ui/jobs/{slow}/metrics{query}")
+    page.wait_for_selector("#charts .sketch")
+    marked = page.locator("#charts .sketch [stroke-width='3']")
+    assert marked.count() == 1
+    before = page.evaluate(_PLACES, [f".sketch {_MEAN}", ".sketch [stroke-width='3']"])
+    page.get_by_role("button", name="rank 4", exact=True).click()
+    until(lambda: held)
+    held[0].continue_()
+    page.wait_for_selector("#charts .gtitle")
+    until(lambda: not page.locator("#charts .sketch").count())
+    assert page.evaluate(f"{_BOX}.data[4].visible") == "legendonly"
+    _redrawn(page, page.get_by_role("button", name="rank 4", exact=True).click)
+    curve = ".scatterlayer .js-line[style*='stroke-width: 2px']"
+    after = page.evaluate(_PLACES, [curve, ".point"])
+    assert before[0] == after[0]
+    for one, other in zip(before[1:], after[1:], strict=True):
+        assert other == pytest.approx(one, abs=10)
+    signed_in.ok()
+
+
 def test_many_ranks(site: Site, slow: str, signed_in: Watched) -> None:
     """Their mean and range, who differs by name, each on demand, and a table that leads on."""
     page = signed_in.page
     signed_in.go(f"{site.url}/ui/jobs/{slow}/metrics")
-    page.wait_for_selector("#charts .legend button")
+    page.wait_for_selector("#charts .gtitle")
     names = f"{_BOX}.data.map((each) => each.name)"
     assert page.evaluate(names) == [
         "least",
         "greatest",
+        "range",
         "mean of 10 ranks, and range",
         "rank 4",
         "NaN",
     ]
-    assert page.evaluate(f"{_BOX}.data[4].text") == ["NaN at step 20, rank 7"]
+    assert page.evaluate(f"{_BOX}.data[5].text") == ["NaN at step 20, rank 7"]
     legend = page.locator("#charts .legend").first
     assert legend.inner_text().split("\n")[0] == "mean of 10 ranks, and range"
     least, greatest = page.evaluate(f"[{_BOX}.data[0].y[30], {_BOX}.data[1].y[30]]")
     assert (least, greatest) == (0.5, 1.504)
+    assert page.evaluate(f"{_BOX}._fullData[5].marker.color") == "rgb(179, 21, 31)"
     page.select_option("select[name=rank]", "each")
     until(lambda: len(page.evaluate(f"{_BOX}.data")) == 11)
     assert "rank=each" in page.url

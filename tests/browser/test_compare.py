@@ -49,7 +49,7 @@ def test_runs_of_one_configuration(site: Site, signed_in: Watched) -> None:
     page.wait_for_selector("#charts .gtitle")
     until(lambda: page.evaluate(_CURVES)[0])
     curves = {name: values for name, _, values in page.evaluate(_CURVES)[0]}
-    assert [*curves][2:] == ["lr=0.5 (2 runs)", "cmp-c"]
+    assert [*curves][3:] == ["lr=0.5 (2 runs)", "cmp-c"]
     assert curves["lr=0.5 (2 runs)"][0] == pytest.approx(1.7)
     assert curves["lr=0.5 (2 runs), mean + sd"][0] == pytest.approx(1.7 + 0.02**0.5)
     assert "0.95 ± 0.14" in page.locator(".metrics").inner_text()

@@ -1,7 +1,7 @@
 // Charts of metrics and resources, drawn by Plotly.
 
 import { meanAndSpread, runs, runStyle } from "./compared.js";
-import { colour, config, escape, json, layout, marks, number, plotly, show, style } from "./plot.js";
+import { area, colour, config, escape, json, layout, marks, number, show, style } from "./plot.js";
 
 // Four for each pixel: see `thin` of the server.
 const POINTS = 4000;
@@ -89,7 +89,8 @@ function bands({ attempts }, given) {
     );
     found.push(
       { ...edge, y: each.least, name: "least" },
-      { ...edge, y: each.greatest, name: "greatest", fill: "tonexty", fillcolor: `${style(at).color}33` },
+      { ...edge, y: each.greatest, name: "greatest" },
+      area(x, each.least, each.greatest, style(at).color),
       { ...shared, y: smoothed(each.mean, given.smooth), text, customdata: each.times, name: `mean of ${each.tracks.length} ${kindOf(each.tracks)}, and range${attempt}`, meta: "band", line: { ...style(at), width: 2 }, hovertemplate: "%{y}; %{text}" },
     );
     const odd = each.tracks.map((track, n) => [track, n]).filter(([track]) => track.outlier);
@@ -186,22 +187,25 @@ async function draw(box) {
   const key = `${banded} ${name}`;
   const most = Math.max(100, Math.min(POINTS, Math.floor((10 * POINTS) / Math.max(1, rankCount(name)))));
   if (!loaded.has(key)) loaded.set(key, await (banded ? across(name) : points(name, null, most)));
-  await plotly;
   const data = banded
     ? bands(close.get(key) ?? loaded.get(key), given)
     : traces(withClose(loaded.get(key), close.get(key)), given);
-  const first = !box.classList.contains("ready");
-  box.classList.add("ready");
   const kind = `${given.x} ${given.log ? "log" : "linear"}`;
   for (const each of data) if (hiddenRuns.has(each.name)) each.visible = "legendonly";
   const look = ranged(layout(name, AXES[given.x], given.log), given.x);
   await show(box, data, look, config(name, () => rawRows(box)), kind);
-  if (first) {
-    box.on("plotly_relayout", (change) => {
-      follow(box, options().x, change);
-      zoomed(box, change).catch(failed(box));
-    });
-  }
+  if (!ready(box)) return;
+  box.on("plotly_relayout", (change) => {
+    follow(box, options().x, change);
+    zoomed(box, change).catch(failed(box));
+  });
+}
+
+// Whether Plotly draws here for the first time.
+function ready(box) {
+  const first = !box.classList.contains("ready");
+  box.classList.add("ready");
+  return first;
 }
 
 // The part of the axis that all charts of one kind show: zoom in one, and the others follow. It is
@@ -329,7 +333,7 @@ const seen = new IntersectionObserver(
 
 function failed(box) {
   return (error) => {
-    if (!box.classList.contains("ready")) box.textContent = `The points did not arrive: ${error.message}`;
+    if (!box.querySelector("svg")) box.textContent = `The points did not arrive: ${error.message}`;
   };
 }
 
@@ -414,14 +418,11 @@ async function drawResource(box) {
   const { name } = box.dataset;
   const several = used.get(name);
   const across = several.length > 2 * MANY ? await acrossNodes(name) : null;
-  await plotly;
   const data = across ? bands(across, { x: "time", smooth: 0 }) : several.flatMap(resourceTraces);
   const title = name.replaceAll("_", " ");
   const look = ranged(layout(title, "time", false, UNITS[name.replace("node_", "")]), "time");
-  const first = !box.classList.contains("ready");
-  box.classList.add("ready");
   await show(box, data, look, config(name, () => rawResources(box)));
-  if (first) box.on("plotly_relayout", (change) => follow(box, "time", change));
+  if (ready(box)) box.on("plotly_relayout", (change) => follow(box, "time", change));
 }
 
 function resourceTraces(each, at) {

@@ -1,6 +1,6 @@
 // Curves of several jobs: a colour a run, and the mean and standard deviation of runs that repeat.
 
-import { style } from "./plot.js";
+import { area, style } from "./plot.js";
 
 const charts = document.getElementById("charts");
 // Label, jobs, colour of each; null on the page of one job.
@@ -51,7 +51,8 @@ export function meanAndSpread(label, colour, curves) {
   const moved = (sign) => points.map(({ mean, spread }) => (mean === null ? null : mean + sign * spread));
   return [
     { ...edge, y: moved(-1), name: `${label}, mean − sd` },
-    { ...edge, y: moved(1), name: `${label}, mean + sd`, fill: "tonexty", fillcolor: `${look.color}33` },
+    { ...edge, y: moved(1), name: `${label}, mean + sd` },
+    { ...area(x, moved(-1), moved(1), look.color), name: `${label}, mean ± sd` },
     {
       ...shared, y: points.map(({ mean }) => mean), name: label, meta: "band", line: { ...look, width: 2 },
       text: points.map(({ spread, count }) => `± ${Number(spread).toPrecision(3)}, ${count} runs`), hovertemplate: "%{y} %{text}",

@@ -20,13 +20,12 @@ const CHARTS = [
 const parent = document.getElementById("series");
 
 async function draw() {
-  const { config, escape, json, layout, plotly, show, style } = await import("./plot.js");
+  const { config, escape, json, layout, show, style } = await import("./plot.js");
   const deployments = await json(parent.dataset.points);
   if (!deployments.some(({ at }) => at.length)) {
     parent.textContent = "The first values come in some seconds.";
     return;
   }
-  await plotly;
   if (!parent.children.length) parent.replaceChildren(...CHARTS.map(chart));
   CHARTS.forEach(([title, unit, keys], place) => {
     const several = deployments.flatMap((each) => keys.map((key) => [each, key]));

@@ -1,14 +1,26 @@
 // What all charts share: colours, layout, saving.
 
 import { get } from "./page.js";
+import { sketch } from "./sketch.js";
 
-// Resolved when Plotly is there. It takes a second to run, so the page is shown and points are
-// fetched before; to the event `load` it does not belong.
-export const plotly = new Promise((done, failed) => {
-  const add = () => document.head.append(Object.assign(document.createElement("script"), { src: "/ui/plotly.js", onload: done, onerror: () => failed(new Error("the chart library is missing")) }));
-  if (document.readyState === "complete") add();
-  else addEventListener("load", () => setTimeout(add));
-});
+// Plotly takes a second to run, in which the browser does nothing else. So the page is loaded, the
+// points that are on their way are sketched, and the sketches are seen before.
+let running = null;
+const loaded = new Promise((done) => (document.readyState === "complete" ? done() : addEventListener("load", done)));
+let requests = 0;
+const PATIENCE = 1000;
+
+async function run() {
+  await loaded;
+  const end = performance.now() + PATIENCE;
+  do await new Promise(requestAnimationFrame);
+  while (requests && performance.now() < end);
+  await new Promise((done) => setTimeout(done));
+  await new Promise((done, failed) => {
+    const missing = () => failed(new Error("the chart library is missing"));
+    document.head.append(Object.assign(document.createElement("script"), { src: "/ui/plotly.js", onload: done, onerror: missing }));
+  });
+}
 
 // Okabe and Ito's colours, which people with any colour vision tell apart; then dashes.
 const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d31", "#7f7f7f"];
@@ -61,28 +73,40 @@ document.addEventListener("pointerdown", ({ target }) => {
 // long as the axes are the same `kind`, and the series that the legend hides. Plotly's own
 // `uirevision` loses zooms that were dragged, in plotly.js 4.1.
 export async function show(box, data, layout, config, kind = "") {
+  const keep = () => {
+    if (box.dataset.kind === kind) keepView(box, data, layout);
+    box.dataset.kind = kind;
+  };
+  if (!window.Plotly) {
+    keep();
+    sketch(box, data, layout);
+    box.sketched = data;
+    legend(box, data, layout);
+    await (running ??= run());
+  }
   await released;
   // Each chart is a task of its own: the page answers between two, and its load event does not wait.
   await new Promise((done) => setTimeout(done));
-  if (box.dataset.kind === kind) keepView(box, data, layout);
-  box.dataset.kind = kind;
+  keep();
   await Plotly.react(box, data, layout, config);
-  legend(box, data);
+  box.querySelector(".sketch")?.remove();
+  legend(box, data, layout);
 }
 
 // Below the chart and not in it: it never covers a curve or the title of an axis.
-function legend(box, data) {
+function legend(box, data, look) {
   if (!box.legend) box.after((box.legend = document.createElement("div")));
   const entries = data.map((each, at) => [each, at]).filter(([each]) => each.showlegend !== false);
   box.legend.className = "legend";
   // The title names a single curve, but not what a band is.
   box.legend.hidden = entries.length < 2 && !entries[0]?.[0].meta;
   const focused = [...box.legend.children].indexOf(document.activeElement);
-  box.legend.replaceChildren(...entries.map(([each, at]) => entry(box, each, at)));
+  box.legend.replaceChildren(...entries.map(([each, at]) => entry(box, data, at, look)));
   box.legend.children[focused]?.focus();
 }
 
-function entry(box, trace, at) {
+function entry(box, data, at, look) {
+  const trace = data[at];
   const button = document.createElement("button");
   button.type = "button";
   button.setAttribute("aria-pressed", trace.visible !== "legendonly");
@@ -97,8 +121,10 @@ function entry(box, trace, at) {
   key.append(line);
   button.append(key, plain(trace.name));
   button.addEventListener("click", async () => {
-    const shown = box.data[at].visible === "legendonly";
-    await Plotly.restyle(box, { visible: shown ? true : "legendonly" }, [at]);
+    const shown = trace.visible === "legendonly";
+    trace.visible = shown ? true : "legendonly";
+    if (box.data) await Plotly.restyle(box, { visible: trace.visible }, [at]);
+    else sketch(box, data, look);
     button.setAttribute("aria-pressed", shown);
     box.dispatchEvent(new CustomEvent("legend", { bubbles: true, detail: { name: trace.name, shown } }));
   });
@@ -111,12 +137,12 @@ function keepView(box, data, layout) {
     if (autorange === false && range) layout[axis] = { ...layout[axis], range: [...range], autorange };
   }
   if (box.layout?.dragmode) layout.dragmode = box.layout.dragmode;
-  const hidden = new Set(box.data?.filter((each) => each.visible === "legendonly").map((each) => each.name));
+  const hidden = new Set((box.data ?? box.sketched)?.filter((each) => each.visible === "legendonly").map((each) => each.name));
   for (const each of data) if (hidden.has(each.name)) each.visible = "legendonly";
 }
 
 // Plotly takes some HTML in texts: names from jobs must stay text.
-function plain(text) {
+export function plain(text) {
   return text.replaceAll("&lt;", "<").replaceAll("&gt;", ">").replaceAll("&amp;", "&");
 }
 
@@ -128,7 +154,9 @@ export function escape(text) {
 export function config(name, raw) {
   const save = (title, icon, rows) => ({
     name: title,
-    icon: Plotly.Icons[icon],
+    get icon() {
+      return Plotly.Icons[icon];
+    },
     click: (chart) => rows(chart).then((found) => saveCsv(`${name}.csv`, found)).catch(report),
   });
   const drawn = (chart) => Promise.resolve(drawnRows(chart));
@@ -152,7 +180,7 @@ function report(error) {
 function drawnRows(chart) {
   const rows = [["series", "x", "y"]];
   for (const each of chart.data) {
-    if (each.visible === "legendonly" || !each.x) continue;
+    if (each.visible === "legendonly" || !each.x || each.fill) continue;
     each.x.forEach((x, at) => rows.push([plain(each.name ?? ""), x instanceof Date ? x.toISOString() : x, each.y[at]]));
   }
   return rows;
@@ -166,6 +194,18 @@ function saveCsv(name, rows) {
   link.download = name.replaceAll("/", "_");
   link.click();
   URL.revokeObjectURL(link.href);
+}
+
+// The area between two curves; where they have a gap it has one, which Plotly's `tonexty` bridges.
+export function area(x, low, high, color) {
+  const [xs, ys] = [[], []];
+  for (let from = 0, to; from < x.length; from = to + 1) {
+    for (to = from; to < x.length && low[to] !== null && high[to] !== null; ) to++;
+    if (to === from) continue;
+    xs.push(...x.slice(from, to), ...x.slice(from, to).reverse(), null);
+    ys.push(...high.slice(from, to), ...low.slice(from, to).reverse(), null);
+  }
+  return { x: xs, y: ys, name: "range", mode: "lines", type: "scatter", fill: "toself", fillcolor: `${color}33`, line: { width: 0, color }, hoverinfo: "skip", showlegend: false };
 }
 
 // Values that JSON lacks arrive as texts. Gaps stand for them.
@@ -194,7 +234,12 @@ export function marks(name, x, values, steps, style) {
 }
 
 export async function json(address) {
-  const answer = await get(address);
-  if (!answer.ok) throw new Error(String(answer.status));
-  return answer.json();
+  requests++;
+  try {
+    const answer = await get(address);
+    if (!answer.ok) throw new Error(String(answer.status));
+    return await answer.json();
+  } finally {
+    requests--;
+  }
 }

@@ -2,7 +2,7 @@
 // contour of two parameters.
 
 import { contour, parallel } from "./parallel.js";
-import { config, escape, json, layout, number, plotly, show, style } from "./plot.js";
+import { config, escape, json, layout, number, show, style } from "./plot.js";
 
 const box = document.querySelector("[data-sweep]");
 
@@ -79,7 +79,6 @@ async function draw() {
   panel.hidden = false;
   parallel(panel.querySelector("svg"), known, columns, amongBest(known, objective.goal), chosen);
   drawContour(known, columns, metric);
-  await plotly;
   const first = box.querySelector(".plot");
   await show(first, history(trials, objective), layout(`${objective.goal} ${metric}`, "trial", false), config(metric));
 }
