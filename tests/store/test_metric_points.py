@@ -179,6 +179,28 @@ def test_a_thinned_series_keeps_spikes_and_what_is_no_number(database, packed):
 
 
 @pytest.mark.medium
+@pytest.mark.parametrize("packed", [False, True])
+def test_shapes_of_many_series_take_few_statements(database, packed):
+    points, plan = Points(database), Plan(Gang("j.1", 1, ()), Task("j", "e", "c"), Rules(), "x")
+    job = Records(database).create({}, plan, ended=True).id
+    lengths = [*range(1, 70), 1000, 1001, 5000]
+    odd = {3: math.nan, 4: math.inf, 5: -math.inf}
+    rows = [
+        [f"m{k:04}", 0, n, float(n), odd.get(n, n / 3)]
+        for k, length in enumerate(lengths)
+        for n in range(length)
+    ]
+    points.add_from_agent(Source(job, 1, 0, "metrics"), 0, line(*rows))
+    if packed:
+        assert compact(database, -1.0, threading.Event(), 0) > 0
+    series = points.series(job, METRIC)
+    expected = [[point.number for point in points.read(one, most=32)] for one in series]
+    statements: list[str] = []
+    event.listen(database, "before_cursor_execute", lambda *call: statements.append(call[2]))
+    assert [*points.shapes(series, 32)] == expected
+    assert len(statements) < len(series) + 10
+
+
 def test_several_senders_of_the_same_lines(database, job):
     points, source = Points(database), Source(job, 1, 0, "metrics")
     pieces = [line(["l", 0, n, 1.0, n]) for n in range(60)]

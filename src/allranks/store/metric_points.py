@@ -28,6 +28,8 @@ FEEDS = {"metrics": METRIC, "resources": RESOURCE, "logged": METRIC, "trackers":
 _PAGE = 10_000
 # Series that are read in one query.
 _TOGETHER = 128
+# The most points of a series that is read whole together with others.
+_SHORT = 1_000
 # Points of which a thinned series keeps only the extremes: so many are in memory at once.
 _LARGEST = 100_000
 # Points of a series that are searched for repeated ones, and points handled in one query.
@@ -173,6 +175,20 @@ class Points:
                         if timed:
                             so_far.times.extend(times[0])
         return columns
+
+    def shapes(self, several: Sequence[Series], most: int) -> Iterator[list[float | str]]:
+        """About ``most`` values of each series, evenly spaced and with the last one, for JSON.
+        Ten thousand short series take a second."""
+        for start in range(0, len(several), _TOGETHER):
+            chunk = several[start : start + _TOGETHER]
+            short = self.columns([one for one in chunk if one.length <= _SHORT], timed=False)
+            for one in chunk:
+                if one.length > _SHORT:
+                    yield [point.number for point in self.read(one, most=most)]
+                    continue
+                values = short[one.id].values[: one.length] if one.length else ()
+                stride = max(1, math.ceil(one.length / most))
+                yield [number(value) for value in values[(one.length - 1) % stride :: stride]]
 
     def between(self, one: Series, begin: float, end: float) -> tuple[int, int]:
         """The numbers of the points of a time span, in seconds since the epoch: first, and after

@@ -10,7 +10,7 @@ import json
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import islice, repeat
 from typing import Annotated, Any, NamedTuple, cast
 
 from pydantic import BaseModel, Field
@@ -105,13 +105,12 @@ def summary(
     values as a sparkline."""
     row = services.records.answering(name)
     several = services.points.newest(row.id, METRIC)
-    extremes = services.points.extremes(each for each, _ in several)
+    all_series = [series for series, _ in several]
+    extremes = services.points.extremes(all_series)
+    shapes = services.points.shapes(all_series, _SHAPE) if shape else repeat([], len(several))
     rows: list[api.MetricSummary] = []
-    named = _named([each for each, _ in several], row)
-    for (series, last), which in zip(several, named, strict=True):
+    for (series, last), which, values in zip(several, _named(all_series, row), shapes, strict=True):
         least, greatest = extremes.get(series.id, (None, None))
-        some = services.points.read(series, most=_SHAPE) if shape else ()
-        values = [point.number for point in some]
         rows.append({**which, "last": _point(last), "min": least, "max": greatest, "shape": values})
     answer: api.MetricsSummary = {"series": rows}
     return _json(answer)
