@@ -43,6 +43,30 @@ def test_runs_become_jobs_once(shared: Allranks, tmp_path: Path) -> None:
     ]
 
 
+def test_files_that_were_cut(shared: Allranks, tmp_path: Path) -> None:
+    whole = (FILES / "run-x36e1ly4.wandb").read_bytes()
+    contents = {
+        "empty": b"",
+        "head": whole[:7],
+        "half": whole[: len(whole) // 2],
+        "none": b"x" * 99,
+    }
+    for name, data in contents.items():
+        (tmp_path / f"run-cut-{name}.wandb").write_bytes(data)
+    done = shared("import", "runs", tmp_path, "--json")
+    assert done.returncode == 1, done.stderr
+    jobs = {job["job"]: job for job in json.loads(done.stdout)["jobs"]}
+    assert [name for name, job in jobs.items() if job["created"]] == ["wandb-cut-half"]
+    assert "no W&B run" in jobs["wandb-cut-none"]["damage"]
+    for name in ("empty", "head"):
+        assert "empty" in jobs[f"wandb-cut-{name}"]["damage"]
+        assert shared("job", "show", f"wandb-cut-{name}").returncode == 2
+    half = answer(shared, "job", "show", "wandb-cut-half")
+    assert half["status"] == "Failed"
+    assert "its file has no end" in half["error"]["message"]
+    assert answer(shared, "job", "metrics", "wandb-cut-half")["loss"]
+
+
 def test_a_folder_without_runs(shared: Allranks, tmp_path: Path) -> None:
     done = shared("import", "runs", tmp_path)
     assert "there are no runs in" in done.stderr

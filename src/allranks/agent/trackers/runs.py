@@ -28,13 +28,14 @@ class Files(NamedTuple):
 
 class Run(NamedTuple):
     """A run that has ended. ``lines``: its points, as in ALLRANKS_METRICS_FILE. ``damage``: what
-    is wrong with its files. ``exit_code`` is None if they do not tell."""
+    is wrong with its files. ``exit_code`` is None if they do not tell; ``is_cut``: they should."""
 
     title: str
     project: str
     began: float
     ended: float
     exit_code: int | None
+    is_cut: bool
     parameters: dict[str, str]
     lines: list[bytes]
     damage: str
@@ -87,7 +88,10 @@ def read(files: Files) -> Run:
     if wandb is not None:
         title, project = wandb.run or title, wandb.project or "wandb"
         began, code = wandb.began or began, wandb.exit_code
-    return Run(title, project, began, max(began, ended), code, values, points, damage)
+        if wandb.began is None:
+            damage = damage or "it is empty, or cut off before its first record"
+    is_cut = wandb is not None and code is None
+    return Run(title, project, began, max(began, ended), code, is_cut, values, points, damage)
 
 
 def _name(text: str, end: str) -> str:

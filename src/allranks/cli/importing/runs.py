@@ -27,7 +27,8 @@ _PIECE, _RUNS = 2 << 20, 100
 
 
 def import_runs(options: argparse.Namespace, folder: str) -> int:
-    """Record each run below the folder that is not there yet. Exit 0, or 1 if files are damaged."""
+    """Record each run below the folder that is not there yet. Exit 0, or 1 if files are damaged.
+    A file of which nothing can be read is no job."""
     root = Path(folder)
     if not root.is_dir():
         raise UsageError(f"{folder} is not a folder", hint="give the folder with the runs")
@@ -107,13 +108,16 @@ def _batches(
 
 def _parts(files: runs.Files, answers: dict[str, dict[str, Any]]) -> Iterator[Document]:
     run = runs.read(files)
+    message = f"it ended with exit code {run.exit_code}" if run.exit_code else ""
+    if run.is_cut:
+        message = "its file has no end: the run was killed, or had not ended yet"
     about = {
         "name": files.name,
         "experiment": run.project,
         "display_name": run.title,
         "source": str(files.source.resolve()),
-        "status": "Failed" if run.exit_code else "Completed",
-        "message": f"it ended with exit code {run.exit_code}" if run.exit_code else "",
+        "status": "Failed" if message else "Completed",
+        "message": message,
         "exit_code": run.exit_code,
         "began": run.began,
         "ended": run.ended,
@@ -125,6 +129,8 @@ def _parts(files: runs.Files, answers: dict[str, dict[str, Any]]) -> Iterator[Do
         "points": sum(line.count(b"], [") + 1 for line in run.lines),
         "damage": run.damage,
     }
+    if run.damage and not run.lines and not run.parameters:
+        return
     offset = 0
     for piece in _pieces(run.lines):
         parameters = {} if offset else run.parameters
