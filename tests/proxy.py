@@ -1,5 +1,6 @@
 """A connection to the server that counts, and that breaks or stalls where a test says."""
 
+import random
 import socket
 import threading
 from contextlib import suppress
@@ -78,4 +79,21 @@ class Proxy:
             self.reached.set()
             if not self._cut:
                 self.go_on.wait(60)
+        return here
+
+
+class Cutting(Proxy):
+    """Cuts a connection after each random amount of data that passes, in either direction."""
+
+    def __init__(self, url: str, chance: random.Random, most: int) -> None:
+        self._chance, self._most = chance, most
+        super().__init__(url, at=chance.randrange(1, most), cut=True)
+
+    def _pass_on(self, start: socket.socket, end: socket.socket, counted: bool) -> None:
+        super()._pass_on(start, end, True)
+
+    def _is_here(self, size: int) -> bool:
+        here = super()._is_here(size)
+        if here:
+            self._at = self.sent + self._chance.randrange(1, self._most)
         return here

@@ -24,7 +24,7 @@ from allranks.sdk.upload.send import Uploaded, upload
 from allranks.store.files import same_data
 from allranks.store.files.blobs import Blobs
 from allranks.store.files.uploads import Uploads
-from tests.proxy import Proxy
+from tests.proxy import Cutting
 from tests.server.serving import Served, served
 
 KB, MB = 1 << 10, 1 << 20
@@ -95,6 +95,18 @@ def test_a_folder_arrives_as_it_is(server: Served, data: Path) -> None:
     assert made.files == 44
     # The content that two files have is sent once.
     assert made.sent < 3 * MB + 10 * KB
+
+
+def test_connections_are_kept(server: Served, data: Path) -> None:
+    """Far away each new one costs a round trip."""
+    opened = list[Client]()
+
+    def connect() -> Client:
+        opened.append(connecting(server)())
+        return opened[-1]
+
+    upload(connect, data)
+    assert len(opened) <= 2  # one for the large file, one for the others
 
 
 def test_a_single_file(server: Served, data: Path) -> None:
@@ -291,23 +303,6 @@ def test_a_link_that_leads_out_is_refused(server: Served, target: str) -> None:
         with pytest.raises(UsageError, match="malformed manifest"):
             client.json("POST", "/api/v1/uploads", {"manifest": digest})
     assert not server.home.uploads.exists()
-
-
-class Cutting(Proxy):
-    """Cuts a connection after each random amount of data that passes, in either direction."""
-
-    def __init__(self, url: str, chance: random.Random, most: int) -> None:
-        self._chance, self._most = chance, most
-        super().__init__(url, at=chance.randrange(1, most), cut=True)
-
-    def _pass_on(self, start: socket.socket, end: socket.socket, counted: bool) -> None:
-        super()._pass_on(start, end, True)
-
-    def _is_here(self, size: int) -> bool:
-        here = super()._is_here(size)
-        if here:
-            self._at = self.sent + self._chance.randrange(1, self._most)
-        return here
 
 
 def test_random_cuts_lose_and_repeat_nothing(

@@ -39,11 +39,18 @@ class Worker(Protocol[Unit]):
 
 
 class Connection:
-    """One connection to the server, until ``stop``. ``kept`` says what another try finds."""
+    """One connection to the server, until ``stop``. ``kept`` says what another try finds. It begins
+    with ``client`` if there is one."""
 
-    def __init__(self, connect: Callable[[], Client], stop: threading.Event, kept: str) -> None:
+    def __init__(
+        self,
+        connect: Callable[[], Client],
+        stop: threading.Event,
+        kept: str,
+        client: Client | None = None,
+    ) -> None:
         self._connect, self._stop, self._kept = connect, stop, kept
-        self._client: Client | None = None
+        self._client = client
         self._heard = self._heard_at_cut = 0
         self._pauses = iter(_PAUSES)
 
@@ -90,6 +97,11 @@ class Connection:
             raise error
         if self._stop.wait(pause):
             raise Interrupted from None
+
+    def release(self) -> Client | None:
+        """The open connection, for somebody else."""
+        client, self._client = self._client, None
+        return client
 
     def close(self) -> None:
         if self._client is not None:

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypeVar, cast
 
 from allranks.core.amounts import size_text
 from allranks.core.data.upload_manifest import File, Link, Manifest
@@ -30,6 +30,8 @@ from allranks.sdk.upload.listing import Listing, Note, Source, list_data, too_la
 
 if TYPE_CHECKING:
     from allranks.api.assets import PartAnswer, UploadAnswer, WrittenPart
+
+T = TypeVar("T")
 
 MOST_BYTES = 2 << 30
 _UPLOADS, _BLOBS = "/api/v1/uploads", "/api/v1/blobs"
@@ -93,8 +95,19 @@ def upload(
     Raises DataTooLarge unless ``allow_large``, NotFound, UsageError for data that cannot be read or
     changes meanwhile, ServerError for a full disk, Unreachable when the server stays away.
     """
-    with connect() as client:
-        store = stores.target(client, datastore)
+    with _Sending(connect, progress) as sending:
+        return _upload(sending, path, datastore, allow_large, note, progress)
+
+
+def _upload(
+    sending: _Sending,
+    path: Path,
+    datastore: str,
+    allow_large: bool,
+    note: Note,
+    progress: OnProgress,
+) -> Uploaded:
+    store = sending.ask(lambda client: stores.target(client, datastore))
     listing = list_data(path, note, progress, allow_large)
     digests = Digests(path)
     unread = sum(source.status.st_size for source in digests.unknown(listing))
@@ -104,12 +117,13 @@ def upload(
     manifest = _manifest(listing, by_path)
     text = manifest.dump()
     whole = _Blob(hashlib.sha256(text).hexdigest(), len(text), data=text)
-    sender = _Sending(connect, listing.name, progress)
+    sending.name = listing.name
     is_file = bool(listing.sources) and not listing.sources[0].path
     if store is not None:
         files = {s.path: s.file for s in listing.sources}
-        with connect() as client:
-            straight = stores.straight(client, store, text, files, note, progress)
+        straight = sending.ask(
+            lambda client: stores.straight(client, store, text, files, note, progress)
+        )
         if straight is not None:
             place, sent = straight
             return Uploaded(place, len(manifest.files), manifest.size, sent, is_file)
@@ -118,7 +132,7 @@ def upload(
     tries = total = 0
     while True:
         try:
-            made: UploadAnswer = sender.ask(
+            made: UploadAnswer = sending.ask(
                 lambda client: json.loads(
                     client.call("POST", _UPLOADS, body, timeout=_PATIENCE).body
                 )
@@ -128,16 +142,16 @@ def upload(
                 what = f"{listing.name}: the server is sending it on"
                 progress(Progress(what, total - made["left"], total))
                 continue
-            return Uploaded(made["path"], made["files"], made["size"], sender.sent, is_file)
+            return Uploaded(made["path"], made["files"], made["size"], sending.sent, is_file)
         except MissingData:
             if tries == _TRIES:
                 raise
             tries += 1
+            sending.send([_Blob(f.sha256, f.size, s.file) for f, s in _pairs(manifest, listing)])
             # The manifest last, so that it never refers to missing content.
-            sender.send([_Blob(f.sha256, f.size, s.file) for f, s in _pairs(manifest, listing)])
-            data = sender.sent
-            sender.send([whole])
-            sender.sent = data
+            data = sending.sent
+            sending.deliver([whole])
+            sending.sent = data
 
 
 def _manifest(listing: Listing, digests: Mapping[str, str]) -> Manifest:
@@ -154,24 +168,36 @@ def _pairs(manifest: Manifest, listing: Listing) -> Iterator[tuple[File, Source]
 
 
 class _Sending:
-    """Sends blobs over a few connections. ``sent``: the bytes so far."""
+    """Sends blobs over a few connections, which are kept: far away a new one costs a round trip.
+    ``sent``: the bytes so far."""
 
-    def __init__(self, connect: Callable[[], Client], name: str, progress: OnProgress) -> None:
-        self._connect, self._name, self._progress = connect, name, progress
+    def __init__(self, connect: Callable[[], Client], progress: OnProgress) -> None:
+        self._connect, self._progress = connect, progress
         self._lock, self._one_at_a_time = threading.Lock(), threading.Lock()
-        self.sent = 0
+        self._idle = list[Client]()
+        self.name, self.sent = "", 0
 
-    def ask(self, ask: Callable[[Client], UploadAnswer]) -> UploadAnswer:
+    def __enter__(self) -> _Sending:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for client in self._idle:
+            client.close()
+
+    def ask(self, ask: Callable[[Client], T]) -> T:
         connection = self._connection(threading.Event())
         try:
             return connection.ask(ask)
         finally:
-            connection.close()
+            self._release(connection)
 
     def send(self, blobs: Sequence[_Blob]) -> None:
         """Send those that the server lacks, each once."""
         by_digest = {blob.digest: blob for blob in blobs}
-        missing = [by_digest[digest] for digest in self._missing([*by_digest])]
+        self.deliver([by_digest[digest] for digest in self._missing([*by_digest])])
+
+    def deliver(self, missing: Sequence[_Blob]) -> None:
+        """Send what the server lacks."""
         total, done = sum(blob.size for blob in missing), 0
         stop = threading.Event()
 
@@ -184,40 +210,49 @@ class _Sending:
                 self.sent += sent
 
         def report() -> None:
-            self._progress(Progress(f"{self._name}: uploading", done, total, moved=self.sent))
+            self._progress(Progress(f"{self.name}: uploading", done, total, moved=self.sent))
 
         def sender() -> _Sender:
-            return _Sender(self._connection(stop), count)
+            return _Sender(self._connection(stop), count, self._release)
 
         Shared(_units(missing), stop).run(sender, report)
 
     def _missing(self, digests: Sequence[str]) -> Iterator[str]:
-        connection = self._connection(threading.Event())
         path = f"{_BLOBS}/missing"
-        try:
-            for at in range(0, len(digests), _ASKED):
-                some = digests[at : at + _ASKED]
-                yield from connection.ask(lambda client: client.json("POST", path, some))  # noqa: B023
-        finally:
-            connection.close()
+        for at in range(0, len(digests), _ASKED):
+            some = digests[at : at + _ASKED]
+            yield from self.ask(lambda client: client.json("POST", path, some))  # noqa: B023
 
     def _connection(self, stop: threading.Event) -> Connection:
         def connected() -> Client:
             with self._one_at_a_time:  # one of several connections starts a missing server
                 return self._connect()
 
-        return Connection(connected, stop, "what was sent is kept")
+        with self._lock:
+            client = self._idle.pop() if self._idle else None
+        return Connection(connected, stop, "what was sent is kept", client)
+
+    def _release(self, connection: Connection) -> None:
+        client = connection.release()
+        if client is not None:
+            with self._lock:
+                self._idle.append(client)
 
 
 class _Sender:
     """Sends blobs over one connection; ``count`` receives the bytes that are there now, and those
-    that were sent."""
+    that were sent, ``release`` the connection in the end."""
 
-    def __init__(self, connection: Connection, count: Callable[[int, int], None]) -> None:
-        self._connection, self._count = connection, count
+    def __init__(
+        self,
+        connection: Connection,
+        count: Callable[[int, int], None],
+        release: Callable[[Connection], None],
+    ) -> None:
+        self._connection, self._count, self._release = connection, count, release
 
     def close(self) -> None:
-        self._connection.close()
+        self._release(self._connection)
 
     def do(self, unit: Sequence[_Blob]) -> None:
         if unit[0].size > _SMALL:
