@@ -87,6 +87,13 @@ NAMES: Mapping[str, Mapping[str, str]] = {
         "RecurrencePattern": "allranks.spec.schedule:RecurrencePattern",
         "Workspace": "allranks.compat.azure.v2:Workspace",
     },
+    "azure.ai.ml.exceptions": {
+        **_v2("JobException"),
+        "DeploymentException": "allranks.sdk.assets.endpoints:RequestFailed",
+        "MlException": "allranks.errors:AllranksError",
+        "UserErrorException": "allranks.errors:UsageError",
+        "ValidationException": "allranks.errors:SpecError",
+    },
     "azure.ai.ml.parallel": _v2("RunFunction", "parallel_run_function"),
     "azure.ai.ml.sweep": {
         name: f"allranks.sweep:{name}"
@@ -154,6 +161,8 @@ ABSENT: Mapping[str, Mapping[str, str]] = {
     },
     "azure.ai.ml.entities": {
         "KubernetesOnlineDeployment": "use ManagedOnlineDeployment",
+        "ModelPackage": "give the deployment the model itself",
+        "AzureMLOnlineInferencingServer": "give the deployment the model itself",
         "ComputeInstance": "name a compute of allranks: allranks compute create",
         "SynapseSparkCompute": "start Spark in a command job",
         "WorkspaceConnection": "create a datastore with its credentials",

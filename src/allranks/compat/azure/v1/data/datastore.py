@@ -57,6 +57,21 @@ class Datastore:
         kind = "azure_blob" if self.name in _DEFAULT else Client().datastores.get(self.name).type
         return "AzureBlob" if kind == "azure_blob" else str(kind)
 
+    @property
+    def account_name(self) -> str:
+        """Of a store in Azure; of others empty."""
+        return self._key("account_name")
+
+    @property
+    def container_name(self) -> str:
+        """As above."""
+        return self._key("container_name")
+
+    def _key(self, key: str) -> str:
+        if self.name in _DEFAULT:
+            return ""
+        return str(getattr(Client().datastores.get(self.name), key, None) or "")
+
     @classmethod
     def get(cls, workspace: object, datastore_name: str) -> Datastore:
         if datastore_name not in _DEFAULT:
