@@ -9,6 +9,7 @@ import pytest
 
 from allranks import (
     Client,
+    Environment,
     Input,
     Output,
     PipelineJob,
@@ -104,6 +105,18 @@ def test_the_name_in_the_decorator_is_the_components():
     assert (made.name, made.experiment_name) == (None, "e")
     component = once.component()
     assert (component["name"], component["version"]) == ("steps", "3")
+
+
+def test_a_key_of_a_component_is_changed(folder: Path):
+    train = load_component(folder / "train.yml")
+    train.version = "7"
+    train.environment = Environment(name="own", image="python:3.11")
+    assert train.version == "7"
+    made = train.spec.environment
+    assert (made.name, made.image) == ("own", "python:3.11")
+    with pytest.raises(SpecError, match="envronment"):
+        train.envronment = "current"
+    assert train.spec.environment == made
 
 
 def test_pipelines_in_pipelines_and_sweeps(folder: Path):

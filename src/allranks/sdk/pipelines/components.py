@@ -11,7 +11,7 @@ from typing import Any
 from allranks.errors import UsageError
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import version_path, versions_path
-from allranks.sdk.submit.nodes import Node
+from allranks.sdk.submit.nodes import Node, plain
 from allranks.sdk.submit.pipeline import anchored, prepare_component
 from allranks.sdk.submit.send import send
 from allranks.spec.fields.scalars import sendable
@@ -23,11 +23,20 @@ _COMPONENTS = "/api/v1/components"
 
 class Component:
     """A component. Calling it in a function with ``@pipeline`` adds a step; the keywords are its
-    inputs: values, ``Input(…)``, inputs of the pipeline, or outputs of other steps."""
+    inputs: values, ``Input(…)``, inputs of the pipeline, or outputs of other steps.
+
+    An assignment changes a key of it; a registered one is one of this program from then on. Raises
+    SpecError, and the component stays as it was."""
 
     def __init__(self, data: Mapping[str, Any], registered: bool = False) -> None:
         self.spec: AnyComponent = parse_component(data)
         self._data, self._registered = dict(data), registered
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.startswith("_") or name == "spec":
+            super().__setattr__(name, value)
+        else:
+            self.__dict__ |= vars(Component({**self._data, name: plain(value)}))
 
     @property
     def name(self) -> str | None:
