@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 
@@ -24,10 +25,12 @@ from allranks import (
     command,
     load_job,
 )
+from allranks.api.assets import ModelAnswer
 from allranks.errors import Conflict, UsageError
 from allranks.sdk.jobs import interrupt
 from allranks.sdk.submit import rehearsal
 from allranks.spec.job import CommandJob
+from allranks.spec.model import ModelVersion
 from allranks.sweep import Choice
 from tests.support import environment, until
 
@@ -394,3 +397,8 @@ def test_each_key_of_a_command_job_is_a_keyword_of_command():
     keywords = inspect.signature(allranks.command).parameters.keys()
     # The type is the function's; parameters of a sweep are set by it.
     assert CommandJob.model_fields.keys() - keywords == {"schema_", "type", "search_space"}
+
+
+def test_a_model_has_all_that_the_server_says_of_it():
+    answered = {*get_type_hints(ModelAnswer)}
+    assert answered <= {*ModelVersion.model_fields}

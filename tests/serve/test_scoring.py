@@ -123,6 +123,9 @@ def test_a_scoring_script_of_azure(replica: Started, tmp_path: Path):
     assert one.ask("nan")[1] == '{"a": [null, null, 1.5]}'
     assert one.ask("exit")[0] == 500
     assert one.ask(path="/", method="GET")[:2] == (200, "Healthy")
+    inside = AZURE.replace("my model.txt", "models/my model.txt")
+    two = replica(inside, "--model", "stored", "--model-name", "models/my model.txt")
+    assert two.ask({"x": 1})[:2] == (200, '["weights", 1]')
     assert one.ask(path="/nowhere")[0] == 404
     assert "/score" in json.loads(one.ask(path="/swagger.json", method="GET")[1])["paths"]
     printed = one.end()

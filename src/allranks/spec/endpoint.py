@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from pathlib import PurePath
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -251,11 +250,6 @@ def model_reference(model: InlineModel | str | None) -> str | None:
     if not isinstance(model, str):
         return None
     return model if model.startswith("azureml:") else f"azureml:{model}"
-
-
-def registered_as(name: str, spec: Mapping[str, Any]) -> str:
-    """The name of a registered model's file or folder, under which scripts expect it."""
-    return PurePath(str(spec.get("path") or name)).name
 
 
 def replica_job(deployment: Deployment) -> dict[str, Any]:

@@ -47,7 +47,8 @@ def parse(data: Mapping[str, Any]) -> NamedModel:
 
 class ModelVersion(NamedModel):
     """A registered version with the server's data. ``lineage`` describes the job that created it,
-    ``digest`` is the hash of its manifest, ``files`` their number."""
+    ``digest`` is the hash of its manifest, ``files`` their number, ``deployments`` are the online
+    ones that answer with it."""
 
     version: Name
     type: ModelType
@@ -57,3 +58,4 @@ class ModelVersion(NamedModel):
     files: int
     size: int
     lineage: Free = Field(default_factory=dict)
+    deployments: tuple[str, ...] = ()

@@ -325,3 +325,14 @@ def test_a_model_that_goes_while_a_job_comes_in_is_missed(house):
     house.clear()
     with pytest.raises(AllranksError, match="was deleted"):
         house.versions.require_existing([place])
+
+
+def test_scripts_find_a_model_under_the_name_it_was_registered_with(house):
+    """Jobs get a folder with one file as that file."""
+    job = house.job("a", {"outputs/model.pt": b"m", "outputs/one/model.pt": b"m"})
+    house.job("b", {"outputs/two/a": b"a", "outputs/two/b": b"b"})
+    names = [
+        house.versions.registered_as(house.register(source, path))
+        for source, path in ((job, "outputs/model.pt"), (job, "outputs/one"), ("b", "outputs/two"))
+    ]
+    assert names == ["model.pt", "one/model.pt", "two"]

@@ -352,7 +352,9 @@ def model_folder(path):  # type: (str) -> str
     attempt = os.path.dirname(os.environ["ALLRANKS_METRICS_FILE"])
     folder = tempfile.mkdtemp(prefix="model-", dir=attempt)
     name = os.environ.get("ALLRANKS_MODEL_NAME") or os.path.basename(path)
-    os.symlink(os.path.abspath(path), os.path.join(folder, name))
+    link = os.path.join(folder, name)
+    os.makedirs(os.path.dirname(link), exist_ok=True)
+    os.symlink(os.path.abspath(path), link)
     return folder
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import NamedTuple
 
 from allranks.errors import NotFound
@@ -35,6 +35,16 @@ class ModelVersions(NamedTuple):
     def place(self, row: AssetRow) -> Path:
         """The path that jobs get: the file, or the folder of several. Raises NotFound."""
         return self.trees.path(row.spec["digest"])
+
+    def registered_as(self, row: AssetRow) -> str:
+        """The name of its file or folder, under which scripts expect it; FOLDER/FILE of a folder
+        with one file, which jobs get as a file. Raises NotFound."""
+        source = row.spec.get("path")
+        if not source:
+            return row.name
+        name, place = PurePath(str(source)).name, self.place(row)
+        is_folder = place == self.trees.files(row.spec["digest"])
+        return name if is_folder or place.name == name else f"{name}/{place.name}"
 
     def manifest(self, row: AssetRow) -> tuple[Entry, ...]:
         return self.trees.manifest(row.spec["digest"])

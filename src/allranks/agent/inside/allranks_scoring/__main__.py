@@ -150,7 +150,9 @@ def _model_folder(model: str, name: str) -> str:
     AZUREML_MODEL_DIR. It is in the attempt's folder, and so ends with it."""
     attempt = os.path.dirname(os.environ.get("ALLRANKS_METRICS_FILE", ""))
     folder = tempfile.mkdtemp(prefix="model-", dir=attempt or None)
-    os.symlink(os.path.abspath(model), os.path.join(folder, name or os.path.basename(model)))
+    link = os.path.join(folder, name or os.path.basename(model))
+    os.makedirs(os.path.dirname(link), exist_ok=True)
+    os.symlink(os.path.abspath(model), link)
     return folder
 
 

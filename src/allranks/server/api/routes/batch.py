@@ -15,7 +15,7 @@ from allranks.server.dependencies import Connection, JsonBody, Services, Service
 from allranks.server.submission.submit import NO_SUBMISSION, Submission
 from allranks.server.timestamps import iso_time
 from allranks.spec import batch
-from allranks.spec.endpoint import model_reference, registered_as
+from allranks.spec.endpoint import model_reference
 from allranks.spec.fields.azureml_references import asset_of
 from allranks.spec.pipeline.component import component_type, parse_component, with_components
 from allranks.store.batch import BatchDeploymentRow, BatchEndpointRow
@@ -160,7 +160,10 @@ def _with_model(
     inputs, asset = dict(step["inputs"]), ""
     if (reference := model_reference(made.model)) is not None:
         row = services.models.versions.row(asset_of(reference, "model"))
-        path, asset = f"azureml:{row.name}:{row.version}", registered_as(row.name, row.spec)
+        path, asset = (
+            f"azureml:{row.name}:{row.version}",
+            services.models.versions.registered_as(row),
+        )
         spec = {**spec, "model": path}
         inputs["model"] = {"type": "custom_model", "path": path}
     if asset:

@@ -299,7 +299,7 @@ def _asset(
         raise SpecError(NO_SUBMISSION)
     model = {**inputs["model"], "path": spec["model"]}
     submission["spec"] = {**job, "inputs": {**inputs, "model": model}}
-    return spec_of.registered_as(row.name, row.spec)
+    return services.models.versions.registered_as(row)
 
 
 def _require_code(row: DeploymentRow, services: Services) -> None:
