@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allranks.compat.azure.absent import Absent
@@ -57,8 +58,10 @@ class Experiment(Absent):
         **more: Any,
     ) -> InteractiveRun:
         """Begin a run that this program logs to; it ends with ``complete``, or the program. Its
-        files are those it uploads. Raises RunEnvironmentException."""
+        files are those it uploads; the folder `outputs` is made, to which programs write them
+        first. Raises RunEnvironmentException."""
         no_more("Experiment.start_logging", more)
+        Path("outputs").mkdir(exist_ok=True)
         options = {"snapshot_directory": snapshot_directory, "display_name": display_name}
         return InteractiveRun(self, options)
 
