@@ -42,19 +42,20 @@ def run(given: argparse.Namespace) -> Result:
         with data.open("wb") as file:
             for left in range(size, 0, -_CHUNK):
                 file.write(os.urandom(min(_CHUNK, left)))
-        with _serving(given, root, "tls") as secured, _serving(given, root, "plain") as plain:
-            return _measured(given, root, data, secured, plain)
+        bare, nodes = root / "plain" / "data" / "set", given.input_nodes
+        bare.mkdir(parents=True)
+        os.link(data, bare / "large")
+        with (
+            serving(root / "home", "tls", nodes, data.parent) as secured,
+            serving(root / "plain", "plain", nodes, bare) as plain,
+        ):
+            return _measured(given, root, data, json.dumps(secured), json.dumps(plain))
 
 
 @contextmanager
-def _serving(given: argparse.Namespace, root: Path, door: str) -> Iterator[str]:
-    """A server of the data, with a home of its own over TLS or plain; how nodes reach it."""
-    home = root / ("home" if door == "tls" else door)
-    data = home / "data" / "set"
-    if door != "tls":
-        data.mkdir(parents=True)
-        os.link(root / "home" / "data" / "set" / "large", data / "large")
-    words = ("bench.agents_server", str(home), door, str(given.input_nodes), str(data))
+def serving(home: Path, door: str, nodes: int, data: Path) -> Iterator[list[str]]:
+    """A server of the data, which is in its home, over TLS or plain: how nodes reach it."""
+    words = ("bench.agents_server", str(home), door, str(nodes), str(data))
     server = subprocess.Popen([sys.executable, "-m", *words], stdout=subprocess.PIPE)
     try:
         assert server.stdout is not None
@@ -64,7 +65,7 @@ def _serving(given: argparse.Namespace, root: Path, door: str) -> Iterator[str]:
             url = url.replace("http", "https")
             while not (fingerprint := fingerprint_of(url)):
                 time.sleep(0.1)
-        yield json.dumps([url, told["tokens"][0], fingerprint])
+        yield [url, told["tokens"][0], fingerprint]
     finally:
         server.terminate()
         server.wait()

@@ -71,6 +71,9 @@ BENCHES = {
     "upload": About(
         needs=("rsync",), quick={"upload_megabytes": 20, "upload_files": 200, "upload_rounds": 1}
     ),
+    "remote": About(
+        needs=("rsync",), quick={"remote_megabytes": 20, "remote_files": 200, "remote_rounds": 1}
+    ),
     "page": About(
         needs=("chromium", "playwright"),
         quick={"page_jobs": 200, "page_points": 2000, "page_log": 2000000, "pages": 10},

@@ -40,11 +40,11 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace) -> Result:
-    with Home() as home, _daemon(home.root / "rsync") as module:
+    with Home() as home, daemon(home.root / "rsync") as module:
         home.allranks("server", "start")
         large, small = home.work / "large", home.work / "small"
-        _write(large, 1, given.upload_megabytes * 1_000_000)
-        _write(small, given.upload_files, _SMALL)
+        write(large, 1, given.upload_megabytes * 1_000_000)
+        write(small, given.upload_files, _SMALL)
         samples: dict[str, list[float]] = {}
         for folder, name in ((large, "one file"), (small, "many files")):
             timed, _ = alternate(_contenders(home, module, folder), given.upload_rounds)
@@ -81,7 +81,7 @@ def _contenders(home: Home, module: Path, folder: Path) -> list[Contender]:
         Contender(
             name=OURS,
             once=lambda: str(home.allranks(*upload)),
-            before=lambda: _renew(home, folder, next(number)),
+            before=lambda: renew(home, folder, next(number)),
         ),
         Contender(
             name=RSYNC,
@@ -123,7 +123,7 @@ def _ratio(samples: dict[str, list[float]], name: str, peer: str) -> float:
     return median(samples[f"{name}, {peer}"]) / median(samples[f"{name}, {OURS}"])
 
 
-def _write(folder: Path, files: int, size: int) -> None:
+def write(folder: Path, files: int, size: int) -> None:
     folder.mkdir()
     for number in range(files):
         with (folder / f"{number:06}").open("wb") as file:
@@ -131,7 +131,7 @@ def _write(folder: Path, files: int, size: int) -> None:
                 file.write(os.urandom(min(1 << 24, size - at)))
 
 
-def _renew(home: Home, folder: Path, number: int) -> None:
+def renew(home: Home, folder: Path, number: int) -> None:
     """Change the content, and remove what was uploaded, as it is removed for rsync: what waits to
     be written to the disk would slow the next round."""
     for stored in (home.folder / "blobs", home.folder / "data" / "uploads"):
@@ -151,7 +151,7 @@ def _stamp(path: Path, number: int) -> None:
 
 
 @contextmanager
-def _daemon(root: Path) -> Iterator[Path]:
+def daemon(root: Path) -> Iterator[Path]:
     """A daemon of rsync with a module for the folder ``files``; its address is in ``url``."""
     (root / "files").mkdir(parents=True)
     port, config = procs.free_port(), root / "rsyncd.conf"
