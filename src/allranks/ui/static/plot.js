@@ -8,7 +8,7 @@ import { sketch } from "./sketch.js";
 let running = null;
 const loaded = new Promise((done) => (document.readyState === "complete" ? done() : addEventListener("load", done)));
 let requests = 0;
-const PATIENCE = 1000;
+const PATIENCE = 3000;
 
 async function run() {
   await loaded;
@@ -77,7 +77,7 @@ export async function show(box, data, layout, config, kind = "") {
     if (box.dataset.kind === kind) keepView(box, data, layout);
     box.dataset.kind = kind;
   };
-  if (!window.Plotly) {
+  if (!box.data) {
     keep();
     sketch(box, data, layout);
     box.sketched = data;
