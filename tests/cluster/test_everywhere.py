@@ -212,3 +212,18 @@ def test_an_environment_is_made_once_for_all_hosts(there: Allranks, home: Path, 
     logs = [path.read_text() for path in (home / "jobs" / "fruit").rglob("environment_node_*")]
     assert 1 <= len(logs) <= 3
     assert len([*(home / "environments").glob("*/allranks.json")]) == 1
+
+
+def test_trials_run_on_the_nodes_of_those_before(there: Allranks):
+    words = ("run", "--name", "kept", "--compute", "there", "-n", 2, "--concurrent", 1)
+    words += ("--sweep", "x=choice(1, 2, 3)", "--minimize", "loss", "-m", r"loss=loss (\d+)")
+    script = 'echo "loss $1"'
+    words += ("--sampler", "grid", "--", "bash", "-c", script, "trial", "${{search_space.x}}")
+    done = there(*words, timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    names = ("kept_nodes_1", "kept_0", "kept_1", "kept_2")
+    jobs = [json.loads(there("job", "show", name, "--json").stdout) for name in names]
+    hosts = [[node["host"] for node in job["node_states"]] for job in jobs]
+    assert hosts == [hosts[0]] * 4
+    assert there("job", "show", "kept_nodes_2").returncode != 0
+    until(lambda: "Canceled" in there("job", "show", "kept_nodes_1").stdout)

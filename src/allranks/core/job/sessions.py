@@ -92,7 +92,8 @@ def launch(name: str, like: Plan, nodes: int, argv: tuple[str, ...], record: str
         parent=like.task.job,
     )
     gang = like.gang._replace(key=f"{name}.1", nodes=nodes, argv=argv)
-    return _with_digest(like._replace(gang=gang, task=task, rules=Rules(nodes, on=()), notes=()))
+    rules = Rules(nodes, on=(), grace=like.rules.grace)
+    return _with_digest(like._replace(gang=gang, task=task, rules=rules, notes=()))
 
 
 def _with_digest(plan: Plan) -> Plan:

@@ -221,7 +221,8 @@ class Loop:
             self._news.append(handle_of(saved))
         if last.kind is Kind.SUBMITTED and self._cluster.kind == ENGINE and saved is not None:
             self._news.append(handle_of(saved))
-        if last.kind is Kind.FINISHED and row.parent is not None:
+        is_free = last.kind is Kind.GO and row.spec.get("session") is not None
+        if (last.kind is Kind.FINISHED or is_free) and row.parent is not None:
             self._on_parent(row.parent)
         return True
 

@@ -55,6 +55,8 @@ class KeptNodes:
             )
             for row in launches
         ]
+        if waiting and any(state.runs and not state.busy for state in states):
+            self._services.sessions.poll(())  # a launch has just got its nodes
         step = next_step(states, len(waiting), to_come)
         if step is None:
             return False

@@ -46,6 +46,8 @@ class SessionEngine:
         # By the session that they name, or the parent, and by key, in the order of submission; None
         # before the record was read.
         self._guests: dict[str, dict[str, Guest]] | None = None
+        # What the jobs of each parent wait for that have no launch, as of the last poll.
+        self._why: dict[str, str] = {}
         # The most seconds that a job has taken on each launch.
         self._longest: dict[str, float] = {}
         # What agents have said of the guests on each session, launch and node: whether they live.
@@ -87,6 +89,7 @@ class SessionEngine:
             self._forget_ended()
             for name in [*self._all()]:
                 self._start_next(name)
+            self._why = {}
             return {handle.key: self._status(handle.key) for handle in handles}
 
     def stop(self, handle: Handle) -> None:
@@ -179,6 +182,8 @@ class SessionEngine:
     def _start_next(self, name: str) -> None:
         with self._lock:
             guests = self._all().get(name, {})
+            if all(guest.started for guest in guests.values()):
+                return
             for row in self._sessions(name):
                 if row.record.status is not JobStatus.RUNNING or row.record.canceled:
                     continue
@@ -231,7 +236,9 @@ class SessionEngine:
             return GangStatus(GangState.UNKNOWN if self._lives_on(key) else GangState.GONE)
         guest = guests[key]
         if not guest.session:
-            return GangStatus(GangState.QUEUED, self._waits_for(name))
+            if name not in self._why:
+                self._why[name] = self._waits_for(name)
+            return GangStatus(GangState.QUEUED, self._why[name])
         row = self._session(guest.session)
         end = self._end(name, guest, row)
         dead = () if row is None else self._dead(row, guest)
