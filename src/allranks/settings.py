@@ -18,6 +18,8 @@ from allranks.errors import ServerError, UsageError
 # Set for the local engine's fork server. /proc shows its environment for all that it forks, not
 # their own.
 FORK_SERVER = "ALLRANKS_FORK_SERVER"
+# In the folder of warm servers: the last request for one.
+LAST_WARM = "last.json"
 
 
 class Home(NamedTuple):
@@ -212,6 +214,11 @@ class Clocks(NamedTuple):
     hello: float = 120.0
     look: float = 2.0
     pace: float = 20.0
+
+
+def prefetches(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether a starting server imports what the last job with `warm` imported."""
+    return environ.get("ALLRANKS_WARM_PREFETCH") == "1"
 
 
 def home(environ: Mapping[str, str] = os.environ) -> Home:

@@ -53,6 +53,25 @@ def test_jobs_share_a_server_that_ends_with_the_home(allranks, home, code):
     assert [pid for pid in before if lives(pid)] == []
 
 
+@pytest.mark.end_to_end
+@pytest.mark.parametrize(("prefetch", "expected"), [("1", 1), ("0", 0)])
+def test_a_starting_server_imports_what_the_last_job_imported(
+    allranks, home, prefetch: str, expected: int
+):
+    env = {"ALLRANKS_WARM_PREFETCH": prefetch}
+    words = ("--warm", "json", "--", "python", "-c", "pass")
+    assert allranks("run", *words, env=env).returncode == 0
+    assert allranks("server", "stop").returncode == 0
+    assert list((home / "warm").glob("*.lock")) == []
+    assert allranks("server", "start", env=env).returncode == 0
+    if expected:
+        until(lambda: list((home / "warm").glob("*.sock")))
+        assert allranks("run", "--name", "first", *words, env=env).returncode == 0
+        notes = [note["data"].get("doing", "") for note in events(allranks, "first", "note")]
+        assert [text for text in notes if text.startswith("imports")] == []
+    assert len(list((home / "warm").glob("*.lock"))) == expected
+
+
 def test_what_cannot_start_warm_starts_cold_and_says_why(shared):
     nothing = shared("run", "--warm", "nothing_there", "--", "python", "-c", "print(1)")
     assert (nothing.returncode, nothing.stdout) == (0, "1\n")

@@ -5,6 +5,7 @@ reply, and each exit of a child, is one message. It ends with the engine that st
 it forked keep running.
 
 Agents ask it, through a socket in the folder ``ALLRANKS_WARM``, to start servers that outlive them.
+With ``ALLRANKS_WARM_PREFETCH`` it starts the last of those again when it starts itself.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from allranks import file_locks
+from allranks import file_locks, settings
 from allranks.agent import __main__ as agent
 from allranks.agent.programs.allranks_warm import wire
 from allranks.settings import FORK_SERVER
@@ -31,6 +33,8 @@ from allranks.settings import FORK_SERVER
 _MOST = 4
 # Seconds without a request after which it imports modules that only some agents need.
 _IDLE = 0.2
+# Of a request that is damaged, or names what is not there.
+_ERRORS = (OSError, ValueError, KeyError, TypeError, subprocess.SubprocessError)
 
 
 def main() -> int:
@@ -46,6 +50,8 @@ def main() -> int:
     signal.set_wakeup_fd(write)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     listener = _listen(Path(os.environ["ALLRANKS_WARM"]))
+    if listener is not None and settings.prefetches():
+        _prefetch()
     agents = set[int]()
     others = [] if listener is None else [listener.fileno()]
     # Agents that have connected; their request comes a moment later, or never.
@@ -95,24 +101,40 @@ def _listen(folder: Path) -> socket.socket | None:
 
 def _start_server(connection: socket.socket) -> None:
     """Start a server for an agent, in a session of its own, and answer with its process id."""
-    errors = (OSError, ValueError, KeyError, TypeError, subprocess.SubprocessError)
-    with contextlib.suppress(*errors), connection:
-        request = json.loads(connection.recv(1 << 20))
-        _end_unused(Path(os.environ["ALLRANKS_WARM"]))
-        with open(request["log"], "ab") as log:
-            server = subprocess.Popen(
-                request["argv"],
-                cwd="/",
-                # Marked: see engines/local/end_gang.py.
-                env={**request["env"], FORK_SERVER: "1"},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                preexec_fn=_default_signals,
-            )
-        server.returncode = 0  # the loop reaps it
-        connection.send(json.dumps({"pid": server.pid}).encode())
+    with contextlib.suppress(*_ERRORS), connection:
+        request = connection.recv(1 << 20)
+        connection.send(json.dumps({"pid": _spawn(json.loads(request))}).encode())
+        if settings.prefetches():
+            _last_request().write_bytes(request)
+
+
+def _prefetch() -> None:
+    """Start the server that an agent asked for last, before a job needs it."""
+    with contextlib.suppress(*_ERRORS):
+        _spawn(json.loads(_last_request().read_bytes()))
+
+
+def _last_request() -> Path:
+    return Path(os.environ["ALLRANKS_WARM"], settings.LAST_WARM)
+
+
+def _spawn(request: Mapping[str, Any]) -> int:
+    """Start a server and return its process id. Raises one of ``_ERRORS``."""
+    _end_unused(Path(os.environ["ALLRANKS_WARM"]))
+    with open(request["log"], "ab") as log:
+        server = subprocess.Popen(
+            request["argv"],
+            cwd="/",
+            # Marked: see engines/local/end_gang.py.
+            env={**request["env"], FORK_SERVER: "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            preexec_fn=_default_signals,
+        )
+    server.returncode = 0  # the loop reaps it
+    return server.pid
 
 
 def _end_unused(folder: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import Engine
 from starlette.applications import Starlette
 
+from allranks import settings
 from allranks.core.job.sessions import ENGINE
 from allranks.engines.base import Kind
 from allranks.engines.registry import KINDS
@@ -133,6 +134,8 @@ def create_app(
         await services.public_listener.reopen()
         for service in (services.loops, parents, schedules, keeper, services.compaction):
             service.start()
+        if settings.prefetches():
+            services.clusters.prepare(services.clusters.first)
         if services.tracking is not None:
             services.tracking.mirror.start()
         asyncio.get_running_loop().call_later(_STARTED, _spare_collector)

@@ -21,6 +21,8 @@ USER: Mapping[str, str] = {
     "host name; for the server.",
     "ALLRANKS_SERVER_ADDRESS": "The `server_address` of computes that set none; for the server.",
     "ALLRANKS_MAX_RANKS": "The `max_ranks` of local computes that set none; for the server.",
+    "ALLRANKS_WARM_PREFETCH": "`1`: at its start, import again what the last job with `warm` "
+    "imported on this machine; for the server.",
     "ALLRANKS_PASS_ENV": "Names of variables to pass to every job, such as `HF_*,WANDB_*`.",
     "ALLRANKS_KEEP_WORK": "The `keep_work` of jobs that do not set it.",
     "ALLRANKS_WORK_LIMIT": "How much of a node's working folder the server holds for the next "

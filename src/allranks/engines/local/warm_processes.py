@@ -15,6 +15,7 @@ from pathlib import Path
 
 from allranks import file_locks
 from allranks.engines.local.capacity import Capacity
+from allranks.settings import LAST_WARM
 
 
 def pids(folder: Path) -> list[int]:
@@ -49,6 +50,11 @@ def make_room(folder: Path, free: Capacity, needs: Sequence[Capacity]) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Kill them, and remove their folder."""
+    """Kill them, and remove their folder; if the next server of this home is to import the same
+    again, without what tells it what that was."""
     end(folder)
-    shutil.rmtree(folder, ignore_errors=True)
+    if not (folder / LAST_WARM).exists():
+        shutil.rmtree(folder, ignore_errors=True)
+    for path in folder.glob("*"):
+        if path.suffix != ".json":
+            path.unlink(missing_ok=True)
