@@ -346,18 +346,6 @@ def mlflow_model(path):  # type: (str) -> Any
     return batch.Mlflow(path)
 
 
-def model_folder(path):  # type: (str) -> str
-    """A folder that has the model under the name it was registered with. It is in the attempt's
-    folder, and so ends with it."""
-    attempt = os.path.dirname(os.environ["ALLRANKS_METRICS_FILE"])
-    folder = tempfile.mkdtemp(prefix="model-", dir=attempt)
-    name = os.environ.get("ALLRANKS_MODEL_NAME") or os.path.basename(path)
-    link = os.path.join(folder, name)
-    os.makedirs(os.path.dirname(link), exist_ok=True)
-    os.symlink(os.path.abspath(path), link)
-    return folder
-
-
 def main():  # type: () -> None
     options = json.loads(sys.argv[1])
     end = sys.argv.index("--")
@@ -365,7 +353,11 @@ def main():  # type: () -> None
     model = sys.argv[4] if end > 4 else ""
     sys.argv = [options["entry_script"] or "", *sys.argv[end + 1 :]]
     if model:
-        os.environ["AZUREML_MODEL_DIR"] = model_folder(model)
+        # lazy: few steps have a model
+        import allranks_model_folder  # type: ignore[import-not-found,unused-ignore]
+
+        name = os.environ.get("ALLRANKS_MODEL_NAME", "")
+        os.environ["AZUREML_MODEL_DIR"] = allranks_model_folder.make(model, name)
     if "file_name" in options:  # where scripts of batch deployments write files of their own
         os.environ["AZUREML_BI_OUTPUT_PATH"] = output
     rank = int(os.environ["RANK"])

@@ -15,12 +15,13 @@ import signal
 import socket
 import socketserver
 import sys
-import tempfile
 import threading
 import time
 import traceback
 from typing import Any, ClassVar, Dict, Tuple
 from urllib.parse import urlsplit
+
+import allranks_model_folder  # type: ignore[import-not-found,unused-ignore]
 
 from . import models, scripts
 from .answers import Answer, BadRequest, Request, Score, as_json
@@ -145,20 +146,9 @@ class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
             super().handle_error(request, client_address)
 
 
-def _model_folder(model: str, name: str) -> str:
-    """A folder that has the model under the name it was registered with, as scripts expect in
-    AZUREML_MODEL_DIR. It is in the attempt's folder, and so ends with it."""
-    attempt = os.path.dirname(os.environ.get("ALLRANKS_METRICS_FILE", ""))
-    folder = tempfile.mkdtemp(prefix="model-", dir=attempt or None)
-    link = os.path.join(folder, name or os.path.basename(model))
-    os.makedirs(os.path.dirname(link), exist_ok=True)
-    os.symlink(os.path.abspath(model), link)
-    return folder
-
-
 def _loaded(script: str, model: str, name: str) -> Tuple[Score, Dict[str, Any]]:
     if model:
-        os.environ["AZUREML_MODEL_DIR"] = _model_folder(model, name)
+        os.environ["AZUREML_MODEL_DIR"] = allranks_model_folder.make(model, name)
         folder = model if os.path.isdir(model) else os.path.dirname(model)
         os.environ["SM_MODEL_DIR"] = folder
     if script:
