@@ -290,6 +290,24 @@ def test_a_request_that_runs_is_answered_before_the_end(replica: Started, tmp_pa
     assert one.process.wait(30) == 0
 
 
+def test_a_replica_whose_requests_take_too_long_is_not_ready(replica: Started, tmp_path: Path):
+    script = (
+        "import os, time\ndef run(data):\n"
+        "    while not os.path.exists('go'): time.sleep(0.01)\n    return 'done'\n"
+    )
+    one = replica(script, "--timeout", "0.1")
+    connection = Connection(one.path)
+    connection.request("POST", "/score", b"x")
+    until(lambda: one.ask(b"", "/", method="GET")[0] == 503)
+    status, text, _ = one.ask(b"x")
+    assert (status, "longer than anybody waits" in text) == (503, True)
+    (tmp_path / "go").touch()
+    assert connection.getresponse().read() == b'"done"'
+    connection.close()
+    assert one.ask(b"", "/", method="GET")[0] == 200
+    assert one.ask(b"x")[:2] == (200, '"done"')
+
+
 ECHO = """
 from azureml.contrib.services.aml_request import rawhttp
 from azureml.contrib.services.aml_response import AMLResponse

@@ -288,5 +288,7 @@ def _scoring(deployment: Deployment) -> str:
         words.append("--script '" + script.replace("'", "'\"'\"'") + "'")
     if deployment.model is not None:
         words.append(f'--model ${{{{inputs.{_MODEL}}}}} --model-name "$ALLRANKS_MODEL_NAME"')
-    words.append(f"--threads {deployment.request_settings.max_concurrent_requests_per_instance}")
+    settings = deployment.request_settings
+    words.append(f"--threads {settings.max_concurrent_requests_per_instance}")
+    words.append(f"--timeout {settings.request_timeout_ms / 1000:g}")
     return " ".join(words)

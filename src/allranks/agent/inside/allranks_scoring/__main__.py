@@ -1,6 +1,7 @@
 """Load a model, then answer requests until SIGTERM: those that are running end first.
 
     python -m allranks_scoring [--script FILE] [--model PATH [--model-name NAME]] [--threads N]
+        [--timeout SECONDS]
 
 It listens on the Unix socket of ``ALLRANKS_SERVE_SOCKET``, or on the port ``PORT`` of this host.
 """
@@ -29,6 +30,7 @@ from .answers import Answer, BadRequest, Request, Score, as_json
 _SCORE = ("/score", "/invocations")
 _ALIVE = ("/", "/ping", "/health")
 _TEXT = "text/plain; charset=utf-8"
+_STUCK = "all requests that run here have run for longer than anybody waits"
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -38,6 +40,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
     score: Score
     schema: ClassVar[Dict[str, Any]] = {}
     turns: threading.Semaphore
+    threads, limit = 1, float("inf")
+    # When requests began that are in ``score``, by thread.
+    began: ClassVar[Dict[int, float]] = {}
     running = 0
     changed = threading.Condition()
 
@@ -75,6 +80,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = do_OPTIONS = answer
 
     def _answer(self, request: Request) -> Answer:
+        if self._is_stuck():
+            return as_json({"error": {"message": _STUCK}}, 503)
         if request.path in _ALIVE and request.method in ("GET", "HEAD"):
             return Answer(200, b"Healthy", _TEXT)
         if request.path == "/swagger.json":
@@ -83,9 +90,19 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return Answer(404, b"not found; send requests to /score\n", _TEXT)
         began = time.monotonic()
         with self.turns:
-            answer = _scored(type(self).score, request)
+            me = threading.get_ident()
+            self.began[me] = time.monotonic()
+            try:
+                answer = _scored(type(self).score, request)
+            finally:
+                del self.began[me]
         spent = "%.3f" % ((time.monotonic() - began) * 1000)
         return answer._replace(headers=(*answer.headers, ("x-ms-run-fn-exec-ms", spent)))
+
+    def _is_stuck(self) -> bool:
+        """Whether all turns are taken by requests for whose answers nobody waits any more."""
+        times = [*self.began.values()]
+        return len(times) >= self.threads and time.monotonic() - max(times) > self.limit
 
     def address_string(self) -> str:
         return "router"
@@ -162,10 +179,12 @@ def main() -> None:
     parser.add_argument("--model", default="")
     parser.add_argument("--model-name", default="")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--timeout", type=float, default=float("inf"))
     options = parser.parse_args()
     sys.path.insert(0, os.getcwd())
     Handler.score, Handler.schema = _loaded(options.script, options.model, options.model_name)
     Handler.turns = threading.Semaphore(options.threads)
+    Handler.threads, Handler.limit = options.threads, options.timeout
     path = os.environ.get("ALLRANKS_SERVE_SOCKET", "")
     server = Server(path, int(os.environ.get("PORT", "0")))
 
