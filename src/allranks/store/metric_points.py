@@ -186,7 +186,8 @@ class Points:
                 if one.length > _SHORT:
                     yield [point.number for point in self.read(one, most=most)]
                     continue
-                values = short[one.id].values[: one.length] if one.length else ()
+                columns = short.get(one.id)  # none, if its job has been deleted meanwhile
+                values = columns.values[: one.length] if columns is not None else array("d")
                 stride = max(1, math.ceil(one.length / most))
                 yield [number(value) for value in values[(one.length - 1) % stride :: stride]]
 

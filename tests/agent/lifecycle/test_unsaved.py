@@ -88,6 +88,8 @@ def test_files_are_kept_in_the_record_or_on_their_disk(tmp_path: Path) -> None:
     assert str(record / "unsaved/node-1/state") in unsaved.keep(agent / "state", task, where)
     assert (record / "unsaved/node-1/state/f").read_text() == "x"
     assert not unsaved.is_kept(agent)
+    (agent / "batch.log").write_text("")
+    assert not unsaved.is_kept(agent / "batch.log")
 
     (agent / "state").mkdir()
     task.record = "/proc/none"  # as on a full disk, nothing can be made there

@@ -175,7 +175,11 @@ def test_a_launch_with_too_little_time_left_takes_no_other_trial(pool: Pool):
     went = row.event(Kind.GO)._replace(at=clock.now() - 60.0)
     pool.records.append("s_0", [went])
     second = pool.trial(1)
+    # The first may still send its files.
     pool.engine.poll([first._replace(ended=True), second])
+    assert not pool.records.get(launch).record.canceled
+    pool.engine.stop(first)
+    pool.engine.poll([second])
     assert pool.records.get(launch).record.canceled
     assert pool.records.get("s_1").record.ref == ""
 

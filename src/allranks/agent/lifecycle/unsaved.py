@@ -92,7 +92,7 @@ def _kept_in(folder: Path) -> str:
 
 
 def is_kept(folder: Path) -> bool:
-    """Whether an agent's folder has files that could not be saved."""
-    with contextlib.suppress(FileNotFoundError):
+    """Whether it is an agent's folder, with files that could not be saved."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
         return any(name.startswith(KEPT) for name in os.listdir(folder))
     return False

@@ -219,7 +219,7 @@ class Loop:
         may_end = last.kind in (Kind.CLOSING, Kind.FINISHED) and not self._engine.pace
         if may_end and saved is not None and decide.ranks_ended(saved.record):
             self._news.append(handle_of(saved))
-        if last.kind is Kind.SUBMITTED and self._cluster.kind == ENGINE and saved is not None:
+        if events[0].kind is Kind.SUBMITTED and self._cluster.kind == ENGINE and saved is not None:
             self._news.append(handle_of(saved))
         is_free = last.kind is Kind.GO and row.spec.get("session") is not None
         if (last.kind is Kind.FINISHED or is_free) and row.parent is not None:

@@ -40,7 +40,13 @@ class KeptNodes:
         """Do one thing, if any is due. Returns whether it did. ``children`` are the live ones; each
         asks for that many ``nodes`` with what ``like`` asks for. At most ``to_come`` follow."""
         rows = [self._services.records.get(name) for name in children]
-        waiting = [row for row in rows if row.record.status in _WAITING and not row.record.canceled]
+        waiting = [
+            row
+            for row in rows
+            if row.record.status in _WAITING
+            and not row.record.canceled
+            and row.record.gang is not GangState.GONE
+        ]
         launches = self._live()
         self._open |= {row.name for row in launches}
         if (failed := self._failed(launches)) is not None:
@@ -69,20 +75,24 @@ class KeptNodes:
         return True
 
     def end(self) -> None:
-        """Cancel all of them."""
+        """Cancel all of them, as the parent was: with force, if it was given up."""
+        given_up = self._services.records.get(self._parent).record.given_up
+        data = {"force": True} if given_up else {}
         for row in self._live():
-            if not row.record.canceled:
-                self._services.records.append(row.name, [row.event(Kind.CANCEL_ASKED)])
+            if not row.record.canceled or row.record.given_up < given_up:
+                event = row.event(Kind.CANCEL_ASKED, data=data)
+                self._services.records.append(row.name, [event])
                 self._services.loops.wake(row.name)
 
     def _live(self) -> list[JobRow]:
         return [row for row in self._services.records.live() if is_launch_of(row, self._parent)]
 
     def _failed(self, live: Iterable[JobRow]) -> JobRow | None:
-        """A launch that has ended without having run, and was not to end."""
+        """A launch that has ended without having run, and that nobody here has canceled."""
         for name in sorted(self._open - {row.name for row in live}):
             row = self._services.records.get(name)
-            if row.record.status is JobStatus.FAILED and row.record.started_at is None:
+            # The cluster may have canceled it: else it would be started again and again.
+            if row.record.started_at is None and not row.record.canceled:
                 return row
             self._open.discard(name)
         return None
@@ -116,7 +126,8 @@ class KeptNodes:
                 "experiment_name": plan.task.experiment,
                 "parent_job_name": parent,
                 "resources": {"instance_count": nodes},
-                "session": {},
+                # Its trials are filed under the sweep, and it ends with their need of it.
+                "session": {"idle_timeout": None},
             }
             spec = signed(spec, submitter(services.records.get(parent).spec))
             services.records.create(spec, plan, child=Child(parent, -number, {}))

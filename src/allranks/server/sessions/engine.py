@@ -203,13 +203,14 @@ class SessionEngine:
 
     def _assign(self, guest: Guest, launch: JobRow) -> bool:
         """Record that a job which waits runs on that launch. A launch with too little time left is
-        ended instead, and the job waits on."""
+        ended instead, once the job before has sent its files, and the job waits on."""
         row = self._records.get(guest.name)
         if row.key != guest.key or row.record.status is not JobStatus.QUEUED:
             return False
         longest = self._longest.get(launch.name)
         if longest is not None and not sessions.lasts(launch.record, longest, clock.now()):
-            self._records.append(launch.name, [launch.event(EventKind.CANCEL_ASKED)])
+            if all(guest.session != launch.name for guest in self._at(launch)):
+                self._records.append(launch.name, [launch.event(EventKind.CANCEL_ASKED)])
             return False
         data = {"state": GangState.UP, "why": "", "reason": None, "ref": launch.name}
         row = self._records.append(row.name, [row.event(EventKind.SEEN, data=data)])

@@ -192,6 +192,9 @@ def session_of(name: str, find: Find | None) -> JobRow:
         what = f"no session named {name!r}" if row is None else f"{name} is no session"
         hint = "`allranks dev list` lists them; `allranks dev` starts one"
         raise SpecError(Problem(what, "inside", hint=hint))
+    if row.parent is not None:
+        what, hint = f"{name} keeps nodes for the trials of {row.parent}", "start one: allranks dev"
+        raise SpecError(Problem(what, "inside", hint=hint))
     return row
 
 

@@ -333,7 +333,7 @@ const seen = new IntersectionObserver(
 
 function failed(box) {
   return (error) => {
-    if (!box.querySelector("svg")) box.textContent = `The points did not arrive: ${error.message}`;
+    if (!box.querySelector("svg:not(.sketch)")) box.textContent = `The points did not arrive: ${error.message}`;
   };
 }
 

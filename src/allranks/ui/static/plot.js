@@ -78,11 +78,16 @@ export async function show(box, data, layout, config, kind = "") {
     box.dataset.kind = kind;
   };
   if (!box.data) {
+    running ??= run();
     keep();
-    sketch(box, data, layout);
+    try {
+      sketch(box, data, layout);
+    } catch (error) {
+      console.error(error); // Plotly's chart comes without it
+    }
     box.sketched = data;
     legend(box, data, layout);
-    await (running ??= run());
+    await running;
   }
   await released;
   // Each chart is a task of its own: the page answers between two, and its load event does not wait.
