@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -24,7 +25,7 @@ from allranks.spec.fields.scalars import (
     matching,
 )
 from allranks.spec.job_keys import AnyEnvironment
-from allranks.spec.job_parts import ModelType, snake
+from allranks.spec.job_parts import Environment, ModelType, snake
 from allranks.spec.model import Model
 
 _Snake = BeforeValidator(snake)
@@ -48,9 +49,11 @@ NOTED: Mapping[str, str] = {
     "kind": "all are alike here",
     "app_insights_enabled": "requests are counted here: allranks endpoint show",
     "data_collector": "requests are counted here, not kept",
-    "model_mount_path": "AZUREML_MODEL_DIR says where the model is",
     "type": "all run here",
+    "resources": "the options of the compute decide",
+    "model_mount_path": "AZUREML_MODEL_DIR says where the model is",
 }
+_MOUNTED = "model_mount_path"
 
 
 def model_of(value: object) -> object:
@@ -158,6 +161,7 @@ class Deployment(Part):
     environment_variables: dict[Variable, EmptyableText] = Field(default_factory=dict)
     warm: Several[Module] = ()
     compute: Text | None = None
+    resources: Free | None = None
     instance_type: Text | None = None
     instance_count: Amount = 1
     request_settings: RequestSettings = Field(default_factory=RequestSettings)
@@ -216,10 +220,14 @@ def traffic_problem(traffic: Mapping[str, int]) -> Problem | None:
 
 
 def _problems_of(made: Deployment) -> list[Problem]:
+    if starts_image(made) and image_port(made) is None:
+        hint = "scoring_route: {port: 8501, path: /v1/models/NAME:predict}"
+        key = "environment.inference_config"
+        return [Problem("the image's port is missing", key, hint=hint)]
     if made.command is not None and made.code_configuration is not None:
         hint = "a scoring script is run by `code_configuration` alone"
         return [Problem("a deployment has a command or a scoring script", "command", hint=hint)]
-    if made.command is None and made.code_configuration is None and made.model is None:
+    if not (made.command or made.code_configuration or made.model or starts_image(made)):
         hint = "model: azureml:NAME:VERSION, with code_configuration unless it needs no script"
         return [Problem("a deployment needs a model, a scoring script or a command", hint=hint)]
     if isinstance(made.model, InlineModel) and made.model.type == "triton_model":
@@ -236,13 +244,49 @@ def _problems_of(made: Deployment) -> list[Problem]:
 def notes(data: Mapping[str, Any]) -> list[str]:
     """A sentence for each key without effect."""
     return [
-        f"no effect here: {key} ({why})" for key, why in NOTED.items() if data.get(key) is not None
+        f"no effect here: {key} ({why})"
+        for key, why in NOTED.items()
+        if data.get(key) is not None and not (key == _MOUNTED and route_of(data, "scoring_route"))
     ]
 
 
 # What a model's file, folder or version is called in the job of a replica.
 _MODEL = "model"
-_REFERENCE = re.compile(r"azureml:(?P<name>[^:@/]+)(?:[:@].+)?")
+_REFERENCE = re.compile(r"azureml:(?P<name>[^:@/]+)(?:[:@](?P<version>.+))?")
+# Where images expect models: below it are their names and versions.
+_MOUNT = "/var/azureml-app/azureml-models"
+
+
+def route_of(deployment: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """One of `scoring_route`, `readiness_route` and `liveness_route` of a deployment's image."""
+    environment = deployment.get("environment")
+    if not isinstance(environment, Mapping):
+        return {}
+    config = environment.get("inference_config")
+    route = config.get(name) if isinstance(config, Mapping) else None
+    return route if isinstance(route, Mapping) else {}
+
+
+def path_of(deployment: Mapping[str, Any], name: str) -> str | None:
+    """The path of a route, with its slash."""
+    path = route_of(deployment, name).get("path")
+    return None if path is None else "/" + str(path).lstrip("/")
+
+
+def starts_image(deployment: Deployment) -> bool:
+    """Whether replicas run the program that an image starts by itself."""
+    environment = deployment.environment
+    return (
+        isinstance(environment, Environment)
+        and environment.inference_config is not None
+        and not (deployment.command or deployment.code_configuration)
+    )
+
+
+def image_port(deployment: Deployment) -> int | None:
+    """Where the program of the image listens."""
+    port = str(route_of(deployment.model_dump(mode="json"), "scoring_route").get("port", ""))
+    return int(port) if port.isdigit() and 0 < int(port) < 65536 else None
 
 
 def model_reference(model: InlineModel | str | None) -> str | None:
@@ -259,7 +303,7 @@ def replica_job(deployment: Deployment) -> dict[str, Any]:
         "display_name": f"{deployment.endpoint_name}/{deployment.name}",
         "experiment_name": deployment.endpoint_name,
         "environment_variables": dict(deployment.environment_variables),
-        "command": deployment.command or _scoring(deployment),
+        "command": deployment.command or _program(deployment),
         "hang_timeout": _NEVER,
     }
     if (model := model_reference(deployment.model)) is not None:
@@ -279,6 +323,25 @@ def replica_job(deployment: Deployment) -> dict[str, Any]:
 
 # Seconds: a replica without requests is idle, not stuck.
 _NEVER = 1e9
+
+
+def _program(deployment: Deployment) -> str:
+    if not starts_image(deployment):
+        return _scoring(deployment)
+    start = 'eval "${ALLRANKS_IMAGE_PROGRAM:?this compute does not say what the image starts}"'
+    if deployment.model is None:
+        return start
+    inline = (
+        deployment.model if isinstance(deployment.model, InlineModel) else InlineModel(path="-")
+    )
+    reference = _REFERENCE.fullmatch(model_reference(deployment.model) or "")
+    name = reference["name"] if reference else inline.name or _MODEL
+    version = (reference and reference["version"]) or inline.version or "1"
+    folder = shlex.quote(f"{deployment.model_mount_path or _MOUNT}/{name}/{version}")
+    return (
+        f"export AZUREML_MODEL_DIR={folder} && mkdir -p {folder} && "
+        f'ln -sfn ${{{{inputs.{_MODEL}}}}} {folder}/"$ALLRANKS_MODEL_NAME" && {start}'
+    )
 
 
 def _scoring(deployment: Deployment) -> str:

@@ -84,6 +84,8 @@ RANK: Mapping[str, Mapping[str, str]] = {
         "ALLRANKS_IMPORTS": "Only if packages in development came along: a file that lists the "
         "folders of the submitter's whose copies each Python imports, each before its copy, with "
         "NUL between them.",
+        "ALLRANKS_IMAGE_PROGRAM": "Only in replicas that start what their image does: a line of "
+        "shell that does it, from the image's entry point, command and working folder.",
         "CUDA_VISIBLE_DEVICES": "The GPUs that the job has on the node, the same for each rank: "
         "scripts choose by `LOCAL_RANK`. Empty if it has none.",
     },

@@ -14,7 +14,7 @@ NOTED: Mapping[str, str] = {
     "resources.max_instance_count": "the number of nodes is instance_count",
     "resources.locations": "the compute is where it is",
     "environment.datastore": _PATH,
-    "environment.inference_config": "replicas listen where the router expects them",
+    "environment.inference_config": "it is for deployments",
     "environment.os_type": "it is that of the nodes",
     "inputs.*.datastore": _PATH,
     "auto_delete_setting": "nothing is deleted by age",

@@ -127,6 +127,8 @@ def test_the_words():
         *("--mount=type=bind,src=/a b,dst=/a b,readonly", "--mount=type=bind,src=/c,dst=/c"),
         *("--env", "A=b", PODMAN.image, "/p.sh", "/f"),
     ]
+    own = PODMAN._replace(args=("--publish=127.0.0.1:1:2",))
+    assert "--network=host" not in container.words(own, "n", given, ["/p.sh"])
 
 
 def test_the_words_of_one_that_is_a_process():

@@ -40,6 +40,7 @@ from allranks.errors import AllranksError
 _OURS = str(Path(__file__).absolute().parents[1])
 # Variables with which uv and others refer to files of the node.
 _NAMES_FILES = re.compile(r"UV_|SSL_|NETRC$|REQUESTS_CA_BUNDLE$")
+_PROGRAM = "ALLRANKS_IMAGE_PROGRAM"
 _PATH = re.compile(r"(?:^|[\s=,]|file://)(?=/[^/\s])")
 
 
@@ -125,9 +126,13 @@ def open_container(
     Returns it and the variables for the ranks. Raises as ``node_container.open_container`` and
     ``EnvironmentCache.provide``."""
     pythons: list[str] = []
+    of_image: dict[str, str] = {}
 
     def packages(container: Container) -> list[Mount]:
-        assert task.recipe is not None
+        if _PROGRAM in task.command:
+            of_image[_PROGRAM] = images.start_line(container, folder / "container", wait)
+        if task.recipe is None:
+            return []
         own = folder / "packages"
         own.mkdir()
         environ = {**_home(), **task.base, **task.tools}
@@ -142,12 +147,13 @@ def open_container(
         pythons.extend(_python_folder(environment))
         return [Mount(python) for python in pythons]
 
-    more = (packages,) if task.recipe is not None else ()
     # MPI identifies nodes by their host names.
     host = hostname(node) if task.distribution == "mpi" and task.nodes > 1 else ""
-    started = node_container.open_container(task, name, folder, wait, say, *more, host=host)
+    started = node_container.open_container(task, name, folder, wait, say, packages, host=host)
     try:
-        return started, _prepared(task, folder, started, wait, own_python=not pythons)
+        prepared = _prepared(task, folder, started, wait, own_python=not pythons)
+        prepared.variables.update(of_image)
+        return started, prepared
     except BaseException:
         started.close()
         raise

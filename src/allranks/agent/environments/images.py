@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -129,6 +131,22 @@ def identity(container: Container, folder: Path, wait: Wait) -> str:
         message = f"cannot inspect the image {container.image!r}: {reason(lines)}"
         raise AllranksError(message, hint=hint)
     return lines[-1].strip().removeprefix("sha256:")
+
+
+def start_line(container: Container, folder: Path, wait: Wait) -> str:
+    """A line of shell that starts what the container's image does by itself; empty if nobody says
+    so. Raises what ``wait`` raises."""
+    if container.engine in TRACELESS:
+        return ""
+    output = folder / "config.log"
+    argv = [container.engine, "image", "inspect", "--format", "{{json .Config}}", container.image]
+    if _run(argv, output, wait) != 0:
+        return ""
+    config = json.loads(last_lines(output)[-1])
+    program = [*(config.get("Entrypoint") or []), *(config.get("Cmd") or [])]
+    if not program:
+        return ""
+    return f"cd {shlex.quote(config.get('WorkingDir') or '/')} && exec {shlex.join(program)}"
 
 
 def _no_program(container: Container) -> NotFound:

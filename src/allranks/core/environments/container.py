@@ -64,6 +64,10 @@ def mounts(task: Task, folder: str, ours: str) -> list[Mount]:
     return [Mount(path, writable) for path, writable in sorted(rights.items())]
 
 
+# What asks for another network than the node's.
+_OWN_NETWORK = ("--network", "--net=", "--publish")
+
+
 def words(
     container: Container,
     name: str,
@@ -87,7 +91,10 @@ def words(
         return _process(container, mounts, program, gpus, home)
     argv = [container.engine, "run", "--rm", "--interactive", f"--name={name}", f"--label={LABEL}"]
     # What is not there yet has been fetched in sight of the user.
-    argv += ["--pull=never", "--network=host", "--log-driver=none"]
+    argv.append("--pull=never")
+    if not any(word.startswith(_OWN_NETWORK) for word in container.args):
+        argv.append("--network=host")
+    argv.append("--log-driver=none")
     # Theirs is for one server: threads of all ranks' data loaders are more.
     argv.append("--pids-limit=-1")
     # Where SELinux is, it would keep the container from the folders it is given.

@@ -18,7 +18,7 @@ from allranks.sdk.connection import contexts, find_server
 from allranks.sdk.connection.urls import asset_path
 from allranks.sdk.jobs.follow import Following
 from allranks.sdk.submit.send import send
-from allranks.spec.endpoint import Deployment, Endpoint
+from allranks.spec.endpoint import Deployment, Endpoint, path_of
 
 if TYPE_CHECKING:
     from allranks.api.endpoints import DeploymentAnswer, EndpointAnswer, EndpointKeys
@@ -63,12 +63,17 @@ def invoke(
     if deployment is not None:
         headers["azureml-model-deployment"] = deployment
     where = urlsplit(uri)
+    path = where.path
+    for item in made["deployments"]:
+        if item["name"] == deployment:
+            route = path_of(item["spec"], "scoring_route") or "/score"
+            path = f"/endpoints/{endpoint}{route}"
     connection = http.client.HTTPConnection(where.netloc, timeout=_ANSWER)
     try:
         if is_far:
             with find_server.connect() as client:
                 connection.sock = client.beside(f"https://{where.netloc}", _ANSWER)
-        connection.request("POST", where.path, body, headers)
+        connection.request("POST", path, body, headers)
         answer = connection.getresponse()
         text = answer.read().decode("utf-8", "replace")
     except (OSError, http.client.HTTPException) as error:

@@ -319,13 +319,21 @@ class Keeper:
 
     def _start(self, row: DeploymentRow, replica: ReplicaRow) -> None:
         """Submit the job of a replica. Raises AllranksError."""
+        # lazy: as in `deployment_of`
+        from allranks.spec.endpoint import image_port, starts_image
+
         made = Submission.load(row.submission)
         kind, _, place = replica.address.partition(":")
         where = {"PORT": place.rpartition(":")[2]}
         if kind == "unix":
             where = {"ALLRANKS_SERVE_SOCKET": str(self._router.sockets / place)}
-        own = {"ALLRANKS_ENDPOINT": row.endpoint, "ALLRANKS_MODEL_NAME": row.asset, **where}
         spec = dict(made.spec)
+        deployment = deployment_of(row)
+        if starts_image(deployment):  # which has its port in a network of its own
+            where = {"PORT": str(image_port(deployment))}
+            publish = f"--publish=127.0.0.1:{place.rpartition(':')[2]}:{where['PORT']}"
+            spec["resources"] = {**(spec.get("resources") or {}), "docker_args": publish}
+        own = {"ALLRANKS_ENDPOINT": row.endpoint, "ALLRANKS_MODEL_NAME": row.asset, **where}
         spec |= {
             "name": replica.job,
             "environment_variables": {**(spec.get("environment_variables") or {}), **own},
@@ -403,6 +411,8 @@ def site(row: EndpointRow, rows: list[DeploymentRow]) -> Site:
 
 
 def _route(row: DeploymentRow) -> Route:
+    from allranks.spec.endpoint import path_of  # lazy: as in `deployment_of`
+
     spec = deployment_of(row)
     settings, live = spec.request_settings, spec.liveness_probe
     scale = scale_of(row)
@@ -418,8 +428,8 @@ def _route(row: DeploymentRow) -> Route:
         queue_wait=settings.max_queue_wait_ms / 1000,
         cold=_COLD if is_cold else 0.0,
         concurrency=settings.max_concurrent_requests_per_instance,
-        ready_path=spec.readiness_probe.path or "/",
-        live_path=live.path or "/",
+        ready_path=spec.readiness_probe.path or path_of(row.spec, "readiness_route") or "/",
+        live_path=live.path or path_of(row.spec, "liveness_route") or "/",
         probe_timeout=float(live.timeout),
         period=float(live.period),
         failures=live.failure_threshold,

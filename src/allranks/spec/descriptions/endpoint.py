@@ -19,7 +19,7 @@ ENDPOINT: Mapping[str, Mapping[str, str]] = {
         "traffic": "The percents of requests by deployment: their sum is 100, or 0.",
         "access_log": "Ours: whether each request is a line of `serve/access.log` in the home.",
         "mirror_traffic": "The percent of requests of which a copy goes to a deployment, too.",
-        "compute": _IDLE,
+        "compute": "The compute of replicas whose deployment names none.",
         "identity": _IDLE,
         "public_network_access": _IDLE,
         "location": _IDLE,
@@ -47,7 +47,8 @@ ENDPOINT: Mapping[str, Mapping[str, str]] = {
         "environment": "The environment of the replicas.",
         "environment_variables": "Variables of the replicas.",
         "warm": "Ours: modules that replicas find imported, as `warm` of a job.",
-        "compute": "The compute of the replicas: local, of Slurm or of Ray.",
+        "compute": "The compute of the replicas; that of the endpoint if left out.",
+        "resources": _IDLE,
         "instance_type": "The machine size. Its GPUs are those of `allranks instance map`.",
         "instance_count": "The number of replicas. With `scale_settings`: the first number.",
         "request_settings": "How requests wait and how long they take.",
@@ -57,7 +58,8 @@ ENDPOINT: Mapping[str, Mapping[str, str]] = {
         "app_insights_enabled": _IDLE,
         "egress_public_network_access": _IDLE,
         "data_collector": _IDLE,
-        "model_mount_path": _IDLE,
+        "model_mount_path": "The folder of models in an image that starts a server of its own: "
+        "`/var/azureml-app/azureml-models`, with a folder for the name and one for the version.",
     },
     "InlineModel": {
         "name": "The model's name.",

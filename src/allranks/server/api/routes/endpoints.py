@@ -345,14 +345,16 @@ def _endpoint(row: EndpointRow, services: Services) -> EndpointAnswer:
     address, front, where = router.address, router.front, load(services.home)
     has_keys = made.auth_mode != "none"  # without, the router answers at names of this machine only
     others = f"https://{name_of(where)}:{front}" if front and where and has_keys else None
+    first = max(deployments, key=lambda item: made.traffic.get(item["name"], 0), default=None)
+    path = (first and spec_of.path_of(first["spec"], "scoring_route")) or "/score"
     return {
         "name": row.name,
         "state": states[0] if states else "Empty",
         "description": made.description,
         "tags": dict(made.tags),
         "auth_mode": made.auth_mode,
-        "scoring_uri": f"{address}/endpoints/{row.name}/score" if address else None,
-        "public_uri": f"{others}/endpoints/{row.name}/score" if others else None,
+        "scoring_uri": f"{address}/endpoints/{row.name}{path}" if address else None,
+        "public_uri": f"{others}/endpoints/{row.name}{path}" if others else None,
         "traffic": dict(made.traffic),
         "mirror_traffic": dict(made.mirror_traffic),
         "created_by": row.created_by,
