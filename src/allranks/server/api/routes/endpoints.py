@@ -238,6 +238,10 @@ def _deployment(
         raise SpecError(NO_SUBMISSION)
     spec, submission = dict(spec), dict(submission)
     spec["endpoint_name"] = endpoint
+    compute = services.endpoints.get(endpoint).spec.get("compute")
+    if compute and not spec.get("compute"):
+        spec["compute"] = compute.removeprefix("azureml:")
+        submission["spec"] = {**Submission.load(submission).spec, "compute": spec["compute"]}
     made = spec_of.parse_deployment(spec)
     Submission.load(submission)
     asset = _asset(made, spec, submission, services)
@@ -252,9 +256,9 @@ def _deployment(
         asset=asset,
     )
     planned = _require_capacity(row, services)
-    if services.clusters.kind_of(planned.engine).images:
-        hint = "leave `compute` out, or name one of Slurm or Ray"
-        raise SpecError(Problem("replicas do not run in pods so far", "compute", hint=hint))
+    if spec_of.starts_image(made) and services.clusters.kind_of(planned.engine).images:
+        hint = "say what it starts: `command: PROGRAM --port $PORT`"
+        raise SpecError(Problem("pods do not start the program of an image", "compute", hint=hint))
     if planned.server_address == ADDRESS:
         hint = f"allranks compute update {planned.compute} --server-address ADDRESS"
         why = "its nodes reach this server only through files, and so no request reaches them"
