@@ -36,7 +36,8 @@ class Component:
         if name.startswith("_") or name == "spec":
             super().__setattr__(name, value)
         else:
-            self.__dict__ |= vars(Component({**self._data, name: plain(value)}))
+            changed = Component({**self._data, name: plain(value)})
+            self.spec, self._data, self._registered = changed.spec, changed._data, False
 
     @property
     def name(self) -> str | None:

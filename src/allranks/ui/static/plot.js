@@ -3,12 +3,12 @@
 import { get } from "./page.js";
 import { sketch } from "./sketch.js";
 
-// Plotly takes a second to run, in which the browser does nothing else. So the page is loaded, the
-// points that are on their way are sketched, and the sketches are seen before.
+// Plotly takes a second to run, in which the browser does nothing else. So it starts when the page is
+// loaded and the points that are on their way have been sketched and seen, or PATIENCE is over.
 let running = null;
 const loaded = new Promise((done) => (document.readyState === "complete" ? done() : addEventListener("load", done)));
 let requests = 0;
-const PATIENCE = 3000;
+const PATIENCE = 600; // milliseconds
 
 async function run() {
   await loaded;

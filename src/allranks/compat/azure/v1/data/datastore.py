@@ -59,12 +59,12 @@ class Datastore:
 
     @property
     def account_name(self) -> str:
-        """Of a store in Azure; of others empty."""
+        """The name of the storage account; empty for a store outside Azure."""
         return self._key("account_name")
 
     @property
     def container_name(self) -> str:
-        """As above."""
+        """The name of the container; empty for a store outside Azure."""
         return self._key("container_name")
 
     def _key(self, key: str) -> str:
