@@ -162,6 +162,12 @@ ONLINE: dict[str, tuple[str, object, object]] = {
         {},
         "24.2",
     ),
+    "conda-file": (
+        MANAGED + SCRIPT % "package.py" + "environment: {conda_file: environment/conda.yml, "
+        "image: 'mcr.microsoft.com/azureml/minimal-ubuntu22.04-py39-cpu-inference:latest'}\n",
+        {},
+        "24.2",
+    ),
     "dockerfile": (
         MANAGED
         + SCRIPT % "package.py"
@@ -289,6 +295,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ),
         "served/Dockerfile": "FROM localhost/serving:1\nENV SERVED=yes\n",
         "chain.yml": CHAIN,
+        "environment/conda.yml": (
+            "name: model-env\nchannels: [conda-forge]\n"
+            "dependencies: [python=3.11, pip, {pip: ['packaging==24.2']}]\n"
+        ),
         "batch/score.py": BATCH,
         "batch/summary.py": SUMMARY,
         "mini/a.csv": "0\n1\n",
@@ -327,9 +337,7 @@ def line(
     path = f"{podman.folder}:{os.environ['PATH']}"
     env = {"PATH": path, "VIRTUAL_ENV": str(environment("mlflow3"))}
     home = tmp_path_factory.mktemp("of") / "home"
-    line = functools.partial(command_line(home, files), env=env)
-    assert line("compute", "update", "local", "--container", "podman").returncode == 0
-    yield line
+    yield functools.partial(command_line(home, files), env=env)
     leave_nothing(home)
 
 
@@ -337,6 +345,10 @@ def line(
 def test_online(name: str, line: Allranks, files: Path) -> None:
     text, body, expected = ONLINE[name]
     (files / "deployment.yml").write_text(text)
+    # Without containers the images of Azure's environments are left out: nobody has them here.
+    containers = "podman" if "localhost/serving" in text or "served" in text else ""
+    made = line("compute", "update", "local", "--container", containers)
+    assert made.returncode == 0, made.stderr
     assert line("endpoint", "create", name).returncode == 0
     words = ("az", "ml", "online-deployment", "create", "-f", "deployment.yml", "-e", name)
     made = line(*words, "--all-traffic", timeout=300)
