@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import platform
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -55,7 +54,7 @@ def _file() -> Path | None:
     started = _started(str(session))
     if started is None:
         return None
-    return settings.home().terminals / f"{session}-{started}@{platform.node()}"
+    return settings.home().terminals / f"{session}-{started}@{os.uname().nodename}"
 
 
 def _started(process: str) -> str | None:
@@ -73,5 +72,5 @@ def _clean(folder: Path) -> None:
     for file in folder.iterdir():
         name, _, host = file.name.partition("@")
         session, _, started = name.partition("-")
-        if host == platform.node() and _started(session) != started:
+        if host == os.uname().nodename and _started(session) != started:
             file.unlink(missing_ok=True)
