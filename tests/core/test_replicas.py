@@ -35,6 +35,14 @@ def test_an_update_keeps_as_many_as_are_ready():
     assert decide(done, 2, 2, NOW, 0.0) == Steps(drain=("a", "b"))
 
 
+def test_an_update_to_fewer_keeps_all_until_one_is_ready():
+    old = [Replica("a", 1, ready=True), Replica("b", 1, ready=True), Replica("c", 1)]
+    assert decide(old, 2, 1, NOW, 0.0) == Steps(start=1, drain=("c",))
+    assert decide(old[:2], 2, 1, NOW, NOW + 1) == Steps(), "it has failed"
+    assert decide([*old[:2], Replica("d", 2, ready=True)], 2, 1, NOW, 0.0).drain == ("a", "b")
+    assert decide(old[:2], 2, 0, NOW, 0.0).drain == ("a", "b"), "it is deleted"
+
+
 def test_a_draining_one_stops_when_its_requests_are_answered():
     one = Replica("a", 1, ready=True, drains_since=NOW, running=1)
     assert decide([one], 1, 0, NOW + 1, 0.0) == Steps()

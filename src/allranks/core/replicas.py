@@ -41,8 +41,8 @@ def decide(
 ) -> Steps:
     """The next steps towards ``instances`` replicas of a revision.
 
-    Replicas of older revisions serve until as many new ones are ready, so an update that fails
-    takes nothing away.
+    Replicas of older revisions serve until as many new ones are ready, and all of them until the
+    first one is, so an update that fails takes nothing away.
     """
     alive = [replica for replica in replicas if not replica.ended]
     serving = [replica for replica in alive if replica.drains_since is None and not replica.late]
@@ -52,7 +52,10 @@ def decide(
     # Ready ones stay: the others go first.
     new.sort(key=lambda replica: not replica.ready)
     old.sort(key=lambda replica: not replica.ready)
-    needed = max(0, instances - sum(replica.ready for replica in new))
+    new_ready = sum(replica.ready for replica in new)
+    needed = max(0, instances - new_ready)
+    if instances and not new_ready:
+        needed = max(needed, sum(replica.ready for replica in old))
     drain = [*new[instances:], *old[needed:]]
     leaving = [replica for replica in alive if replica.drains_since is not None or replica.late]
     stop = [replica for replica in leaving if _may_stop(replica, now)]
