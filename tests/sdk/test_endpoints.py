@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from allranks.errors import ServerError
@@ -12,10 +14,11 @@ from allranks.sdk.connection import find_server
 def test_no_key_is_sent_to_a_port_of_this_machine(monkeypatch: pytest.MonkeyPatch):
     asked = []
 
-    def ask(method: str, path: str) -> dict[str, str | None]:
+    def ask(method: str, path: str) -> dict[str, Any]:
         asked.append(path)
         uri = "http://127.0.0.1:9/endpoints/e/score"
-        return {"scoring_uri": uri, "public_uri": None, "auth_mode": "key", "primary": "secret"}
+        keys = {"auth_mode": "key", "primary": "secret"}
+        return {"scoring_uri": uri, "public_uri": None, "deployments": [], **keys}
 
     monkeypatch.setattr(find_server, "ask", ask)
     monkeypatch.setenv("ALLRANKS_SERVER", "https://elsewhere:7443")

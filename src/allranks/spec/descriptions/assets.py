@@ -73,6 +73,7 @@ ASSETS: Mapping[str, Mapping[str, str]] = {
         "files": "The number of files.",
         "size": "The size of the files in bytes.",
         "lineage": "The job, code, inputs and environment that made the model.",
+        "deployments": "The online deployments that answer with it.",
     },
     "Schedule": {
         "schema_": JOB["JobKeys"]["schema_"],
