@@ -124,7 +124,7 @@ def test_traffic_keys_and_a_copy(stage: Stage):
     key = "secret"
     digest = hashlib.sha256(key.encode()).hexdigest()
     blue, green = (
-        Route("blue", (stage.replica("b"),), model="m:1"),
+        Route("blue", (stage.replica("b")._replace(model="m:1"),)),
         Route("green", (stage.replica("g"),)),
     )
     stage.serve(

@@ -375,8 +375,8 @@ async def _relay(deployment: Deployment, response: Response, call: Call, turn: T
     elif status >= 500:
         deployment.errors += 1
     headers += [(b"x-request-id", call.id), (_DEPLOYMENT, deployment.route.name.encode())]
-    if deployment.route.model:
-        headers.append((b"allranks-model", deployment.route.model.encode()))
+    if model := turn.worker.backend.model:
+        headers.append((b"allranks-model", model.encode()))
     await call.send({"type": "http.response.start", "status": status, "headers": headers})
     if response.is_whole:
         turn.let_go()

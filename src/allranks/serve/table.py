@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 
 class Backend(NamedTuple):
     """A replica. ``address``: `unix:NAME` in the folder of sockets, or `tcp:PORT` of this host.
-    One that drains gets no more requests."""
+    One that drains gets no more requests. ``model``: what it answers with."""
 
     job: str
     address: str
     drains: bool = False
+    model: str = ""
 
 
 class Route(NamedTuple):
@@ -22,7 +23,6 @@ class Route(NamedTuple):
 
     name: str
     backends: tuple[Backend, ...]
-    model: str = ""
     timeout: float = 5.0
     queue_wait: float = 0.5
     cold: float = 0.0

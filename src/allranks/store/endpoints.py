@@ -28,7 +28,7 @@ class EndpointRow(NamedTuple):
 class ReplicaRow(NamedTuple):
     """A replica that was started. ``address``: `unix:NAME` in the folder of sockets, `tcp:PORT`, or
     `far:NAME:PORT`: a socket there that leads to a port of another machine. ``was_ready``: it has
-    been."""
+    been. ``model``: the registered one that it answers with."""
 
     job: str
     revision: int
@@ -36,6 +36,7 @@ class ReplicaRow(NamedTuple):
     started_at: float
     was_ready: bool = False
     drains_since: float | None = None
+    model: str = ""
 
 
 class DeploymentRow(NamedTuple):
@@ -65,6 +66,16 @@ class DeploymentRow(NamedTuple):
     @property
     def key(self) -> str:
         return f"{self.endpoint}/{self.name}"
+
+    @property
+    def model(self) -> str:
+        """`azureml:NAME:VERSION`, or empty where none is registered."""
+        model = self.spec.get("model")
+        return model if isinstance(model, str) else ""
+
+    def models_in_use(self) -> set[str]:
+        """The model of its specification, and those of the replicas that answer."""
+        return {self.model, *(item.model for item in self.replicas if item.drains_since is None)}
 
 
 class Endpoints:

@@ -34,6 +34,9 @@ def test_numbers_that_are_text_in_a_file():
     row = DeploymentRow("e", "blue", spec, {}, 1, 0.0, "me", replicas=(far,))
     route = Route("blue", (Backend("j", "unix:name"),), timeout=3.0)
     assert site(endpoint, [row]) == Site("e", ("a",), {"blue": 100}, {}, (route,))
+    far = far._replace(model="azureml:m:1")
+    (made,) = site(endpoint, [row._replace(replicas=(far,))]).routes
+    assert made.backends[0].model == "azureml:m:1", "of the replica: an update may have another"
     assert ready_within(row) == 20.0
     assert instances_of(row) == 3
 

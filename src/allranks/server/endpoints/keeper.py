@@ -315,7 +315,7 @@ class Keeper:
             address = f"far:{secrets.token_hex(8)}:{random.choice(_PORTS)}"
         elif listens_on_port(row.submission["spec"]):
             address = f"tcp:{_free_port()}"
-        return ReplicaRow(name, row.revision, address, time.time())
+        return ReplicaRow(name, row.revision, address, time.time(), model=row.model)
 
     def _start(self, row: DeploymentRow, replica: ReplicaRow) -> None:
         """Submit the job of a replica. Raises AllranksError."""
@@ -420,10 +420,9 @@ def _route(row: DeploymentRow) -> Route:
     return Route(
         name=row.name,
         backends=tuple(
-            Backend(item.job, _address(item), item.drains_since is not None)
+            Backend(item.job, _address(item), item.drains_since is not None, item.model)
             for item in row.replicas
         ),
-        model=spec.model if isinstance(spec.model, str) else "",
         timeout=settings.request_timeout_ms / 1000,
         queue_wait=settings.max_queue_wait_ms / 1000,
         cold=_COLD if is_cold else 0.0,

@@ -143,6 +143,24 @@ def test_failed_updates_are_taken_back_and_the_replicas_of_before_stay(services:
     assert (row.revision, row.spec["command"]) == (5, "works")
 
 
+def test_the_model_that_answers_after_a_failed_update_is_shown_and_stays(services: Any) -> None:
+    versions = services.models.versions.assets
+    versions.create("m", "2", {"digest": "e"})
+    old = ReplicaRow("old", 1, "unix:a", 0.0, True, model="azureml:m:1")
+    spec = {"name": "d", "endpoint_name": "o", "model": "azureml:m:2"}
+    row = DeploymentRow("o", "d", spec, {"spec": spec}, 2, 0.0, "ann", replicas=(old,))
+    services.endpoints.put(EndpointRow("o", {"name": "o"}, [], 0.0, "ann"))
+    services.endpoints.create_deployment(row)
+    assert endpoints.show_deployment("o", "d", services)["model"] == "azureml:m:2"
+    services.endpoints.counts = {"o/d": {"replicas": {"old": {"ready": True, "drains": False}}}}
+    assert endpoints.show_deployment("o", "d", services)["model"] == "azureml:m:1"
+    for version in ("m:1", "m:2"):
+        with pytest.raises(Conflict, match=f"the deployment o/d uses {version}"):
+            models.delete(version, services)
+    services.endpoints.change(row, replicas=(old._replace(drains_since=1.0),))
+    models.delete("m:1", services)
+
+
 def test_a_model_is_there_or_deleted(services: Any) -> None:
     services.admission_lock.meanwhile = lambda: models.delete("m:1", services)
     with pytest.raises(NotFound):

@@ -201,9 +201,10 @@ def _changes(row: DeploymentRow, made: DeploymentRow | None, services: Services)
         previous = row.previous if is_unproven and row.previous else before
         return {**columns, **number, "previous": previous, **clean}
     if row.previous is None:
-        raise Conflict(f"{row.key} has no earlier revision", hint="it was never updated")
+        raise Conflict(f"{row.key} has no earlier revision", hint="none before it was ready")
     columns = {**number, **row.previous} if is_unproven else {**row.previous, **number}
-    return {**columns, "previous": before, **clean}
+    # A revision that failed is none to return to.
+    return {**columns, "previous": None if is_unproven else before, **clean}
 
 
 def show_deployment(name: str, deployment: str, services: ServicesDep) -> DeploymentAnswer:
@@ -380,6 +381,14 @@ def _replicas(row: DeploymentRow, reports: Mapping[str, Any]) -> list[Replica]:
     return replicas
 
 
+def _answering_model(row: DeploymentRow, replicas: list[Replica]) -> str:
+    """That of the newest replica that answers; while none does, that of the specification."""
+    jobs = {item.job for item in replicas if item.ready and item.drains_since is None}
+    answering = [item for item in row.replicas if item.job in jobs]
+    newest = max(answering, key=lambda item: item.revision, default=row)
+    return newest.model
+
+
 def _deployments(endpoint: str, services: Services) -> list[DeploymentRow]:
     return [row for row in services.endpoints.deployments(endpoint) if not row.is_deleted]
 
@@ -395,7 +404,6 @@ def _shown(row: DeploymentRow, services: Services) -> DeploymentAnswer:
     reports = counts.get("replicas", {})
     instances = instances_of(row)
     replicas = _replicas(row, reports)
-    model = row.spec.get("model")
     return {
         "name": row.name,
         "endpoint": row.endpoint,
@@ -405,7 +413,7 @@ def _shown(row: DeploymentRow, services: Services) -> DeploymentAnswer:
         "ready": sum(item.ready and item.drains_since is None for item in replicas),
         "instances": instances,
         "revision": row.revision,
-        "model": model if isinstance(model, str) else None,
+        "model": _answering_model(row, replicas) or None,
         "created_by": row.created_by,
         "created_at": iso_time(row.created_at) or "",
         "replicas": [

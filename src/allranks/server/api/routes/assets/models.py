@@ -96,12 +96,10 @@ def _require_unused(row: AssetRow, services: Services) -> None:
 
 
 def _online_users(row: AssetRow, services: Services) -> list[str]:
-    """The online deployments of the version, as `ENDPOINT/NAME`."""
+    """The online deployments that have the version or answer with it, as `ENDPOINT/NAME`."""
     reference = f"azureml:{row.name}:{row.version}"
     rows = services.endpoints.deployments()
-    return [
-        item.key for item in rows if not item.is_deleted and item.spec.get("model") == reference
-    ]
+    return [item.key for item in rows if not item.is_deleted and reference in item.models_in_use()]
 
 
 def _batch_users(row: AssetRow, services: Services) -> list[str]:
