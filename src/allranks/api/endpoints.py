@@ -38,8 +38,8 @@ class RequestCounts(TypedDict):
 
 class DeploymentAnswer(TypedDict):
     """``ready`` of ``instances`` replicas answer, with ``model``. ``spec`` is the deployment as it
-    was given, ``revision`` counts its updates. ``failed_job`` is the last replica of this revision that
-    failed, also once others are ready; None if the last one could not be submitted."""
+    was given, ``revision`` counts its updates. ``failed_job`` is the last replica of this revision
+    that failed, also once others are ready; None if the last one could not be submitted."""
 
     name: str
     endpoint: str
