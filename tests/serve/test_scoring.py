@@ -123,9 +123,6 @@ def test_a_scoring_script_of_azure(replica: Started, tmp_path: Path):
     assert one.ask("nan")[1] == '{"a": [null, null, 1.5]}'
     assert one.ask("exit")[0] == 500
     assert one.ask(path="/", method="GET")[:2] == (200, "Healthy")
-    inside = AZURE.replace("my model.txt", "models/my model.txt")
-    two = replica(inside, "--model", "stored", "--model-name", "models/my model.txt")
-    assert two.ask({"x": 1})[:2] == (200, '["weights", 1]')
     assert one.ask(path="/nowhere")[0] == 404
     assert "/score" in json.loads(one.ask(path="/swagger.json", method="GET")[1])["paths"]
     printed = one.end()
@@ -133,6 +130,10 @@ def test_a_scoring_script_of_azure(replica: Started, tmp_path: Path):
     assert "KeyError: 'x'" in printed
     assert "allranks_scoring" not in printed.partition("Traceback")[2].partition("KeyError")[0]
     assert not one.path.exists()
+    # At the same socket.
+    inside = AZURE.replace("my model.txt", "models/my model.txt")
+    two = replica(inside, "--model", "stored", "--model-name", "models/my model.txt")
+    assert two.ask({"x": 1})[:2] == (200, '["weights", 1]')
 
 
 RAW = """
