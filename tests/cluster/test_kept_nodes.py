@@ -53,7 +53,9 @@ def test_trials_run_on_the_nodes_of_those_before(slurm: Allranks, cluster: Clust
     assert launches(slurm, "kept") == ["kept_nodes_1"]
     assert [hosts(slurm, f"kept_{n}") for n in range(4)] == [hosts(slurm, "kept_nodes_1")] * 4
     until(lambda: not cluster.slurm("squeue", "-h"))
-    assert show(slurm, "kept_nodes_1")["status"] == "Canceled"
+    launch = show(slurm, "kept_nodes_1")
+    assert launch["status"] == "Canceled"
+    assert launch["spec"]["session"] == {"idle_timeout": None}  # however long a trial takes
 
 
 def test_a_full_cluster_gives_what_it_has(slurm: Allranks, cluster: Cluster):

@@ -37,8 +37,8 @@ class RefusedData(TypedDict):
 
 
 class SeenData(TypedDict):
-    """The gang as the engine reports it, and why it is so, in the engine's words; ``ref``: its id,
-    if the engine has given it one since."""
+    """The gang as the engine reports it, and why it is so, in the engine's words; ``ref``: the job
+    that keeps the nodes on which the gang runs."""
 
     state: str
     why: str

@@ -359,4 +359,6 @@ def pack(value: Any) -> Any:
         return {name: pack(member) for name, member in fields}
     if isinstance(value, dict | Mapping):
         return {str(key): pack(member) for key, member in value.items()}
-    return [pack(member) for member in value] if isinstance(value, Sequence) else value
+    if isinstance(value, Sequence):
+        return [pack(member) for member in value]
+    return value

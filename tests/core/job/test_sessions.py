@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from allranks.core.job.sessions import Guest, end_of_launch, lasts, next_guest, notice
+from allranks.core.job.sessions import Guest, end_of_launch, has_time_left, next_guest, notice
 from allranks.core.lifecycle.decide import Job, Node, Then
 from allranks.core.plan import Place
 from allranks.errors import SpecError
@@ -99,6 +99,6 @@ def test_the_end_of_a_launch_is_no_fault_of_the_job_on_it(
 
 def test_a_launch_lasts_until_its_first_node_ends():
     nodes = [Node(place=Place("10.0.0.1", "n1", end=end)) for end in (500.0, 400.0, None)]
-    assert lasts(Job(tuple(nodes)), 100.0, 300.0)
-    assert not lasts(Job(tuple(nodes)), 100.0, 301.0)
-    assert lasts(Job((Node(),)), 1e9, 0.0)
+    assert has_time_left(Job(tuple(nodes)), 100.0, 300.0)
+    assert not has_time_left(Job(tuple(nodes)), 100.0, 301.0)
+    assert has_time_left(Job((Node(),)), 1e9, 0.0)

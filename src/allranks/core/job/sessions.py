@@ -25,6 +25,10 @@ ENGINE, OPTION, PARENT = "session", "session", "parent"
 PREFIX, TAG = "dev-", "session"
 # Seconds before its end at which a session says so; at most this part of its idle time.
 _WARNING, _PART = 300.0, 0.5
+# The part of a launch's time from which on its time limit counts as that of the job on it.
+_OWN_PART = 0.9
+# What keeps the nodes of a launch; its agents do the work.
+_WAITS = "exec sleep infinity"
 
 
 def session_name(text: str) -> str:
@@ -66,10 +70,6 @@ def on_nodes_of_parent(made: Plan, parent: str) -> Plan:
     """The plan of a job that runs on the nodes that its parent keeps."""
     gang = made.gang._replace(options={PARENT: parent})
     return _with_digest(made._replace(gang=gang, engine=ENGINE))
-
-
-# What keeps the nodes of a launch; its agents do the work.
-_WAITS = "exec sleep infinity"
 
 
 def launch(name: str, like: Plan, nodes: int, argv: tuple[str, ...], record: str) -> Plan:
@@ -130,26 +130,23 @@ def end_of(name: str, job: Job | None) -> End | None:
     return End(f"{name} {word}", Reason.CANCELED if done else Reason.NODE_LOST)
 
 
-# The part of a launch's time after which its end is the time limit of the job on it.
-_WHOLE = 0.9
-
-
 def end_of_launch(name: str, job: Job | None, began: float | None, now: float) -> End | None:
     """Why a job that has had a launch of its parent since ``began`` cannot go on there; None while
     it can. That the launch was ended says nothing of the job: it starts again on another one."""
     end = end_of(name, job)
-    if end is None or job is None or job.then is None:
-        return end if end is None else end._replace(reason=Reason.NODE_LOST)
-    reason = job.then.reason
-    if reason is Reason.TIME_LIMIT:
-        since = now if job.went_at is None else job.went_at
-        own = (now - (began or now)) >= _WHOLE * (now - since)
-        reason = Reason.TIME_LIMIT if own else Reason.PREEMPTED
-    passed_on = (Reason.TIME_LIMIT, Reason.PREEMPTED)
-    return end._replace(reason=reason if reason in passed_on else Reason.NODE_LOST)
+    if end is None:
+        return None
+    reason = None if job is None or job.then is None else job.then.reason
+    if job is not None and reason is Reason.TIME_LIMIT:
+        whole = 0.0 if job.went_at is None else now - job.went_at
+        own = 0.0 if began is None else now - began
+        reason = Reason.TIME_LIMIT if own >= _OWN_PART * whole else Reason.PREEMPTED
+    elif reason is not Reason.PREEMPTED:
+        reason = Reason.NODE_LOST
+    return end._replace(reason=reason)
 
 
-def lasts(job: Job, seconds: float, now: float) -> bool:
+def has_time_left(job: Job, seconds: float, now: float) -> bool:
     """Whether a launch has that much of its time left, as far as its nodes know."""
     ends = [node.place.end for node in job.nodes if node.place and node.place.end is not None]
     return not ends or min(ends) - now >= seconds

@@ -69,14 +69,14 @@ class SessionEngine:
             raise Refused(why, where="inside", hint=hint)
 
     def render(self, gang: Gang) -> str:
-        return f"{gang.nodes} × {' '.join(gang.argv)}, on the nodes of {_place(gang)}"
+        return f"{gang.nodes} × {' '.join(gang.argv)}, on the nodes of {_queue_of(gang)}"
 
     def submit(self, gang: Gang) -> Handle:
         self.admit(gang)
         with self._lock:
-            guests = self._all().setdefault(_place(gang), {})
+            guests = self._all().setdefault(_queue_of(gang), {})
             guests.setdefault(gang.key, _guest(gang))
-        self._start_next(_place(gang))
+        self._start_next(_queue_of(gang))
         return Handle(gang.key)
 
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, GangStatus]:
@@ -169,7 +169,7 @@ class SessionEngine:
                 started = called or row.record.gang is GangState.UP
                 guest = _guest(gang)._replace(started=started)
                 session = guest.session or row.record.ref
-                guests = self._guests.setdefault(_place(gang), {})
+                guests = self._guests.setdefault(_queue_of(gang), {})
                 guests[row.key] = guest._replace(session=session)
         return self._guests
 
@@ -208,7 +208,7 @@ class SessionEngine:
         if row.key != guest.key or row.record.status is not JobStatus.QUEUED:
             return False
         longest = self._longest.get(launch.name)
-        if longest is not None and not sessions.lasts(launch.record, longest, clock.now()):
+        if longest is not None and not sessions.has_time_left(launch.record, longest, clock.now()):
             if all(guest.session != launch.name for guest in self._at(launch)):
                 self._records.append(launch.name, [launch.event(EventKind.CANCEL_ASKED)])
             return False
@@ -305,11 +305,11 @@ def parse_report(text: str) -> dict[str, bool]:
 
 def is_launch_of(row: JobRow, parent: str) -> bool:
     """Whether a job keeps nodes for the children of that parent."""
-    return row.parent == parent and row.type == COMMAND and row.spec.get("session") is not None
+    return row.parent == parent and row.number is not None and row.number < 0
 
 
-def _place(gang: Gang) -> str:
-    """The session that it names, or its parent."""
+def _queue_of(gang: Gang) -> str:
+    """The job in whose queue it waits: the session that it names, or its parent."""
     return str(gang.options.get(OPTION) or gang.options[PARENT])
 
 

@@ -201,7 +201,8 @@ def _changes(row: DeploymentRow, made: DeploymentRow | None, services: Services)
         previous = row.previous if is_unproven and row.previous else before
         return {**columns, **number, "previous": previous, **clean}
     if row.previous is None:
-        raise Conflict(f"{row.key} has no earlier revision", hint="none before it was ready")
+        hint = f"allranks deployment update {row.name} -e {row.endpoint} -f FILE"
+        raise Conflict(f"{row.key} has no earlier revision that was ready", hint=hint)
     columns = {**number, **row.previous} if is_unproven else {**row.previous, **number}
     # A revision that failed is none to return to.
     return {**columns, "previous": None if is_unproven else before, **clean}
