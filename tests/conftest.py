@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,10 +25,21 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
 hypothesis.settings.register_profile("allranks", deadline=None)
 hypothesis.settings.load_profile("allranks")
 
+BEGAN = time.monotonic()
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rounds", type=int, default=12, help="so many rounds of chaos (12)")
     parser.addoption("--first", type=int, default=0, help="the seed of the first of them (0)")
+    parser.addoption("--minutes", type=float, help="after so many begin no test marked 'slow'")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    minutes = item.config.getoption("minutes")
+    late = minutes and time.monotonic() - BEGAN > minutes * 60
+    if late and item.get_closest_marker("slow") and not item.get_closest_marker("end_to_end"):
+        pytest.skip(f"no time left: --minutes {minutes:g}")
 
 
 @pytest.fixture
