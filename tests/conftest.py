@@ -12,7 +12,7 @@ import pytest
 
 from tests.support import Allranks, command_line, environment, leave_nothing
 
-pytest_plugins = ["tests.unclosed_databases"]
+pytest_plugins = ["tests.module_times", "tests.unclosed_databases"]
 
 # Where a shell runs the tests in the background it has them, and all that they start, ignore these.
 for _number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
