@@ -58,8 +58,9 @@ class _IntoFiles:
 
     def _write(self, file: BufferedIOBase, piece: _Piece) -> None:
         at, end = piece.offset, piece.offset + piece.size
+        path, is_whole = f"{self._folder}/{piece.file.name}", piece.size == piece.file.size
         with _of_this_disk():
-            out = os.open(self._folder / piece.file.name, os.O_WRONLY | os.O_CLOEXEC)
+            out = _new(path) if is_whole else os.open(path, os.O_WRONLY | os.O_CLOEXEC)
         try:
             while at < end:
                 some = self._buffer[: end - at]
@@ -170,8 +171,12 @@ class ServerInput:
         """Complete files are noted in the journal, so that a killed download resumes."""
         done = _read_journal(journal)
         missing = [item for item in items if not _is_there(item, folder, done)]
+        for above in {os.path.dirname(f"{folder}/{item.name}") for item in missing}:
+            os.makedirs(above, exist_ok=True)
         for item in missing:
-            _create(folder / item.name, item.size)
+            if not 0 < item.size <= LARGEST_PIECE:  # others are created when they arrive
+                with open(_new(f"{folder}/{item.name}"), "wb") as file:
+                    file.truncate(item.size)
         clients, opened = threading.local(), list[Client]()
         left = {item.name: item.size for item in missing}
         lock = threading.Lock()
@@ -208,8 +213,9 @@ class ServerInput:
                 pool.shutdown(cancel_futures=True)
                 for client in opened:
                     client.close()
+        missing_names = {item.name for item in missing}
         for item in items:
-            if item not in missing:
+            if item.name not in missing_names:
                 report(item.size, False)
         return dict.fromkeys((item.name for item in items), 0)
 
@@ -238,8 +244,8 @@ class ServerInput:
             raise failure.error from None
 
     def _complete(self, item: FileEntry, folder: Path) -> None:
-        path = folder / item.name
-        path.chmod(0o444 | self._modes[item.name] & 0o111)
+        path = f"{folder}/{item.name}"
+        os.chmod(path, 0o444 | self._modes[item.name] & 0o111)
         os.utime(path, ns=(_mtime_ns(item),) * 2)
 
 
@@ -247,11 +253,14 @@ def _mtime_ns(item: FileEntry) -> int:
     return int(item.tag.partition(".")[0])
 
 
-def _create(path: Path, size: int) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)  # never overwrite in place: older entries may share the file
-    with path.open("xb") as file:
-        file.truncate(size)
+def _new(path: str) -> int:
+    """A new file. It never overwrites one in place: older entries may share that."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    try:
+        return os.open(path, flags, 0o644)
+    except FileExistsError:
+        os.unlink(path)
+        return os.open(path, flags, 0o644)
 
 
 def _read_journal(journal: Path) -> set[tuple[str, str]]:
