@@ -10,6 +10,7 @@ import pytest
 
 from allranks.http_client import Client
 from allranks.sdk.connection import find_server
+from allranks.sdk.upload import send
 from allranks.sdk.upload.send import upload
 from allranks.settings import Home
 from tests.proxy import Cutting
@@ -48,10 +49,12 @@ class Killing(Cutting):
 
 @pytest.mark.slow
 def test_killed_servers_lose_and_repeat_nothing(
-    home: Path, tmp_path: Path, pytestconfig: pytest.Config
+    home: Path, tmp_path: Path, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, kills = pytestconfig.getoption("first"), 0
     for seed in range(first, first + pytestconfig.getoption("rounds") // 3):
+        # In every other round the large file is sent while it is read.
+        monkeypatch.setattr(send, "_EARLY", (MB, 32 * MB)[seed % 2])
         kills += kill_at_random(Home(home), tmp_path / str(seed), seed)
     print(f"{kills} kills")
     assert kills

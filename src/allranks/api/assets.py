@@ -274,10 +274,12 @@ class StateEntry(TypedDict):
 
 
 class PartAnswer(TypedDict):
-    """How much of a blob is here, None if all is; and the bytes that its disk has left."""
+    """How much of a blob is here, None if all is; and the bytes that its disk has left. ``alike``:
+    a complete blob has the size and the sample that were named."""
 
     size: int | None
     free: int
+    alike: bool
 
 
 class WrittenPart(TypedDict):

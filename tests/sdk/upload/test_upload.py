@@ -8,9 +8,11 @@ import os
 import random
 import shutil
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -305,6 +307,93 @@ def test_a_link_that_leads_out_is_refused(server: Served, target: str) -> None:
     assert not server.home.uploads.exists()
 
 
+@pytest.fixture
+def early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file that is sent while it is read, in small pieces; the first arrives before it is read.
+    Its hash is kept at once."""
+    file, arrived = tmp_path / "early", threading.Event()
+    file.write_bytes(random.Random(2).randbytes(2 * MB))
+    put, pieces = send._Sender._put, digests.pieces
+
+    def signalling(*args: Any) -> bool:
+        complete = put(*args)
+        arrived.set()
+        return complete
+
+    def waiting(*args: Any) -> Iterator[bytes]:
+        assert arrived.wait(60)
+        yield from pieces(*args)
+
+    monkeypatch.setattr(send._Sender, "_put", signalling)
+    monkeypatch.setattr(digests, "pieces", waiting)
+    monkeypatch.setattr(digests, "_RECENT_SECONDS", -60.0)
+    for name in ("_EARLY", "_PIECE", "_LARGEST"):
+        monkeypatch.setattr(send, name, MB if name == "_EARLY" else 256 * KB)
+    return file
+
+
+def test_a_large_file_is_sent_while_it_is_read(server: Served, early: Path) -> None:
+    made = sent(server, early)
+    assert made.sent == 2 * MB
+    assert place(server, made).read_bytes() == early.read_bytes()
+    assert not [path for path in blobs(server) if path.name.endswith(".part")]
+    # What the server may have is not sent before that is known.
+    again = early.parent / "again" / early.name
+    again.parent.mkdir()
+    shutil.copy(early, again)
+    assert sent(server, again) == made._replace(sent=0)
+
+
+@pytest.mark.parametrize("end", ["while it is read", "when it was read"])
+def test_what_was_sent_of_a_file_while_it_was_read_is_kept(
+    server: Served, early: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    """Also if only the hash was kept."""
+    left = [True] * 3
+    with monkeypatch.context() as patched:
+        put = send._Sender._put
+
+        def failing(*args: Any) -> bool:
+            if not left:
+                raise ServerError("the test ends it")
+            left.pop()
+            return put(*args)
+
+        def fail(*args: Any) -> None:
+            raise ServerError("the test ends it")
+
+        if end == "while it is read":
+            patched.setattr(send._Sender, "_put", failing)
+        else:
+            patched.setattr(send._Sender, "_large", fail)
+        with pytest.raises(ServerError, match="the test ends it"):
+            sent(server, early)
+    (part,) = blobs(server)
+    size = part.stat().st_size
+    assert size
+    made = sent(server, early)
+    assert made.sent == 2 * MB - size
+    assert place(server, made).read_bytes() == early.read_bytes()
+    assert not [path for path in blobs(server) if path.name.endswith(".part")]
+
+
+def test_a_file_that_changes_while_it_is_sent_and_read_is_sent_again(
+    server: Served, early: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put, changes = send._Sender._put, [b"new"]
+
+    def changing(*args: Any) -> bool:
+        complete = put(*args)
+        if changes:
+            with early.open("r+b") as file:
+                file.write(changes.pop())
+        return complete
+
+    monkeypatch.setattr(send._Sender, "_put", changing)
+    made = sent(server, early)
+    assert place(server, made).read_bytes() == early.read_bytes()
+
+
 def test_random_cuts_lose_and_repeat_nothing(
     server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -312,6 +401,7 @@ def test_random_cuts_lose_and_repeat_nothing(
     for seed in range(8):
         # Also pieces that are longer than what passes.
         monkeypatch.setattr(send, "_PIECE", (256 * KB, 16 * MB)[seed % 2])
+        monkeypatch.setattr(send, "_EARLY", (MB, 32 * MB)[seed // 2 % 2])
         cut_at_random(server, tmp_path / str(seed), seed)
 
 

@@ -70,8 +70,17 @@ class Digests:
         now = {source.path: self._kept[source.path][-1] for source in unknown}
         return {path: digest or now[path] for path, digest in result.items()}
 
-    def forget(self, path: str) -> None:
-        self._kept.pop(path, None)
+    def read(self, listing: Listing, source: Source, count: Callable[[int], None]) -> str:
+        """The SHA-256 of one file, which is kept at once. Raises UsageError, and what ``count``
+        raises, which receives the bytes."""
+        _Reader(self._root, self._keep, count).do([source])
+        self._save(listing)
+        return str(self._kept[source.path][-1])
+
+    def early_name(self, source: Source) -> str:
+        """The name of a file's content before it is read: another one after each change."""
+        place = os.path.realpath(os.fsencode(source.file)).hex()
+        return hashlib.sha256(json.dumps([place, *_stamp(source.status)]).encode()).hexdigest()
 
     def _known(self, source: Source) -> str | None:
         kept = self._kept.get(source.path)
@@ -89,7 +98,7 @@ class Digests:
         paths = {source.path for source in listing.sources}
         kept = {
             path: item
-            for path, item in self._kept.items()
+            for path, item in [*self._kept.items()]  # other threads add some
             if path in paths and max(item[1], item[2]) < before
         }
         with contextlib.suppress(OSError):

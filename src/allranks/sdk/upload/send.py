@@ -15,6 +15,8 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypeVar, cast
 
@@ -27,6 +29,7 @@ from allranks.sdk.connection.parallel import Connection, Cut, Interrupted, Share
 from allranks.sdk.upload import stores
 from allranks.sdk.upload.digests import Digests, changed, open_data
 from allranks.sdk.upload.listing import Listing, Note, Source, list_data, too_large, unreadable
+from allranks.store.files import same_data
 
 if TYPE_CHECKING:
     from allranks.api.assets import PartAnswer, UploadAnswer, WrittenPart
@@ -36,9 +39,12 @@ T = TypeVar("T")
 MOST_BYTES = 2 << 30
 _UPLOADS, _BLOBS = "/api/v1/uploads", "/api/v1/blobs"
 # Files up to a size are sent in packs of at most so many bytes and files, others in pieces: larger
-# ones while a piece takes less than so many seconds, as each waits for its answer.
+# ones while a piece takes less than so many seconds, as each waits for its answer. At 1 Gbit/s the
+# largest takes one second.
 _SMALL, _PACK, _FILES, _PIECE = 1 << 20, 4 << 20, 1000, 16 << 20
-_LARGEST, _QUICK = 128 << 20, 1.0
+_LARGEST, _QUICK = 128 << 20, 2.0
+# Files from this size on are sent while they are hashed.
+_EARLY = 32 << 20
 # Hashes that are asked for at a time.
 _ASKED = 20_000
 # In seconds: the server makes links of all files.
@@ -58,12 +64,13 @@ class Uploaded(NamedTuple):
 
 
 class _Blob(NamedTuple):
-    """Content to be sent: a file, or ``data``."""
+    """Content to be sent: a file, or ``data``. ``early`` is the name that its part may have."""
 
     digest: str
     size: int
     file: str = ""
     data: bytes = b""
+    early: str = ""
 
     @contextlib.contextmanager
     def open(self) -> Iterator[BinaryIO]:
@@ -113,11 +120,13 @@ def _upload(
     unread = sum(source.status.st_size for source in digests.unknown(listing))
     if unread > MOST_BYTES and not allow_large:
         raise too_large(path, f"{size_text(listing.size)} ({len(listing.sources):,} files)")
+    sending.name = listing.name
+    if store is None:
+        sending.send_unread(listing, digests)
     by_path = digests.of(listing, progress)
     manifest = _manifest(listing, by_path)
     text = manifest.dump()
     whole = _Blob(hashlib.sha256(text).hexdigest(), len(text), data=text)
-    sending.name = listing.name
     is_file = bool(listing.sources) and not listing.sources[0].path
     if store is not None:
         files = {s.path: s.file for s in listing.sources}
@@ -147,7 +156,7 @@ def _upload(
             if tries == _TRIES:
                 raise
             tries += 1
-            sending.send([_Blob(f.sha256, f.size, s.file) for f, s in _pairs(manifest, listing)])
+            sending.send([_blob(f.sha256, s, digests) for f, s in _pairs(manifest, listing)])
             # The manifest last, so that it never refers to missing content.
             data = sending.sent
             sending.deliver([whole])
@@ -161,6 +170,12 @@ def _manifest(listing: Listing, digests: Mapping[str, str]) -> Manifest:
     ]
     links = [Link(*link) for link in listing.links]
     return Manifest(listing.name, files, links, listing.folders)
+
+
+def _blob(digest: str, source: Source, digests: Digests) -> _Blob:
+    size = source.status.st_size
+    early = digests.early_name(source) if size >= _EARLY else ""
+    return _Blob(digest, size, source.file, early=early)
 
 
 def _pairs(manifest: Manifest, listing: Listing) -> Iterator[tuple[File, Source]]:
@@ -196,10 +211,30 @@ class _Sending:
         by_digest = {blob.digest: blob for blob in blobs}
         self.deliver([by_digest[digest] for digest in self._missing([*by_digest])])
 
+    def send_unread(self, listing: Listing, digests: Digests) -> None:
+        """Send large files whose hashes are not known while they are read; of several that may be
+        the same only one."""
+        by_sample = dict[str, Source]()
+        for source in digests.unknown(listing):
+            if (size := source.status.st_size) >= _EARLY:
+                with contextlib.suppress(OSError):  # whoever reads it will say so
+                    by_sample[same_data.sample(os.path.realpath(source.file), size)] = source
+
+        def read(source: Source, count: Callable[[int], None]) -> _Blob:
+            return _blob(digests.read(listing, source, count), source, digests)
+
+        units = [
+            _Unread(_blob("", source, digests), sample, partial(read, source))
+            for sample, source in by_sample.items()
+        ]
+        self._share(units, sum(unit.blob.size for unit in units))
+
     def deliver(self, missing: Sequence[_Blob]) -> None:
         """Send what the server lacks."""
-        total, done = sum(blob.size for blob in missing), 0
-        stop = threading.Event()
+        self._share([*_units(missing)], sum(blob.size for blob in missing))
+
+    def _share(self, units: Sequence[_Unread | Sequence[_Blob]], total: int) -> None:
+        done, stop = 0, threading.Event()
 
         def count(here: int, sent: int) -> None:
             nonlocal done
@@ -215,7 +250,7 @@ class _Sending:
         def sender() -> _Sender:
             return _Sender(self._connection(stop), count, self._release)
 
-        Shared(_units(missing), stop).run(sender, report)
+        Shared(units, stop).run(sender, report)
 
     def _missing(self, digests: Sequence[str]) -> Iterator[str]:
         path = f"{_BLOBS}/missing"
@@ -239,6 +274,14 @@ class _Sending:
                 self._idle.append(client)
 
 
+class _Unread(NamedTuple):
+    """A blob whose digest is not known. ``read`` reads it, and returns it with its digest."""
+
+    blob: _Blob
+    sample: str
+    read: Callable[[Callable[[int], None]], _Blob]
+
+
 class _Sender:
     """Sends blobs over one connection; ``count`` receives the bytes that are there now, and those
     that were sent, ``release`` the connection in the end."""
@@ -254,8 +297,10 @@ class _Sender:
     def close(self) -> None:
         self._release(self._connection)
 
-    def do(self, unit: Sequence[_Blob]) -> None:
-        if unit[0].size > _SMALL:
+    def do(self, unit: _Unread | Sequence[_Blob]) -> None:
+        if isinstance(unit, _Unread):
+            self._unread(unit)
+        elif unit[0].size > _SMALL:
             self._large(unit[0])
         else:
             self._pack(unit)
@@ -275,11 +320,34 @@ class _Sender:
         self._connection.hear()
         self._count(size, size)
 
-    def _large(self, blob: _Blob) -> None:
+    def _unread(self, unit: _Unread) -> None:
+        """Send a blob while it is read; from when its digest is known on as any other."""
+        is_over = threading.Event()
+
+        def count(_: int) -> None:
+            if is_over.is_set():
+                raise Interrupted
+            self._count(0, 0)
+
+        with ThreadPoolExecutor(1) as pool:
+            reading = pool.submit(unit.read, count)
+            try:
+                path = f"{_BLOBS}/{unit.blob.early}/part?size={unit.blob.size}&sample={unit.sample}"
+                part: PartAnswer = self._connection.ask(lambda client: client.json("GET", path))
+                early = unit.blob._replace(digest=unit.blob.early, early="")
+                counted = 0
+                if not part["alike"]:  # else nothing of it may have to be sent
+                    with early.open() as file:
+                        counted = self._pieces(early, file, 0, reading)
+                self._large(reading.result(), counted)
+            finally:
+                is_over.set()
+
+    def _large(self, blob: _Blob, counted: int = 0) -> None:
         with blob.open() as file:
             for _ in range(2):
                 try:
-                    self._pieces(blob, file)
+                    self._pieces(blob, file, counted)
                     return
                 except UsageError:
                     # The server has something else. Damaged on its way, or here?
@@ -287,35 +355,45 @@ class _Sender:
                         break
         raise changed(blob.file)
 
-    def _pieces(self, blob: _Blob, file: BinaryIO) -> None:
-        """Send a blob from where the server is. Raises UsageError if its content differs."""
-        counted, at, most = 0, self._at(blob), _PIECE
+    def _pieces(
+        self, blob: _Blob, file: BinaryIO, counted: int = 0, reading: Future[_Blob] | None = None
+    ) -> int:
+        """Send a blob from where the server is: all of it, or while it is ``reading``. Returns the
+        bytes that are counted. Raises UsageError if its content differs."""
+        at, most = self._at(blob), _PIECE
+        last = blob.size if reading is None else blob.size - 1
         while at is not None:
             self._count(at - counted, 0)
-            start, end = _extent(file, at, blob.size, most)
+            counted = at
+            if reading is not None and (reading.done() or at == last):
+                return counted
+            start, end = _extent(file, at, last, most)
             began = time.monotonic()
             try:
                 complete = self._put(blob, file, start, end)
             except Conflict:  # another upload of the same is ahead
-                counted, at = at, self._at(blob)
+                at = self._at(blob)
                 continue
             except Cut:  # go on from what has arrived, in pieces that this link lets pass
-                counted, at, most = at, self._at(blob), _SMALL
+                at, most = self._at(blob), _SMALL
                 self._connection.hear(at != counted)
                 continue
             self._connection.hear()
             self._count(end - at, end - start)
             if complete:
-                return
+                return blob.size
             is_quick = time.monotonic() - began < _QUICK
             most = min(2 * most, _LARGEST) if is_quick else min(most, _PIECE)
             counted = at = end
         self._count(blob.size - counted, 0)
+        return blob.size
 
     def _at(self, blob: _Blob) -> int | None:
         """Where to go on; None if the blob is there. Raises ServerError for a full disk."""
-        path = f"{_BLOBS}/{blob.digest}/part"
-        part: PartAnswer = self._connection.ask(lambda client: client.json("GET", path))
+        method, path = "GET", f"{_BLOBS}/{blob.digest}/part"
+        if blob.early:
+            method, path = "POST", f"{path}?early={blob.early}"
+        part: PartAnswer = self._connection.ask(lambda client: client.json(method, path))
         size = part["size"]
         if size is None:
             return None

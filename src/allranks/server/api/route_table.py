@@ -56,6 +56,7 @@ ROUTES = (
     Row("PUT /blobs/pack", _M, "uploads:pack", 204),
     Row("PUT /blobs/{digest}", _M, "jobs:blob", 204),
     Row("GET /blobs/{digest}/part", _M, "uploads:part"),
+    Row("POST /blobs/{digest}/part", _M, "uploads:adopt_part"),
     Row("PUT /blobs/{digest}/part", _M, "uploads:write_part"),
     Row("POST /uploads", _M, "uploads:make", 201),
     Row("POST /uploads/challenges", _M, "uploads:challenges"),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import re
 import tempfile
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,6 +36,15 @@ class Blobs:
 
     def has(self, digest: str) -> bool:
         return os.path.exists(self.name(digest))
+
+    def by_size(self) -> defaultdict[int, set[str]]:
+        """The digests of all blobs."""
+        digests = defaultdict[int, set[str]](set)
+        for folder, _, names in os.walk(self._folder):
+            for name in filter(_DIGEST.fullmatch, names):
+                with contextlib.suppress(FileNotFoundError):
+                    digests[os.stat(f"{folder}/{name}").st_size].add(name)
+        return digests
 
     def open(self, digest: str) -> Path:
         """The path of an existing blob. Raises NotFound."""

@@ -1,22 +1,25 @@
 """Blobs on their way: large ones piece by piece, small ones many at a time.
 
 A piece is written where the last one ended, so an upload that was cut goes on from there; nothing
-but the file itself says how far it is. The blob appears when its content matches its name.
+but the file itself says how far it is. The blob appears when its content matches its name. A part
+may begin under an early name, while its digest is not computed yet.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import secrets
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from allranks.errors import Conflict, UsageError
+from allranks.store.files import same_data
 from allranks.store.files.blobs import Blobs
 
 PART = ".part"
@@ -24,6 +27,8 @@ PART = ".part"
 _OPEN = 64
 # Pieces that are hashed at a time.
 _HASHES = 4
+# Blobs of one size that are looked at.
+_ALIKE = 500
 _ZEROS = bytes(1 << 20)
 
 
@@ -51,6 +56,9 @@ class _Part:
 
     def fill(self, until: int) -> None:
         """A hole up to ``until``."""
+        # Of an empty file this would make ext4 write all of it to the disk when it is closed.
+        if self.size == until:
+            return
         while self.size < until:
             zeros = _ZEROS[: until - self.size]
             self.hash.update(zeros)
@@ -80,6 +88,8 @@ class Incoming:
         self._parts: OrderedDict[str, _Part] = OrderedDict()
         self._lock = threading.Lock()
         self._hashing = ThreadPoolExecutor(_HASHES)
+        # The blobs that were here at the first question, and have come in pieces since.
+        self._by_size: defaultdict[int, set[str]] | None = None
 
     def size(self, digest: str) -> int | None:
         """The bytes of a blob that are here; None if all are."""
@@ -89,6 +99,38 @@ class Incoming:
             return os.stat(self._path(digest)).st_size
         except FileNotFoundError:
             return 0
+
+    def may_have(self, size: int, sample: str) -> bool:
+        """Whether a blob of this size has this sample (see ``same_data``), or too many may have."""
+        if self._by_size is None:
+            self._by_size = self._blobs.by_size()
+        alike = [*self._by_size.get(size, ())]
+        if len(alike) > _ALIKE:
+            return True
+        for digest in alike:
+            with contextlib.suppress(OSError):  # it was removed
+                if same_data.sample(self._blobs.name(digest), size) == sample:
+                    return True
+        return False
+
+    def adopt(self, digest: str, early: str) -> None:
+        """Go on with what came under an early name as a part of this blob, unless some of that is
+        here. Raises OSError."""
+        source, target = self._path(early), self._path(digest)
+        with self._lock:
+            if not source.exists():
+                return
+            part = self._parts.pop(early, None)
+            if not target.exists() and not self._blobs.has(digest):
+                target.parent.mkdir(parents=True, exist_ok=True)
+                source.replace(target)
+                self._parts.pop(digest, None)
+                if part is not None:
+                    self._parts[digest] = part
+                return
+            if part is not None:
+                part.is_gone = True
+            source.unlink()
 
     def write(
         self, digest: str, offset: int, data: bytes | bytearray | memoryview, size: int
@@ -182,6 +224,8 @@ class Incoming:
                 raise _differs(digest)
             os.fchmod(part.file, 0o444)
             path.replace(self._blobs.path(digest))
+            if self._by_size is not None:
+                self._by_size[part.size].add(digest)
 
 
 def _malformed() -> UsageError:

@@ -40,10 +40,19 @@ async def pack(services: ServicesDep, request: Request) -> None:
     await run_in_threadpool(services.incoming.unpack, await request.body())
 
 
-def part(digest: str, services: ServicesDep) -> PartAnswer:
-    """How much of a blob that is sent in pieces is here."""
-    size = services.incoming.size(digest)
-    return {"size": size, "free": shutil.disk_usage(services.home.blobs).free}
+def part(digest: str, services: ServicesDep, size: Count = 0, sample: str = "") -> PartAnswer:
+    """How much of a blob that is sent in pieces is here. With a `size` and a `sample`: whether some
+    complete blob has them, so that this one may be here already."""
+    alike = bool(sample) and services.incoming.may_have(size, sample)
+    free = shutil.disk_usage(services.home.blobs).free
+    return {"size": services.incoming.size(digest), "free": free, "alike": alike}
+
+
+def adopt_part(digest: str, early: str, services: ServicesDep) -> PartAnswer:
+    """Go on with the part `early` as a part of this blob: what is sent before its digest is
+    computed has another name. Answers as `GET` does."""
+    services.incoming.adopt(digest, early)
+    return part(digest, services)
 
 
 async def write_part(
