@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from allranks.serve.access_log import AccessLog
 from allranks.serve.probes import _note
 from allranks.serve.router import Router
 from allranks.serve.table import Backend, Route, Site
@@ -21,7 +23,8 @@ class Wire:
     """A router and its replica, which gives the next of ``answers`` to each request."""
 
     def __init__(self, folder: Path, *answers: tuple[bytes, ...]) -> None:
-        self.router = Router(folder)
+        self.log = folder / "access.log"
+        self.router = Router(folder, AccessLog(self.log))
         route = Route("blue", (Backend("b", "unix:b"),))
         self.router.change([Site("e", None, {"blue": 100}, {}, (route,))])
         self.worker = self.router.places["e"].deployments["blue"].workers["b"]
@@ -29,12 +32,16 @@ class Wire:
         self.requests: list[bytes] = []
         self.answers = list(answers)
         self.connections: list[Any] = []
+        # Requests that come before the first one is answered.
+        self.least = 0
 
     async def replica(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections.append(asyncio.current_task())
         try:
             while True:
                 self.requests.append(await reader.readuntil(b"\r\n\r\n"))
+                while len(self.requests) < self.least:
+                    await asyncio.sleep(0)
                 for piece in self.answers.pop(0):
                     if piece is CLOSE:
                         return writer.close()
@@ -124,6 +131,20 @@ def test_a_path_stays_as_it_was_sent(play):
         path = b"a%20HTTP/1.1%0D%0Ax:%20y%0D%0A%0D%0AGET%20/b%2Fc"
         assert await wire.ask(b"/endpoints/e/" + path) == (200, b"ok")
         assert wire.requests[0].startswith(b"GET /" + path + b" HTTP/1.1\r\n")
+
+    play(scenario, OK)
+
+
+def test_each_line_of_the_access_log_is_json(play):
+    async def scenario(wire: Wire) -> None:
+        path, name = b'/endpoints/e/"\\{}%22', b'"\\\x01\xff'
+        await wire.ask(path, headers=((b"x-request-id", name),))
+        (line,) = wire.log.read_text().splitlines()
+        entry = json.loads(line)
+        assert (entry["path"], entry["id"]) == (path.decode(), name.decode("latin-1"))
+        assert (entry["client"], entry["status"], entry["deployment"]) == ("", 200, "blue")
+        assert isinstance(entry["time"], float)
+        assert isinstance(entry["ms"], float)
 
     play(scenario, OK)
 
@@ -227,3 +248,33 @@ def test_a_failure_counts_once_in_a_period(play):
         assert wire.worker.failures == 1
 
     play(scenario)
+
+
+def test_many_requests_at_once_open_few_connections(play):
+    """A router that is late would be ever later with a connection for each."""
+
+    async def scenario(wire: Wire) -> None:
+        deployment = wire.router.places["e"].deployments["blue"]
+        deployment.change(deployment.route._replace(concurrency=1000))
+        answers = await asyncio.gather(*(wire.ask() for _ in range(300)))
+        assert set(answers) == {(200, b"ok")}
+        assert len(wire.connections) < 200
+
+    play(scenario, *[OK] * 300)
+
+
+def test_as_many_requests_at_once_as_the_replica_takes(play):
+    """It answers none before the last one has come; callers that wait for a connection leave."""
+
+    async def scenario(wire: Wire) -> None:
+        deployment = wire.router.places["e"].deployments["blue"]
+        deployment.change(deployment.route._replace(concurrency=1000))
+        wire.least = 50
+        leaving = [asyncio.create_task(wire.ask()) for _ in range(20)]
+        for task in leaving:
+            await asyncio.sleep(0)
+            task.cancel()
+        answers = await asyncio.gather(*(wire.ask() for _ in range(50)))
+        assert set(answers) == {(200, b"ok")}
+
+    play(scenario, *[OK] * 70)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
+from json.encoder import encode_basestring_ascii
 from pathlib import Path
-from typing import Any
 
 # Bytes of the file, of which the one before is kept as well.
 _LARGEST = 10 << 20
+
+
+def quoted(value: bytes | None) -> str:
+    """As JSON."""
+    return "null" if value is None else encode_basestring_ascii(value.decode("latin-1"))
 
 
 class AccessLog:
@@ -20,13 +24,13 @@ class AccessLog:
         self._file: int | None = None
         self._size = 0
 
-    def write(self, entry: dict[str, Any]) -> None:
+    def write(self, line: str) -> None:
         with contextlib.suppress(OSError):
             if self._file is None:
                 flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
                 self._file = os.open(self._path, flags, 0o600)
                 self._size = os.fstat(self._file).st_size
-            self._size += os.write(self._file, json.dumps(entry).encode() + b"\n")
+            self._size += os.write(self._file, line.encode())
             if self._size > self._largest:
                 self.close()
                 self._path.replace(self._path.with_name(self._path.name + ".1"))

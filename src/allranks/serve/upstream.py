@@ -19,6 +19,8 @@ _PIECE, _AHEAD = 1 << 16, 1 << 18
 _LONGEST_HEAD = 1 << 16
 # Seconds for the body of a short answer to follow its head.
 _SOON = 0.05
+# Connections to a replica that are opened at once: see `Pool.take`.
+_OPENING = 4
 # Seconds: gunicorn closes idle connections after two, and a request must not meet that.
 _KEPT = 1.5
 # Of a connection, not of what it carries.
@@ -28,6 +30,8 @@ _HOP = frozenset(
         *(b"transfer-encoding", b"content-length", b"expect"),
     )
 )
+# Of an answer, that the router sets itself.
+_OWN = _HOP - {b"content-length"} | {b"date", b"server"}
 
 
 class Unsent(ConnectionError):
@@ -94,7 +98,7 @@ class _Found:
             self.until_closed = False
         if name == b"content-length":
             self.is_short = int(value) <= _PIECE
-        if name not in _HOP or name == b"content-length":
+        if name not in _OWN:
             self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
@@ -131,7 +135,8 @@ class Connection(asyncio.Protocol):
         self._drained: asyncio.Future[None] | None = None
         self._is_full = self._is_head = False
         self._has_sent_all = True
-        self._soon: asyncio.TimerHandle | None = None
+        # When the short body that is waited for is late, or 0. The timer serves several requests.
+        self._late_at, self._has_timer = 0.0, False
 
     # What the transport calls.
 
@@ -204,12 +209,8 @@ class Connection(asyncio.Protocol):
                     break
                 if self.transport.is_closing():
                     raise Broken("the replica closed the connection")
-        try:
-            await self._wait(self._has_answer)
-        finally:
-            if self._soon is not None:
-                self._soon.cancel()
-                self._soon = None
+        await self._wait(self._has_answer)
+        self._late_at = 0.0
         if self._is_head:  # its length is that of another answer
             self.received.complete = self.received.until_closed = self.received.has_head
         is_cut = self.received.is_short and not self.received.complete and self._end is not None
@@ -221,9 +222,19 @@ class Connection(asyncio.Protocol):
         answer = self.received
         if not answer.has_head or answer.complete or self._is_head or not answer.is_short:
             return answer.has_head
-        if self._soon is None:  # servers send a body just after its head
-            self._soon = self._loop.call_later(_SOON, self._wake)
+        if not self._late_at:  # servers send a body just after its head
+            self._late_at = self._loop.time() + _SOON
+            if not self._has_timer:
+                self._look()
         return False
+
+    def _look(self) -> None:
+        """Wait no longer for a body that is late."""
+        self._has_timer = self._late_at > self._loop.time()
+        if self._has_timer:
+            self._loop.call_at(self._late_at, self._look)
+        elif self._late_at:
+            self._wake()
 
     async def more(self) -> None:
         """Wait until more of the answer has come. Raises Broken."""
@@ -271,18 +282,53 @@ class Pool:
         self._kind, _, self._place = address.partition(":")
         self._sockets = sockets
         self._idle: deque[Connection] = deque()
+        # How many are being opened, and who waits for a connection, or with None to open one.
+        self._opening = 0
+        self._waiting: deque[asyncio.Future[Connection | None]] = deque()
 
     async def take(self) -> Connection:
-        """Raises Unsent."""
+        """An idle connection, or a new one. Few are opened at once, and who waits gets one that
+        becomes idle: a connection costs as much as a request, so with one for each request a
+        router that is late would become ever later. Raises Unsent."""
         while self._idle:
             connection = self._idle.pop()
             if connection.is_reusable and time.monotonic() - connection.idle_since < _KEPT:
                 return connection
             connection.close()
+        if self._opening < _OPENING:
+            self._opening += 1
+        elif (idle := await self._wait()) is not None:
+            return idle
         try:
             return await self._open()
         except OSError as error:
             raise Unsent(str(error)) from error
+        finally:
+            self._opened()
+
+    async def _wait(self) -> Connection | None:
+        turn: asyncio.Future[Connection | None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            return await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled():  # it has been passed on
+                connection = turn.result()
+                self._opened() if connection is None else self.give(connection)
+            raise
+
+    def _opened(self) -> None:
+        if not self._pass_on(None):
+            self._opening -= 1
+
+    def _pass_on(self, connection: Connection | None) -> bool:
+        """Whether somebody waits for it."""
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(connection)
+                return True
+        return False
 
     async def _open(self) -> Connection:
         loop = asyncio.get_running_loop()
@@ -300,8 +346,9 @@ class Pool:
     def give(self, connection: Connection) -> None:
         """Take a connection back whose answer has been read, whole or not."""
         if connection.is_reusable:
-            connection.idle_since = time.monotonic()
-            self._idle.append(connection)
+            if not self._pass_on(connection):
+                connection.idle_since = time.monotonic()
+                self._idle.append(connection)
         else:
             connection.close()
 
