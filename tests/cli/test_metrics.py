@@ -141,6 +141,17 @@ def test_a_job_without_metrics(shared):
     assert "has no metric 'loss'" in done.stderr
 
 
+def test_lines_that_are_no_points_are_counted_at_the_end_and_later(shared):
+    lines = """junk '{"loss": 1.0}' more"""
+    write = f'for line in {lines}; do echo "$line" >>"$ALLRANKS_METRICS_FILE"; done'
+    done = shared("run", "--name", "no-points", "-n", 2, "--", "bash", "-c", write)
+    note = "line 1 and 2 more of ALLRANKS_METRICS_FILE recorded nothing: 'junk'; a line is"
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count(note) == 1, "that of the other node is the same"
+    assert shared("job", "show", "no-points").stdout.count(note) == 1
+    assert f"no-points has no metrics: {note}" in shared("job", "metrics", "no-points").stderr
+
+
 def test_a_name_may_be_anything_that_prints(shared, train):
     name = ran(shared, "-m", r"Acc@1 (top/π)=acc (\S+)", *train)
     assert len(metrics(shared, name)["Acc@1 (top/π)"]) == 5

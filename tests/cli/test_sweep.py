@@ -334,7 +334,7 @@ def until_time(seconds: float) -> None:
         (("--sweep", "nosuch.yml"), "nor a file", "--sweep"),
         (("--sweep", "x=randint(2)", "--sweep", "x=randint(3)"), "'x' is given twice", "once"),
         (("--sweep", "x=randint(2)", "--state", "s"), "cannot share a state", "--state"),
-        (("--sweep", "x=randint(2)", "--rehearse"), "not available for a sweep", "leave it out"),
+        (("--sweep", "x=randint(2)", "--rehearse"), "not available with --sweep", "leave one"),
         (("--trials", "3"), "it belongs to a sweep", "--sweep"),
     ],
 )
@@ -348,11 +348,11 @@ def test_wrong_words(shared: Allranks, words: tuple[str, ...], message: str, hin
 @pytest.mark.parametrize(
     ("words", "where"),
     [
-        (("--sweep", "x=uniform(2,1)", "--minimize", "l", "--", "true"), "search_space.x"),
+        (("--sweep", "x=uniform(2,1)", "--minimize", "l", "--", "true"), "--sweep: min"),
         (("--sweep", "x=uniform(0,1)", "--minimize", "l", "--sampler", "grid", "--", "true"), "x"),
         (
             ("--sweep", "x=randint(2)", "--minimize", "l", "--", "echo", "${{search_space.y}}"),
-            "trial.command",
+            "COMMAND",
         ),
         (
             ("--sweep", "x=randint(2)", "--minimize", "l", "-c", "nosuch", "--", "true"),
@@ -360,7 +360,7 @@ def test_wrong_words(shared: Allranks, words: tuple[str, ...], message: str, hin
         ),
         (
             ("--sweep", "x=randint(2)", "--minimize", "l", "-e", "nosuch:1", "--", "true"),
-            "trial.environment",
+            "-e/--environment",
         ),
         (("--sweep", "x=randint(2)", "--", "true"), "--minimize or --maximize"),
     ],

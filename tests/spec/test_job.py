@@ -314,7 +314,7 @@ def test_names_that_are_refused(name: str) -> None:
     (problem,) = caught.value.problems
     assert (problem.where, problem.line) == ("name", 3)
     assert "letters, digits" in problem.message
-    assert "display_name" in str(problem.hint)
+    assert "paths and URLs" in str(problem.hint)
 
 
 @pytest.mark.parametrize("name", ["a", "0", "a" * 255, "a.b-c_d"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from allranks.cli.commands import COMMANDS
@@ -70,6 +71,22 @@ class Parser(argparse.ArgumentParser):
 
         options = [each for each in self._option_string_actions if each.startswith("--")]
         return next(iter(difflib.get_close_matches(option, options, 1, cutoff)), None)
+
+
+def positive(text: str) -> int:
+    """A whole number from 1 on. Raises ArgumentTypeError."""
+    count = int(text)
+    if count < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+    return count
+
+
+def refuse_with(option: str, others: Mapping[str, object]) -> None:
+    """Raises UsageError for the first of ``others`` that was given, each by its option."""
+    for other, value in others.items():
+        if value not in (None, False, []):
+            hint = "leave one of them out"
+            raise UsageError(f"not available with {option}", where=other, hint=hint)
 
 
 def parser_of(name: str) -> Parser:

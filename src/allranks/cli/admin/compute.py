@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from allranks.cli.assets.versions import definition, given
 from allranks.cli.output import show
+from allranks.cli.parser import positive
 from allranks.core.amounts import counted
 from allranks.engines.options import COMMON, Option, Type
 from allranks.engines.registry import KINDS
@@ -129,7 +130,8 @@ def update(options: argparse.Namespace) -> int:
     changes = _unset(changes) | ({"options": _unset(own)} if own else {})
     if not changes:
         raise UsageError("nothing to change", hint="add the flags to change")
-    compute: ChangedCompute = find_server.ask("PATCH", _path(options.name), changes)
+    with definition(None):
+        compute: ChangedCompute = find_server.ask("PATCH", _path(options.name), changes)
     return _print_changed(options, compute, "updated")
 
 
@@ -195,7 +197,7 @@ def show_compute(options: argparse.Namespace) -> int:
 def wait_options(parser: argparse.ArgumentParser) -> None:
     _name_option(parser)
     add = parser.add_argument
-    add("--min-nodes", type=int, metavar="K", help="hosts to wait for (its min_instances, 1)")
+    add("--min-nodes", type=positive, metavar="K", help="hosts to wait for (its min_instances, 1)")
     add("--timeout", type=float, metavar="S", help="stop waiting after S seconds, with exit 124")
 
 

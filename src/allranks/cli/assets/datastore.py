@@ -58,9 +58,10 @@ def create_options(parser: argparse.ArgumentParser) -> None:
     for key, (metavar, text) in _KEYS.items():
         add(f"--{key.replace('_', '-')}", metavar=metavar, help=text)
     shell = "take credentials from this shell: AWS_ACCESS_KEY_ID, AZURE_STORAGE_KEY, …"
+    add = parser.add_mutually_exclusive_group().add_argument
     add("--credentials-from-env", action="store_true", help=f"{shell} (the nodes' own)")
     add("--credentials", metavar="FILE", help="credentials as YAML or JSON; - is stdin")
-    add("--replace", action="store_true", help="replace the datastore of that name")
+    parser.add_argument("--replace", action="store_true", help="replace the datastore of that name")
 
 
 def create(options: argparse.Namespace) -> int:

@@ -41,8 +41,6 @@ def register(options: argparse.Namespace) -> int:
     """Create a version of a model. The server keeps a copy of its files."""
     from allranks.sdk.assets.register_model import register  # lazy: no other command sends models
 
-    if options.path == "":
-        raise UsageError("--path is empty", hint="for the current folder: --path .")
     line = ProgressLine(options.quiet or options.json)
     with versions.definition(options.file) as data:
         keys = ("name", "job", "path", "version", "type", "description")

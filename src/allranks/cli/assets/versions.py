@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allranks.cli.output import show
-from allranks.errors import NotFound, SpecError
+from allranks.errors import NotFound, Problem, SpecError, UsageError
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import asset_path, versions_path
 
@@ -37,10 +37,14 @@ def definition(file: str | None, overrides: Sequence[str] = ()) -> Iterator[Docu
     """The mapping in a YAML file, `-` for stdin; empty without a file; after ``a.b=c``
     overrides.
 
-    A SpecError raised in the block gets the name of the file and the lines of its keys.
+    A SpecError raised in the block gets the name of the file and the lines of its keys; without a
+    file it names options instead.
     """
     if file is None and not overrides:
-        yield {}
+        try:
+            yield {}
+        except SpecError as error:
+            raise SpecError([_by_option(problem) for problem in error.problems]) from None
         return
     from allranks.spec.fields.problems import placed  # lazy: imports the models
     from allranks.spec.fields.scalars import sendable  # lazy: as above
@@ -59,8 +63,20 @@ def definition(file: str | None, overrides: Sequence[str] = ()) -> Iterator[Docu
         raise SpecError([placed(each, lines) for each in error.problems], file=name) from None
 
 
+def _by_option(problem: Problem) -> Problem:
+    key = problem.where or ""
+    if not key.isidentifier():
+        return problem
+    option = "NAME" if key == "name" else f"--{key.replace('_', '-')}"
+    message = problem.message.replace(f"`{key}` is", "is")
+    hint = problem.hint and problem.hint.replace(f"`{key}: …`", f"`{option}`")
+    return problem._replace(message=message, where=option, hint=hint)
+
+
 def given(options: argparse.Namespace, *keys: str) -> Document:
-    """The options among ``keys`` that have a value."""
+    """The options among ``keys`` that have a value. Raises UsageError for an empty path."""
+    if "path" in keys and options.path == "":
+        raise UsageError("--path is empty", hint="for the current folder: --path .")
     return {key: getattr(options, key) for key in keys if getattr(options, key) is not None}
 
 

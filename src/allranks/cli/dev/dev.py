@@ -15,6 +15,7 @@ from allranks.cli.job.enter import open_shell
 from allranks.cli.job.list_jobs import age
 from allranks.cli.output import show
 from allranks.cli.output.sending import large_code_option
+from allranks.cli.submit.option_words import option_words
 from allranks.cli.submit.run import duration, environment_of, resources_of
 from allranks.cli.submit.send import submit, with_shell_variables
 from allranks.core.amounts import seconds_text
@@ -69,7 +70,8 @@ def dev(options: argparse.Namespace) -> int:
     spec = {**_spec(options, name), "properties": {notes.PROPERTY: mark}}
     try:
         options.allow_large_data = False
-        made = submit(options, with_shell_variables(spec), Path.cwd())
+        with option_words(options):
+            made = submit(options, with_shell_variables(spec), Path.cwd())
     except AllranksError as error:
         if not getattr(error, "sent", False):  # else the session may be there
             notes.remove(name, mark)

@@ -12,6 +12,7 @@ from allranks.cli.importing import job_files, programs
 from allranks.cli.importing.finding import NO, NOT_KNOWN, PARTLY, YES, Finding, prefix_of
 from allranks.cli.importing.runs import import_runs
 from allranks.cli.output import show
+from allranks.cli.parser import refuse_with
 from allranks.errors import UsageError
 from allranks.sdk.connection import find_server
 
@@ -38,7 +39,10 @@ def import_folder_options(parser: argparse.ArgumentParser) -> None:
 def import_folder(options: argparse.Namespace) -> int:
     """Say of each file whether it would run. Exit 0, or 1 if one would not."""
     *which, folder = options.folder
+    if options.data is not None and not options.write:
+        raise UsageError("--data needs --write", where="--data", hint="add --write")
     if which == ["runs"]:
+        refuse_with("import runs", {"--write": options.write})
         return import_runs(options, folder)
     if which:
         raise UsageError(f"import takes one folder, not {len(options.folder)}", hint=_HINT)

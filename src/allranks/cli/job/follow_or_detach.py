@@ -256,24 +256,24 @@ def _notes(job: JobAnswer) -> list[str]:
     a restarted job went on with; checkpoints that are not what they seem; and what is not saved."""
     may_resume = job["attempts"] > 1 or job["status"] != SUCCESS or job["spec"].get("state")
     may_note = job["spec"].get("metrics") or job["spec"].get("warm") or "|" in job["command"]
-    if not may_resume and not may_note:
-        return []
+    once = ("warm", "checkpoint", "pipe") if may_resume or may_note else ()  # an agent says these
+    last = ("metrics", FOLDER) if may_resume or may_note else ("metrics",)
     with find_server.connect() as client:
         events: list[EventAnswer] = client.json("GET", job_path(job["name"], "/events"))
         notices = [
             event["data"]
             for event in events
-            if (event["data"].get("about"), event["attempt"]) == ("metrics", job["attempts"])
-            # An agent says these once.
-            or event["data"].get("about") in ("warm", "checkpoint", "pipe")
-            or (event["data"].get("about"), event["attempt"]) == (FOLDER, job["attempts"])
+            if (about := event["data"].get("about")) in once
+            or (about in last and event["attempt"] == job["attempts"])
         ]
         reported = (
             _reported(job, client) if any("missed" in notice for notice in notices) else set()
         )
     # Each node reports this separately; ignore it if the pattern matched on another node.
     notes = [e["message"] for e in notices if e.get("missed") not in reported]
-    return list(dict.fromkeys([*notes, *unsaved(events, job["attempts"])]))
+    if once:
+        notes += unsaved(events, job["attempts"])
+    return list(dict.fromkeys(notes))
 
 
 def _reported(job: JobAnswer, client: Client) -> set[str]:

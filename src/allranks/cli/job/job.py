@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     )
     from allranks.api.metrics import MetricsSummary, NodeLoad, RankTable, ShownJob
     from allranks.api.server import ServerAnswer
+    from allranks.events import Event
     from allranks.http_client import Client
 
 # The number of metrics, nodes and ranks shown.
@@ -73,6 +75,7 @@ def show_job(options: argparse.Namespace) -> int:
 
         show_parent(job)
         return 0
+    times = job_times(client, options.name)
     waits_for = "" if job["ended_at"] else job["status_reason"]
     remark = job["leftovers"] or waits_for
     reason = f" ({remark})" if remark else ""
@@ -92,7 +95,7 @@ def show_job(options: argparse.Namespace) -> int:
         ("created", job["created_at"] + _by(job)),
         ("started", job["started_at"] or "-"),
         ("ended", job["ended_at"] or "-"),
-        ("goodput", summary(job_times(client, options.name).goodput) or "-"),
+        ("goodput", summary(times.goodput) or "-"),
         ("exit code", "-" if job["exit_code"] is None else str(job["exit_code"])),
         ("folder", job["folder"]),
         *_state(job["state"]),
@@ -102,6 +105,7 @@ def show_job(options: argparse.Namespace) -> int:
         *_metrics(job),
         *_load(job["load"]),
         *_ranks(job),
+        *_notes(times.events, job["attempts"]),
         *_services(job["services"], client.url),
         *_settings_of(job["spec"]),
     ]
@@ -118,6 +122,17 @@ def show_job(options: argparse.Namespace) -> int:
         if error["hint"]:
             show.field("hint", error["hint"])
     return 0
+
+
+def _notes(events: Sequence[Event], attempt: int) -> list[tuple[str, str]]:
+    """Lines that ranks logged for metrics and that are none."""
+    of_lines = (
+        event.data["message"]
+        for event in events
+        if event.attempt == attempt and event.data.get("about") == "metrics"
+        if "missed" not in event.data
+    )
+    return [("note", message) for message in dict.fromkeys(of_lines)]
 
 
 def _of_parent(job: ShownJob) -> list[tuple[str, str]]:

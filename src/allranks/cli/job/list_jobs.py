@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 
 from allranks.cli.job_names import JobReference
 from allranks.cli.output import show
+from allranks.cli.parser import positive
 from allranks.core.amounts import counted
 from allranks.core.job import list_filters as job_query
 from allranks.errors import UsageError
@@ -20,13 +21,6 @@ if TYPE_CHECKING:
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 _MOST_DAYS = 36500
-
-
-def _count(text: str) -> int:
-    count = int(text)
-    if count < 1:
-        raise argparse.ArgumentTypeError(f"{text} is less than 1")
-    return count
 
 
 def _status(text: str) -> str:
@@ -59,7 +53,7 @@ def list_jobs_options(parser: argparse.ArgumentParser) -> None:
     add("--parent", type=JobReference, metavar="JOB", help="only the trials or steps of this job")
     uses = "only jobs that use this data, model, environment or component"
     add("--uses", metavar="NAME[:VERSION]", help=uses)
-    add("--limit", type=_count, default=50, metavar="N", help="the first N (50)")
+    add("--limit", type=positive, default=50, metavar="N", help="the first N (50)")
 
 
 def list_jobs(options: argparse.Namespace) -> int:

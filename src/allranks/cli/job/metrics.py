@@ -15,7 +15,7 @@ from allranks.sdk.connection.urls import job_path
 from allranks.sdk.jobs.metrics import by_name, news
 
 if TYPE_CHECKING:
-    from allranks.api.jobs import JobRecord
+    from allranks.api.jobs import EventAnswer, JobRecord
     from allranks.api.metrics import MetricPoints, MetricSeries, MetricSummary, ShownJob
 
 
@@ -137,7 +137,10 @@ def _none(job: JobRecord, options: argparse.Namespace) -> str:
     if job["started_at"] is None and job["ended_at"] is None:
         return f"{name} has no metrics yet: it has not started"
     if not job["spec"].get("metrics"):
-        return f"{name} has no metrics{_how(options)}"
+        events: list[EventAnswer] = find_server.ask("GET", job_path(name, "/events"))
+        notes = [event["data"] for event in events if event["data"].get("about") == "metrics"]
+        why = f": {notes[0]['message']}" if notes else _how(options)
+        return f"{name} has no metrics{why}"
     if job["ended_at"] is None:
         return f"{name} has no metrics yet: no output has matched a pattern"
     return f"no number was found in the output of {name}; for details: allranks job events {name}"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from allranks.cli.job_names import job_argument
 from allranks.cli.output import show
+from allranks.cli.parser import refuse_with
 from allranks.core.amounts import size_text
 from allranks.errors import AllranksError, UsageError
 from allranks.sdk.connection import find_server
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     from allranks.api.jobs import ProfileAnswer
 
 _KINDS = ("auto", "python", "torch", "memory")
-# Seconds beyond the window that an answer may take.
+# Seconds of the window, and beyond it that an answer may take.
+_SECONDS = 5.0
 _PATIENCE = 90.0
 _PHASES = ("input", "forward", "backward", "optimizer", "checkpoint", "other", "collective")
 
@@ -27,7 +29,7 @@ _PHASES = ("input", "forward", "backward", "optimizer", "checkpoint", "other", "
 def profile_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     job_argument(parser)
-    add("--seconds", type=float, default=5.0, metavar="S", help="the length of the window (5)")
+    add("--seconds", type=float, default=_SECONDS, metavar="S", help="the length of the window (5)")
     add("--ranks", metavar="R,…", help="only these ranks: 0,2 or 0-3 (all)")
     add("--kind", choices=_KINDS, default="auto", help="what is recorded (auto: python)")
     add("--last", action="store_true", help="show the newest profile that was kept")
@@ -38,6 +40,9 @@ def profile(options: argparse.Namespace) -> int:
     """Profile all ranks at once and say what holds the job up."""
     client = find_server.connect()
     path = job_path(options.name, "/profile")
+    if options.last:
+        window = {"--seconds": options.seconds != _SECONDS, "--ranks": options.ranks}
+        refuse_with("--last", {**window, "--kind": options.kind != "auto"})
     # Before the window: it may not have one.
     other = client.json("GET", job_path(options.against, "/profile")) if options.against else None
     if options.last:

@@ -24,6 +24,7 @@ def stacks_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     job_argument(parser)
     add("--rank", action="append", type=int, metavar="R", help="only this rank")
+    add = parser.add_mutually_exclusive_group().add_argument
     add("--all", action="store_true", help="full stacks of all known threads")
     add("--collectives", action="store_true", help="which rank keeps which waiting in torch")
 

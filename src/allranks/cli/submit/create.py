@@ -43,6 +43,9 @@ def create_options(parser: argparse.ArgumentParser) -> None:
 def create(options: argparse.Namespace) -> int:
     """Submit the job of a file, and follow it with --stream."""
     with _JobFile(options.file, options.set) as file:
+        if options.cancel_on_interrupt and not options.stream:
+            hint = "add --stream, or leave it out"
+            raise UsageError("the job is not followed", where="--cancel-on-interrupt", hint=hint)
         spec, base = with_shell_variables(file.job.to_dict()), file.base
         note_unread(options, spec)
         if options.name is not None:

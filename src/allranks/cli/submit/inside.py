@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from allranks.cli.output import show
+from allranks.cli.parser import refuse_with
 from allranks.core.amounts import counted
 from allranks.core.job.sessions import session_name
 from allranks.errors import NotFound, UsageError
@@ -25,9 +26,7 @@ def fill_from_session(options: argparse.Namespace) -> None:
         "--rehearse": options.rehearse,
         "--dry-run": options.dry_run,
     }
-    for option, value in conflicts.items():
-        if value:
-            raise UsageError("not available with --in", where=option, hint="leave one of them out")
+    refuse_with("--in", conflicts)
     options.inside = session_name(options.inside)
     try:
         session: JobAnswer = find_server.ask("GET", job_path(options.inside))

@@ -6,7 +6,7 @@ import argparse
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 from allranks.cli.job_names import JobReference
 from allranks.cli.output import show
 from allranks.cli.output.sending import large_code_option, large_data_option
+from allranks.cli.parser import refuse_with
+from allranks.cli.submit.option_words import option_words
 from allranks.cli.submit.overrides import override
 from allranks.cli.submit.send import (
     after_submit,
@@ -157,6 +159,11 @@ def rehearsal_options(add: Callable[..., Any]) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Submit, follow, and exit with the job's code."""
+    with option_words(options):
+        return _run(options)
+
+
+def _run(options: argparse.Namespace) -> int:
     if options.inside is not None:
         from allranks.cli.submit.inside import fill_from_session  # lazy: few runs are in a session
 
@@ -168,7 +175,8 @@ def run(options: argparse.Namespace) -> int:
     spec = with_shell_variables(override(options, spec_of(options)))
     base = Path.cwd()
     if is_sweep(options):
-        _refuse_in_sweep(options)
+        no_trial = {"--rehearse": options.rehearse, "--from": options.start_from}
+        refuse_with("--sweep", {**no_trial, **_views(options)})
         spec = sweep_spec(spec, options)
     if options.download is not None:
         from allranks.cli.job.download import require_free  # lazy: few are downloaded at once
@@ -176,6 +184,9 @@ def run(options: argparse.Namespace) -> int:
         others = ("detach", "rehearse", "dry_run")
         given = [f"--{name.replace('_', '-')}" for name in others if getattr(options, name)]
         require_free(options.download, f"leave out {given[0]}" if given else "")
+    if options.detach:
+        followed = {"--cancel-on-interrupt": options.cancel_on_interrupt}
+        refuse_with("--detach", {**followed, **_views(options)})
     if options.rehearse or options.tolerance is not None:
         from allranks.cli.submit.rehearse import rehearse  # lazy: few runs are rehearsals
 
@@ -207,16 +218,15 @@ def run(options: argparse.Namespace) -> int:
     )
 
 
-def _refuse_in_sweep(options: argparse.Namespace) -> None:
-    refused = {
-        "--rehearse": options.rehearse or options.tolerance is not None,
+def _views(options: argparse.Namespace) -> Mapping[str, object]:
+    """The options for how output is printed."""
+    prefix = "--prefix" if options.prefix is not False else "--no-prefix"
+    return {
         "--rank": options.rank,
-        "--from": options.start_from,
+        "--raw": options.raw,
+        "--no-fold": options.no_fold,
+        prefix: options.prefix is not None,
     }
-    for option, value in refused.items():
-        if value:
-            hint = "leave it out, or run one job without --sweep"
-            raise UsageError("not available for a sweep", where=option, hint=hint)
 
 
 def spec_of(options: argparse.Namespace) -> Document:
@@ -229,6 +239,10 @@ def spec_of(options: argparse.Namespace) -> Document:
         text = "one quoted word, so the name of one program; leave out the quotes, or write"
         show.talk(f"note: the command is {text} `bash -c '…'`")
     passed = [name for name in options.env if "=" not in name]
+    for name in ("compute", "code", "experiment", "display_name"):
+        if getattr(options, name) == "":  # `-c "$UNSET"` is not the default compute
+            where = f"--{name.replace('_', '-')}"
+            raise UsageError("must not be empty", where=where, hint="leave it out, or give one")
     spec: Document = {
         "command": shlex.join(words),
         "code": options.code,
@@ -237,7 +251,7 @@ def spec_of(options: argparse.Namespace) -> Document:
         "outputs": _unique(map(_output, options.output), "-o/--output"),
         "environment_variables": asked_for(options.env, options.env_all),
         "properties": {PASSED_ON: ",".join(passed)} if passed else None,
-        "tags": dict(_pair(each, "--tag") for each in options.tag),
+        "tags": _unique((_pair(text, "--tag") for text in options.tag), "--tag"),
         "limits": _present(timeout=options.timeout),
         "retry": _present(max_attempts=options.max_attempts, fresh_work=options.fresh_work or None),
         "name": options.name,
@@ -248,7 +262,7 @@ def spec_of(options: argparse.Namespace) -> Document:
         "environment": environment_of(options),
         "distribution": _distribution(options),
         "metrics": _metrics(options),
-        "warm": ",".join(options.warm).split(",") if any(options.warm) else None,
+        "warm": ",".join(options.warm).split(",") if options.warm else None,
         "state": options.state,
         "hang_timeout": options.hang_timeout,
         "on_failure": options.on_failure,
@@ -275,12 +289,15 @@ def _present(**values: Any) -> Document:
 
 def _metrics(options: argparse.Namespace) -> Document:
     if not options.metric:
+        if options.metric_rank is not None:
+            hint = "add -m NAME=REGEX, or leave it out"
+            raise UsageError("--metric-rank needs -m", where="--metric-rank", hint=hint)
         return {}
     from allranks.spec.fields.metric_formats import BUILTIN, KNOWN  # lazy: few runs need them
 
     pairs = []
     for text in options.metric:
-        if text not in KNOWN and "=" not in text:
+        if text not in KNOWN and "=" not in text[1:]:
             raise UsageError(
                 f"{text!r} is not NAME=REGEX",
                 where="-m/--metric",
@@ -299,7 +316,7 @@ def _metric(text: str) -> tuple[str, str]:
     """Name and pattern. The name ends at the first `=` outside brackets, as in AP[IoU=0.5]=(…)."""
     bracketed = re.match(r"(?:[^\[=]|\[[^\]]*\])+(?==)", text)
     if bracketed is None:
-        return _pair(text, "--metric")
+        return _pair(text, "-m/--metric")
     return bracketed[0], text[bracketed.end() + 1 :]
 
 
@@ -345,7 +362,7 @@ def _distribution(options: argparse.Namespace) -> Document | None:
         hint = "put `--` before the command; to submit the job and return at once: `--detach`"
         raise UsageError(f"{kind!r} is a program, not a type", where="-d/--distribution", hint=hint)
     kind = kind.lower()
-    if kind != "tensorflow" and (options.workers or options.parameter_servers):
+    if kind != "tensorflow" and (options.workers, options.parameter_servers) != (None, None):
         raise UsageError(
             "--workers and --parameter-servers need TensorFlow",
             where="--distribution",
@@ -406,6 +423,9 @@ def _output(text: str) -> tuple[str, Any]:
     if not equals:
         return name, {"type": "uri_folder"}
     path, mode = _split_mode(value, _OUTPUT_MODES, "-o/--output")
+    if not path:
+        hint = f"leave out `=`, or name a path: -o {name}=results"
+        raise UsageError(f"the output {name} has no path", where="-o/--output", hint=hint)
     return name, {"path": path, "mode": mode} if mode else {"path": value}
 
 
@@ -433,9 +453,6 @@ def _looks_like_mode(word: str) -> bool:
 def _pair(text: str, option: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise UsageError(
-            f"{text!r} is not NAME=VALUE",
-            where=option,
-            hint=f"e.g. {option.partition('/')[0]} name=value",
-        )
+        hint = f"e.g. {option.partition('/')[0]} name=value"
+        raise UsageError(f"{text!r} is not NAME=VALUE", where=option, hint=hint)
     return name, value

@@ -56,7 +56,7 @@ def sweep_options(add: Callable[..., Any]) -> None:
     add("--concurrent", type=int, metavar="C", help=f"trials at a time ({_CONCURRENT})")
     add("--maximize", metavar="METRIC", help="the metric that compares trials; higher is better")
     add("--minimize", metavar="METRIC", help="the metric that compares trials; lower is better")
-    samplers = ("random", "grid", "bayesian", "asha")
+    samplers = ("random", "sobol", "grid", "bayesian", "asha")
     add("--sampler", choices=samplers, help="how parameters are chosen (random)")
     add("--seed", type=int, metavar="S", help="make the choice of parameters repeatable")
     add("--stop-early", choices=[*_POLICIES], help="stop trials that fall behind")
@@ -106,28 +106,34 @@ def sweep_spec(spec: Mapping[str, Any], options: argparse.Namespace) -> Document
         options.sampler = "grid" if choices and not options.stop_early else None
     of_file = sweep.get("sampling_algorithm")
     sampler = options.sampler or (of_file.get("type") if isinstance(of_file, dict) else of_file)
-    if "objective" not in sweep and sampler != "grid":
+    if "objective" not in sweep and (sampler != "grid" or options.stop_early):
         hint = "name the metric that compares trials: --minimize loss -m loss='loss: ([0-9.]+)'"
-        message = "a sweep of more than choices needs --minimize or --maximize"
+        needs = "a sweep of more than choices" if sampler != "grid" else "--stop-early"
+        message = f"{needs} needs --minimize or --maximize"
         raise UsageError(message, where="--sweep", hint=hint)
-    if options.sampler or options.seed is not None:
-        algorithm = {"type": options.sampler or "random"}
-        seed = {} if options.seed is None else {"seed": options.seed}
-        sweep["sampling_algorithm"] = {**algorithm, **seed}
+    if options.sampler:
+        rule = {"type": "random", "rule": "sobol"}
+        sweep["sampling_algorithm"] = rule if sampler == "sobol" else {"type": sampler}
+    if options.seed is not None:
+        of_file = sweep.get("sampling_algorithm", "random")
+        algorithm = of_file if isinstance(of_file, dict) else {"type": of_file}
+        sweep["sampling_algorithm"] = {**algorithm, "seed": options.seed}
     if options.stop_early:
         sweep["early_termination"] = _POLICIES[options.stop_early]
     if options.no_reuse_nodes:
         sweep["reuse_nodes"] = False
     limits = sweep["limits"]
-    limits["max_total_trials"] = (
-        options.trials or limits.get("max_total_trials") or _default_trials(sweep)
-    )
-    limits["max_concurrent_trials"] = options.concurrent or limits.get(
-        "max_concurrent_trials", min(_CONCURRENT, limits["max_total_trials"])
-    )
+    if options.trials is not None:
+        limits["max_total_trials"] = options.trials
+    elif limits.get("max_total_trials") is None:
+        limits["max_total_trials"] = _default_trials(sweep)
+    if options.concurrent is not None:
+        limits["max_concurrent_trials"] = options.concurrent
+    elif isinstance(total := limits["max_total_trials"], int):
+        limits.setdefault("max_concurrent_trials", max(1, min(_CONCURRENT, total)))
     own_limits = dict(spec.get("limits") or {})
-    if timeout := own_limits.pop("timeout", None):
-        limits["trial_timeout"] = timeout
+    if "timeout" in own_limits:
+        limits["trial_timeout"] = own_limits.pop("timeout")
     limits |= own_limits
     from allranks.spec.descriptions.job import JOB  # lazy: texts for the reference
 
@@ -169,6 +175,12 @@ def _add_space(sweep: Document, text: str) -> None:
     sweep["search_space"][name] = {"type": kind, **_arguments(text, kind, matched["arguments"])}
 
 
+def signature(text: str) -> str:
+    """``uniform(min_value, max_value)`` of the text `lr=uniform(…)`."""
+    kind = text.partition("=")[2].partition("(")[0]
+    return f"{kind}({', '.join(_KEYS[kind])})"
+
+
 def _arguments(text: str, kind: str, written: str) -> Document:
     values = list(_values(text, written))
     if kind == "choice":
@@ -177,10 +189,12 @@ def _arguments(text: str, kind: str, written: str) -> Document:
         return {"values": values}
     keys = _KEYS[kind]
     if len(values) != len(keys) or not all(isinstance(each, int | float) for each in values):
-        arguments = ", ".join(keys)
-        hint = f"write {kind}({arguments})"
+        hint = f"write {signature(text)}"
         raise UsageError(f"{kind} takes {len(keys)} numbers: {text}", where="--sweep", hint=hint)
     numbers = dict(zip(keys, values, strict=True))
+    if "max_value" in numbers and numbers["min_value"] > numbers["max_value"]:
+        message = f"min_value is more than max_value: {text}"
+        raise UsageError(message, where="--sweep", hint="exchange the two")
     if kind in ("loguniform", "qloguniform"):
         # On a command line the bounds are the values themselves; in a file they are logarithms.
         for key in ("min_value", "max_value"):

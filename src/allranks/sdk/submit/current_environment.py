@@ -114,6 +114,9 @@ def asked_for(
         }
     for assignment in assignments:
         name, equals, value = assignment.partition("=")
+        if not name:
+            hint = "write NAME=VALUE, or NAME for the value it has here"
+            raise UsageError(f"{assignment!r} has no name", where="--env", hint=hint)
         if not equals:
             if name not in environ:
                 raise UsageError(

@@ -100,7 +100,7 @@ def wrong(pattern: str) -> tuple[str, str] | None:
     try:
         compiled = _compiled(pattern)
     except (re.error, RecursionError, OverflowError) as error:
-        hint = "put it in 'single quotes', which shells and YAML do not change"
+        hint = r"write `\(` for a bracket of the text; 'single quotes' keep the backslash"
         return f"is not a regular expression: {error}", hint
     except FutureWarning as warning:
         hint = r"inside `[…]` write a backslash before `[`, `-`, `&`, `|` and `~`"

@@ -122,7 +122,7 @@ def _problem(key: str, errors: list[dict[str, Any]], models: Models) -> Problem:
     if kind in _BOUND:
         name, words = _BOUND[kind]
         message = f"must be {words} {context[name]:g}, not {_shown(value)}"
-        return Problem(message, where=key, hint="use such a number, or remove the key")
+        return Problem(message, where=key, hint="use such a number, or leave it out")
     if kind in ("string_too_short", "too_short"):
         return Problem("must not be empty", where=key, hint=f"write `{_last(key)}: …`")
     if expected:
@@ -137,7 +137,9 @@ def _unknown_key(key: str, models: Models) -> Problem:
     inside = f" in `{place}`" if place else ""
     # A key such as `a.b: 1` may itself contain dots.
     hint = nearest(name, keys) or _elsewhere(name, models)
-    if hint is None:
+    if name in keys:  # of another type
+        hint = "it does not go with this `type`: leave it out"
+    elif hint is None:
         hint = "known here: " + ", ".join(f"`{k}`" for k in keys)
     return Problem(f"`{name}` is not a key{inside}", where=key, hint=hint)
 

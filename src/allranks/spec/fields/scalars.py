@@ -126,7 +126,7 @@ Name = Annotated[
         matching(
             r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}",
             "must have 1 to 255 letters, digits, `-`, `_` or `.`, and start with a letter or digit",
-            "names are used in paths and URLs; use `display_name` for other text",
+            "as in `digits` or `digits-2`; it is used in paths and URLs",
         )
     ),
 ]

@@ -251,9 +251,10 @@ def _crossed(job: SweepJob) -> Iterator[Problem]:
             where="objective",
             hint="objective: {goal: minimize, primary_metric: loss}; or `sampling_algorithm: grid`",
         )
-    if job.sampling_algorithm.type == "bayesian" and job.early_termination is not None:
+    early = {"bayesian": "it learns from complete trials", "asha": "it stops trials itself"}
+    if (kind := job.sampling_algorithm.type) in early and job.early_termination is not None:
         yield Problem(
-            "bayesian sampling has no early termination: it learns from complete trials",
+            f"{kind} sampling has no early termination: {early[kind]}",
             where="early_termination",
             hint="leave it out, or use `sampling_algorithm: random`",
         )
