@@ -14,6 +14,8 @@ from allranks.agent.trackers.names import Prefixes
 from allranks.agent.trackers.tensorboard_files import EventFile
 from allranks.agent.trackers.wandb_files import WandbFile
 
+_EMPTY = "it is empty, or its first record is cut off or damaged"
+
 # Characters of a name's readable part.
 _LONG = 80
 
@@ -61,7 +63,7 @@ def find(root: Path) -> list[Files]:
 
 
 def read(files: Files) -> Run:
-    """Raises OSError."""
+    """Files that cannot be read are ``damage``."""
     points = list[bytes]()
     values: dict[str, str] = {}
     times = list[float]()
@@ -76,12 +78,19 @@ def read(files: Files) -> Run:
             prefix = ""
         else:
             reader, prefix = EventFile(path), prefixes.of_folder(0, path.parent)
-        for part in reader.read(is_last=True):
-            times += [point.at for point in part.points if point.at > 0]
-            values |= {prefix + name: value for name, value in part.parameters.items()}
-            rows = [[prefix + name, None, step, at, v] for name, step, at, v in part.points]
-            points += lines(rows)
-        damage = damage or reader.damage
+        try:
+            for part in reader.read(is_last=True):
+                times += [point.at for point in part.points if point.at > 0]
+                values |= {prefix + name: value for name, value in part.parameters.items()}
+                rows = [[prefix + name, None, step, at, v] for name, step, at, v in part.points]
+                points += lines(rows)
+            wrong = reader.damage
+            if isinstance(reader, EventFile) and not reader.offset:
+                wrong = wrong or _EMPTY
+        except OSError as error:
+            wrong = (error.strerror or str(error)).lower()
+        if wrong and not damage:
+            damage = f"{path.name}: {wrong}" if path.parent == files.source else wrong
     at = files.source.stat().st_mtime
     began, ended = min(times, default=at), max(times, default=at)
     title, project, code = files.source.name, files.source.parent.name, None
@@ -89,7 +98,7 @@ def read(files: Files) -> Run:
         title, project = wandb.run or title, wandb.project or "wandb"
         began, code = wandb.began or began, wandb.exit_code
         if wandb.began is None:
-            damage = damage or "it is empty, or cut off before its first record"
+            damage = damage or _EMPTY
     is_cut = wandb is not None and code is None
     return Run(title, project, began, max(began, ended), code, is_cut, values, points, damage)
 

@@ -28,29 +28,29 @@ _SUFFIXES = {b"\x89PNG": ".png", b"\xff\xd8\xff": ".jpg", b"GIF8": ".gif", b"RIF
 
 
 class EventFile:
-    """Implements ``Reader``."""
+    """Implements ``Reader``. ``offset``: the end of the records read so far."""
 
     def __init__(self, path: Path) -> None:
-        self._path, self._offset = path, 0
+        self._path, self.offset = path, 0
         self.damage = ""
 
     def read(self, is_last: bool = False) -> Iterator[Found]:
         with self._path.open("rb", buffering=0) as file:
             while not self.damage:
-                data = os.pread(file.fileno(), PIECE, self._offset)
+                data = os.pread(file.fileno(), PIECE, self.offset)
                 if len(data) < _HEAD:
                     return
                 length = int.from_bytes(data[:8], "little")
                 size = _HEAD + length + _TAIL
                 if size > len(data):
-                    if os.fstat(file.fileno()).st_size < self._offset + size:
+                    if os.fstat(file.fileno()).st_size < self.offset + size:
                         return  # it is being written
                     if length > LARGEST_IMAGE + PIECE:
-                        self._offset += size
+                        self.offset += size
                         head = data[_HEAD : _HEAD + 1000]
                         yield Found([], {}, [Image(_tag(head), 0, "", None)])
                         continue
-                    data = os.pread(file.fileno(), size, self._offset)
+                    data = os.pread(file.fileno(), size, self.offset)
                 yield self._part(data)
 
     def _part(self, data: bytes) -> Found:
@@ -63,10 +63,10 @@ class EventFile:
             try:
                 _event(data[at + _HEAD : end], part)
             except (ValueError, struct.error, RecursionError):
-                self.damage = f"damaged at byte {self._offset + at}"
+                self.damage = f"damaged at byte {self.offset + at}"
                 return part
             at = end + _TAIL
-        self._offset += at
+        self.offset += at
         return part
 
 

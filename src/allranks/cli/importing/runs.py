@@ -53,8 +53,11 @@ def import_runs(options: argparse.Namespace, folder: str) -> int:
     for answer in damaged:
         show.talk(f"note: {answer['job']}: {answer['source']}: {answer['damage']}")
     new = sum(answer["created"] for answer in jobs)
-    there = f", {len(jobs) - new} were there" if new < len(jobs) else ""
-    show.line(f"{counted(new, 'run')} imported{there}; allranks job list shows them")
+    recorded = sum(answer["recorded"] for answer in jobs)
+    there = f", {recorded - new} were there" if new < recorded else ""
+    without = f", {len(jobs) - recorded} left out" if recorded < len(jobs) else ""
+    shown = "; allranks job list shows them" if recorded else ""
+    show.line(f"{counted(new, 'run')} imported{there}{without}{shown}")
     return int(bool(damaged))
 
 
@@ -67,13 +70,13 @@ def _send(
         return jobs
     except Conflict as error:
         if len(batch) == 1:
-            answers[batch[0]["name"]]["damage"] = error.message
+            answers[batch[0]["name"]] |= {"damage": error.message, "recorded": False}
             return []
     return [job for run in batch for job in _send(client, [run], answers)]
 
 
 def _size(files: runs.Files) -> int:
-    return sum(path.stat().st_size for path in files.paths)
+    return sum(path.stat().st_size for path in files.paths if path.exists())
 
 
 def _note_created(
@@ -108,6 +111,7 @@ def _batches(
 
 def _parts(files: runs.Files, answers: dict[str, dict[str, Any]]) -> Iterator[Document]:
     run = runs.read(files)
+    is_readable = not run.damage or bool(run.lines or run.parameters)
     message = f"it ended with exit code {run.exit_code}" if run.exit_code else ""
     if run.is_cut:
         message = "its file has no end: the run was killed, or had not ended yet"
@@ -128,8 +132,9 @@ def _parts(files: runs.Files, answers: dict[str, dict[str, Any]]) -> Iterator[Do
         "created": False,
         "points": sum(line.count(b"], [") + 1 for line in run.lines),
         "damage": run.damage,
+        "recorded": is_readable,
     }
-    if run.damage and not run.lines and not run.parameters:
+    if not is_readable:
         return
     offset = 0
     for piece in _pieces(run.lines):
