@@ -114,6 +114,18 @@ def own(home: Path, code: Path) -> Iterator[Bed]:
     made.end()
 
 
+@pytest.mark.medium
+def test_nothing_to_download_is_an_error_once_the_job_has_ended(shared):
+    shared("run", "--name", "no-files", "-o", "score", "--", "bash", "-c", "exit 7")
+    for words, error in (
+        ((), "no-files has no files"),
+        (("--output-name", "score"), "the output score of no-files has no files"),
+    ):
+        done = shared("job", "download", "no-files", "-p", "got", *words)
+        assert (done.returncode, done.stdout) == (2, ""), done.stderr
+        assert f"error: {error}\n\nhint: what it has: allranks job files no-files" in done.stderr
+
+
 @slow
 def test_what_is_there_already_is_not_fetched_again(bed):
     for number in range(300):

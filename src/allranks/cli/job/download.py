@@ -55,11 +55,11 @@ def fetch_options(parser: argparse.ArgumentParser) -> None:
 
 
 def fetch(options: argparse.Namespace) -> int:
-    """Download files of a job; prints their local paths."""
+    """Download files of a job; prints their local paths. Raises NotFound if it ended without."""
     which = {"output": options.output_name, "everything": options.all, "paths": options.path}
     if not options.any_folder:
         _claim(Path(options.download_path), options.name)
-    return _fetch(options, partial(download, **which))
+    return _fetch(options, partial(download, **which, needs_files=True))
 
 
 def require_free(folder: str, not_followed: str) -> None:

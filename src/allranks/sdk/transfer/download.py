@@ -60,6 +60,7 @@ def download(
     everything: bool = False,
     paths: Sequence[str] = (),
     is_flat: bool = False,
+    needs_files: bool = False,
     progress: OnProgress = unheard,
 ) -> Fetched:
     """Fetch ``artifacts/`` (outputs, logs, and the last attempt's user_logs), one named
@@ -70,7 +71,8 @@ def download(
     and time are skipped; interrupted large files continue. A growing file is downloaded up to its
     size at the start. Symbolic links are left out.
 
-    Raises NotFound for an output or a file the job has not got, or did not keep; ServerError where
+    Raises NotFound for an output or a file the job has not got, or did not keep, and with
+    ``needs_files`` if it has ended and there are none; ServerError where
     one may not write, when the server names files that would lie elsewhere, or when a file keeps
     changing; Unreachable when the server stays away.
     """
@@ -109,10 +111,13 @@ def download(
 
     targets = {file["path"]: target(file["path"]) for file in listing}
     entries = list(_entries(listing, targets))
-    is_empty = not entries and not any(map(target, links))
-    if is_empty and not_kept:  # otherwise the job wrote nothing there
+    is_empty = not entries and not any(map(target, links)) and not too_long
+    if is_empty and (not_kept or (needs_files and job["ended_at"])):
         what = f"the output {output} of {name}" if output is not None else name
-        hint = "; ".join([*not_kept, f"what it has: allranks job files {name}"])
+        rest = f"what it has: allranks job files {name}"
+        if job["type"] == "sweep":
+            rest = f"each trial has its own: allranks job download {name}_0"
+        hint = "; ".join([*not_kept, rest])
         raise NotFound(f"{what} has no files", hint=hint)
     fetched = _served(connect, job_path(name), folder, entries, progress)
     return fetched._replace(
