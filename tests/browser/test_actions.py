@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from allranks.ui.pages.actions import ACTIONS
 from tests.browser.conftest import Site, Watched
 from tests.support import answer
 
@@ -57,6 +58,28 @@ def test_values_that_the_job_does_not_have_are_refused(site: Site) -> None:
     assert "leads out" in refused.text or "not a name of a file" in refused.text
 
 
+def test_every_action_describes_what_it_does_to_several_jobs(site: Site) -> None:
+    with httpx.Client(base_url=site.url) as client:
+        assert client.get(site.link()).status_code == 303
+        for action in ACTIONS:
+            shown = client.get(f"/ui/do/{action}?job=good&job=bad")
+            assert shown.status_code == 200, action
+
+
+@pytest.mark.timeout(600)
+def test_a_form_with_an_error_leads_back_to_what_was_entered(
+    site: Site, signed_in: Watched
+) -> None:
+    page = signed_in.page
+    signed_in.go(f"{site.url}/ui/do/restart?job=good")
+    page.get_by_label("Other keys").fill("limits.timout=5")
+    page.get_by_role("button", name="Restart").click()
+    page.get_by_text("did you mean `timeout`?").wait_for()
+    page.get_by_role("button", name="Back to the form").click()
+    page.wait_for_url("**/do/restart?job=good")
+    assert page.get_by_label("Other keys").input_value() == "limits.timout=5"
+
+
 @pytest.mark.timeout(600)
 def test_forms_have_the_present_values(site: Site, signed_in: Watched) -> None:
     page = signed_in.page
@@ -71,7 +94,7 @@ def test_forms_have_the_present_values(site: Site, signed_in: Watched) -> None:
     assert page.get_by_label("environment_variables.LR").input_value() == "0.1"
     page.get_by_label("environment_variables.LR").fill("0.2")
     press("Restart")
-    assert page.get_by_role("status").first.inner_text() == "form-r2: runs"
+    assert page.get_by_role("status").first.inner_text() == "form-r2 runs"
     again = answer(site.allranks, "job", "wait", "form-r2")
     assert again["spec"]["environment_variables"] == {"LR": "0.2"}
     assert (
@@ -95,7 +118,9 @@ def test_forms_have_the_present_values(site: Site, signed_in: Watched) -> None:
     assert note.locator("h3").inner_text() == "Why"
     assert note.locator("img, a").count() == 0
     page.get_by_role("button", name="Star").click()
-    page.get_by_text("form: is starred").wait_for()
+    page.get_by_text("form is starred").wait_for()
+    signed_in.go(f"{site.url}/ui/?status=Completed&sort=-created")  # the form of the filters
+    assert page.locator("tbody tr").first.locator("[title=starred]").count() == 1
     signed_in.go(f"{site.url}/ui/")
     assert page.locator("tbody tr", has_text="form").first.locator("[title=starred]").count() == 1
     assert "mlflow.note" not in page.locator("#list").inner_text()
@@ -106,6 +131,10 @@ def test_forms_have_the_present_values(site: Site, signed_in: Watched) -> None:
     assert answer(site.allranks, "job", "show", "form")["archived_at"] is None
     signed_in.go(f"{site.url}/ui/do/register?job=form")
     assert "outputs/m.txt" in page.locator("#paths").inner_html()
+    page.get_by_label("Name").fill("of-form")
+    press("Register")
+    page.wait_for_url("**/assets/models/of-form:1")
+    assert page.get_by_role("status").first.inner_text() == "of-form:1 is registered"
 
     signed_in.go(f"{site.url}/ui/?name=form&status=Completed")
     page.get_by_label("Save these filters as").fill("mine")
@@ -119,7 +148,7 @@ def test_forms_have_the_present_values(site: Site, signed_in: Watched) -> None:
     files = [{"name": f"{n}.csv", "mimeType": "text/csv", "buffer": b"a,b\n"} for n in "xy"]
     page.get_by_label("Files").set_input_files(files)
     press("Upload")
-    page.get_by_text("page-data: is uploaded").wait_for()
+    page.get_by_text("page-data is uploaded").wait_for()
     out = answer(site.allranks, "data", "show", "page-data")
     assert out["type"] == "uri_folder"
     signed_in.ok()

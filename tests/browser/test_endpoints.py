@@ -47,7 +47,7 @@ def test_endpoints(site: Site, browser: Any) -> None:
         page.get_by_role("link", name="Deploy").click()
         page.fill("input[name=deployment]", "green")
         page.get_by_role("button", name="Deploy").click()
-        page.wait_for_selector("text=doubler: starts to answer")
+        page.wait_for_selector("text=doubler starts to answer")
         page.wait_for_selector("#deployments pre:has-text('needs a scoring script')")
         assert answer(site.allranks, "endpoint", "show", "doubler")["traffic"] == {"blue": 100}
         page.wait_for_selector("#series .gtitle")

@@ -187,7 +187,8 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 
 def render_error(request: Request, error: AllranksError) -> Response:
-    return render.page(request, "error.html", error=error, status=error.http)
+    is_form = request.method == "POST"
+    return render.page(request, "error.html", error=error, is_form=is_form, status=error.http)
 
 
 async def _no_page(request: Request, error: Exception) -> Response:

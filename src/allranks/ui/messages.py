@@ -13,21 +13,22 @@ from starlette.responses import Response
 from allranks.core.amounts import counted
 
 COOKIE = "allranks_done"
-# Actions, what they have done, and the action that undoes it.
+# Actions, what they have done to one thing or to several, and the action that undoes it.
 _DONE = {
-    "cancel": ("is being canceled", ""),
-    "restart": ("runs", ""),
-    "preempt": ("is being preempted", ""),
-    "tag": ("has these tags", ""),
-    "note": ("has this note", ""),
-    "star": ("is starred", "unstar"),
-    "unstar": ("is no longer starred", "star"),
-    "archive": ("is archived", "restore"),
-    "restore": ("is in lists again", "archive"),
-    "delete": ("is deleted", ""),
-    "register": ("is a model now", ""),
-    "upload": ("is uploaded", ""),
-    "deploy": ("starts to answer", ""),
+    "cancel": ("is", "are", "being canceled", ""),
+    "restart": ("runs", "run", "", ""),
+    "preempt": ("is", "are", "being preempted", ""),
+    "release": ("is", "are", "released", ""),
+    "tag": ("has", "have", "these tags", ""),
+    "note": ("has", "have", "this note", ""),
+    "star": ("is", "are", "starred", "unstar"),
+    "unstar": ("is", "are", "no longer starred", "star"),
+    "archive": ("is", "are", "archived", "restore"),
+    "restore": ("is", "are", "in lists again", "archive"),
+    "delete": ("is", "are", "deleted", ""),
+    "register": ("is", "are", "registered", ""),
+    "upload": ("is", "are", "uploaded", ""),
+    "deploy": ("starts", "start", "to answer", ""),
 }
 # Names in a cookie.
 _MOST = 40
@@ -49,9 +50,11 @@ def take(request: Request) -> Message | None:
     """The message that an action left, if there is one. Anybody may have written it."""
     try:
         action, count, names = json.loads(unquote(request.cookies.get(COOKIE, "")))
-        done, undo = _DONE[action]
+        of_one, of_several, done, undo = _DONE[action]
         names = [str(name) for name in names]
-        subject = names[0] if count == 1 else counted(int(count), "job")
+        subject = (
+            f"{names[0]} {of_one}" if count == 1 else f"{counted(int(count), 'job')} {of_several}"
+        )
     except (ValueError, TypeError, LookupError, OverflowError, RecursionError):
         return None
-    return Message(f"{subject}: {done}", undo if count == len(names) else "", names)
+    return Message(f"{subject} {done}".rstrip(), undo if count == len(names) else "", names)

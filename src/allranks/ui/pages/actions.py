@@ -101,8 +101,10 @@ async def act(request: Request) -> Response:
             problems.append((job, error))
     if problems:
         return render.page(request, "problems.html", action=action, problems=problems, done=done)
-    place = f"/ui/jobs/{quote(done[0])}" if len(done) == 1 and name != "delete" else "/ui/"
-    answer = RedirectResponse(place, 303)
+    place = ""
+    if len(done) == 1 and name != "delete":
+        place = f"{'assets/models' if name == 'register' else 'jobs'}/{quote(done[0])}"
+    answer = RedirectResponse(f"/ui/{place}", 303)
     leave(answer, name, done)
     return answer
 
@@ -137,7 +139,7 @@ async def _describe(request: Request, name: str, action: Action, jobs: Sequence[
 
 
 async def _do(session: Session, action: str, job: str, values: Mapping[str, str]) -> str:
-    """Do it to one job with the values of the form; returns the job to look at next."""
+    """Do it to one job with the values of the form; returns the job or model to look at next."""
     path = job_path(job)
     data: dict[str, Any] | None
     text = values.get("text", "").strip()
@@ -160,7 +162,8 @@ async def _do(session: Session, action: str, job: str, values: Mapping[str, str]
     elif action == "register":
         keys = ("path", "version", "description")
         model = {key: values[key].strip() for key in keys if values.get(key, "").strip()}
-        await session.call("POST", "models", {"name": text, "job": job, **model})
+        made = (await session.call("POST", "models", {"name": text, "job": job, **model})).json()
+        return f"{made['name']}:{made['version']}"
     else:
         await session.call("DELETE", path)
     return job

@@ -19,8 +19,9 @@ _FOUND = 8
 # Metrics by which the list can be ordered.
 _METRICS = 20
 _FILTERS = ("status", "experiment", "name", "tag", "metric", "sort", "archived", "parent", "uses")
+_NEWEST = "-created"
 _SORTS = {
-    "-created": "newest first",
+    _NEWEST: "newest first",
     "created": "oldest first",
     "name": "name",
     "-duration": "longest first",
@@ -41,11 +42,10 @@ async def jobs(request: Request) -> Response:
         "jobs", **filters, limit=limit + 1, metrics="true", children=_flag(query.get("children"))
     )
     starred: list[Any] = []
-    if not filters:
+    if filters.get("sort", _NEWEST) == _NEWEST:
         # They come first, however old they are.
-        starred = await request.state.session.get(
-            "jobs", tag=f"{STAR}=yes", limit=_ROWS, metrics="true", children="true"
-        )
+        own = {**filters, "tag": [*filters.get("tag", ()), f"{STAR}=yes"], "limit": _ROWS}
+        starred = await request.state.session.get("jobs", **own, metrics="true", children="true")
     names = {job["name"] for job in starred}
     return render.page(
         request,

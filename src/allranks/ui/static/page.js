@@ -40,6 +40,7 @@ document.getElementById("theme").addEventListener("click", () => {
 
 document.addEventListener("click", (event) => {
   const text = event.target.dataset?.copy;
+  if (event.target.dataset?.back !== undefined) history.back();
   if (text) navigator.clipboard?.writeText(text).then(() => (event.target.textContent = "Copied"));
 });
 
