@@ -23,6 +23,9 @@ def markdown(text: str) -> Markup:
             level = min(6, level + 1, int(token.tag[1]) + 2)
         if token.type in ("heading_open", "heading_close"):
             token.tag = f"h{level}"
+        # The page's policy refuses inline styles.
+        if style := token.attrs.pop("style", None):
+            token.attrSet("class", str(style).removeprefix("text-align:"))
     return Markup(parser.renderer.render(tokens, parser.options, {}))
 
 

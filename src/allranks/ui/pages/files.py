@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os.path
 import re
 import zipfile
 from collections.abc import AsyncIterator
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 _MOST, _PICTURES = 2000, 60
 # So few files are shown without their folders.
 _FEW = 8
+# Where the agents keep the pictures that trackers logged.
+_IMAGES = "artifacts/logs/images"
+# Text and the number after it.
+_NUMBERS = re.compile(r"(\D*)(\d{0,15})")
 # The last number in a name.
 _STEP = re.compile(r"(.*?)(\d+)(\D*\.\w+)", re.DOTALL)
 
@@ -58,14 +63,16 @@ async def page(request: Request) -> Response:
         is_flat=is_flat,
         above=_above(folder),
         folders=folders[:_MOST],
+        media=[] if folder or is_flat else _in_folder(listing, _IMAGES)[1],
         series=_series(shown),
     )
 
 
 class Folder(NamedTuple):
-    """A folder with everything below it."""
+    """A folder with everything below it. ``name``: below the folder that lists it."""
 
     path: str
+    name: str
     files: int
     size: int
 
@@ -76,20 +83,27 @@ class Picture(NamedTuple):
 
 
 def _in_folder(files: list[Any], folder: str) -> tuple[list[Any], list[Folder]]:
-    """The files directly in a folder, and its folders."""
+    """The files directly in a folder, and its folders, each with those that are alone in it."""
     start = f"{folder}/" if folder else ""
     own: list[Any] = []
-    folders: dict[str, Folder] = {}
+    below: dict[str, list[Any]] = {}
     for file in files:
-        if not file["path"].startswith(start):
-            continue
-        name, slash, _ = file["path"][len(start) :].partition("/")
-        if not slash:
-            own.append(file)
-            continue
-        before = folders.get(name, Folder(start + name, 0, 0))
-        folders[name] = Folder(start + name, before.files + 1, before.size + file["size"])
-    return own, sorted(folders.values())
+        if file["path"].startswith(start):
+            name, slash, _ = file["path"][len(start) :].partition("/")
+            below.setdefault(name, []).append(file) if slash else own.append(file)
+    folders = []
+    for several in below.values():
+        path = os.path.commonpath([file["path"].rpartition("/")[0] for file in several])
+        size = sum(file["size"] for file in several)
+        folders.append(Folder(path, path[len(start) :], len(several), size))
+    return sorted(own, key=lambda file: _natural(file["path"])), sorted(
+        folders, key=lambda one: _natural(one.path)
+    )
+
+
+def _natural(path: str) -> list[tuple[str, int]]:
+    """A key by which `step_20` comes before `step_100`."""
+    return [(text, int(number or 0)) for text, number in _NUMBERS.findall(path)]
 
 
 def _above(folder: str) -> list[tuple[str, str]]:

@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
+from itertools import zip_longest
 from typing import Any
 
 from allranks.ui.api import Session, file_path
@@ -61,7 +62,7 @@ def of_text(end: str, text: str, cut: bool) -> dict[str, Any]:
         rows = csv.reader(io.StringIO(text), delimiter=_TABLES[end])
         with contextlib.suppress(csv.Error):
             table = [row for row, _ in zip(rows, range(_ROWS + 1), strict=False)]
-            return {"kind": "table", "rows": table, "cut": cut or len(table) > _ROWS}
+            return {**_table(table), "cut": cut or len(table) > _ROWS}
     if end in ("json", "ipynb") and not cut:
         with contextlib.suppress(ValueError, RecursionError):
             value = json.loads(text)
@@ -138,7 +139,24 @@ async def _parquet(session: Session, job: str, path: str, size: int) -> dict[str
                 process.kill()
                 await process.wait()
     rows = read["rows"]
-    return {"kind": "table", "rows": rows, "cut": read["count"] >= len(rows)}
+    return {**_table(rows), "cut": read["count"] >= len(rows)}
+
+
+def _table(rows: list[list[str]]) -> dict[str, Any]:
+    """``numbers``: the columns below whose header there is nothing else."""
+    columns = [*zip_longest(*rows[1:], fillvalue="")]
+    numbers = [
+        at for at, column in enumerate(columns) if any(column) and all(map(_is_number, column))
+    ]
+    return {"kind": "table", "rows": rows, "numbers": numbers}
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell or 0)
+    except ValueError:
+        return False
+    return True
 
 
 async def _bytes(session: Session, job: str, path: str, start: int, size: int) -> bytes:
