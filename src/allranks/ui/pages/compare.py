@@ -48,6 +48,13 @@ class Value(NamedTuple):
     difference: float | None = None
     best: bool = False
 
+    @property
+    def shown(self) -> float | str | None:
+        """A mean with the digits that its spread leaves it, and one more."""
+        if not self.spread or not isinstance(self.value, int | float):
+            return self.value
+        return round(self.value, 1 - math.floor(math.log10(self.spread)))
+
 
 class Values(NamedTuple):
     """Of a metric of a run."""
@@ -176,22 +183,23 @@ def _metrics(runs: Sequence[Run], summaries: Mapping[str, Sequence[MetricSummary
                 [getattr(by_job[job][name], kind) for job in run.jobs if name in by_job[job]]
                 for run in runs
             ]
-            columns.append(list(_column(name, of_runs)))
+            columns.append(list(_column(name, kind, of_runs)))
         rows = [(run, Values(*values)) for run, *values in zip(runs, *columns, strict=True)]
         metrics.append(Metric(name, rows))
     return metrics
 
 
-def _column(name: str, of_runs: Sequence[Sequence[Any]]) -> Iterator[Value]:
-    """A kind of value of a metric, of each run; the first one is the baseline."""
+def _column(name: str, kind: str, of_runs: Sequence[Sequence[Any]]) -> Iterator[Value]:
+    """A kind of value of a metric, of each run; the first one is the baseline. Of losses the
+    greatest, and of accuracies the least, is none that could be the best."""
     values = [_mean(several) for several in of_runs]
     numbers = [_finite(value.value) for value in values]
     finite = [number for number in numbers if number is not None]
     best = None
     if len(set(finite)) > 1 and _LESS.search(name):
-        best = min(finite)
+        best = min(finite) if kind != "greatest" else None
     elif len(set(finite)) > 1 and _MORE.search(name):
-        best = max(finite)
+        best = max(finite) if kind != "least" else None
     base = numbers[0]
     for value, number in zip(values, numbers, strict=True):
         difference = None if number is None or base is None else number - base
