@@ -42,6 +42,8 @@ JOB = {
 METRIC = {
     "name": "loss</td>",
     "key": "loss</td>/rank_1",
+    "attempt": 1,
+    "rank": 1,
     "points": [[0, 1.0, 3], [1, 2.0, 2.5], [2, 3.0, "NaN"], [7, 4.0, "Infinity"]],
 }
 
@@ -82,6 +84,18 @@ def test_the_lines_of_ranks_are_apart_and_bars_overwrite_their_own():
     alone = Output()
     alone.add({"log": "x\n" * 20 + "y", "rank": 3, "node": 0, "attempt": 1, "offset": 0})
     assert alone.lines() == ["x"] * 11 + ["y"]
+
+
+def test_attempts_are_one_curve_and_an_ended_job_uses_nothing():
+    again = {**METRIC, "attempt": 2, "points": [[2, 5.0, 1.5], [8, 6.0, 1.25]]}
+    error = {"message": "it died", "rank": 1}
+    failed = {**JOB, "status": "Failed", "ended_at": "2026-01-01", "error": error}
+    html = card(failed, [again, METRIC], ["bye"])
+    (curve,) = (each.attrib["points"] for each in ElementTree.fromstring(html).iter("polyline"))
+    assert len(curve.split()) == 4
+    assert "loss</td> 1.25 at step 8" in text_of(html)
+    assert "cpu" not in text_of(html)
+    assert html.index("bye") < html.index("<svg")
 
 
 def test_only_some_of_many_metrics_are_drawn():

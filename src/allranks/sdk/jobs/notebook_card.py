@@ -25,13 +25,15 @@ def metric_names(job: Answer) -> list[str]:
 def card(job: Answer, metrics: Iterable[Answer] = (), lines: Iterable[str] = ()) -> str:
     """``job`` is the output of `job show --json`, ``metrics`` are series with their points,
     ``lines`` the last output. No external resources; text from the job is escaped."""
-    parts = [_head(job), _error(job), _metrics(job, metrics), _load(job.get("load", ()))]
+    parts = [_head(job), _error(job)]
+    charts = [_metrics(job, metrics), "" if job["ended_at"] else _load(job.get("load", ()))]
     text = "\n".join(lines)
+    output = [f'<pre style="{_PRE}">{escape(text)}</pre>'] if text else []
     failed = (job.get("error") or {}).get("rank")
     if text and failed is not None:
-        parts.append(f"<div>The last lines of rank {failed}:</div>")
-    if text:
-        parts.append(f'<pre style="{_PRE}">{escape(text)}</pre>')
+        parts += [f"<div>The last lines of rank {failed}:</div>", *output, *charts]
+    else:
+        parts += [*charts, *output]
     return f'<div class="allranks-job" style="{_BOX}">{"".join(parts)}</div>'
 
 
@@ -80,10 +82,21 @@ def _metrics(job: Answer, metrics: Iterable[Answer]) -> str:
     for series in metrics:
         if series["points"]:
             by_name.setdefault(series["name"], []).append(series)
-    drawn = [chart(_title(name, several), several) for name, several in by_name.items()]
+    drawn = [chart(_title(name, several), _joined(several)) for name, several in by_name.items()]
     more = len({key.partition("/rank_")[0] for key in job.get("metrics", ())}) - len(by_name)
     rest = f"<div>and {more} metrics more</div>" if by_name and more > 0 else ""
     return f'<div style="{_CHARTS}">{"".join(drawn)}</div>{rest}' if by_name else ""
+
+
+def _joined(several: Sequence[Answer]) -> list[Answer]:
+    """A curve for each rank: attempts follow one another, without the steps that were repeated."""
+    curves: dict[int | None, Answer] = {}
+    for series in sorted(several, key=lambda series: series["attempt"]):
+        rank, points = series["rank"], series["points"]
+        before = curves[rank]["points"] if rank in curves else []
+        kept = [point for point in before if point[0] < points[0][0]]
+        curves[rank] = {**series, "points": [*kept, *points]}
+    return [*curves.values()]
 
 
 def _title(name: str, several: Sequence[Answer]) -> str:
