@@ -3,7 +3,7 @@
 import pytest
 
 from allranks.cli.admin.top import _fitting, _rows
-from allranks.cli.output import load, tables
+from allranks.cli.output import load, rank_table, tables
 
 ROW = ("bright_lantern_294gkjsk", "Running", "0", "3 min", "9%", "-", "3.1/64.0 GiB")
 OF_NODE = ("97%", "31.2/64.0 GiB", "1.2/3.4 MiB/s")
@@ -78,6 +78,23 @@ def test_many_nodes_are_summed_up_and_the_one_with_the_most_is_named():
     assert text == "50 % to 100 %, the most on node 700"
     assert "the most" not in rows[" all cpu"]
     assert " gpu" not in rows
+
+
+def test_bars_of_percent_are_full_at_100():
+    idle = [node(n, 0.1 if n == 7 else 0.0, [(n, 1.0)]) for n in range(64)]
+    rows = dict(load.summary(idle))
+    assert "█" not in rows[" cpu"] + rows[" ranks' cpu"]
+    assert "█" in rows[" memory"]
+
+
+def test_ranks_that_are_not_shown_are_counted():
+    row = {"node": 0, "host": None, "step": 3, "step_time": None, "waiting": None, "slow": False}
+    use = dict.fromkeys(("cpu", "memory", "gpu", "disk", "network"))
+    ranks = {"ranks": [{**row, **use, "rank": rank} for rank in range(64)]}
+    lines = rank_table.shown(ranks, 8, ": allranks top j")
+    assert len(lines) == 10
+    assert lines[-1] == "and 56 ranks more: allranks top j"
+    assert len(rank_table.shown(ranks, 64)) == 65
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,11 @@ def top(options: argparse.Namespace) -> int:
         if options.name:
             _show_ranks(answer)
             return 0
-        show.columns(_HEAD, [(*row[:-1], _leading(row[-1])) for row in _all_rows(answer)])
+        rows = _all_rows(answer)
+        if sys.stdout.isatty():
+            print(*_fitting(rows, os.get_terminal_size(1).columns or 80), sep="\n")
+        else:
+            show.columns(_HEAD, [(*row[:-1], _leading(row[-1])) for row in rows])
         return 0
     try:
         with _screen():
@@ -122,7 +126,7 @@ def _draw_ranks(table: RankTable, size: os.terminal_size) -> None:
         for notice in rank_table.notices(table["slow_ranks"])
         for line in tables.wrapped(show.one_line(notice), size.columns)
     ]
-    room = max(1, size.lines - len(notices) - 3)
+    room = max(1, size.lines - len(notices) - 4)
     ranks = rank_table.shown(table, room)
     _draw_lines(f"{table['name']}: {table['status']}", [*notices, *ranks], size)
 

@@ -20,6 +20,7 @@ from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
 from allranks.sdk.jobs import interrupt
 from allranks.sdk.jobs.goodput_facts import job_times
+from allranks.sdk.jobs.metrics import across_ranks
 from allranks.statuses import HELD, TERMINAL, JobStatus
 
 if TYPE_CHECKING:
@@ -216,18 +217,21 @@ def _metrics(job: ShownJob) -> list[tuple[str, str]]:
         return []
     path = job_path(job["name"], "/metrics/summary")
     answer: MetricsSummary = find_server.connect().json("GET", path)
-    newest = [series for series in answer["series"] if series["attempt"] == job["attempts"]]
-    newest = newest or answer["series"]
-    rows = [
+    rows = across_ranks(answer["series"])
+    shown = rows[:_MOST]
+    values = [show.number(row.last) for row in shown]
+    names = [f"metric {row.name}" for row in shown]
+    lines = [
         (
-            f"metric {series['key']}",
-            f"{show.number(series['last'][2])}  {show.sparkline(series['shape'])}",
+            name.ljust(max(map(len, names))),
+            f"{value:<{max(map(len, values))}}  {show.sparkline(row.shape)}"
+            + (f"  mean of {row.ranks} ranks" if row.ranks > 1 else ""),
         )
-        for series in newest
+        for name, value, row in zip(names, values, shown, strict=True)
     ]
     rest = counted(len(rows) - _MOST, "metric")
     more = [("", f"and {rest} more: allranks job metrics {job['name']}")]
-    return rows[:_MOST] + (more if len(rows) > _MOST else [])
+    return lines + (more if len(rows) > _MOST else [])
 
 
 def _load(nodes: list[NodeLoad]) -> list[tuple[str, str]]:
@@ -251,7 +255,7 @@ def _ranks(job: ShownJob) -> list[tuple[str, str]]:
         return rows
     path = job_path(job["name"], "/ranks")
     table: RankTable = find_server.connect().json("GET", path)
-    lines = rank_table.shown(table, _MOST)
+    lines = rank_table.shown(table, _MOST, f": allranks top {job['name']}")
     return [*rows, *(("" if at else "ranks", line) for at, line in enumerate(lines))]
 
 

@@ -97,7 +97,8 @@ def summary(nodes: Sequence[NodeLoad]) -> list[tuple[str, str]]:
             most = max(values, key=lambda node: values[node])
             low, high = text(min(values.values())), text(values[most])
             amount = low if low == high else f"{low} to {high}, the most on node {most}"
-            rows.append((name, f"{heat([value_of(node) for node in nodes])}  {amount}"))
+            bars = heat([value_of(node) for node in nodes], full=100 if text is percent else None)
+            rows.append((name, f"{bars}  {amount}"))
     if bars := of_ranks(nodes, _BARS):
         rows.append((" ranks' cpu", bars))
     return rows
@@ -108,12 +109,13 @@ def of_ranks(nodes: Sequence[NodeLoad], bars: int) -> str:
     ranks = sorted(
         (rank for node in nodes for rank in node["ranks"]), key=lambda rank: rank["rank"]
     )
-    return heat([rank.get("cpu") for rank in ranks], bars) if len(ranks) > 1 else ""
+    return heat([rank.get("cpu") for rank in ranks], bars, full=100) if len(ranks) > 1 else ""
 
 
-def heat(values: Sequence[Number | None], bars: int = _BARS) -> str:
-    """A bar for each value, or for the highest of several, from 0 to the highest."""
+def heat(values: Sequence[Number | None], bars: int = _BARS, full: float | None = None) -> str:
+    """A bar for each value, or for the highest of several, from 0 to the highest, or to ``full``
+    if that is more."""
     size = -(-len(values) // bars)
     parts = [values[at : at + size] for at in range(0, len(values), size)]
     highest = [max((value for value in part if value is not None), default=None) for part in parts]
-    return show.sparkline(highest, least=0.0)
+    return show.sparkline(highest, least=0.0, full=full)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from allranks.cli.output import load, show
-from allranks.core.amounts import size_text
+from allranks.core.amounts import counted, size_text
 from allranks.core.node_names import node_name
 
 if TYPE_CHECKING:
@@ -20,16 +20,19 @@ def rows(table: RankTable) -> list[tuple[str, ...]]:
     return [_row(rank) for rank in table["ranks"]]
 
 
-def shown(table: RankTable, most: int) -> list[str]:
-    """Its lines without empty columns; of many ranks those that are slow or wait least."""
+def shown(table: RankTable, most: int, hint: str = "") -> list[str]:
+    """Its lines without empty columns; of many ranks those that are slow or wait least, and how
+    many there are more, with the hint where."""
     ranks = table["ranks"]
+    rest = len(ranks) - most
     if len(ranks) > most:
         waits = [rank["waiting"] for rank in ranks]
         first = sorted(range(len(ranks)), key=lambda at: (not ranks[at]["slow"], waits[at] or 0.0))
         ranks = [ranks[at] for at in sorted(first[:most])]
     cells = [_row(rank) for rank in ranks]
     filled = [at for at, _ in enumerate(HEAD) if any(row[at] not in ("-", "") for row in cells)]
-    return show.table([HEAD[at] for at in filled], [[row[at] for at in filled] for row in cells])
+    lines = show.table([HEAD[at] for at in filled], [[row[at] for at in filled] for row in cells])
+    return [*lines, f"and {counted(rest, 'rank')} more{hint}"] if rest > 0 else lines
 
 
 def notices(several: Sequence[SlowRank]) -> list[str]:

@@ -65,13 +65,15 @@ def field(name: str, value: str) -> None:
     """Print a name and its value, which may be any text of several lines. A terminal gets them
     broken between words."""
     parts = [one_line(each) for each in value.expandtabs().split("\n")]
+    beside = max(11, len(name))
     if sys.stdout.isatty():
         from allranks.cli.output import tables  # lazy: only on a terminal
 
-        room = (os.get_terminal_size(sys.stdout.fileno()).columns or 80) - 12  # 0: unknown
+        columns = os.get_terminal_size(sys.stdout.fileno()).columns or 80  # 0: unknown
+        room = columns - beside - 1
         parts = [line for part in parts for line in tables.wrapped(part, max(20, room))]
     for part in parts:
-        print(f"{one_line(name):<11} {part}")
+        print(f"{one_line(name):<{beside}} {part}")
         name = ""
 
 
@@ -120,14 +122,17 @@ def number(value: float | str | None) -> str:
     return value if isinstance(value, str) else f"{value:.6g}"
 
 
-def sparkline(values: Sequence[float | str | None], least: float | None = None) -> str:
-    """A sparkline of the values, from the least on, with gaps for values that are not finite."""
+def sparkline(
+    values: Sequence[float | str | None], least: float | None = None, full: float | None = None
+) -> str:
+    """A sparkline of the values, from the least on, with gaps for values that are not finite. A
+    bar is full at the greatest, or at ``full`` if that is more."""
     numbers = [each for each in values if isinstance(each, int | float)]
     if not numbers:
         return ""
     if least is None:
         least = min(numbers)
-    span = max(numbers) - least
+    span = max(numbers if full is None else [*numbers, full]) - least
     marks = [
         _BARS[round((each - least) / span * 7) if span else 0]
         if isinstance(each, int | float)

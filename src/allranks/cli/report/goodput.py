@@ -66,7 +66,9 @@ def summary(result: Goodput) -> str:
     if result.share is None:
         return ""
     rest = [(result.seconds(each), each) for each in Activity if each is not Activity.COMPUTING]
-    rows = [f"{each} {show.seconds(took)}" for took, each in sorted(rest, reverse=True) if took > 0]
+    rows = [
+        f"{each} {show.seconds(took)}" for took, each in sorted(rest, reverse=True) if took >= 0.05
+    ]
     return f"{_percent(result)} ({', '.join(rows)})"
 
 

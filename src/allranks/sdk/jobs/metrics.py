@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from allranks.http_client import Client
 from allranks.sdk.connection.urls import job_path
@@ -11,7 +11,7 @@ from allranks.sdk.jobs.follow import answered
 
 if TYPE_CHECKING:
     from allranks.api.common import Number
-    from allranks.api.metrics import MetricPoints, MetricsNews
+    from allranks.api.metrics import MetricPoints, MetricsNews, MetricSummary
 
 
 class LoggedPoint(TypedDict):
@@ -38,6 +38,44 @@ def by_name(several: Iterable[MetricPoints]) -> dict[str, list[LoggedPoint]]:
             for step, at, value in series["points"]
         )
     return points_by_key
+
+
+class MetricRow(NamedTuple):
+    """A metric of all ranks. ``last`` is the mean of the last values of the newest attempt, or one
+    that is no number; ``least`` and ``greatest`` are of all attempts; ``shape`` is of one rank."""
+
+    name: str
+    ranks: int
+    last: Number | None
+    least: float | None
+    greatest: float | None
+    step: int
+    shape: list[Number]
+
+
+def across_ranks(several: Iterable[MetricSummary]) -> list[MetricRow]:
+    """A row for each metric, in their order."""
+    by_metric: dict[str, list[MetricSummary]] = {}
+    for series in several:
+        by_metric.setdefault(series["name"], []).append(series)
+    return [_row(name, of_name) for name, of_name in by_metric.items()]
+
+
+def _row(name: str, several: list[MetricSummary]) -> MetricRow:
+    attempt = max(series["attempt"] for series in several)
+    newest = [series for series in several if series["attempt"] == attempt]
+    lasts = [series["last"][2] for series in newest]
+    numbers = [value for value in lasts if isinstance(value, int | float)]
+    strange = [value for value in lasts if value not in numbers]
+    return MetricRow(
+        name,
+        len(newest),
+        strange[0] if strange else sum(numbers) / len(numbers),
+        min((series["min"] for series in several if series["min"] is not None), default=None),
+        max((series["max"] for series in several if series["max"] is not None), default=None),
+        max(series["last"][0] for series in newest),
+        min(newest, key=lambda series: series["rank"] or 0)["shape"],
+    )
 
 
 def rounds(

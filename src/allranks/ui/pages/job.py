@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from allranks.core.job.rank_variables import summarize
 from allranks.errors import Conflict, NotFound
+from allranks.sdk.jobs.metrics import across_ranks
 from allranks.ui import render
 from allranks.ui.api import Session, job_path
 from allranks.ui.pages.failures import culprit, culprit_of, explanation, failed_child
@@ -71,6 +72,7 @@ async def overview(request: Request) -> Response:
         _metrics(session, job),
         _below(session, job),
     )
+    rows = across_ranks(metrics)
     return render.page(
         request,
         "job.html",
@@ -79,8 +81,8 @@ async def overview(request: Request) -> Response:
         explained=explained,
         failed=failed,
         stack=stack,
-        metrics=metrics[:_METRICS],
-        more_metrics=len(metrics) - _METRICS,
+        metrics=rows[:_METRICS],
+        more_metrics=len(rows) - _METRICS,
         timeline=await timeline(session, job, metrics),
         nodes=_nodes(job),
         paces=await _paces(session, job),

@@ -158,7 +158,7 @@ function values(moment) {
     const rows = svg.rows ?? [];
     if (moment === null && rows.length && svg.dataset.kind === "resource") {
       const most = rows.reduce((most, row) => Math.max(most, row[3]), -Infinity);
-      svg.previousElementSibling.lastChild.textContent = `at most ${amount(most, svg.dataset)}`;
+      svg.previousElementSibling.lastChild.textContent = `max ${amount(most, svg.dataset)}`;
       continue;
     }
     const after = moment === null ? rows.length - 1 : rows.findIndex(([at]) => at >= moment);
