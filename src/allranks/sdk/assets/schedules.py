@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
 
 from allranks.errors import Conflict, UsageError
 from allranks.sdk.assets.computes import Poller
@@ -14,10 +15,11 @@ from allranks.sdk.connection.urls import asset_path
 from allranks.sdk.submit.nodes import Section
 from allranks.sdk.submit.prepare import prepare
 from allranks.sdk.submit.send import send
-from allranks.spec.any_job import AnyJob
+from allranks.spec.any_job import AnyJob, parse_any
 from allranks.spec.schedule import Schedule, Trigger, parse_schedule
 
 if TYPE_CHECKING:
+    from allranks.api.common import Document
     from allranks.api.schedules import ScheduleAnswer
 
 _SCHEDULES = "/api/v1/schedules"
@@ -57,12 +59,19 @@ class JobSchedule:
 
 class ScheduleRecord:
     """A schedule as the server has it: ``name``, ``is_enabled``, and the keys of `schedule show` as
-    attributes."""
+    attributes. Those and ``create_job`` may be changed, and the record be created again."""
 
     def __init__(self, record: ScheduleAnswer, job: AnyJob | None = None) -> None:
-        self._record: Mapping[str, Any] = record
-        # The job that was given to create it.
-        self.create_job = job
+        keys: Document = {
+            key: Section(e) if isinstance(e, dict) else e for key, e in record.items()
+        }
+        vars(self).update(_record=keys, _job=job)
+
+    @property
+    def create_job(self) -> AnyJob:
+        """The job that it was created with; of another program the server's."""
+        job: AnyJob = self._job or parse_any(self._record["job"])
+        return job
 
     @property
     def is_enabled(self) -> bool:
@@ -71,8 +80,24 @@ class ScheduleRecord:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name not in self._record:
             raise AttributeError(name)
-        value = self._record[name]
-        return Section(value) if isinstance(value, dict) else value
+        return self._record[name]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "create_job":
+            vars(self)["_job"] = value
+        elif name in ("trigger", "display_name", "description", "tags"):
+            self._record[name] = value
+        else:
+            hint = "create_job, trigger, display_name, description and tags can be changed"
+            raise UsageError(f"{name} of a schedule does not change", hint=hint)
+
+    def spec(self) -> Schedule:
+        """What it is created of. Raises SpecError."""
+        keys = ("name", "trigger", "display_name", "description", "tags", "catch_up")
+        made = {key: getattr(self, key) for key in keys}
+        if isinstance(self.trigger, BaseModel):
+            made["trigger"] = self.trigger.model_dump(mode="json", exclude_none=True)
+        return parse_schedule({**made, "create_job": self.create_job.to_dict()})
 
     def __repr__(self) -> str:
         return f"Schedule(name={self.name!r}, is_enabled={self.is_enabled})"
@@ -83,20 +108,20 @@ class Schedules:
 
     def begin_create_or_update(self, schedule: Any) -> Poller[ScheduleRecord]:
         """Create a ``JobSchedule``, in the place of one with its name; its code and environment
-        are those of now."""
+        are those of now. A schedule of the server that was changed takes its own place."""
         job = schedule.create_job
-        if not isinstance(schedule, JobSchedule):
-            hint = "make a JobSchedule with its trigger and create_job"
-            raise UsageError("a schedule of the server cannot be created again", hint=hint)
+        spec = schedule.spec() if isinstance(schedule, ScheduleRecord) else schedule.spec
         submission, snapshots = prepare(job.to_dict(), Path(job.base or ".").absolute())
         submission["spec"].pop("name", None)
-        body = {"schedule": schedule.spec.to_dict(), "submission": submission}
+        body = {"schedule": spec.to_dict(), "submission": submission}
         with find_server.connect() as client:
             try:
                 made = send(client, body, snapshots, where=_SCHEDULES)
             except Conflict:
                 client.json("DELETE", asset_path("schedules", schedule.name))
                 made = send(client, body, snapshots, where=_SCHEDULES)
+        if isinstance(schedule, ScheduleRecord) and not schedule.is_enabled:
+            return self.begin_disable(schedule.name)
         return Poller(ScheduleRecord(made, job))
 
     def get(self, name: str) -> ScheduleRecord:
