@@ -36,6 +36,7 @@ _WANTED = {
     "tuple_type": "a list",
     "list_type": "a list",
 }
+_UNKNOWN = ("extra_forbidden", "no_such_attribute")
 _BOUND = {
     "greater_than": ("gt", "more than"),
     "greater_than_equal": ("ge", "at least"),
@@ -70,7 +71,18 @@ def problems(error: ValidationError, data: Mapping[str, Any], models: Models) ->
     for one in error.errors(include_url=False):
         where = _dotted(one["loc"], data, missing=one["type"] == "missing")
         by_key.setdefault(where, []).append(dict(one))
-    return [_problem(key, errors, models) for key, errors in by_key.items()]
+    unknown = [key for key, errors in by_key.items() if errors[0]["type"] in _UNKNOWN]
+    return [
+        _problem(key, errors, models)
+        for key, errors in by_key.items()
+        if errors[0]["type"] != "missing" or not any(_is_meant(key, word) for word in unknown)
+    ]
+
+
+def _is_meant(missing: str, unknown: str) -> bool:
+    """Whether a missing key is there, misspelt."""
+    same_place = missing.rpartition(".")[0] == unknown.rpartition(".")[0]
+    return same_place and bool(get_close_matches(_last(unknown), [_last(missing)]))
 
 
 def placed(problem: Problem, lines: Mapping[str, int]) -> Problem:
@@ -111,7 +123,7 @@ def _problem(key: str, errors: list[dict[str, Any]], models: Models) -> Problem:
     expected = list(dict.fromkeys(_WANTED[e["type"]] for e in errors if e["type"] in _WANTED))
     if isinstance(cause, Wrong):
         return Problem(str(cause), where=key, hint=cause.hint)
-    if kind in ("extra_forbidden", "no_such_attribute"):
+    if kind in _UNKNOWN:
         return _unknown_key(key, models)
     if kind == "missing":
         return Problem(f"`{_last(key)}` is required", where=key, hint=f"add `{_last(key)}: …`")

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, Field
 
 from allranks.errors import Problem, SpecError
-from allranks.spec.fields.problems import validated, without_none
+from allranks.spec.fields.problems import nearest, validated, without_none
 from allranks.spec.fields.scalars import DataName, Integer, Text, Texts
 from allranks.spec.job import MODELS, CommandJob
 from allranks.spec.job_keys import RankKeys
@@ -173,7 +173,13 @@ def _parallel(data: dict[str, Any]) -> Node:
         return _of_component(data, ParallelComponent)
     inputs = data.get("inputs") or {}
     outputs = data.get("outputs") or {}
-    own = {key: data.pop(key) for key in ("task", "input_data", *_PARALLEL) if key in data}
+    names = ("task", "input_data", *_PARALLEL)
+    command = MODELS[""][0].model_fields
+    own = {
+        key: data.pop(key)
+        for key in [*data]
+        if key in names or (key not in command and nearest(key, names))
+    }
     keys = validated(ParallelKeys, own, _OF_PARALLEL)
     node = _command({**data, **command_job(keys), "type": "command"})
     return node._replace(inputs=inputs, outputs=outputs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import graphlib
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel
@@ -209,7 +209,10 @@ class _Resolver:
                 inputs[key] = bound
         if node.declared is not None:
             is_pipeline = node.type == "pipeline"
-            inputs = self._checked(f"{where}.inputs", inputs, node.declared, is_pipeline)
+            wrong = {
+                key for key in node.inputs.keys() - inputs.keys() if not self._is_unset(node, key)
+            }
+            inputs = self._checked(f"{where}.inputs", inputs, node.declared, is_pipeline, wrong)
         outputs, written = self._step_outputs(node, where)
         return Step(
             name,
@@ -222,6 +225,14 @@ class _Resolver:
             node.component,
             node.deterministic,
         )
+
+    def _is_unset(self, node: Node, key: str) -> bool:
+        """Whether an input without a value is an optional one of the pipeline; otherwise what it
+        refers to is a problem of its own."""
+        value = node.inputs[key]
+        text = value.get("path") if isinstance(value, Mapping) else value
+        name = (bindings.whole(text) or "").removeprefix("parent.inputs.")
+        return value is None or name in self._optional
 
     def _bound(self, value: Any, where: str) -> Any:
         """The value of an input with the pipeline's inputs; None for a missing optional one."""
@@ -275,19 +286,23 @@ class _Resolver:
         values: Mapping[str, Any],
         declared: Mapping[str, ComponentInput],
         is_pipeline: bool,
+        wrong: Container[str] = (),
     ) -> dict[str, Any]:
         """The inputs of a component, with defaults and in the declared types. What a pipeline
-        component does not declare is left out, as Azure does; see ``noted``."""
+        component does not declare is left out, as Azure does; see ``noted``. Those in ``wrong``
+        have a problem of their own."""
+        misspelt = ""
         for name in () if is_pipeline else values.keys() - declared.keys():
             listed = ", ".join(f"`{key}`" for key in declared) or "none"
             hint = nearest(name, declared) or f"its inputs: {listed}"
+            misspelt += hint
             self._problem(f"the component has no input `{name}`", f"{where}.{name}", hint)
         made: dict[str, Any] = {}
         for name, of in declared.items():
             key = f"{where}.{name}"
             value = values.get(name, of.default)
             if value is None:
-                if not of.optional:
+                if not of.optional and name not in wrong and f"mean `{name}`" not in misspelt:
                     message = f"the input `{name}` is missing"
                     self._problem(
                         message, where.removesuffix(".inputs"), f"add `{name}` to its inputs"
