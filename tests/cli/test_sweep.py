@@ -165,7 +165,7 @@ early_termination: {type: bandit, slack_amount: 0.2, delay_evaluation: 2}
     assert bad["stopped_early"].startswith("its best value is 0.35 at interval 2")
     # Both have 40 reports of 0.1 s each; a busy machine stops it some after its second one.
     assert bad["duration"] < good["duration"]
-    assert f"{bad['job']}  Stopped early" in done.stderr
+    assert f"{bad['job']}  Canceled (stopped early)" in done.stderr
 
 
 @pytest.mark.slow

@@ -160,6 +160,7 @@ def test_what_is_no_condition(text):
 def test_words():
     assert condition("val/loss <= 1e-3") == ("val/loss", "<=", 0.001)
     assert condition("metrics.a=1") == ("a", "=", 1.0)
+    assert condition("a/b <b>x</b><=9") == ("a/b <b>x</b>", "<=", 9.0)
     assert sort("-loss") == Sort("loss", True, True)
     assert sort("created") == Sort("created")
     assert sort("metrics.created") == Sort("created", False, True)

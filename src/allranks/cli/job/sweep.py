@@ -50,7 +50,7 @@ def _stopped(job: JobAnswer | StreamedJob) -> str:
 
 def trial_line(trial: TrialAnswer, metric: str) -> str:
     """One trial that has ended."""
-    status = "Stopped early" if trial["stopped_early"] else trial["status"]
+    status = trial["status"] + " (stopped early)" * bool(trial["stopped_early"])
     value = "" if trial["value"] is None else f"  {metric} {show.number(trial['value'])}"
     error = f"  {trial['error']}" if trial["status"] == "Failed" and trial["error"] else ""
     return show.one_line(f"{trial['job']}  {status}{value}  {parameters(trial)}{error}")

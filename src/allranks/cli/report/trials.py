@@ -56,6 +56,6 @@ def trials_table(trials: Sequence[TrialAnswer], metric: str) -> tuple[list[str],
             shown(each["parameters"][name]) if name in each["parameters"] else "-" for name in names
         ]
         took = "-" if each["duration"] is None else show.seconds(each["duration"])
-        status = "Stopped early" if each["stopped_early"] else each["status"]
+        status = each["status"] + " (stopped early)" * bool(each["stopped_early"])
         rows.append([each["job"], status, *([value] if metric else ()), *values, took])
     return head, rows

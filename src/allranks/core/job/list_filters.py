@@ -12,7 +12,9 @@ from allranks.statuses import JobStatus
 SORTS = ("created", "started", "ended", "duration", "name", "status", "experiment")
 OPERATORS = ("<=", ">=", "!=", "==", "<", ">", "=")
 _METRIC = "metrics."
-_CONDITION = re.compile(rf"(?P<metric>.+?)\s*(?P<operator>{'|'.join(OPERATORS)})\s*(?P<value>.*)")
+_CONDITION = re.compile(
+    rf"(?P<metric>.+?)\s*(?P<operator>{'|'.join(OPERATORS)})\s*(?P<value>[^<>=!]*)"
+)
 
 
 class Condition(NamedTuple):
