@@ -96,10 +96,10 @@ def test_components_have_versions_labels_and_code(allranks: Allranks, code: Path
     ],
 )
 def test_what_is_wrong_is_refused(
-    allranks: Allranks, file: Path, change: tuple[str, str], message: str
+    shared: Allranks, file: Path, change: tuple[str, str], message: str
 ):
     file.write_text(COMPONENT.replace(*change))
-    done = allranks("component", "create", "-f", file)
+    done = shared("component", "create", "-f", file)
     assert (done.returncode != 0, message in done.stderr) == (True, message != ""), done.stderr
     assert "hint: " in done.stderr
     assert "Traceback" not in done.stderr

@@ -423,7 +423,7 @@ def test_a_killed_server_loses_and_doubles_no_step(
     ],
 )
 def test_what_cannot_run_is_refused_before_anything_starts(
-    allranks: Allranks, folder: Path, change: tuple[str, Any], message: str, line: bool
+    shared: Allranks, folder: Path, change: tuple[str, Any], message: str, line: bool
 ):
     job = json.loads(json.dumps(PIPELINE))
     *path, last = change[0].split(".")
@@ -432,15 +432,15 @@ def test_what_cannot_run_is_refused_before_anything_starts(
         place = place[step]
     place[last] = change[1]
     file = written(folder, job)
-    for words in (("validate",), ("create", "--name", "x")):
-        done = allranks("job", words[0], "-f", file, *words[1:])
+    for words in (("validate",), ("create", "--name", "cannot_run")):
+        done = shared("job", words[0], "-f", file, *words[1:])
         assert done.returncode != 0
         assert message in done.stderr
         assert "hint: " in done.stderr
         assert "Traceback" not in done.stderr
         if line:
             assert f"{file}:" in done.stderr
-    assert answer(allranks, "job", "list", "--all") == []
+    assert "not found" in shared("job", "show", "cannot_run").stderr
 
 
 @pytest.mark.slow

@@ -223,8 +223,8 @@ def test_an_interrupted_clean_up_is_finished(quick, quick_home, code):
         (("--tolerance", "0.1"), "--tolerance needs --rehearse"),
     ],
 )
-def test_options_that_exclude_a_rehearsal(allranks, words, said):
-    done = allranks("run", *words, "--", "true")
+def test_options_that_exclude_a_rehearsal(shared, words, said):
+    done = shared("run", *words, "--", "true")
     assert (done.returncode, said in done.stderr) == (2, True)
     assert "hint: " in done.stderr
 

@@ -126,9 +126,9 @@ def test_pipelines_and_jobs_in_place_of_a_file(allranks: Allranks, code: Path):
         ({"name": "a b"}, "must have 1 to 255 letters"),
     ],
 )
-def test_what_is_wrong_is_refused(allranks: Allranks, code: Path, more: Any, message: str):
+def test_what_is_wrong_is_refused(shared: Allranks, code: Path, more: Any, message: str):
     (code / "x").mkdir()
-    done = allranks("schedule", "create", "-f", schedule(code, seconds_from_now(60), **more))
+    done = shared("schedule", "create", "-f", schedule(code, seconds_from_now(60), **more))
     assert done.returncode != 0
     assert message.replace("'", "") in done.stderr.replace("'", "").replace('"', "")
     assert "hint: " in done.stderr
