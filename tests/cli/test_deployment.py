@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from allranks.cli.az import shapes
-from allranks.cli.endpoint import deployment
+from allranks.cli.endpoint import deployment, endpoint
 from allranks.cli.parser import parser_of
-from allranks.errors import SpecError
+from allranks.errors import SpecError, UsageError
 
 
 @pytest.mark.parametrize("command", ["create", "update"])
@@ -27,3 +27,20 @@ def test_an_endpoints_file_is_no_deployment(command: str, tmp_path: Path):
 )
 def test_a_script_sees_the_end_of_an_update(state: str, word: str):
     assert shapes.served({"state": state})["provisioning_state"] == word
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--input", "empty", "--data", "[1]"], "a body or an input, not both"),
+        (["--input", "empty"], "has no files to score"),
+    ],
+)
+def test_input_that_would_be_ignored(
+    words: list[str], why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty" / "folder").mkdir(parents=True)
+    options = parser_of("endpoint invoke").parse_args(["digits", *words])
+    with pytest.raises(UsageError, match=why):
+        endpoint.invoke(options)

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 # Seconds: to reach rank 0, and between two lines on the progress.
 _PATIENCE, _BEAT = 120.0, 10.0
+# Files of a failed mini-batch that are named.
+_NAMED = 20
 
 
 class Board(object):
@@ -45,6 +47,8 @@ class Board(object):
         self._next, self._done, self._failed, self._failed_items = 0, 0, 0, 0
         self.rows = {}  # type: Dict[int, List[str]]
         self.broken = ""
+        # The traceback of the last mini-batch that failed.
+        self.trace = ""
         self._lock = threading.Lock()
         self._reported_at = time.time()
 
@@ -58,8 +62,8 @@ class Board(object):
 
     def finish(self, number, size, rows, error):
         # type: (int, int, Optional[List[str]], str) -> None
-        """Record what became of a mini-batch of so many files or rows: its results, or why it
-        failed."""
+        """Record what became of a mini-batch of so many files or rows: its results, or the
+        traceback of its failure."""
         with self._lock:
             self._done += 1
             # Each has a row of its own, or has failed.
@@ -71,7 +75,11 @@ class Board(object):
                 self.rows[number] = rows
             else:
                 self._failed += 1
-                print("mini-batch %d failed: %s" % (number, error), file=sys.stderr, flush=True)
+                self.trace = error
+                why = error.strip().splitlines()[-1]
+                named = names_of(self._batches[number])
+                line = "mini-batch %d failed: %s; its files: %s" % (number, why, named)
+                print(line, file=sys.stderr, flush=True)
                 if 0 <= self._threshold < self._failed:
                     limit = self._threshold
                     self.broken = "%d mini-batches failed; the limit is %d" % (self._failed, limit)
@@ -169,6 +177,13 @@ def files_of(path):  # type: (str) -> List[str]
         folders.sort()
         files += [os.path.join(folder, name) for name in sorted(names)]
     return files
+
+
+def names_of(items):  # type: (List[Any]) -> str
+    """The files of a mini-batch, in words."""
+    paths = [item if isinstance(item, str) else item[0] for item in items]
+    more = len(paths) - _NAMED
+    return ", ".join(map(os.path.basename, paths[:_NAMED])) + (" and %d more" % more) * (more > 0)
 
 
 def parse_size(text):  # type: (Any) -> Tuple[int, bool]
@@ -304,9 +319,9 @@ def work(board, run, options):  # type: (Any, Any, Dict[str, Any]) -> None
                 size = len(arguments[0])
                 rows = attempt(run, arguments, float(options["timeout"]))
                 break
-            except Exception as problem:
-                traceback.print_exc()
-                error = "%s: %s (attempt %d)" % (type(problem).__name__, problem, number + 1)
+            except Exception:
+                error = traceback.format_exc()
+                print("attempt %d:\n%s" % (number + 1, error), file=sys.stderr, flush=True)
         board.finish(batch["number"], size, rows, error)
 
 
@@ -366,6 +381,8 @@ def main():  # type: () -> None
     waiting = []
     if rank == 0:
         files = files_of(data)
+        if not files and "file_name" in options:
+            sys.exit("the input of the batch endpoint has no files")
         batches = batches_of(files, options)
         threshold = int(options.get("error_threshold", -1))
         unit = "rows" if options.get("table") else "files"
@@ -387,6 +404,10 @@ def main():  # type: () -> None
     if rank > 0:
         return
     print(board.summary(), flush=True)
+    if board.broken and board.trace:
+        # The traceback stands at the end: it is the cause.
+        print(board.broken, board.trace, sep="\n", file=sys.stderr, flush=True)
+        sys.exit(1)
     if board.broken:
         sys.exit(board.broken)
     name = options.get("file_name", "parallel_run_step.txt")

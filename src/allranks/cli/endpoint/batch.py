@@ -96,6 +96,9 @@ def invoke(options: argparse.Namespace) -> int:
     outputs = dict(data.pop("outputs", None) or {})
     if options.input is not None:
         kind = options.input_type or _type_of(options.input, Path.cwd())
+        folder = Path(options.input.removeprefix("file:"))
+        if folder.is_dir() and not any(item.is_file() for item in folder.rglob("*")):
+            raise UsageError(f"{folder} has no files to score", where="--input")
         inputs[""] = {"type": kind, "path": options.input}
         base = Path.cwd()
     if not inputs:

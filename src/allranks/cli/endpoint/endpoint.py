@@ -336,7 +336,11 @@ def _batch_options(parser: argparse.ArgumentParser) -> None:
 def invoke(options: argparse.Namespace) -> int:
     """Send a request to an endpoint, and print the answer; of a batch endpoint, submit a job that
     scores data, and print its name."""
+    has_body = options.request_file is not None or options.data is not None
     if options.input is not None or options.file is not None or options.set:
+        if has_body:
+            hint = "--input for a batch endpoint; --data or --request-file for an online one"
+            raise UsageError("a request has a body or an input, not both", hint=hint)
         return int(_batch().invoke(options))
     from allranks.sdk.assets.endpoints import invoke as send  # lazy: few commands send requests
 
