@@ -9,6 +9,8 @@ from allranks.engines.kubernetes.setup import ACCOUNT, rights_objects
 # Where the server mounts the volume, and the pods of jobs with it as their home volume.
 HOME = "/var/lib/allranks"
 PORT = 7443
+# The router of endpoints listens at the next one.
+_PORTS = {"https": PORT, "endpoints": PORT + 1}
 # What the server's pod requests. Its memory grows with the jobs that run at a time.
 _NEEDS = {"cpu": "500m", "memory": "512Mi"}
 
@@ -54,7 +56,9 @@ def objects(namespace: str, options: ServerOptions) -> list[dict[str, Any]]:
         # Its name leads to the one pod; agents come by the same name to another port.
         "clusterIP": "None",
         "selector": _LABELS,
-        "ports": [{"name": "https", "port": PORT, "targetPort": "https"}],
+        "ports": [
+            {"name": name, "port": port, "targetPort": name} for name, port in _PORTS.items()
+        ],
     }
     return [
         *rights_objects(namespace),
@@ -89,7 +93,7 @@ def _pod(namespace: str, options: ServerOptions) -> dict[str, Any]:
         "image": options.image,
         "command": ["allranks", "server", "run", "--host", "0.0.0.0", "--host-port", str(PORT)],
         "env": env,
-        "ports": [{"name": "https", "containerPort": PORT}],
+        "ports": [{"name": name, "containerPort": port} for name, port in _PORTS.items()],
         # A large database may need minutes for a migration.
         "startupProbe": {**probe, "periodSeconds": 1, "failureThreshold": 600},
         "readinessProbe": {**probe, "periodSeconds": 5, "timeoutSeconds": 3},
