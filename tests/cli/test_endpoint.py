@@ -234,6 +234,10 @@ def test_an_endpoint_that_is_refused(shared: Allranks, code: Path, text: str, sa
             "a command or a scoring script",
         ),
         ("model: {path: .}\ninstance_count: 0\n", "instance_count"),
+        (
+            "code_configuration:\n  code: .\n  scoring_script: nope.py\n",
+            "d.yml:5: code_configuration.scoring_script: the scoring script nope.py is not in",
+        ),
     ],
 )
 def test_a_deployment_that_is_refused(shared: Allranks, code: Path, text: str, said: str):
@@ -245,6 +249,47 @@ def test_a_deployment_that_is_refused(shared: Allranks, code: Path, text: str, s
     assert "hint: " in done.stderr
     assert answer(shared, "endpoint", "show", "refused")["deployments"] == []
     assert shared("endpoint", "delete", "refused").returncode == 0
+
+
+ONCE = """
+import os
+def init():
+    os.mkdir("%s")
+def run(data):
+    return 1
+"""
+
+
+def test_a_second_replica_that_never_starts_and_a_name_that_is_taken_again(
+    shared: Allranks, code: Path, tmp_path: Path
+):
+    (code / "once.py").write_text(ONCE % (tmp_path / "lock"))
+    (code / "d.yml").write_text(
+        "name: blue\nendpoint_name: once\ninstance_count: 2\n"
+        "code_configuration: {code: ., scoring_script: once.py}\n"
+    )
+    shared("endpoint", "create", "once", "--auth-mode", "none")
+    words = ("deployment", "create", "-f", "d.yml", "--all-traffic")
+    made = shared(*words, timeout=120)
+    assert made.returncode == 1
+    assert "not all replicas of once/blue start (1 of 2 are ready)" in made.stderr
+    assert "failed at once.py:4: FileExistsError" in made.stderr
+    shown = answer(shared, "deployment", "show", "blue", "-e", "once")
+    assert (shown["state"], shown["ready"]) == ("Degraded", 1)
+    assert "failed at once.py:4" in shown["reason"]
+    logs = shared("deployment", "logs", "blue", "-e", "once")
+    assert "init() failed at once.py:4" in logs.stdout
+    # Its replicas are no jobs that somebody has run.
+    assert answer(shared, "job", "list", "--experiment", "once") == []
+    assert len(answer(shared, "job", "list", "--experiment", "once", "--archived")) >= 4
+
+    assert shared("endpoint", "delete", "once").returncode == 0
+    (tmp_path / "lock").rmdir()
+    shared("endpoint", "create", "once", "--auth-mode", "none")
+    made = shared(*words, "--set", "instance_count=1", timeout=120)
+    assert made.returncode == 0, made.stderr
+    assert shared("endpoint", "invoke", "once", "--data", "{}").stdout == "1\n"
+    assert shared("endpoint", "delete", "once").returncode == 0
 
 
 def test_a_model_that_an_endpoint_has_stays(shared: Allranks, code: Path):

@@ -61,6 +61,8 @@ def test_states():
     assert state([other], 2, 1, 0) == "Updating"
     assert state([ready], 2, 2, 0) == "Updating"
     assert state([ready], 2, 2, 1) == "Degraded"
+    assert state([ready, other], 2, 2, 2) == "Updating"
+    assert state([ready, other], 2, 2, 3) == "Degraded", "the second one never starts"
     assert state([], 1, 1, 3) == "Failed"
     assert state([other], 2, 1, 3) == "UpdateFailed"
     assert [pause(n) for n in (0, 1, 2, 20)] == [0.0, 1.0, 2.0, 300.0]

@@ -180,6 +180,7 @@ def test_handlers_of_sagemaker(replica: Started, tmp_path: Path):
     [
         ("def score(x): pass", (), "neither run(data)"),
         ("import nosuch", (), "No module named 'nosuch'"),
+        ("def init():\n  int('x')\ndef run(x): pass", (), "init() failed at score.py:2\nTraceback"),
         ("", ("--script", "gone.py"), "gone.py was not found"),
         ("", ("--model", "README"), "needs a scoring script"),
     ],

@@ -39,13 +39,15 @@ class RequestCounts(TypedDict):
 class DeploymentAnswer(TypedDict):
     """``ready`` of ``instances`` replicas answer, with ``model``. ``spec`` is the deployment as it
     was given, ``revision`` counts its updates. ``failed_job`` is the last replica of this revision
-    that failed, also once others are ready; None if the last one could not be submitted."""
+    that failed, also once others are ready; None if the last one could not be submitted.
+    ``failures``: tries in a row that failed."""
 
     name: str
     endpoint: str
     state: DeploymentState
     reason: str | None
     failed_job: str | None
+    failures: int
     ready: int
     instances: int
     revision: int

@@ -95,6 +95,7 @@ def state(replicas: Sequence[Replica], revision: int, instances: int, failures: 
         return "Ready"
     if failures >= HOPELESS and new == 0:
         return "UpdateFailed" if ready else "Failed"
-    if len(ready) > new or (new and not failures):  # or more are on their way
+    # Or more are on their way.
+    if failures < HOPELESS and (len(ready) > new or (new and not failures)):
         return "Updating"
     return "Degraded" if new else "Creating"

@@ -6,6 +6,7 @@ import builtins
 import threading
 from typing import Any, NamedTuple
 
+from allranks import clock
 from allranks.core.request_samples import Samples
 from allranks.errors import Conflict, NotFound
 from allranks.store.key_values import Settings
@@ -131,17 +132,25 @@ class Endpoints:
         hint = f"allranks deployment list -e {endpoint}"
         raise NotFound(f"deployment {name!r} of endpoint {endpoint!r} not found", hint=hint)
 
-    def create_deployment(self, row: DeploymentRow) -> None:
-        """Raises Conflict if there is one of that name, NotFound without its endpoint."""
+    def create_deployment(self, row: DeploymentRow) -> DeploymentRow:
+        """Also while replicas of a deleted one of that name stop, as those of an earlier revision.
+        Raises Conflict if there is one of that name, NotFound without its endpoint."""
         with self.lock:
             self.get(row.endpoint)
             before = (self._settings.get(_DEPLOYMENTS) or {}).get(row.key)
             if before is not None:
-                hint = "update it: allranks deployment update -f FILE"
-                if before["is_deleted"]:
-                    hint = "its replicas are stopping: try again in a moment"
-                raise Conflict(f"a deployment named {row.key!r} already exists", hint=hint)
+                old = _deployment(before)
+                if not old.is_deleted:
+                    hint = "update it: allranks deployment update -f FILE"
+                    raise Conflict(f"a deployment named {row.key!r} already exists", hint=hint)
+                now = clock.now()
+                stopping = [
+                    item if item.drains_since else item._replace(drains_since=now)
+                    for item in old.replicas
+                ]
+                row = row._replace(revision=old.revision + 1, replicas=tuple(stopping))
             self._settings.change(_DEPLOYMENTS, {row.key: row._asdict()})
+            return row
 
     def change(self, row: DeploymentRow, **columns: Any) -> DeploymentRow:
         """Change columns of the deployment as it is now. Raises NotFound."""
@@ -164,8 +173,10 @@ class Endpoints:
         return _deployment(data)
 
     def forget(self, row: DeploymentRow) -> None:
-        """A deleted deployment whose replicas have ended."""
-        self._settings.change(_DEPLOYMENTS, {row.key: None})
+        """A deleted deployment whose replicas have ended, unless there is a new one by now."""
+        with self.lock:
+            if self._current(row).is_deleted:
+                self._settings.change(_DEPLOYMENTS, {row.key: None})
 
 
 def _deployment(data: dict[str, Any]) -> DeploymentRow:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from allranks.core.replicas import Replica, state
-from allranks.errors import NotFound, SpecError
+from allranks.errors import Conflict, NotFound, SpecError
 from allranks.serve.table import Backend, Route, Site
-from allranks.server.api.routes.endpoints import _replicas
+from allranks.server.api.routes.endpoints import _replicas, _require_model
 from allranks.server.endpoints.keeper import Keeper, good_sites, ready_within, site
 from allranks.server.endpoints.scaling import Scaler, instances_of
 from allranks.settings import Home
@@ -90,8 +90,21 @@ def test_replicas_follow_the_load():
     assert after(100, 0) == 1
 
 
+def test_no_return_to_a_model_that_was_deleted():
+    def gone(reference: object) -> None:
+        raise NotFound("model birds:1 not found")
+
+    services: Any = SimpleNamespace(models=SimpleNamespace(versions=SimpleNamespace(row=gone)))
+    row = DeploymentRow("e", "d", {"model": "azureml:birds:2"}, {}, 2, 0.0, "me")
+    _require_model(row, services)
+    before = {"spec": {"model": "azureml:birds:1"}}
+    with pytest.raises(Conflict, match="e/d cannot go back: its model azureml:birds:1 was deleted"):
+        _require_model(row._replace(previous=before), services)
+
+
 def test_the_job_that_failed_is_known_by_its_name(tmp_path: Path):
-    job = SimpleNamespace(error={"message": "exited with code 4"})
+    error: dict[str, Any] = {"message": "exited with code 4"}
+    job = SimpleNamespace(error=error)
     records = SimpleNamespace(latest=lambda name: job)
     services: Any = SimpleNamespace(records=records, channels=None, home=Home(tmp_path))
     keeper = Keeper(services)
@@ -100,6 +113,9 @@ def test_the_job_that_failed_is_known_by_its_name(tmp_path: Path):
     replica = ReplicaRow("r", 1, "unix:a", 0.0)
     failed = keeper._failed(row, replica, Replica("r", 1, ended=True), {}, 1.0)
     assert (failed["failed_job"], failed["reason"]) == ("r", "r: exited with code 4")
+    error["evidence"] = {"line": "ValueError: no licence", "where": "score.py:4"}
+    failed = keeper._failed(row, replica, Replica("r", 1, ended=True), {}, 1.0)
+    assert failed["reason"] == "r: failed at score.py:4: ValueError: no licence"
     refused = keeper._refused(row, NotFound("the environment x is gone"), 1.0)
     assert refused["failed_job"] is None
 

@@ -14,6 +14,7 @@ from allranks.cli.endpoint.endpoint import (
     may_delete,
     online_or_batch,
     path,
+    ready_of,
     set_option,
     traffic_of,
     type_option,
@@ -218,7 +219,7 @@ def list_deployments(options: argparse.Namespace) -> int:
             (
                 item["name"],
                 item["state"],
-                f"{item['ready']}/{item['instances']}",
+                ready_of(item),
                 f"{shares.get(item['name'], 0)} %",
                 (item["model"] or "-").removeprefix("azureml:"),
                 str((item["counts"] or {"requests": 0})["requests"]),
@@ -247,7 +248,7 @@ def show_deployment(options: argparse.Namespace) -> int:
         show.as_json(made)
         return 0
     show.field("name", f"{made['endpoint']}/{made['name']}")
-    show.field("state", f"{made['state']}, {made['ready']} of {made['instances']} ready")
+    show.field("state", f"{made['state']}, {ready_of(made)} ready")
     show.field("revision", str(made["revision"]))
     if made["model"]:
         show.field("model", made["model"])
@@ -288,7 +289,7 @@ def logs(options: argparse.Namespace) -> int:
     elif failed:
         show.talk(f"the last one that failed: allranks job logs {failed}")
     if not names:
-        earlier = f"allranks job list --name {options.endpoint}-{options.name}-r"
+        earlier = f"allranks job list --archived --name {options.endpoint}-{options.name}-r"
         show.talk(f"{options.endpoint}/{options.name} has no replica now; earlier ones: {earlier}")
         return 0
     from allranks.cli.main import run_words  # lazy: it imports this
@@ -352,7 +353,8 @@ def deploy(options: argparse.Namespace) -> int:
     options.file = None
     is_new = _is_new(name, options)
     made: EndpointAnswer = find_server.ask("GET", path(name))
-    if any(item["name"] == options.deployment for item in made["deployments"]):
+    before = next((e for e in made["deployments"] if e["name"] == options.deployment), None)
+    if before is not None:
         code = _send(options, deployment, Path.cwd(), None, "PATCH")
     else:
         try:
@@ -364,6 +366,10 @@ def deploy(options: argparse.Namespace) -> int:
             raise
     if not options.json and code == 0:
         made = find_server.ask("GET", path(name))
+        now = next((e["model"] for e in made["deployments"] if e["name"] == options.deployment), "")
+        if before is not None and now and before["model"] and not options.no_wait:
+            change = f"{before['model']} → {now}".replace("azureml:", "")
+            show.talk(f"{name}/{options.deployment}: {change}")
         show.talk(f"it answers at {made['scoring_uri']}; traffic: {traffic_of(made)}")
         show.talk(f"try it: allranks endpoint invoke {name} --data '…'")
     return code

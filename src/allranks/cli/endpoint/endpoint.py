@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
     from allranks.api.batch import BatchEndpointAnswer
-    from allranks.api.endpoints import EndpointAnswer, EndpointKeys
+    from allranks.api.endpoints import DeploymentAnswer, EndpointAnswer, EndpointKeys
 
 _ENDPOINTS = "/api/v1/endpoints"
 
@@ -44,6 +44,13 @@ def online_or_batch(name: str) -> EndpointAnswer | BatchEndpointAnswer:
 
 def is_batch(made: EndpointAnswer | BatchEndpointAnswer) -> TypeIs[BatchEndpointAnswer]:
     return made.get("type") == "batch"
+
+
+def ready_of(made: DeploymentAnswer) -> str:
+    """How many replicas are ready; after an update that failed only some of before it."""
+    if made["state"] == "UpdateFailed":
+        return f"{made['ready']} of before, 0 of {made['instances']}"
+    return f"{made['ready']} of {made['instances']}"
 
 
 def _batch() -> ModuleType:
@@ -143,9 +150,7 @@ def _row(made: EndpointAnswer | BatchEndpointAnswer) -> tuple[str, ...]:
     if is_batch(made):
         row: tuple[str, ...] = _batch().row(made)
         return row
-    deployments = " ".join(
-        f"{item['name']} ({item['ready']}/{item['instances']})" for item in made["deployments"]
-    )
+    deployments = " ".join(f"{item['name']} ({ready_of(item)})" for item in made["deployments"])
     return (
         made["name"],
         made["state"],
@@ -200,7 +205,7 @@ def show_endpoint(options: argparse.Namespace) -> int:
     show.field("key", "none is asked for" if made["auth_mode"] == "none" else "as Bearer")
     show.field("traffic", traffic_of(made))
     for item in made["deployments"]:
-        show.field(item["name"], f"{item['state']}, {item['ready']} of {item['instances']} ready")
+        show.field(item["name"], f"{item['state']}, {ready_of(item)} ready")
         if item["model"]:
             show.field("  model", item["model"])
         if item["reason"]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
+from allranks.core.replicas import HOPELESS
 from allranks.errors import AllranksError, Conflict, ServerError, UsageError
 from allranks.sdk.assets.computes import Poller
 from allranks.sdk.assets.provisioning import provisioning_state
@@ -266,8 +267,9 @@ def _path(endpoint: str, name: str) -> str:
 def wait(
     endpoint: str, name: str, on_look: Callable[[DeploymentAnswer], None], timeout: float
 ) -> DeploymentAnswer:
-    """Wait until a deployment is ready or has failed; ``seen`` gets each look. Raises
-    RequestFailed when it failed, and ServerError after ``timeout`` seconds."""
+    """Wait until a deployment is ready or has failed; ``on_look`` gets each look. Raises
+    RequestFailed when it failed, or a replica of it again and again, and ServerError after
+    ``timeout`` seconds."""
     at = f"{_ENDPOINTS}/{quote(endpoint, safe='')}/deployments/{quote(name, safe='')}"
     until = time.monotonic() + timeout
     while True:
@@ -282,6 +284,10 @@ def wait(
             if made["state"] == "UpdateFailed":
                 what = f"the update of {what}; the replicas of before go on"
                 hint += f", or go back: allranks deployment update {name} -e {endpoint} --rollback"
+            raise RequestFailed(what, hint=hint)
+        if made["state"] == "Degraded" and made["failures"] >= HOPELESS:
+            count = f"{made['ready']} of {made['instances']} are ready"
+            what = f"not all replicas of {endpoint}/{name} start ({count}): {made['reason']}"
             raise RequestFailed(what, hint=hint)
         if time.monotonic() > until:
             why = made["reason"] or (

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allranks.core.transfer_progress import OnProgress, unheard
+from allranks.errors import Problem, SpecError
 from allranks.sdk.submit import paths
 from allranks.sdk.submit.current_environment import current, tools
 from allranks.sdk.submit.prepare import prepare
 from allranks.sdk.submit.send import Snapshots
-from allranks.spec.endpoint import parse_deployment, replica_job
+from allranks.spec.endpoint import CodeConfiguration, parse_deployment, replica_job
+from allranks.spec.fields.problems import nearest, placed
 from allranks.spec.fields.scalars import sendable
 from allranks.spec.yaml import load
 
@@ -41,18 +43,46 @@ def prepare_deployment(
     sent = sendable(dict(data))
     if is_batch:
         from allranks.sdk.submit.pipeline import Reader  # lazy: few deployments are batch ones
-        from allranks.spec.batch import component_of, parse_batch_deployment  # lazy: as above
+        from allranks.spec.batch import (  # lazy: as above
+            BatchDeployment,
+            component_of,
+            parse_batch_deployment,
+        )
 
-        component = component_of(parse_batch_deployment(sent, lines, file))
+        batch = parse_batch_deployment(sent, lines, file)
+        if isinstance(batch, BatchDeployment):
+            _require_script(batch.code_configuration, base, lines, file)
+        component = component_of(batch)
         reader = Reader(note, allow_large, progress)
         made = reader.pipeline({"component": component}, base, "")["component"]
         submitter = {"base": current(), "tools": tools()}
         body = {"deployment": sent, "component": made, "submitter": submitter}
         paths.require_text(body)
         return body, reader.snapshots
-    job = replica_job(parse_deployment(sent, lines, file))
+    parsed = parse_deployment(sent, lines, file)
+    _require_script(parsed.code_configuration, base, lines, file)
+    job = replica_job(parsed)
     submission, snapshots = prepare(
         job, base, note=note, allow_large=allow_large, progress=progress
     )
     submission["spec"].pop("name", None)
     return {"deployment": sent, "submission": submission}, snapshots
+
+
+def _require_script(
+    configuration: CodeConfiguration | None,
+    base: Path,
+    lines: Mapping[str, int] | None,
+    file: str | None,
+) -> None:
+    """Raises SpecError if a folder of this machine lacks its scoring script."""
+    if configuration is None:
+        return
+    script, folder = configuration.scoring_script, base / configuration.code
+    if not folder.is_dir() or Path(script).is_absolute() or (folder / script).is_file():
+        return
+    near = nearest(script, (item.name for item in folder.iterdir()))
+    key = "code_configuration.scoring_script"
+    why = f"the scoring script {script} is not in {folder}"
+    problem = Problem(why, key, hint=near or "its path starts at the folder `code`")
+    raise SpecError([placed(problem, lines or {})], file=file)

@@ -211,10 +211,10 @@ class Keeper:
             )
             if item.job in steps.stop:
                 self._cancel(item.job)
-        if ready:
+        if ready and len(ready) >= instances:
             changes["reason"] = None
-        if ready and max(ready) >= STEADY:
-            changes["failures"] = 0
+            if min(ready) >= STEADY:
+                changes["failures"] = 0
         new = [self._named(row) for _ in range(min(steps.start, _MOST_STARTS))]
         replicas += new
         made = {**changes, "replicas": tuple(replicas)}
@@ -291,8 +291,7 @@ class Keeper:
         reason = f"{replica.job} was not ready within {ready_within(row):g} s: {why}"
         if state.ended:
             job = self._services.records.latest(replica.job)
-            error = job.error if job is not None else None
-            reason = f"{replica.job}: {error['message'] if error is not None else 'it ended'}"
+            reason = f"{replica.job}: {_why(job.error if job is not None else None)}"
         elif replica.was_ready:
             reason = f"{replica.job} does not answer: {why}"
         log.warning("%s: %s", row.key, reason)
@@ -343,7 +342,8 @@ class Keeper:
                 "allranks.deployment": row.name,
             },
         }
-        submit(made._replace(spec=spec, serves=True), self._services, row.created_by)
+        job, _ = submit(made._replace(spec=spec, serves=True), self._services, row.created_by)
+        self._services.annotations.archive(job.id, True)  # lists are of what people run
 
     def _forget(self, replica: ReplicaRow) -> None:
         self._canceled.discard(replica.job)
@@ -359,6 +359,15 @@ class Keeper:
             self._services.records.append(name, [job.event(Kind.CANCEL_ASKED)])
             self._services.loops.wake(name)
         self._canceled.add(name)
+
+
+def _why(error: Mapping[str, Any] | None) -> str:
+    if error is None:
+        return "it ended"
+    evidence = error.get("evidence") or {}
+    if evidence.get("where"):  # the line of the user's code
+        return f"failed at {evidence['where']}: {evidence['line']}"
+    return str(error["message"])
 
 
 def ready_within(row: DeploymentRow) -> float:

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import sys
+import traceback
 from types import ModuleType
 from typing import Any, Callable, Dict, Tuple
 
@@ -25,7 +26,7 @@ def load(path: str, model: str) -> Tuple[Score, Dict[str, Any]]:
     if callable(getattr(module, "run", None)):
         init = getattr(module, "init", None)
         if init is not None:
-            init()
+            _begin(init, os.path.dirname(os.path.abspath(path)))
         return _azure(module.run)
     if any(hasattr(module, name) for name in _HANDLERS):
         return _sagemaker(module, model), {}
@@ -33,6 +34,23 @@ def load(path: str, model: str) -> Tuple[Score, Dict[str, Any]]:
         "error: %s has neither run(data), as Azure ML's scoring scripts, nor %s, as SageMaker's\n"
         "hint: define init() and run(data)" % (path, " or ".join(_HANDLERS[:2]))
     )
+
+
+def _begin(init: Callable[[], object], folder: str) -> None:
+    """Call ``init``. If it fails, its line is named, and its own part of the traceback printed."""
+    try:
+        init()
+    except Exception as error:
+        own = error.__traceback__ and error.__traceback__.tb_next
+        lines = [
+            "%s:%s" % (os.path.relpath(item.filename, folder), item.lineno)
+            for item in traceback.extract_tb(own)
+            if item.filename.startswith(folder + os.sep)
+        ]
+        # Before the traceback: what stands at the end says the cause.
+        print("init() failed at", (lines or ["an unknown line"])[-1], file=sys.stderr)
+        traceback.print_exception(type(error), error, own)
+        raise SystemExit(1) from None
 
 
 def _imported(path: str) -> ModuleType:

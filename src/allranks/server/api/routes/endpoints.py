@@ -21,6 +21,7 @@ from allranks.core.replicas import Replica, state
 from allranks.errors import (
     Conflict,
     MissingCode,
+    NotFound,
     Problem,
     Refused,
     ServerError,
@@ -134,7 +135,7 @@ def create_deployment(
     with services.admission_lock, services.endpoints.lock:
         require_own(who, name, services.endpoints.get(name).created_by)
         _require_code(row, services)
-        services.endpoints.create_deployment(row)
+        row = services.endpoints.create_deployment(row)
         if data.get("all_traffic"):
             endpoint = services.endpoints.get(name)
             traffic = {**endpoint.spec, "traffic": {row.name: 100}}
@@ -155,7 +156,9 @@ def update_deployment(
         new_row = row._replace(**_scaled(row, data, services))
         if instances_of(new_row) > instances_of(row):
             _require_capacity(new_row, services)
-    elif not data.get("rollback"):
+    elif data.get("rollback"):
+        _require_model(services.endpoints.deployment(name, deployment), services)
+    else:
         made = _deployment(name, data, services, who.name)
     with services.admission_lock, services.endpoints.lock:
         row = services.endpoints.deployment(name, deployment)
@@ -172,7 +175,8 @@ def update_deployment(
 def _scaled(row: DeploymentRow, data: Mapping[str, Any], services: Services) -> dict[str, Any]:
     """The columns of another ``instance_count``. An update that failed is taken back: only what
     was before answers. Raises SpecError, Conflict."""
-    columns: dict[str, Any] = {"spec": row.spec}
+    # Tries of before say nothing of this number.
+    columns: dict[str, Any] = {"spec": row.spec, "failures": 0, "next_try": 0.0}
     if _shown(row, services)["state"] == "UpdateFailed":
         columns = _changes(row, None, services)
     if scale_of(row._replace(**columns)) is not None:
@@ -181,6 +185,18 @@ def _scaled(row: DeploymentRow, data: Mapping[str, Any], services: Services) -> 
     spec = {**columns["spec"], **data}
     spec_of.parse_deployment(spec)
     return {**columns, "spec": spec}
+
+
+def _require_model(row: DeploymentRow, services: Services) -> None:
+    """Raises Conflict if the model to return to was deleted: its replicas could not start."""
+    reference = row._replace(spec=row.previous["spec"]).model if row.previous else ""
+    if reference:
+        try:
+            services.models.versions.row(asset_of(reference, "model"))
+        except NotFound:
+            hint = f"allranks deployment update {row.name} -e {row.endpoint} -f FILE"
+            what = f"{row.key} cannot go back: its model {reference} was deleted"
+            raise Conflict(what, hint=hint) from None
 
 
 def _changes(row: DeploymentRow, made: DeploymentRow | None, services: Services) -> dict[str, Any]:
@@ -411,6 +427,7 @@ def _shown(row: DeploymentRow, services: Services) -> DeploymentAnswer:
         "state": cast("DeploymentState", state(replicas, row.revision, instances, row.failures)),
         "reason": row.reason,
         "failed_job": row.failed_job,
+        "failures": row.failures,
         "ready": sum(item.ready and item.drains_since is None for item in replicas),
         "instances": instances,
         "revision": row.revision,
