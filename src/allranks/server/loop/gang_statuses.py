@@ -81,19 +81,19 @@ class GangStatuses:
             if not _still_waits(submitted[key], status):
                 self._record_or_log(submitted[key], status)
 
-    def of_new(self, row: JobRow) -> list[Event]:
+    def first_events(self, row: JobRow) -> list[Event]:
         """What an engine that is polled at no cost reports of a gang it was sent just now."""
         if self._engine.pace:
             return []
-        return self._news(row, self._engine.poll([handle_of(row)])[row.key])
+        return self._events_of(row, self._engine.poll([handle_of(row)])[row.key])
 
     def record(self, row: JobRow, status: GangStatus) -> None:
         """Record what the engine reports, after the files of dead agents: those take precedence."""
-        if events := self._news(row, status):
+        if events := self._events_of(row, status):
             self._services.records.append(row.name, events)
             self._services.wakeups.notify(row.name)
 
-    def _news(self, row: JobRow, status: GangStatus) -> list[Event]:
+    def _events_of(self, row: JobRow, status: GangStatus) -> list[Event]:
         job, now = row.record, clock.now()
         events = list[Event]()
         if job.given_up and job.stopped_at is not None and status.state is GangState.UNKNOWN:
@@ -117,8 +117,8 @@ class GangStatuses:
             self._services.heartbeats.record_all(row)
         if job.stopped_at is not None and status.state is GangState.GONE:
             status = GangStatus(GangState.GONE)  # we stopped it: its reason does not matter
-        news = status.state not in (job.gang, GangState.UNKNOWN) or status.why != job.why
-        if news and job.gang is not GangState.GONE:
+        changed = status.state not in (job.gang, GangState.UNKNOWN) or status.why != job.why
+        if changed and job.gang is not GangState.GONE:
             self._pace = 0.0
             data = {"state": status.state, "why": status.why, "reason": status.reason}
             events.append(row.event(Kind.SEEN, data=data))

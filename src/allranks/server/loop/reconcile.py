@@ -17,7 +17,6 @@ from typing import Any
 
 from allranks import clock, folder_trees
 from allranks.agent.lifecycle.unsaved import is_kept
-from allranks.core.job.sessions import ENGINE
 from allranks.core.lifecycle import decide, repeated_time_limits
 from allranks.core.lifecycle.decide import Effect, Step
 from allranks.core.lifecycle.fold import fold
@@ -65,9 +64,8 @@ class Loop:
         self._waiting: dict[str, int] = {}
         # Names of jobs whose gang was stopped: most likely it is gone by now.
         self._stopped: set[str] = set()
-        # Gangs whose ranks have ended since the last look, for an engine with a queue of its own;
-        # on the nodes of other jobs also those that were submitted.
-        self._news: list[Handle] = []
+        # Gangs that wait or whose ranks have ended since the last look, for an engine with a queue.
+        self._to_poll: list[Handle] = []
         self._thread = threading.Thread(target=self._run, name=f"loop {cluster.kind}", daemon=True)
 
     def start(self) -> None:
@@ -155,11 +153,11 @@ class Loop:
             self._advance_or_log(self._records.get(name))
 
     def _start_next(self) -> None:
-        """Let the engine start the jobs that waited for ranks that have just ended: a burst of
-        short jobs would wait for a tick after each."""
-        news, self._news = self._news, []
-        if news:
-            self._engine.poll(news)
+        """Let the engine start jobs where ranks have just ended or nodes are free: a burst of short
+        jobs would wait for a tick after each."""
+        changed, self._to_poll = self._to_poll, []
+        if changed:
+            self._engine.poll(changed)
 
     def _advance(self, row: JobRow) -> None:
         """Take every step that is due."""
@@ -216,11 +214,11 @@ class Loop:
         self._wakeups.notify(row.name)
         if saved is not None and last.kind in (Kind.FINISHED, Kind.RELAUNCHED):
             self._to_clean.append(row)
-        may_end = last.kind in (Kind.CLOSING, Kind.FINISHED) and not self._engine.pace
-        if may_end and saved is not None and decide.ranks_ended(saved.record):
-            self._news.append(handle_of(saved))
-        if events[0].kind is Kind.SUBMITTED and self._cluster.kind == ENGINE and saved is not None:
-            self._news.append(handle_of(saved))
+        if saved is not None and not self._engine.pace:
+            may_end = last.kind in (Kind.CLOSING, Kind.FINISHED)
+            waits = last.kind is Kind.SEEN and saved.record.gang is GangState.QUEUED
+            if waits or (may_end and decide.ranks_ended(saved.record)):
+                self._to_poll.append(handle_of(saved))
         is_free = last.kind is Kind.GO and row.spec.get("session") is not None
         if (last.kind is Kind.FINISHED or is_free) and row.parent is not None:
             self._on_parent(row.parent)
@@ -231,7 +229,7 @@ class Loop:
         waits, and the end of a job whose only agent has left."""
         events = [self._perform(row, step)]
         if events[0].kind is Kind.SUBMITTED:
-            events += self._statuses.of_new(row._replace(record=fold(row.record, events[0])))
+            events += self._statuses.first_events(row._replace(record=fold(row.record, events[0])))
         if step.event is Kind.CLOSING:
             closed = row._replace(record=fold(row.record, events[0]))
             following = decide.decide(closed.record, row.plan.rules, self._clock(row))
