@@ -85,6 +85,25 @@ def test_what_it_is_called_makes_no_difference(cache):
     assert len({cache.path(each) for each in several}) == len(several)
 
 
+@pytest.mark.parametrize("is_exact", [True, False])
+def test_for_a_list_of_all_packages_uv_need_not_search_the_nodes_own_python(
+    tmp_path, wheels, is_exact
+):
+    own = tmp_path / f"python{sys.version_info.major}.{sys.version_info.minor}"
+    started = tmp_path / "started"
+    python = shlex.quote(os.path.realpath(sys.executable))
+    own.write_text(f'#!/bin/sh\n: >{shlex.quote(str(started))}\nexec {python} "$@"\n')
+    own.chmod(0o755)
+    # Only a path leads uv there.
+    environ = {"PATH": f"{sys.prefix}/bin:/usr/bin:/bin", "HOME": str(tmp_path / "home")}
+    environ |= {"ALLRANKS_PYTHON": str(own), "UV_CACHE_DIR": str(tmp_path / "cache")}
+    lines = from_wheels(wheels, "apple==1.0")
+    recipe = Recipe(own.name.removeprefix("python"), lines, exact=is_exact)
+    made = EnvironmentCache(tmp_path / "made", UV, environ).provide(recipe, wait, print)
+    assert made.packages["apple"] == "1.0"
+    assert started.exists() == is_exact
+
+
 def test_without_an_nvidia_gpu_tensorflow_comes_without_cuda(cache, wheels, tmp_path, monkeypatch):
     wheel(wheels, "tensorflow", requires=["pear; extra == 'and-cuda'"])
     recipe = Recipe(requirements=from_wheels(wheels, "tensorflow[and-cuda]"))

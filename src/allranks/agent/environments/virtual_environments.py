@@ -136,7 +136,7 @@ class EnvironmentCache:
         log.unlink(missing_ok=True)
         variables = self._variables(recipe)
         uv = Uv(self._uv, variables, self._folder, log, lock, wait, say, recipe.allow_builds)
-        python = recipe.python or self._python()
+        python = self._requested(recipe)
         if path.exists():
             # It was built with a Python that this node does not have; another node may use it.
             python = uv.find(python)
@@ -264,6 +264,17 @@ class EnvironmentCache:
             files = [file for file in (own_file, Path("/etc/uv/uv.toml")) if file.exists()]
             variables |= {"UV_CONFIG_FILE": str(files[0])} if files else {"UV_NO_CONFIG": "1"}
         return variables
+
+    def _requested(self, recipe: Recipe) -> str:
+        """What to ask uv for: the path of a Python, or a version, for which it searches 0.2 s."""
+        if not recipe.python:
+            return self._python()
+        if recipe.exact:
+            with contextlib.suppress(AllranksError):
+                python = self._python()
+                if os.path.basename(python) == f"python{recipe.python}":
+                    return python
+        return recipe.python
 
     def _python(self) -> str:
         """The first Python on PATH, resolved to the base Python of a virtual environment."""
