@@ -242,6 +242,24 @@ def test_a_file_that_changes_while_it_is_sent_is_told(
     assert not [path for path in blobs(server) if path.stat().st_size > MB]
 
 
+@pytest.mark.parametrize("content", [b"x" * 30, b"x"])
+def test_a_small_file_that_changes_while_it_is_sent_is_told(
+    server: Served, data: Path, monkeypatch: pytest.MonkeyPatch, content: bytes
+) -> None:
+    hashes = digests.Digests.of
+
+    def then_change(self: digests.Digests, *args: Any) -> dict[str, str]:
+        by_path = hashes(self, *args)
+        (data / "sub" / "30").write_bytes(content)
+        return by_path
+
+    monkeypatch.setattr(digests.Digests, "of", then_change)
+    with pytest.raises(UsageError, match="changed while it was uploaded") as caught:
+        sent(server, data)
+    assert caught.value.where == str(data / "sub" / "30")
+    assert not list(server.home.uploads.glob("*"))
+
+
 def test_a_full_disk_is_told(server: Served, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = send.json.loads
 

@@ -309,13 +309,17 @@ class _Sender:
         contents = []
         for blob in blobs:
             with blob.open() as file:
-                content = file.read(blob.size) if blob.size else b""
-            if hashlib.sha256(content).hexdigest() != blob.digest:
-                raise changed(blob.file)
-            contents.append(content)
+                contents.append(file.read(blob.size) if blob.size else b"")
         head = json.dumps([[blob.digest, blob.size] for blob in blobs]).encode()
         body = b"".join([head, b"\n", *contents])
-        self._connection.ask(lambda client: client.call("PUT", f"{_BLOBS}/pack", body, timeout=600))
+        path = f"{_BLOBS}/pack"
+        try:
+            self._connection.ask(lambda client: client.call("PUT", path, body, timeout=600))
+        except UsageError:  # the server has hashed something else
+            for blob, content in zip(blobs, contents, strict=True):
+                if hashlib.sha256(content).hexdigest() != blob.digest:
+                    raise changed(blob.file) from None
+            raise
         size = sum(blob.size for blob in blobs)
         self._connection.hear()
         self._count(size, size)
