@@ -439,8 +439,6 @@ def checked(reply: Reply) -> Reply:
     except ValueError:
         body = {}
     if "error" not in body:
-        raise ServerError(
-            f"the server answered {reply.status} without a reason",
-            hint="check that it is an allranks server: `allranks server status`",
-        )
+        hint = "check that it is an allranks server: `allranks server status`"
+        raise ServerError(f"the server answered {reply.status} without a reason", hint=hint)
     raise from_body(body)

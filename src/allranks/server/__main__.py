@@ -128,11 +128,8 @@ def _lock(home: Home) -> int:
     except OSError as error:
         raise settings.unusable(home, error) from error
     if lock is None:
-        raise Conflict(
-            "a server of this home is already running",
-            where=str(home.root),
-            hint="show it: allranks server status; stop it: allranks server stop",
-        )
+        hint = "show it: allranks server status; stop it: allranks server stop"
+        raise Conflict("a server of this home is already running", where=str(home.root), hint=hint)
     return lock
 
 

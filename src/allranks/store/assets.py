@@ -125,10 +125,8 @@ def find_version(versions: Sequence[AssetRow], asset: Asset) -> AssetRow | None:
 def _check_same(row: AssetRow, spec: Mapping[str, Any] | None, kind: str) -> None:
     if spec is None or row.spec != dict(spec):
         state = "was deleted" if spec is None else "already exists with other content"
-        raise Conflict(
-            f"the {kind} {row.name}:{row.version} {state}",
-            hint="versions never change: leave out `version` to add the next one",
-        )
+        hint = "versions never change: leave out `version` to add the next one"
+        raise Conflict(f"the {kind} {row.name}:{row.version} {state}", hint=hint)
 
 
 def _row(row: Any) -> AssetRow:

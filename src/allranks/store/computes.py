@@ -37,10 +37,8 @@ class Computes:
     def expect_free(self, name: str) -> None:
         """Raise Conflict if a compute has that name."""
         if any(row.name == name for row in self.list()):
-            raise Conflict(
-                f"a compute named {name!r} already exists",
-                hint=f"choose another name, or change it: allranks compute update {name} …",
-            )
+            hint = f"choose another name, or change it: allranks compute update {name} …"
+            raise Conflict(f"a compute named {name!r} already exists", hint=hint)
 
     def create(self, name: str, spec: Mapping[str, Any]) -> None:
         """Add a compute. Raises Conflict if the name is taken."""

@@ -81,10 +81,8 @@ class Mover:
         reason = log[-1] if log else f"exit code {code}"
         if code < 0:
             reason = f"killed by {signal.Signals(-code).name}"
-        raise AllranksError(
-            f"the data mover failed: {reason}",
-            hint="the node may have run out of memory: see `dmesg` there",
-        )
+        hint = "the node may have run out of memory: see `dmesg` there"
+        raise AllranksError(f"the data mover failed: {reason}", hint=hint)
 
     def kill(self) -> None:
         if self._child.poll() is None:

@@ -209,10 +209,8 @@ class Uv:
             child.wait()
             raise
         if (code := child.wait()) < 0:
-            raise AllranksError(
-                f"uv was killed by {signal.Signals(-code).name}",
-                hint="the node may have run out of memory: see `dmesg` there",
-            )
+            hint = "the node may have run out of memory: see `dmesg` there"
+            raise AllranksError(f"uv was killed by {signal.Signals(-code).name}", hint=hint)
         return Done(code, output)
 
     def _lines(self, child: subprocess.Popen[bytes]) -> Iterator[str]:

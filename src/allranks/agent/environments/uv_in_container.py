@@ -119,10 +119,8 @@ class UvInContainer(Uv):
                 hint="use an image with the GNU C library, or one that has the packages",
             )
         if run.code > 128:
-            raise AllranksError(
-                "uv was killed in the container",
-                hint="the node may have run out of memory: see `dmesg` there",
-            )
+            hint = "the node may have run out of memory: see `dmesg` there"
+            raise AllranksError("uv was killed in the container", hint=hint)
         return run
 
     def _run_in_container(self, argv: Sequence[str]) -> Done:

@@ -284,10 +284,8 @@ class EnvironmentCache:
         search = self._environ.get("PATH")
         python = shutil.which("python", path=search) or shutil.which("python3", path=search)
         if python is None:
-            raise AllranksError(
-                "no Python on PATH to build an environment with",
-                hint="set a version, such as `python: '3.11'`: uv downloads it if missing",
-            )
+            hint = "set a version, such as `python: '3.11'`: uv downloads it if missing"
+            raise AllranksError("no Python on PATH to build an environment with", hint=hint)
         return os.path.realpath(python)
 
 

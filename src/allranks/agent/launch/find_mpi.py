@@ -113,10 +113,8 @@ def find_inside(
     output = container.ask(line, env, partial(_wait, until))
     programs = [answer.partition("\n") for answer in output.split("\0")[1:]]
     if not any(path == "python3" for path, _, _ in programs):
-        raise NotFound(
-            "the image has no python3, which MPI jobs need to start ranks",
-            hint="install Python 3.6 or newer in the image",
-        )
+        hint = "install Python 3.6 or newer in the image"
+        raise NotFound("the image has no python3, which MPI jobs need to start ranks", hint=hint)
     if node:
         return None
     versions = [(path, text) for path, _, text in programs if path != "python3"]

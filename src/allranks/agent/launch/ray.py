@@ -22,10 +22,8 @@ def start(stage: Stage, running: Running) -> Launch:
     env = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": stage.secret(), **stage.env(rank)}
     program = shutil.which("ray", path=env.get("PATH")) if stage.container is None else "ray"
     if program is None:
-        raise NotFound(
-            "`ray` not found on the PATH of the job's environment",
-            hint="install it there: pip install 'ray[default]'",
-        )
+        hint = "install it there: pip install 'ray[default]'"
+        raise NotFound("`ray` not found on the PATH of the job's environment", hint=hint)
     scratch = str(stage.scratch)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     argv = [program, *ray.start(stage.task, stage.node, stage.places, scratch, memory)]

@@ -38,10 +38,8 @@ def hold(count: int, address: str = "") -> list[socket.socket]:
     if len(sockets) == count:
         return sockets
     release(sockets)
-    raise EngineError(
-        f"no {count} free ports between {low} and {high} on this node",
-        hint="see which ports are in use: ss -ltn",
-    )
+    hint = "see which ports are in use: ss -ltn"
+    raise EngineError(f"no {count} free ports between {low} and {high} on this node", hint=hint)
 
 
 def numbers(held: list[socket.socket]) -> tuple[int, ...]:

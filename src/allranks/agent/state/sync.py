@@ -127,10 +127,8 @@ class Sync:
             size = sum(synced.entry.size for synced in self._synced.values())
             amount = f"{len(self._synced)} entries, {size_text(size)}"
             return f"fetched {self._name}: {amount}, in {took:.1f} s" if fetched else ""
-        raise AllranksError(
-            f"cannot fetch {self._name}: all its versions are damaged",
-            hint="check the disk of the server's home; allranks state list JOB shows the versions",
-        )
+        hint = "check the disk of the server's home; allranks state list JOB shows the versions"
+        raise AllranksError(f"cannot fetch {self._name}: all its versions are damaged", hint=hint)
 
     def sync_once(self, *, ask: bool = False, end: bool = False) -> bool:
         """Run one round. Returns whether there was anything to do. ``ask``: contact the server even

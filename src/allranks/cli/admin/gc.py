@@ -59,11 +59,8 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds <= _MAX_DAYS * _SECONDS["d"]:
-        raise UsageError(
-            f"{text!r} is not a duration",
-            where="--older-than",
-            hint="give a number of days, or 12h, 30d, 4w",
-        )
+        hint = "give a number of days, or 12h, 30d, 4w"
+        raise UsageError(f"{text!r} is not a duration", where="--older-than", hint=hint)
     return seconds
 
 

@@ -105,18 +105,8 @@ def _note_unknown(jobs: list[ListedJob], keys: list[str]) -> None:
 
 
 def _none(options: argparse.Namespace) -> str:
-    filters = (
-        "status",
-        "experiment",
-        "name",
-        "tag",
-        "since",
-        "until",
-        "metric",
-        "archived",
-        "parent",
-    )
-    if any(getattr(options, each) for each in filters):
+    filters = "status experiment name tag since until metric archived parent uses"
+    if any(getattr(options, each) for each in filters.split()):
         return "no jobs match"
     return "no jobs yet; run one: `allranks run -- echo hello`"
 

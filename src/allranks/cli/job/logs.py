@@ -86,10 +86,8 @@ def logs(options: argparse.Namespace) -> int:
         raise UsageError(message, hint=hint)
     ranks = _ranks(job, options)
     if options.attempt is not None and not 1 <= options.attempt <= job["attempts"]:
-        raise NotFound(
-            f"{job['name']} has no attempt {options.attempt}",
-            hint=f"its attempts are 1 to {job['attempts']}",
-        )
+        hint = f"its attempts are 1 to {job['attempts']}"
+        raise NotFound(f"{job['name']} has no attempt {options.attempt}", hint=hint)
     attempts = [options.attempt or NEWEST]
     prefixed = False if options.json else options.prefix
     chosen = ranks if ranks is not None else [each["rank"] for each in job["ranks"]]
@@ -160,10 +158,8 @@ def _ranks(job: JobRecord, options: argparse.Namespace) -> list[int] | None:
 def _check_ranks(job: JobRecord, ranks: list[int] | None) -> None:
     for rank in ranks or ():
         if not 0 <= rank < job["processes"]:
-            raise NotFound(
-                f"{job['name']} has no rank {rank}",
-                hint=f"its ranks are 0 to {job['processes'] - 1}",
-            )
+            hint = f"its ranks are 0 to {job['processes'] - 1}"
+            raise NotFound(f"{job['name']} has no rank {rank}", hint=hint)
 
 
 def expect_ranks(spec: Document, ranks: list[int]) -> None:

@@ -19,11 +19,8 @@ def write(drawn: Figure, path: Path) -> None:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure as Canvas
     except ImportError as error:
-        raise UsageError(
-            f"a picture needs matplotlib: {error}",
-            where="--png",
-            hint="pip install 'allranks[report]'; --html FILE draws the same figures without it",
-        ) from None
+        hint = "pip install 'allranks[report]'; --html FILE draws the same figures without it"
+        raise UsageError(f"a picture needs matplotlib: {error}", where="--png", hint=hint) from None
     high = 4.2 + 0.6 + 0.36 * len(drawn.bars)
     canvas = Canvas(figsize=(10, high), dpi=150, layout="constrained")
     FigureCanvasAgg(canvas)

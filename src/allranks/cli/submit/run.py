@@ -298,12 +298,9 @@ def _metrics(options: argparse.Namespace) -> Document:
     pairs = []
     for text in options.metric:
         if text not in KNOWN and "=" not in text[1:]:
-            raise UsageError(
-                f"{text!r} is not NAME=REGEX",
-                where="-m/--metric",
-                hint="e.g. -m loss='loss: ([0-9.]+)'; built in, without a pattern: "
-                + ", ".join(KNOWN),
-            )
+            hint = "e.g. -m loss='loss: ([0-9.]+)'; built in, without a pattern: "
+            hint += ", ".join(KNOWN)
+            raise UsageError(f"{text!r} is not NAME=REGEX", where="-m/--metric", hint=hint)
         pairs.append((text, BUILTIN) if text in KNOWN else _metric(text))
     patterns = _unique(pairs, "-m/--metric")
     if options.metric_rank is None:
@@ -329,12 +326,7 @@ def environment_of(options: argparse.Namespace) -> str | Document | None:
             hint="-e FILE; for a named environment: allranks environment build NAME --allow-builds",
         )
     if options.image is not None:
-        if name is not None:
-            raise UsageError(
-                "--environment and --image cannot be used together",
-                where="--image",
-                hint="remove one of the two",
-            )
+        refuse_with("--image", {"-e/--environment": name})
         return {"image": options.image}
     if name is None:
         return None
@@ -344,11 +336,9 @@ def environment_of(options: argparse.Namespace) -> str | Document | None:
         allowed = {"allow_builds": True} if options.allow_builds else {}
         return {**from_file(Path(name)), **allowed}
     if "/" in name and not name.startswith("azureml:"):
-        raise UsageError(
-            f"{name!r} is neither a file nor the name of an environment",
-            where="-e/--environment",
-            hint="a requirements file (.txt), a conda file (.yml), or NAME[:VERSION]",
-        )
+        hint = "a requirements file (.txt), a conda file (.yml), or NAME[:VERSION]"
+        message = f"{name!r} is neither a file nor the name of an environment"
+        raise UsageError(message, where="-e/--environment", hint=hint)
     return environment_reference(name)
 
 
@@ -363,20 +353,16 @@ def _distribution(options: argparse.Namespace) -> Document | None:
         raise UsageError(f"{kind!r} is a program, not a type", where="-d/--distribution", hint=hint)
     kind = kind.lower()
     if kind != "tensorflow" and (options.workers, options.parameter_servers) != (None, None):
-        raise UsageError(
-            "--workers and --parameter-servers need TensorFlow",
-            where="--distribution",
-            hint="add -d tensorflow, or remove them",
-        )
+        hint = "add -d tensorflow, or remove them"
+        message = "--workers and --parameter-servers need TensorFlow"
+        raise UsageError(message, where="--distribution", hint=hint)
     if options.procs_per_node > 1:
         from allranks.core.distributions.topology import ONE_EACH  # lazy: few runs need the plan
 
         if kind in ONE_EACH:
-            raise UsageError(
-                f"{kind} starts one process per node",
-                where="-p/--procs-per-node",
-                hint="request more nodes with -n, or leave -p out",
-            )
+            hint = "request more nodes with -n, or leave -p out"
+            message = f"{kind} starts one process per node"
+            raise UsageError(message, where="-p/--procs-per-node", hint=hint)
     if kind == "tensorflow":
         workers, servers = options.workers, options.parameter_servers
         return {"type": kind, **_present(worker_count=workers, parameter_server_count=servers)}

@@ -68,16 +68,8 @@ def is_sweep(options: argparse.Namespace) -> bool:
     """Whether the options describe a sweep. Raises UsageError for its options without --sweep."""
     if options.sweep:
         return True
-    for name in (
-        "trials",
-        "concurrent",
-        "maximize",
-        "minimize",
-        "sampler",
-        "seed",
-        "stop_early",
-        "no_reuse_nodes",
-    ):
+    names = "trials concurrent maximize minimize sampler seed stop_early no_reuse_nodes"
+    for name in names.split():
         if getattr(options, name) is not None:
             option = "--" + name.replace("_", "-")
             raise UsageError("it belongs to a sweep", where=option, hint=f"add {_EXAMPLE}")

@@ -250,10 +250,8 @@ def _connect(options: Mapping[str, Any]) -> Connection:
         configuration.connection_pool_maxsize = 8
         namespace = kubeconfig.load(configuration, options)
     except ImportError:
-        raise Refused(
-            "the client library for Kubernetes is not installed",
-            hint="install it for the server: pip install 'allranks[kubernetes]'",
-        ) from None
+        hint = "install it for the server: pip install 'allranks[kubernetes]'"
+        raise Refused("the client library for Kubernetes is not installed", hint=hint) from None
     return Connection(configuration, RESTClientObject(configuration), namespace)
 
 

@@ -69,10 +69,8 @@ def check_version(api: Api) -> None:
     if not all(numbers):
         raise Refused("the server is not a Kubernetes API server", hint="check the kubeconfig")
     if tuple(map(int, numbers)) < OLDEST:
-        raise Refused(
-            f"Kubernetes {'.'.join(numbers)} is too old",
-            hint=f"use {'.'.join(map(str, OLDEST))} or newer, where a node of a Job may end alone",
-        )
+        hint = f"use {'.'.join(map(str, OLDEST))} or newer, where a node of a Job may end alone"
+        raise Refused(f"Kubernetes {'.'.join(numbers)} is too old", hint=hint)
 
 
 def check_rights(api: Api) -> None:

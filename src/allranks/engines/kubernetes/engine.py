@@ -364,11 +364,8 @@ def _require(options: Mapping[str, Any]) -> None:
     if options.get("namespace"):
         expect_namespace(options["namespace"])
     if not options.get("image"):
-        raise Refused(
-            "no image for the pods is set",
-            where="image",
-            hint="set one with your framework and Python 3.11 or newer: --image IMAGE",
-        )
+        hint = "set one with your framework and Python 3.11 or newer: --image IMAGE"
+        raise Refused("no image for the pods is set", where="image", hint=hint)
 
 
 def _own_disks(options: Mapping[str, Any]) -> bool:

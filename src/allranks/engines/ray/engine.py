@@ -148,11 +148,8 @@ class RayEngine:
             raise client.not_ray()
         if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
             oldest = ".".join(map(str, OLDEST))
-            raise Refused(
-                f"Ray {version} is too old",
-                where=client.url,
-                hint=f"install Ray {oldest} or newer: agents need Python 3.11",
-            )
+            hint = f"install Ray {oldest} or newer: agents need Python 3.11"
+            raise Refused(f"Ray {version} is too old", where=client.url, hint=hint)
         if any(host.ready for host in cluster.hosts(client)):
             return None
         return f"Ray's head at {client.url} lists no live node: jobs will wait until one joins it"

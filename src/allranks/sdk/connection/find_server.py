@@ -53,11 +53,8 @@ def connect(*, start: bool = True, any_version: bool = False) -> Client:
     if running.alive and running.url is not None and _answers_still(running.pid, running.url):
         return _client(home, running, any_version)
     if not start:
-        raise Unreachable(
-            "no server is running for this home",
-            where=str(home.root),
-            hint="start it with `allranks server start`; commands that need it also start it",
-        )
+        hint = "start it with `allranks server start`; commands that need it also start it"
+        raise Unreachable("no server is running for this home", where=str(home.root), hint=hint)
     return _client(home, start_server(home), any_version)
 
 
@@ -146,11 +143,8 @@ def _spawn(home: Home, port: int | None) -> None:
     if "error" in body and body["error"] != "conflict":
         raise from_body(body)
     if not text:
-        raise ServerError(
-            "the server could not be started",
-            where=str(home.root),
-            hint=f"its log is {home.log}",
-        )
+        hint = f"its log is {home.log}"
+        raise ServerError("the server could not be started", where=str(home.root), hint=hint)
 
 
 def _open_log(home: Home) -> BinaryIO:

@@ -119,11 +119,8 @@ def asked_for(
             raise UsageError(f"{assignment!r} has no name", where="--env", hint=hint)
         if not equals:
             if name not in environ:
-                raise UsageError(
-                    f"{name} is not set in this shell",
-                    where="--env",
-                    hint=f"set it: --env {name}=VALUE",
-                )
+                hint = f"set it: --env {name}=VALUE"
+                raise UsageError(f"{name} is not set in this shell", where="--env", hint=hint)
             value = environ[name]
         env[name] = value
     return env

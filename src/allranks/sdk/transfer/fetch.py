@@ -107,7 +107,7 @@ class Fetcher:
         """A large file, continued if its part matches the beginning of the server's file."""
         with self._landing(entry) as file:
             if is_there(self._folder, entry.target, entry.size, entry.mtime_ns, entry.sha256):
-                file.discard()  # another process has downloaded it
+                file.cut()  # another process has downloaded it
                 self._tally.add(entry.size, 0)
                 self._tally.landed(entry)
                 return
@@ -115,7 +115,7 @@ class Fetcher:
                 self._until_it_is_whole(entry, file)
             except NotFound:
                 self._tally.add(-file.size, 0)
-                file.discard()
+                file.cut()
                 self._tally.lost(entry)
 
     def _unpacked(self, files: Sequence[Entry], body: bytes) -> list[Entry]:
@@ -156,7 +156,7 @@ class Fetcher:
                 self._tally.landed(entry)
                 return
             self._tally.add(-file.size, 0)
-            file.discard()
+            file.cut()
             entry = entry._replace(size=checksum["size"], mtime_ns=checksum["mtime_ns"])
         raise _damaged(entry)
 

@@ -94,7 +94,7 @@ class StoreFetcher:
     def _one(self, entry: Entry) -> None:
         with destination(self._folder, entry.target, entry.part, self._stop) as file:
             if is_there(self._folder, entry.target, entry.size, entry.mtime_ns):
-                file.discard()  # another process has downloaded it
+                file.cut()  # another process has downloaded it
                 self._tally.add(entry.size, 0)
             else:
                 if file.size > entry.size:

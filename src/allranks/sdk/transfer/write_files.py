@@ -33,10 +33,8 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS)
 def checked(path: str) -> str:
     """The path sent by the server. Raises ServerError if it leads outside."""
     if "\0" in path or any(word in ("", ".", "..") for word in path.split("/")):
-        raise ServerError(
-            f"the server sent a path outside of the folder: {path!r}",
-            hint="nothing was written; check that this is the right server",
-        )
+        hint = "nothing was written; check that this is the right server"
+        raise ServerError(f"the server sent a path outside of the folder: {path!r}", hint=hint)
     return path
 
 
@@ -104,12 +102,10 @@ class Destination:
 
     def read(self) -> None:
         """Read the existing part to compute ``crc``."""
-        self.crc = done = 0
-        while piece := os.pread(self._file, 1 << 20, done):
-            self._go_on()
+        self.size = self.crc = 0
+        for piece in self._pieces():
             self.crc = zlib.crc32(piece, self.crc)
-            done += len(piece)
-        self.size = done
+            self.size += len(piece)
 
     def cut(self, size: int = 0) -> None:
         """Truncate the part to ``size`` bytes; call ``read`` to update ``crc``."""
@@ -141,15 +137,17 @@ class Destination:
         self._kept = False
 
     def _sha256(self) -> str:
-        digest, done = hashlib.sha256(), 0
-        while piece := os.pread(self._file, 1 << 20, done):
-            self._go_on()
+        digest = hashlib.sha256()
+        for piece in self._pieces():
             digest.update(piece)
-            done += len(piece)
         return digest.hexdigest()
 
-    def discard(self) -> None:
-        self.cut()
+    def _pieces(self) -> Iterator[bytes]:
+        done = 0
+        while piece := os.pread(self._file, 1 << 20, done):
+            self._go_on()
+            yield piece
+            done += len(piece)
 
     def close(self) -> None:
         if self._kept and self.size == 0:

@@ -261,10 +261,8 @@ class States:
         """The state of that name. Raises NotFound, and Conflict while a job uses it."""
         state = self.find(name)
         if (row := self.holder(state)) is not None:
-            raise Conflict(
-                f"the job {row.name} has the state {name} and has not ended",
-                hint=f"wait for it, or: allranks job cancel {row.name}",
-            )
+            hint = f"wait for it, or: allranks job cancel {row.name}"
+            raise Conflict(f"the job {row.name} has the state {name} and has not ended", hint=hint)
         return state
 
     def _is_of(self, row: JobRow, state: State) -> bool:

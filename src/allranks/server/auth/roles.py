@@ -51,10 +51,8 @@ Who = Annotated[Person, Given(person)]
 def require_role(who: Person, least: Role) -> None:
     """Raise Forbidden for a lower role."""
     if who.role < least:
-        raise Forbidden(
-            f"this needs the role {least}; {who.name} is a {who.role}",
-            hint="ask an admin of this server: allranks server token create NAME --role ROLE",
-        )
+        hint = "ask an admin of this server: allranks server token create NAME --role ROLE"
+        raise Forbidden(f"this needs the role {least}; {who.name} is a {who.role}", hint=hint)
 
 
 def require_own(who: Person, job: str, submitter: str) -> None:

@@ -121,24 +121,11 @@ class ChildServer(ABC):
         # A new folder for each start: a server that is ending still uses its own.
         own = Path(tempfile.mkdtemp(prefix="run-", dir=self._folder))
         self._fd = os.open(own, os.O_RDONLY | os.O_DIRECTORY)
-        tether = [
-            sys.executable,
-            "-P",
-            "-m",
-            "allranks.agent.processes.end_with_parent",
-            str(_GRACE),
-            str(own),
-        ]
+        tether = ("-P", "-m", "allranks.agent.processes.end_with_parent", str(_GRACE), str(own))
+        shell = ("/bin/sh", "-c", 'exec "$@" >>server.log 2>&1', self._folder.name)
         with self._log.open("ab") as errors:
             self._process = subprocess.Popen(
-                [
-                    *tether,
-                    "/bin/sh",
-                    "-c",
-                    'exec "$@" >>server.log 2>&1',
-                    self._folder.name,
-                    *self.command(f"{own.name}/socket"),
-                ],
+                [sys.executable, *tether, *shell, *self.command(f"{own.name}/socket")],
                 cwd=self._folder,
                 env={**self._inherited(), **self.environment()},
                 stdin=subprocess.PIPE,

@@ -98,10 +98,8 @@ def restart(
     resumed = resumes(row, resume=resume, fresh=fresh)
     task = row.plan.task
     if code is not None and task.in_place:
-        raise Conflict(
-            f"{row.name} runs its code in place, in {task.in_place}",
-            hint=f"change the code there, then: allranks job restart {row.name}",
-        )
+        hint = f"change the code there, then: allranks job restart {row.name}"
+        raise Conflict(f"{row.name} runs its code in place, in {task.in_place}", hint=hint)
     spec = tagged_spec(row, services)
     diff_file = diff_of(task.record)
     diff = diff_file.read_text(encoding="utf-8") if diff_file.exists() else ""

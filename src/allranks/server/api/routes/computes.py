@@ -53,10 +53,8 @@ async def create(
     this name exactly these keys."""
     compute, idle = parse(data)
     if compute.name == services.clusters.first:
-        raise Conflict(
-            f"the compute {compute.name!r} is built in",
-            hint=f"choose another name, or change it: allranks compute update {compute.name} …",
-        )
+        hint = f"choose another name, or change it: allranks compute update {compute.name} …"
+        raise Conflict(f"the compute {compute.name!r} is built in", hint=hint)
     if not replace:
         services.computes.expect_free(compute.name)
     compute, note = await _checked(compute, services)
@@ -150,10 +148,8 @@ def _own(name: str, services: Services) -> Compute:
     """The compute, unless it is an unchanged built-in one, which cannot be deleted."""
     compute = services.clusters.find(name)
     if not any(row.name == compute.name for row in services.computes.list()):
-        raise Conflict(
-            f"the compute {compute.name!r} is built in and cannot be deleted",
-            hint="create your own: allranks compute create NAME --type …",
-        )
+        hint = "create your own: allranks compute create NAME --type …"
+        raise Conflict(f"the compute {compute.name!r} is built in and cannot be deleted", hint=hint)
     return compute
 
 
