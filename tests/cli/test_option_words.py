@@ -42,7 +42,6 @@ def _place(tmp_path, monkeypatch):
         (("--set", "resources.instance_count=0"), "resources.instance_count: must", "leave"),
         (("--detach", "--raw"), "--raw: not available with --detach", "leave one"),
         (("--detach", "--no-prefix"), "--no-prefix: not available with --detach", "leave one"),
-        (("--rehearse", "--tolerance", "-1"), "--tolerance: must be at least 0", "0.01"),
         ((*_SWEEP, "--trials", "0"), "--trials: must be at least 1, not `0`", "leave it out"),
         ((*_SWEEP, "--concurrent", "0"), "--concurrent: must be at least 1, not `0`", "leave"),
         ((*_SWEEP, "--timeout", "0"), "--timeout: must be more than 0", "leave it out"),

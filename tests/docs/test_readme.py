@@ -69,7 +69,7 @@ def run(project: Path, home: Path, *argv: str) -> "subprocess.CompletedProcess[s
 @pytest.mark.end_to_end
 def test_command(project: Path, shared_home: Path, shared: Allranks, command: str) -> None:
     if " - " in f"{command} ":
-        shared("run", "-n", 2, "--", "true")
+        shared("run", "-n", 2, "--", "echo", "hello")
     done = run(project, shared_home, "bash", "-c", command)
     assert done.returncode == 0, done.stdout + done.stderr
 

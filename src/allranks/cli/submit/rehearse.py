@@ -81,9 +81,6 @@ def _check_options(options: argparse.Namespace, conflict: str) -> None:
     if not options.rehearse:
         hint = "add --rehearse, or leave it out"
         raise UsageError("--tolerance needs --rehearse", where="--tolerance", hint=hint)
-    if options.tolerance is not None and not options.tolerance >= 0:
-        hint = "a part of the value, as in --tolerance 0.01"
-        raise UsageError("must be at least 0", where="--tolerance", hint=hint)
     if options.in_place:
         hint = "leave it out: each of the two jobs starts with its own copy"
         raise UsageError("a rehearsal runs the job twice", where="--in-place", hint=hint)
