@@ -37,6 +37,31 @@ def _redrawn(page: Any, act: Any) -> None:
     until(lambda: page.evaluate("window.drawn"))
 
 
+def test_the_first_chart_does_not_wait_for_the_points_of_the_last(
+    site: Site, signed_in: Watched
+) -> None:
+    page, patterns = signed_in.page, [("-m", rf"m{n}=m{n}=(\S+)") for n in range(5)]
+    words = ("run", "--name", "five", "-q", *(word for each in patterns for word in each))
+    assert site.allranks(*words, "--", "echo", *(f"m{n}=1" for n in range(5))).returncode == 0
+    held: list[Any] = []
+    page.route("**/metrics.json*", lambda route: held.append(route))
+
+    def requests() -> int:
+        page.evaluate("0")  # events come in calls only
+        return len(held)
+
+    signed_in.go(f"{site.url}/ui/jobs/five/metrics")
+    until(lambda: requests() == 2)
+    held[0].continue_()
+    page.wait_for_selector("#charts .sketch, #charts .gtitle")
+    until(lambda: requests() == 3)
+    for number in range(1, 5):
+        until(lambda number=number: requests() > number)
+        held[number].continue_()
+    until(lambda: page.locator("#charts .gtitle").count() == 5)
+    signed_in.ok()
+
+
 @pytest.mark.parametrize("mode", ["zoom", "pan"])
 def test_zoom_and_pan_stay_when_charts_are_drawn_again(
     site: Site, signed_in: Watched, mode: str
