@@ -275,6 +275,8 @@ def test_the_buttons(site: Site, signed_in: Watched, running: str) -> None:
     page.fill("input[name=path]", "outputs/a.json")
     confirm()
     assert answer(site.allranks, "model", "show", "net")["job"] == "good"
+    assert page.url == f"{site.url}/ui/assets/models/net:1"
+    signed_in.go(f"{site.url}/ui/jobs/good")
     click("Restart")
     page.fill("textarea[name=set]", "tags.from=page\nenvironment_variables.PAUSE=a=b")
     confirm()

@@ -79,3 +79,8 @@ def test_every_value_is_escaped() -> None:
     assert "<b>" not in shown
     assert "<i>" not in shown
     assert "<time" in shown
+
+
+def test_names_in_backticks_are_code() -> None:
+    shown = render.code("`<b>` is not a key in `limits`, a ` b")
+    assert shown == "<code>&lt;b&gt;</code> is not a key in <code>limits</code>, a ` b"

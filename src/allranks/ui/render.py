@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import UTC, datetime
@@ -58,6 +59,7 @@ def environment() -> Environment:
         "pretty": lambda value: json.dumps(value, indent=2, ensure_ascii=False, default=str),
         "printable": printable,
         "frame": frame,
+        "code": code,
         "markdown": markdown,
         "without_marks": without_marks,
     }
@@ -135,6 +137,11 @@ def frame(entry: Mapping[str, Any]) -> str:
     """A frame of a stack as Python prints it."""
     line = f"{entry['file']}:{entry['line']} in {entry['function']}"
     return f"{line}\n    {entry['text']}" if entry.get("text") else line
+
+
+def code(text: object) -> Markup:
+    """A sentence whose `names` in backticks are code."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def printable(text: str) -> str:

@@ -103,7 +103,7 @@ async def act(request: Request) -> Response:
         return render.page(request, "problems.html", action=action, problems=problems, done=done)
     place = ""
     if len(done) == 1 and name != "delete":
-        place = f"{'assets/models' if name == 'register' else 'jobs'}/{quote(done[0])}"
+        place = f"{'assets/models' if name == 'register' else 'jobs'}/{quote(done[0], safe=':')}"
     answer = RedirectResponse(f"/ui/{place}", 303)
     leave(answer, name, done)
     return answer
