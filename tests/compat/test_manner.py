@@ -29,6 +29,7 @@ FILES = {
     "from azureml.core import Run\n"
     "Run.get_context().log('loss', (args.lr - 0.3) ** 2)\n"
     "print('trained', args.lr, more)\n",
+    "src/read.py": "import sys\nprint('the model is', open(sys.argv[2]).read())\n",
     "src/score.py": "def init():\n    print('init')\n"
     "def run(mini_batch):\n    return [str(each) for each in mini_batch]\n",
     "src/conda.yml": "dependencies:\n- python=3.11\n- pip:\n  - packaging\n",
@@ -76,6 +77,7 @@ def programs(file: str) -> Iterator[Program]:
 
 
 SUBMIT = [*programs("v2.txt"), *programs("v1.txt")]
+RUN = [each for each in SUBMIT if each.runs == "yes" or each.name == "schedule-changed"]
 SCRIPTS = [*programs("ssm.txt")]
 
 
@@ -123,9 +125,7 @@ def mapped(shared: Allranks) -> Allranks:
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize(
-    "program", [each for each in SUBMIT if each.runs == "yes"], ids=lambda each: each.name
-)
+@pytest.mark.parametrize("program", RUN, ids=lambda each: each.name)
 def test_what_is_said_to_run_runs(mapped: Allranks, code: Path, program: Program) -> None:
     laid_out(code, program, "submit.py")
     done = mapped("python", "submit.py")

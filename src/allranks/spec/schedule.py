@@ -83,6 +83,9 @@ WeekDays = Annotated[
     BeforeValidator(_several),
 ]
 
+# The tag of a schedule whose runs may be those of others: a JSON list of names, by version.
+ENDPOINT_VERSIONS = "azureml.endpoint_versions"
+
 
 class _Trigger(Part):
     """Times without an offset are local times of ``time_zone``."""

@@ -33,6 +33,7 @@ run.log_table("table", {"a": [1, 2], "b": [3.5, 4]})
 run.log("word", "hello")
 run.log("at", 7, step=40)
 run.tag("team", "vision")
+run.add_properties({"author": "me", "year": 2026})
 with open("notes.txt", "w") as file:
     file.write("notes")
 run.upload_file("models/notes.txt", "notes.txt")
@@ -45,6 +46,7 @@ for wrong in (
     lambda: Dataset.get_by_name(None, "birds"),
     lambda: run.register_model("birds"),
     lambda: run.upload_file("../escaped", "notes.txt"),
+    lambda: run.add_properties({"author": "you"}),
     lambda: Workspace.from_config(),
 ):
     try:
@@ -76,9 +78,10 @@ def test_a_script_logs_to_its_job(shared: Allranks, code: Path) -> None:
     assert "azureml.core.Dataset is not there in a job. hint: give data" in said[3]
     assert "Run.register_model is not there in a job of allranks. hint: do it where" in said[4]
     assert said[5] == "refused: '../escaped' is not below the run's folder"
-    assert "azureml.core.Workspace is not there in a job" in said[6]
+    assert "the property author is 'me' already" in said[6]
+    assert "azureml.core.Workspace is not there in a job" in said[7]
     # transformers and others log to Azure where they find its packages.
-    assert said[7] == "library sees None"
+    assert said[8] == "library sees None"
     found = answer(shared, "job", "metrics", "logs")
     points = {name: [(e["step"], e["value"]) for e in each] for name, each in found.items()}
     assert points == {
@@ -90,7 +93,11 @@ def test_a_script_logs_to_its_job(shared: Allranks, code: Path) -> None:
         "table/a": [(0, 1.0), (1, 2.0)],
         "table/b": [(0, 3.5), (1, 4.0)],
     }
-    assert answer(shared, "job", "show", "logs")["tags"] == {"team": "vision"}
+    assert answer(shared, "job", "show", "logs")["tags"] == {
+        "team": "vision",
+        "azureml.property.author": "me",
+        "azureml.property.year": "2026",
+    }
     shared("job", "download", "logs", "-p", "got")
     kept = code / "got" / "artifacts"
     assert (kept / "work" / "models" / "notes.txt").read_text() == "notes"

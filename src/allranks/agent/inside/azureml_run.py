@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 # Folders of a working folder that hold what is no file of the run.
 _LEFT_OUT = frozenset(("__pycache__", ".git"))
 _NUMBERS = (int, float)
+# Tags whose names begin so are the properties of Azure's runs.
+PROPERTY = "azureml.property."
 
 
 class RunEnvironmentException(Exception):
@@ -75,6 +77,18 @@ class Model(object):
         )
         only = os.path.join(path, files[0]) if len(files) == 1 else path
         return only if os.path.isfile(only) else path
+
+
+def changed_property(before, properties):
+    # type: (Mapping[str, str], Mapping[str, Any]) -> str
+    """Which of the properties has another value already; empty if none has."""
+    for key, value in properties.items():
+        if before.get(key, str(value)) != str(value):
+            return "the property %s is %r already, and properties do not change" % (
+                key,
+                before[key],
+            )
+    return ""
 
 
 class Run(object):
@@ -270,9 +284,12 @@ class Run(object):
         return dict(self.tags)
 
     def add_properties(self, properties):  # type: (Mapping[str, Any]) -> None
-        """Kept as tags: the properties of a job do not change."""
+        """Add properties, which do not change any more. Raises ValueError for one that is set."""
+        changed = changed_property(self.properties, properties)
+        if changed:
+            raise ValueError(changed)
         self.properties.update({key: str(value) for key, value in properties.items()})
-        self.set_tags(properties)
+        self._append({"tags": {PROPERTY + key: str(value) for key, value in properties.items()}})
 
     def get_properties(self):  # type: () -> Dict[str, str]
         return dict(self.properties)

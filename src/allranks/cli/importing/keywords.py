@@ -10,6 +10,7 @@ from allranks.compat.azure.designer import command_component
 from allranks.compat.azure.v1 import webservice
 from allranks.compat.azure.v1.experiment import Experiment
 from allranks.compat.azure.v1.pipeline import Pipeline
+from allranks.compat.azure.v1.pipeline_endpoint import PipelineEndpoint
 from allranks.sdk.submit.command import Command
 from allranks.sdk.submit.nodes import Node
 from allranks.spec.job import CommandJob
@@ -45,7 +46,7 @@ _BY_FUNCTION = (
         (*component.ParallelComponent.model_fields, *v2.IDLE, *_RESOURCES),
     ),
     (command_component, component.CommandComponent.model_fields),
-    (Experiment.submit, Pipeline.submit_keywords),
+    (Experiment.submit, {*Pipeline.submit_keywords, *PipelineEndpoint.submit_keywords}),
     *((kind.deploy_configuration, webservice.KEYWORDS) for kind in webservice.KINDS),
 )
 

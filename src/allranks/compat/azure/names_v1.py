@@ -41,6 +41,7 @@ _CONFIG = {
     **_of("run", "HyperDriveRun"),
 }
 _RUNS = {**_of("run", "PipelineRun"), "StepRun": f"{_V1}.experiment:Run"}
+_HYPERDRIVE = {**_of("hyperdrive_step", "HyperDriveStep"), **_of("run", "HyperDriveStepRun")}
 _EXPRESSIONS = _of(
     "hyperdrive",
     "choice",
@@ -90,6 +91,7 @@ NAMES_V1: Mapping[str, Mapping[str, str]] = {
         "InteractiveLoginAuthentication",
         "MsiAuthentication",
         "ServicePrincipalAuthentication",
+        "Audience",
         "TokenAuthentication",
     ),
     "azureml.core.compute": _COMPUTE,
@@ -140,7 +142,10 @@ NAMES_V1: Mapping[str, Mapping[str, str]] = {
     "azureml.pipeline": {},
     "azureml.pipeline.core": {
         **_of("pipeline", "Pipeline", "PipelineData", "PipelineParameter", "StepSequence"),
+        **_of("pipeline", "TrainingOutput"),
         **_of("published", "PublishedPipeline"),
+        **_of("pipeline_draft", "PipelineDraft"),
+        **_of("pipeline_endpoint", "PipelineEndpoint"),
         **_SCHEDULES,
         **_RUNS,
     },
@@ -148,9 +153,11 @@ NAMES_V1: Mapping[str, Mapping[str, str]] = {
     "azureml.pipeline.core.run": _RUNS,
     "azureml.pipeline.core.schedule": _SCHEDULES,
     "azureml.pipeline.steps": {
-        **_of("pipeline", "CommandStep", "EstimatorStep", "HyperDriveStep", "PythonScriptStep"),
+        **_of("pipeline", "CommandStep", "EstimatorStep", "PythonScriptStep"),
         **_PARALLEL,
+        **_HYPERDRIVE,
     },
+    "azureml.pipeline.steps.hyper_drive_step": _HYPERDRIVE,
     "azureml.telemetry": _of("widgets", "set_diagnostics_collection"),
     "azureml.train": {},
     "azureml.train.dnn": _of(
@@ -167,6 +174,9 @@ NAMES_V1: Mapping[str, Mapping[str, str]] = {
     "azureml.widgets": _of("widgets", "RunDetails"),
 }
 _SERVED = "images are not built: use Model.deploy"
+_COMPUTE_HERE = "name a compute of allranks: allranks compute create"
+_COPIES = "copy the data in a PythonScriptStep"
+_SPARK = "start Spark in a job of its own"
 _AUTO = "there is no AutoML: run your own script, or a sweep"
 ABSENT_V1: Mapping[str, Mapping[str, str]] = {
     "azureml": {
@@ -181,21 +191,23 @@ ABSENT_V1: Mapping[str, Mapping[str, str]] = {
         "Keyvault": "keep secrets in the environment: allranks run --env NAME",
     },
     "azureml.core.compute": {
-        "AksCompute": "name a compute of allranks: allranks compute create",
-        "DatabricksCompute": "start Spark in a job of its own",
-        "RemoteCompute": "name a compute of allranks: allranks compute create",
+        **dict.fromkeys(("AksCompute", "BatchCompute", "RemoteCompute"), _COMPUTE_HERE),
+        **dict.fromkeys(("AdlaCompute", "DataFactoryCompute"), _COPIES),
+        **dict.fromkeys(("DatabricksCompute", "HDInsightCompute", "SynapseCompute"), _SPARK),
     },
+    "azureml.data": {"HDFSOutputDatasetConfig": _SPARK},
     "azureml.core.model": {"ModelProxy": _SERVED},
     "azureml.pipeline.core": {
         "Module": "use PythonScriptStep, or a component",
-        "PipelineDraft": "submit the Pipeline, or publish it",
-        "PipelineEndpoint": "publish each version: PublishedPipeline",
-        "TrainingOutput": "register the model of the best run after the sweep",
         "module": "use PythonScriptStep, or a component",
     },
     "azureml.pipeline.steps": {
         "AutoMLStep": _AUTO,
-        "DatabricksStep": "start Spark in a job of its own",
+        "AdlaStep": _COPIES,
+        "AzureBatchStep": "use CommandStep",
+        "DataTransferStep": _COPIES,
+        **dict.fromkeys(("DatabricksStep", "SynapseSparkStep"), _SPARK),
+        "KustoStep": _COPIES,
         "ModuleStep": "use PythonScriptStep, or a component",
     },
     "azureml.train": {"automl": _AUTO},
@@ -209,6 +221,7 @@ PACKAGES_V1 = (
     "azureml.data",
     "azureml.pipeline",
     "azureml.pipeline.core",
+    "azureml.pipeline.steps",
     "azureml.train",
     "azureml.train.hyperdrive",
 )

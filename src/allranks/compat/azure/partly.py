@@ -34,7 +34,7 @@ PARTLY: Mapping[str, Partly] = {
         ("hyperdrive:HyperDriveConfig", _PARTLY, "of scripts; without warm starts"),
         ("model:Model", _PARTLY, "without `package` and `profile`"),
         ("pipeline:EstimatorStep", _NOT, "use PythonScriptStep"),
-        ("pipeline:HyperDriveStep", _NOT, "submit the HyperDriveConfig, or write a sweep step"),
+        ("pipeline:TrainingOutput", _PARTLY, "of a HyperDriveStep; metrics are no data of steps"),
         ("parallel:ParallelRunStep", _PARTLY, "of one input"),
         ("published:Schedule", _PARTLY, "without watching datastores"),
         ("run_config:DockerConfiguration", _PARTLY, "`shm_size`"),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
-from allranks.errors import UsageError
+from allranks.errors import NotFound, UsageError
 from allranks.spec.fields.identifiers import matching
+from allranks.spec.schedule import ENDPOINT_VERSIONS
+from allranks.store.schedules import ScheduleRow
 
 _SETTINGS = {
     "ContinueRunOnStepFailure": "continue_on_step_failure",
@@ -43,6 +46,19 @@ def with_values(
     if request.get("ExperimentName"):
         made["experiment_name"] = request["ExperimentName"]
     return made, [f"no effect here: {name}" for name in ignored]
+
+
+def version_of(row: ScheduleRow, version: str) -> str:
+    """The schedule of a version of a pipeline endpoint; empty without ``version``. Raises
+    NotFound."""
+    if not version:
+        return ""
+    try:
+        names = json.loads(row.spec.get("tags", {}).get(ENDPOINT_VERSIONS, "[]"))
+        return str(names[[str(number) for number in range(len(names))].index(version)])
+    except (ValueError, TypeError, KeyError):  # the tag is a user's
+        hint = "PipelineEndpoint.list_versions() lists them"
+        raise NotFound(f"{row.name} has no version {version!r}", hint=hint) from None
 
 
 def _part(request: Mapping[str, Any], key: str) -> Mapping[str, Any]:

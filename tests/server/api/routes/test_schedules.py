@@ -27,6 +27,37 @@ def test_each_trigger_submits_a_job(tmp_path: Path) -> None:
         assert jobs == names
 
 
+def test_a_request_names_a_version_of_a_pipeline_endpoint(tmp_path: Path) -> None:
+    step = {"type": "command", "command": "true", "environment": "current"}
+    manual = {"trigger": {"type": "manual"}, "create_job": {"type": "pipeline", "jobs": {}}}
+
+    def create(name: str, step_name: str, tags: dict[str, str]) -> None:
+        spec = {"type": "pipeline", "jobs": {step_name: step}}
+        schedule = {**manual, "name": name, "tags": tags}
+        body = {"schedule": schedule, "submission": {"spec": spec, "in_place": "/"}}
+        made = server.people.post("/api/v1/schedules", json=body)
+        assert made.status_code == 201, made.text
+
+    def post(query: str, name: str = "endpoint") -> object:
+        answer = server.people.post(f"/api/v1/schedules/{name}/runs{query}", json={})
+        if answer.status_code != 200:
+            return answer.status_code
+        job = server.people.get(f"/api/v1/jobs/{answer.json()['Id']}").json()
+        return [*job["spec"]["jobs"]]
+
+    with served(tmp_path) as server:
+        create("zero", "a", {})
+        create("one", "b", {"azureml.endpoint_versions": "{"})
+        create("endpoint", "b", {"azureml.endpoint_versions": '["zero", "one", "gone"]'})
+        assert post("") == post("?by=Id/endpoint") == post("?by=Name?name=endpoint") == ["b"]
+        by_name = "?by=Name?name=endpoint&pipelineVersion="
+        assert post("?by=Id/endpoint/0") == post(f"{by_name}0") == ["a"]
+        assert post(f"{by_name}1") == ["b"]
+        for wrong in ("2", "3", "-1", "x", "\u0662"):
+            assert post(f"{by_name}{wrong}") == 404
+        assert post(f"{by_name}0", "zero") == post(f"{by_name}0", "one") == 404
+
+
 def test_a_request_changes_inputs_and_settings() -> None:
     spec = {"type": "pipeline", "inputs": {"data": {"path": "/a"}, "rate": 1, "Size": 1}}
     request = {

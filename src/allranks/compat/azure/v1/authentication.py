@@ -41,3 +41,13 @@ class ServicePrincipalAuthentication(AbstractAuthentication):
 
 class TokenAuthentication(AbstractAuthentication):
     """As above."""
+
+    def get_token(self, audience: object = None) -> str:
+        """What it is given to get one with is not called."""
+        return "allranks"
+
+
+class Audience:
+    """For whom a token is."""
+
+    aml, arm = "aml", "arm"

@@ -82,7 +82,7 @@ class Estimator:
         named = {each.partition("=")[0] for each in pip_packages or ()}
         for package in (*(pip_packages or ()), *(p for p in self.packages if p not in named)):
             own.add_pip_package(package)
-        self._config = ScriptRunConfig(
+        self.script_run_config = ScriptRunConfig(
             source_directory,
             entry_script,
             of_params(script_params),
@@ -93,19 +93,19 @@ class Estimator:
             ),
             max_run_duration_seconds=max_run_duration_seconds,
         )
-        self._config.run_config.environment_variables = dict(environment_variables or {})
-        self._inputs, self._is_spot = list(inputs or ()), vm_priority == "lowpriority"
+        self.script_run_config.run_config.environment_variables = dict(environment_variables or {})
+        self.inputs, self._is_spot = list(inputs or ()), vm_priority == "lowpriority"
 
     @property
     def run_config(self) -> Any:
-        return self._config.run_config
+        return self.script_run_config.run_config
 
     def job(self) -> Document:
         """The command job, as a job file has it."""
         bound = Bound()
-        for each in self._inputs:
+        for each in self.inputs:
             each.bind(bound)
-        job = self._config.job(bound)
+        job = self.script_run_config.job(bound)
         return job | ({"queue_settings": {"job_tier": "spot"}} if self._is_spot else {})
 
 

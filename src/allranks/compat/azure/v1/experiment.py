@@ -11,7 +11,7 @@ from allranks.compat.azure.absent import Absent
 from allranks.compat.azure.v1.exceptions import UserErrorException, no_more, not_there
 from allranks.compat.azure.v1.interactive import InteractiveRun
 from allranks.compat.azure.v1.published import PublishedPipeline
-from allranks.compat.azure.v1.run import PipelineRun, Run, run_of
+from allranks.compat.azure.v1.run import PROPERTY, PipelineRun, Run, run_of
 from allranks.sdk import Client
 from allranks.sdk.jobs.follow import submission_notes
 from allranks.spec.any_job import AnyJob
@@ -75,6 +75,8 @@ class Experiment(Absent):
     ) -> Iterator[Run]:
         """Its runs, the newest first."""
         filters = {tags: None} if isinstance(tags, str) else dict(tags or {})
+        added = {properties: None} if isinstance(properties, str) else dict(properties or {})
+        filters |= {f"{PROPERTY}{key}": value for key, value in added.items()}
         jobs = Client().jobs.list(experiment_name=self.name, tags=filters, limit=1000)
         return (run_of(each, self.workspace, self) for each in jobs)
 

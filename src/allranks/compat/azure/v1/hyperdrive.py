@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,8 @@ from allranks.spec.fields.identifiers import identifier
 
 if TYPE_CHECKING:
     from allranks.api.common import Document
+    from allranks.compat.azure.v1.arguments import Bound
+    from allranks.compat.azure.v1.run_config import ScriptRunConfig
 
 _MINUTE = 60
 # Azure's own limit, where the program gives none.
@@ -205,9 +208,14 @@ class HyperDriveConfig:
         self.most, self.at_once = max_total_runs, max_concurrent_runs
         self.minutes = max_duration_minutes
 
-    def job(self) -> Document:
-        """The sweep, as a job file has it."""
-        job = dict(self.run_config.job())
+    def script(self) -> ScriptRunConfig:
+        """A copy of what its trials run."""
+        script: ScriptRunConfig = getattr(self.run_config, "script_run_config", self.run_config)
+        return copy.copy(script)
+
+    def job(self, bound: Bound | None = None, config: ScriptRunConfig | None = None) -> Document:
+        """The sweep, as a job file has it; ``config`` replaces what its trials run."""
+        job = dict(self.run_config.job() if config is None else config.job(bound))
         space, words = {}, []
         for key, value in self.sampling.space.items():
             name = identifier(key)

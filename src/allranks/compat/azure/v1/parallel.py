@@ -105,7 +105,7 @@ class ParallelRunStep(Step):
         counts = (how.node_count, how.process_count_per_node, how.run_max_try)
         return [value for value in counts if isinstance(value, PipelineParameter)]
 
-    def configured(self, values: Mapping[str, Any]) -> ScriptRunConfig:
+    def _configured(self, values: Mapping[str, Any]) -> ScriptRunConfig:
         how, config = self._how, copy.copy(self._config)
 
         def number(value: Any) -> int:

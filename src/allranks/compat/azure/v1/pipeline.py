@@ -6,6 +6,7 @@ import copy
 import itertools
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from allranks.compat.azure.v1.arguments import Bound
@@ -14,7 +15,6 @@ from allranks.compat.azure.v1.data.datastore import MODES
 from allranks.compat.azure.v1.data.output import OutputAsInput, OutputFileDatasetConfig, reference
 from allranks.compat.azure.v1.exceptions import UserErrorException, no_more, not_there
 from allranks.compat.azure.v1.experiment import Experiment
-from allranks.compat.azure.v1.hyperdrive import HyperDriveConfig
 from allranks.compat.azure.v1.published import PublishedPipeline, literal, parameter_values
 from allranks.compat.azure.v1.run import Run
 from allranks.compat.azure.v1.run_config import RunConfiguration, ScriptRunConfig
@@ -37,8 +37,28 @@ class PipelineParameter:
         return f'"{bound.input(self.name, f"${{{{parent.inputs.{identifier(self.name)}}}}}")}"'
 
 
+class TrainingOutput:
+    """What a HyperDriveStep leaves: the `Metrics` of its trials, or of the best one the `Model`, a
+    file or folder that it wrote to ``model_file``."""
+
+    def __init__(
+        self,
+        type: str,
+        iteration: object = None,
+        metric: object = None,
+        model_file: str | None = None,
+    ) -> None:
+        if iteration is not None or metric is not None:
+            hint = "leave them out: the best trial is that of the sweep's primary metric"
+            raise UserErrorException("TrainingOutput takes no iteration and no metric", hint=hint)
+        if type == "Model" and not model_file:
+            raise UserErrorException("a Model needs its file", hint="give `model_file`")
+        self.type, self.model_file = type, model_file
+
+
 class PipelineData:
-    """A folder that one step writes and others read."""
+    """A folder that one step writes and others read. ``training``: what a HyperDriveStep leaves
+    there; ``of_pipeline``: its name as an output of the pipeline."""
 
     def __init__(
         self,
@@ -50,11 +70,14 @@ class PipelineData:
         output_overwrite: bool | None = None,
         data_type: str | None = None,
         is_directory: bool | None = None,
-        **more: Any,
+        pipeline_output_name: str | None = None,
+        training_output: TrainingOutput | None = None,
     ) -> None:
-        no_more("PipelineData", more, ("pipeline_output_name", "training_output"))
-        self.name = output_name or name
-        self.kind = "uri_file" if is_directory is False else "uri_folder"
+        self.name, self.of_pipeline = output_name or name, pipeline_output_name
+        self.training = training_output
+        file = training_output and training_output.model_file
+        is_file = bool(PurePosixPath(file).suffix) if file else False
+        self.kind = "uri_file" if is_directory is False or is_file else "uri_folder"
         self.producer: Step | None = None
 
     def as_input(self, input_name: str | None = None) -> PipelineData:
@@ -63,7 +86,11 @@ class PipelineData:
     as_dataset = as_mount = as_download = as_input
 
     def data(self) -> Document:
-        return {"type": self.kind}
+        """The output of its step."""
+        if self.of_pipeline is None:
+            return {"type": self.kind}
+        path = f"${{{{parent.outputs.{identifier(self.of_pipeline)}}}}}"
+        return {"type": self.kind, "path": path}
 
 
 class Step:
@@ -111,7 +138,7 @@ class Step:
         """Parameters that are no inputs: their values are fixed when the pipeline is submitted."""
         return []
 
-    def configured(self, values: Mapping[str, Any]) -> ScriptRunConfig:
+    def _configured(self, values: Mapping[str, Any]) -> ScriptRunConfig:
         """What runs; ``values`` are those of all parameters."""
         config = copy.copy(self._config)
         words = [self._argument(each) for each in self._words]
@@ -121,16 +148,20 @@ class Step:
             config.arguments = words
         return config
 
+    def job_of(self, config: ScriptRunConfig, bound: Bound) -> Document:
+        """The job, whose inputs and outputs are added to ``bound``."""
+        return config.job(bound)
+
     def to_dict(self, waited_for: Iterable[Step], values: Mapping[str, Any]) -> Document:
         """The step of a job file. ``waited_for`` are those that others come after."""
         bound = Bound()
-        config = self.configured(values)
+        config = self._configured(values)
         for each in (*self._inputs, *self._outputs):
             self._argument(each).bind(bound)
-        spec = config.job(bound)
+        spec = self.job_of(config, bound)
         if not self.allow_reuse:
             # A step is reused if nothing differs.
-            variables = spec.setdefault("environment_variables", {})
+            variables = spec.get("trial", spec).setdefault("environment_variables", {})
             variables["AZUREML_NOT_REUSED"] = uuid.uuid4().hex
         for name, value in self._params.items():
             bound.input(name, _text(value))
@@ -140,6 +171,11 @@ class Step:
             bound.output("done", {"type": "uri_folder"})
         spec |= {"inputs": bound.inputs, "outputs": bound.outputs, "display_name": self.name}
         return {key: each for key, each in spec.items() if each != {}}
+
+    def outputs(self) -> list[PipelineData]:
+        """Those that are also outputs of the pipeline."""
+        named = (data for data in self._outputs if getattr(data, "of_pipeline", None))
+        return [data for data in named if not is_metrics(data)]
 
     def _argument(self, value: Any) -> Any:
         if isinstance(value, PipelineData):
@@ -183,9 +219,18 @@ class _Produced:
         if self._data.producer is None:
             hint = "list it in `outputs` of the step that writes it"
             raise UserErrorException(f"no step makes the data {self._data.name!r}", hint=hint)
+        if is_metrics(self._data):
+            hint = "read them after the run: pipeline_run.get_pipeline_output(…)"
+            raise UserErrorException("metrics of a HyperDriveStep are no data of steps", hint=hint)
         if self._data.producer is self._step:
             return bound.output(self._data.name, self._data.data())
         return bound.input(self._data.name, reference(self._data))
+
+
+def is_metrics(data: Any) -> bool:
+    """Whether it is the metrics of a sweep, which are in its record and in no file."""
+    training = getattr(data, "training", None)
+    return training is not None and training.type == "Metrics"
 
 
 def _text(value: Any) -> Any:
@@ -260,13 +305,6 @@ class EstimatorStep(PythonScriptStep):
         not_there("EstimatorStep", "use PythonScriptStep with a runconfig")
 
 
-class HyperDriveStep(Step):
-    """Not there: see ``__init__``."""
-
-    def __init__(self, name: str, hyperdrive_config: HyperDriveConfig, *_: Any, **__: Any) -> None:
-        not_there("HyperDriveStep", "submit the HyperDriveConfig itself, or write a sweep step")
-
-
 class StepSequence:
     """Steps one after the other."""
 
@@ -321,6 +359,10 @@ class Pipeline:
             },
             "jobs": {each.node: each.to_dict(waited_for, values) for each in reversed(self._steps)},
         }
+        if outputs := [data for step in self._steps for data in step.outputs()]:
+            pipeline["outputs"] = {
+                identifier(str(data.of_pipeline)): {"type": data.kind} for data in outputs
+            }
         if inputs:
             pipeline["inputs"] = {key: literal(values[key]) for key in inputs}
         return pipeline | ({"description": self.description} if self.description else {})

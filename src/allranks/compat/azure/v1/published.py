@@ -18,7 +18,7 @@ from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import asset_path
 from allranks.spec.fields.identifiers import matching
 from allranks.spec.pipeline.job import PipelineJob
-from allranks.spec.schedule import ManualTrigger, RecurrenceTrigger
+from allranks.spec.schedule import ENDPOINT_VERSIONS, ManualTrigger, RecurrenceTrigger
 
 if TYPE_CHECKING:
     from allranks.api.common import Document
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 # Tags of our schedules: the version of a published pipeline, and the pipeline of a schedule.
 _VERSION, _PIPELINE = "azureml.version", "azureml.pipeline_id"
+# Tags of those that are a `PipelineEndpoint`, beside its versions, or a `PipelineDraft`.
+DEFAULT, DRAFT = "azureml.endpoint_default", "azureml.draft"
 
 
 def literal(value: Any) -> Any:
@@ -47,10 +49,14 @@ def parameter_values(
     return by_input
 
 
-class _Kept(Absent):
-    """A pipeline of the server: ``id``, ``name``, ``description``, ``status``."""
+class Kept(Absent):
+    """A pipeline of the server: ``id``, ``name``, ``description``, ``status``. ``is_used``: this
+    program has one."""
+
+    is_used = False
 
     def __init__(self, workspace: object, answer: ScheduleAnswer) -> None:
+        Kept.is_used = True
         self.workspace, self.id = workspace, answer["name"]
         self._show(answer)
 
@@ -70,12 +76,42 @@ class _Kept(Absent):
     def _parameters(self, values: Mapping[str, Any] | None) -> Document:
         return parameter_values(self._answer["job"].get("inputs"), values)
 
-    def _job(self, values: Mapping[str, Any] | None, **keys: Any) -> Document:
+    def job(
+        self,
+        pipeline_parameters: Mapping[str, Any] | None = None,
+        continue_on_step_failure: bool | None = None,
+        regenerate_outputs: bool | None = None,
+    ) -> Document:
         """Its job with other values of its parameters."""
-        job = {**self._answer["job"], **keys}
-        if inputs := {**(job.get("inputs") or {}), **self._parameters(values)}:
+        job = dict(self._answer["job"])
+        if inputs := {**(job.get("inputs") or {}), **self._parameters(pipeline_parameters)}:
             job["inputs"] = inputs
+        settings = {
+            "continue_on_step_failure": continue_on_step_failure,
+            "force_rerun": regenerate_outputs,
+        }
+        changed = {key: value for key, value in settings.items() if value is not None}
+        job["settings"] = {**(job.get("settings") or {}), **changed}
         return job
+
+    def _replace(self, name: str, description: Any, job: Document, tags: dict[str, str]) -> None:
+        self._show(create(self.id, name, description, ManualTrigger(), job, tags))
+
+    @property
+    def endpoint(self) -> str:
+        """Where programs POST what Azure's take: `ExperimentName`, `ParameterAssignments`."""
+        with find_server.connect() as client:
+            return f"{client.url}{asset_path('schedules', self.id, '/runs')}"
+
+    def _check_active(self) -> None:
+        if self.status != "Active":
+            raise UserErrorException(f"{self.name} is disabled", hint="enable() it first")
+
+    def _start(self, workspace: object, experiment: str, **request: Any) -> PipelineRun:
+        self._check_active()
+        body = {"ExperimentName": experiment, **request}
+        made = find_server.ask("POST", asset_path("schedules", self.id, "/runs"), body)
+        return PipelineRun(Run.experiment_type(workspace, experiment), made["Id"])
 
     def _show(self, answer: ScheduleAnswer) -> None:
         self._answer = answer
@@ -87,38 +123,28 @@ class _Kept(Absent):
         return f"{kind}(Name: {self.name}, Id: {self.id}, Status: {self.status})"
 
 
-class PublishedPipeline(_Kept):
-    """A pipeline without times: ``submit`` it, or POST to its ``endpoint``. ``is_used``: this
-    program has one."""
+class PublishedPipeline(Kept):
+    """A pipeline without times: ``submit`` it, or POST to its ``endpoint``."""
 
-    is_used = False
-
-    def __init__(self, workspace: object, answer: ScheduleAnswer) -> None:
-        super().__init__(workspace, answer)
-        PublishedPipeline.is_used = True
+    # What ``Experiment.submit`` passes on.
+    submit_keywords = ("pipeline_parameters", "continue_on_step_failure", "regenerate_outputs")
 
     @classmethod
     def make(
         cls, workspace: object, job: Document, name: str, description: str | None, version: Any
     ) -> PublishedPipeline:
         tags = {} if version is None else {_VERSION: str(version)}
-        answer = _create(_id(name), name, description, ManualTrigger(), job, tags)
+        answer = create(unique_id(name), name, description, ManualTrigger(), job, tags)
         return cls(workspace, answer)
 
     @staticmethod
     def list(workspace: object, active_only: bool = True, **_: Any) -> Sequence[PublishedPipeline]:
-        several = (PublishedPipeline(workspace, answer) for answer in _all("manual"))
+        several = (PublishedPipeline(workspace, answer) for answer in every("manual"))
         return [one for one in several if not active_only or one.status == "Active"]
 
     @property
     def version(self) -> str | None:
         return self._answer["tags"].get(_VERSION)
-
-    @property
-    def endpoint(self) -> str:
-        """Where programs POST what Azure's take: `ExperimentName`, `ParameterAssignments`."""
-        with find_server.connect() as client:
-            return f"{client.url}{asset_path('schedules', self.id, '/runs')}"
 
     def submit(
         self,
@@ -131,16 +157,13 @@ class PublishedPipeline(_Kept):
     ) -> PipelineRun:
         """Raises UserErrorException."""
         no_more("PublishedPipeline.submit", more)
-        if self.status != "Active":
-            raise UserErrorException(f"{self.name} is disabled", hint="enable() it first")
-        body = {
-            "ExperimentName": experiment_name,
-            "ParameterAssignments": self._parameters(pipeline_parameters),
-            "ContinueRunOnStepFailure": continue_on_step_failure,
-            "RegenerateOutputs": regenerate_outputs,
-        }
-        made = find_server.ask("POST", asset_path("schedules", self.id, "/runs"), body)
-        return PipelineRun(Run.experiment_type(workspace, experiment_name), made["Id"])
+        return self._start(
+            workspace,
+            experiment_name,
+            ParameterAssignments=self._parameters(pipeline_parameters),
+            ContinueRunOnStepFailure=continue_on_step_failure,
+            RegenerateOutputs=regenerate_outputs,
+        )
 
 
 class ScheduleRecurrence:
@@ -178,7 +201,7 @@ class ScheduleRecurrence:
         return RecurrenceTrigger.model_validate(keys)
 
 
-class Schedule(_Kept):
+class Schedule(Kept):
     """A published pipeline that is submitted at set times."""
 
     @staticmethod
@@ -198,16 +221,16 @@ class Schedule(_Kept):
         if recurrence is None:
             not_there("a Schedule that watches a datastore", "give a recurrence")
         published = PublishedPipeline.get(workspace, pipeline_id)
-        job = published._job(pipeline_parameters, experiment_name=experiment_name)
+        job = {**published.job(pipeline_parameters), "experiment_name": experiment_name}
         tags = {_PIPELINE: pipeline_id}
-        answer = _create(_id(name), name, description, recurrence.trigger(), job, tags)
+        answer = create(unique_id(name), name, description, recurrence.trigger(), job, tags)
         return Schedule(workspace, answer)
 
     @staticmethod
     def list(
         workspace: object, active_only: bool = True, pipeline_id: str | None = None, **_: Any
     ) -> Sequence[Schedule]:
-        several = (Schedule(workspace, answer) for answer in _all("recurrence", "cron"))
+        several = (Schedule(workspace, answer) for answer in every("recurrence", "cron"))
         return [
             one
             for one in several
@@ -253,12 +276,12 @@ class Schedule(_Kept):
             not_there("the update of a cron schedule", "allranks schedule create -f FILE")
         active = (status or self.status) == "Active"
         self._show(
-            _create(
+            create(
                 self.id,
                 name=name or self.name,
                 description=description or self.description,
                 trigger=chosen.trigger(),
-                job=self._job(pipeline_parameters),
+                job=self.job(pipeline_parameters),
                 tags=dict(self._answer["tags"]),
             )
         )
@@ -271,20 +294,34 @@ class Schedule(_Kept):
         return None if job is None else Run.get(self.workspace, job)  # type: ignore[return-value]
 
 
-def _id(name: str) -> str:
+def unique_id(name: str) -> str:
     """A name of the server's for one that need not be unique."""
     return f"{re.sub('[^A-Za-z0-9_.-]+', '-', name).strip('._-') or 'p'}-{uuid.uuid4().hex[:8]}"
 
 
-def _all(*kinds: str) -> Iterator[ScheduleAnswer]:
-    """The schedules of pipelines with these triggers, the oldest first."""
+def published(workspace: Any, pipeline: Any, name: str) -> PublishedPipeline:
+    """A Pipeline as published; a PublishedPipeline is that."""
+    if isinstance(pipeline, PublishedPipeline):
+        return pipeline
+    made: PublishedPipeline = pipeline.publish(name=name)
+    return made
+
+
+def every(*kinds: str, marked: Sequence[str] = ()) -> Iterator[ScheduleAnswer]:
+    """The schedules of pipelines with these triggers, the oldest first; ``marked``: those
+    that are endpoints, or drafts."""
     answers: Sequence[ScheduleAnswer] = find_server.ask("GET", "/api/v1/schedules")
     for answer in sorted(answers, key=lambda answer: answer["created_at"]):
-        if answer["type"] == "pipeline" and answer["trigger"]["type"] in kinds:
+        marks = {ENDPOINT_VERSIONS, DRAFT} & answer["tags"].keys()
+        if (
+            answer["type"] == "pipeline"
+            and marks == {*marked}
+            and answer["trigger"]["type"] in kinds
+        ):
             yield answer
 
 
-def _create(
+def create(
     id: str,
     name: str,
     description: str | None,

@@ -14,7 +14,7 @@ from allranks.agent.inside import azureml_run  # type: ignore[import-not-found, 
 from allranks.compat.azure.absent import Absent
 from allranks.compat.azure.v1.arguments import definition
 from allranks.compat.azure.v1.data.datastore import DataPath, RunFiles
-from allranks.compat.azure.v1.data.output import OutputData
+from allranks.compat.azure.v1.data.output import OutputData, OutputText
 from allranks.compat.azure.v1.exceptions import (
     ActivityFailedException,
     RunEnvironmentException,
@@ -24,11 +24,15 @@ from allranks.compat.azure.v1.exceptions import (
 )
 from allranks.compat.azure.v1.model import SHOWN, Model
 from allranks.sdk import Client, Job
+from allranks.sdk.jobs.properties import properties_of
 from allranks.spec.fields.identifiers import identifier
 
 # Files of a job that are none of the run, and those that it saved beside its script.
 _OTHERS, _WORK = ("named-outputs/", "state/"), "work/"
 _TABLES = "logs/azureml/rank-"
+PROPERTY = azureml_run.PROPERTY
+# The tag of a sweep in a pipeline: the names of outputs of the pipeline that are its metrics.
+METRICS_OUTPUT = "azureml.metrics_output"
 
 
 class Run(Absent):
@@ -78,11 +82,17 @@ class Run(Absent):
 
     @property
     def tags(self) -> dict[str, str]:
-        return dict(self._job.refresh().to_dict().get("tags") or {})
+        return {key: value for key, value in self._tags().items() if not key.startswith(PROPERTY)}
 
     @property
     def properties(self) -> dict[str, str]:
-        return dict(self._job.to_dict().get("properties") or {})
+        """Those that it was submitted with, and those added since."""
+        tags = self._tags().items()
+        added = {key[len(PROPERTY) :]: value for key, value in tags if key.startswith(PROPERTY)}
+        return {**properties_of(self._job.to_dict()), **added}
+
+    def _tags(self) -> dict[str, str]:
+        return dict(self._job.refresh().to_dict().get("tags") or {})
 
     @property
     def parent(self) -> Run | None:
@@ -257,6 +267,13 @@ class Run(Absent):
     def set_tags(self, tags: Mapping[str, str]) -> None:
         Client().jobs.tag(self.id, {key: str(each) for key, each in tags.items()})
 
+    def add_properties(self, properties: Mapping[str, Any]) -> None:
+        """Add properties, which do not change any more. Raises UserErrorException for one that has
+        another value."""
+        if changed := azureml_run.changed_property(self.properties, properties):
+            raise UserErrorException(changed, hint="use run.tag: tags may change")
+        self.set_tags({f"{PROPERTY}{key}": value for key, value in properties.items()})
+
     def remove_tags(self, tags: Sequence[str] | str) -> None:
         Client().jobs.tag(self.id, remove=[tags] if isinstance(tags, str) else tags)
 
@@ -325,12 +342,28 @@ class HyperDriveRun(Run):
         """What each trial has logged, by its run id."""
         return {each.id: each.get_metrics(name) for each in self.get_children()}
 
+    def metrics_text(self) -> str:
+        """The metrics of each trial as Azure's files have them: lists, by run id and name."""
+        metrics = self.get_metrics().items()
+        listed = {
+            run: {key: value if isinstance(value, list) else [value] for key, value in own.items()}
+            for run, own in metrics
+        }
+        return json.dumps(listed)
+
     def get_runs_by_hyperparameters(self, parameters: Mapping[str, Any]) -> Iterator[Run]:
         for trial, values in self.get_hyperparameters().items():
             if all(
                 str(values.get(identifier(key))) == str(each) for key, each in parameters.items()
             ):
                 yield Run(self.experiment, trial)
+
+
+class HyperDriveStepRun(HyperDriveRun):
+    """The sweep of a pipeline's step."""
+
+    def __init__(self, step_run: Run) -> None:
+        super().__init__(step_run.experiment, step_run.id)
 
 
 class PipelineRun(Run):
@@ -348,9 +381,14 @@ class PipelineRun(Run):
         return [each for each in self.get_children() if each.name == name]
 
     def get_pipeline_output(self, pipeline_output_name: str) -> OutputData:
-        """An output of a step, by its name."""
+        """An output of the pipeline or of a step, by its name."""
         own, outputs = identifier(pipeline_output_name), set[str]()
+        if own in self._job.outputs:
+            return self.get_output_data(pipeline_output_name)
         for step in self.get_children():
+            is_metrics = pipeline_output_name in step.tags.get(METRICS_OUTPUT, "").split()
+            if is_metrics and isinstance(step, HyperDriveRun):
+                return OutputText(self.id, pipeline_output_name, step.metrics_text())
             if own in step._job.outputs:
                 return step.get_output_data(pipeline_output_name)
             outputs |= step._job.outputs.keys()

@@ -10,7 +10,7 @@ from allranks.server.auth.roles import Who, require_own
 from allranks.server.dependencies import JsonBody, ServicesDep
 from allranks.server.schedules.create import create_schedule, shown
 from allranks.server.schedules.loop import resumed_at, submit_at
-from allranks.server.schedules.requests import with_values
+from allranks.server.schedules.requests import version_of, with_values
 from allranks.server.submission.submit import NO_SUBMISSION
 
 
@@ -58,15 +58,25 @@ def trigger(name: str, services: ServicesDep, who: Who) -> ScheduleAnswer:
     return shown(services.schedules.change(name, last=last))
 
 
-def run(name: str, data: JsonBody, services: ServicesDep, who: Who) -> RunAnswer:
+def run(
+    name: str,
+    data: JsonBody,
+    services: ServicesDep,
+    who: Who,
+    by: str = "",
+    pipelineVersion: str = "",  # Azure's name
+) -> RunAnswer:
     """Submit its job now with other values, as Azure ML's first SDK asks its published pipelines:
-    ``ExperimentName``, ``ParameterAssignments``, ``DataPathAssignments``."""
+    ``ExperimentName``, ``ParameterAssignments``, ``DataPathAssignments``. Of a pipeline endpoint
+    ``pipelineVersion``, or what ends ``by``, names a version."""
     row = services.schedules.get(name)
     require_own(who, name, row.created_by)
     if not row.enabled:
         raise Conflict(f"{name} is paused", hint=f"allranks schedule resume {name}")
-    spec, notes = with_values(row.submission["spec"], data)
-    changed = row._replace(submission={**row.submission, "spec": spec})
+    version = version_of(row, pipelineVersion or by.partition("/")[2].partition("/")[2])
+    submission = services.schedules.get(version).submission if version else row.submission
+    spec, notes = with_values(submission["spec"], data)
+    changed = row._replace(submission={**submission, "spec": spec})
     last = submit_at(services, changed, datetime.now(UTC), planned=False)
     services.schedules.change(name, last=last)
     if last["job"] is None:

@@ -101,7 +101,8 @@ class OutputData:
 
     def __init__(self, run_id: str, name: str) -> None:
         self.name, self._job = name, run_id
-        self.path_on_datastore = f"azureml/{run_id}/{name}"
+        # Azure's samples use the private name, too.
+        self.path_on_datastore = self._path_on_datastore = f"azureml/{run_id}/{name}"
 
     def get_port_data_reference(self) -> OutputData:
         return self
@@ -112,6 +113,20 @@ class OutputData:
         own = identifier(self.name)
         fetched = download(find_server.connect, self._job, folder, output=own, is_flat=True)
         return len(fetched.files)
+
+
+class OutputText(OutputData):
+    """One that is a file with this text."""
+
+    def __init__(self, run_id: str, name: str, text: str) -> None:
+        super().__init__(run_id, name)
+        self._text = text
+
+    def download(self, local_path: str, overwrite: bool = False, show_progress: bool = True) -> int:
+        file = Path(local_path, self.path_on_datastore)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(self._text)
+        return 1
 
 
 def reference(data: Any) -> str:
