@@ -32,7 +32,7 @@ FILES = {
     "not-azure.yml": "a: 1\n",
     "broken.yml": "a: [\n",
     "train.py": "from azureml.core import Run\nrun = Run.get_context()\n",
-    "submit.py": "from azure.ai.ml import MLClient, automl\nimport numpy\n",
+    "submit.py": "from azure.ai.ml import MLClient, automl\nimport numpy\nautoml.regression()\n",
     "other.py": "import numpy\n",
     "sm.py": "import sagemaker\n",
     "broken.py": "def f(:\n",

@@ -80,9 +80,18 @@ _WORKSPACE = "from azureml.core import Workspace as W; W.from_config()"
 @pytest.mark.parametrize(
     ("program", "said"),
     [
-        ("from azure.ai.ml import automl", "azure.ai.ml.automl is not there in allranks: there is"),
+        (
+            "from azure.ai.ml import automl; automl.classification()",
+            "hint: there is no AutoML",
+        ),
         ("from azure.ai.ml import comand", "did you mean command?"),
-        ("from azure.ai.ml.entities import KubernetesOnlineDeployment", "use ManagedOnline"),
+        (
+            "from azure.ai.ml.entities import ModelPackage as M; M(target='x')",
+            "hint: give the deployment",
+        ),
+        ("from azureml.core.compute import RemoteCompute as R; R.attach_configuration()", "create"),
+        (f"{_CLIENT}.data.share('a', '1')", "DataAssets.share is not there in allranks: there are"),
+        (f"{_CLIENT}.models.package('a', '1')", "Models.package is not there in allranks: give"),
         ("import azure.ai.ml.finetuning", "azure.ai.ml.finetuning is not there in allranks"),
         ("import azure.ai.ml; azure.ai.ml.Nope", "azure.ai.ml.Nope is not there in allranks"),
         (f"{_CLIENT}.job", "did you mean jobs?"),
@@ -110,6 +119,8 @@ def test_it_is_python(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("print('mine')")
     # Once for the command line, once for the program.
     assert python("-c", "", PYTHONPATH=str(tmp_path)).stdout == "mine\n" * 2
+    unused = "from azure.ai.ml import automl; from azureml.core.compute import RemoteCompute"
+    assert python("-c", unused).returncode == 0
     ours = "import azure.ai.ml as a; print(dir(a) and a.entities.Model, a.__name__)"
     assert python("-c", ours).stdout == "<class 'allranks.spec.model.Model'> azure.ai.ml\n"
     versions = "import azureml.core as c; assert c.VERSION == c.__version__; c.__file__"
@@ -128,6 +139,21 @@ def test_what_is_installed_wins(tmp_path: Path) -> None:
     assert done.stdout == "theirs\n"
     assert "azure.ai.ml is installed here" in done.stderr
     assert "azureml.core is installed here" not in done.stderr
+
+
+def test_what_the_program_installs_does_not_win(tmp_path: Path) -> None:
+    package = tmp_path / "azure" / "ai" / "ml"
+    program = f"""
+import os, sys
+from azure.ai.ml import MLClient
+os.makedirs({str(package)!r})
+open({str(package / "entities.py")!r}, "w").write("Data = 'theirs'")
+open({str(package / "__init__.py")!r}, "w").write("")
+from azure.ai.ml.entities import Data
+print(Data)
+"""
+    done = python("-c", program, PYTHONPATH=str(tmp_path))
+    assert done.stdout == "<class 'allranks.spec.data.Data'>\n", done.stderr
 
 
 def test_every_name_is_there() -> None:

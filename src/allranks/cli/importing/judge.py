@@ -80,6 +80,9 @@ class Judge:
         self.data: dict[str, None] = {}
         self._values: dict[str, _Value] = {}
         nodes = list(ast.walk(tree))
+        # The names that are read, and those of imports that never are.
+        self._read = {node.id for node in nodes if isinstance(node, ast.Name)}
+        self.unused: set[tuple[str, str]] = set()
         for node in nodes:
             if isinstance(node, ast.Import):
                 self._expect_installed(*(alias.name for alias in node.names))
@@ -110,6 +113,8 @@ class Judge:
         if module not in NAMES:
             self._expect_installed(module)
         for alias in names:
+            if (alias.asname or alias.name) not in self._read:
+                self.unused.add((module, alias.name))
             if target := NAMES.get(module, {}).get(alias.name):
                 file, _, name = target.partition(":")
                 value = getattr(importlib.import_module(file), name)

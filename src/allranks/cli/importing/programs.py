@@ -22,6 +22,7 @@ from allranks.cli.importing.finding import (
     prefix_of,
 )
 from allranks.cli.importing.judge import ANSWERED, PIN, Judge
+from allranks.compat.azure.absent import INSTEAD
 from allranks.compat.azure.names import ABSENT, NAMES, PACKAGES
 from allranks.compat.ssm.parser import read as read_ssm
 from allranks.errors import AllranksError
@@ -30,6 +31,8 @@ _OURS = ("azureml", "azure.ai.ml", "simple_sagemaker")
 _SAGEMAKER = ("sagemaker", "boto3")
 _DOWNLOADERS = {"wget", "curl", "aria2c"}
 _MOST_FILES = 20
+# The kernel of Jupyter's own that every installation has.
+_KERNEL = "python3"
 # It may have an apostrophe, which is no quote.
 _COMMENT = re.compile(r"(?m)(?:^|(?<=\s))#[^\n\"]*$")
 _ASSIGNED = re.compile(r"(?m)^\s*(?:export\s+)?(\w+)=[\"']?([^\"'\n]*)[\"']?\s*(?:#.*)?$")
@@ -54,6 +57,18 @@ def look_at_program(file: Path, name: str) -> Finding | None:
             return None
         return Finding(name, kind, NO, problems=((f"it cannot be read: {error}", ""),))
     imports = {each for source in sources for each in _imports(source)}
+    modules = {module for module, _ in imports}
+    if not any(name.startswith(_OURS) or name.split(".")[0] in _SAGEMAKER for name in modules):
+        return None
+    data: tuple[str, ...] = ()
+    judgements: list[tuple[str, str]] = []
+    try:
+        judged = Judge(ast.parse("\n".join(sources)), file.parent)
+    except (SyntaxError, ValueError, RecursionError) as error:
+        doubts, unused = [f"it cannot be parsed: {error}"], set[tuple[str, str]]()
+    else:
+        judgements = [(problem, _instead_of(problem)) for problem in judged.problems]
+        doubts, data, unused = [*judged.doubts], tuple(judged.data), judged.unused
     problems: list[tuple[str, str]] = []
     supported = 0
     for module, attribute in sorted(imports):
@@ -62,21 +77,13 @@ def look_at_program(file: Path, name: str) -> Finding | None:
             continue
         if not module.startswith(_OURS):
             continue
-        if _is_there(module, attribute):
+        is_unused = (module, attribute) in unused and attribute in ABSENT.get(module, {})
+        if _is_there(module, attribute) or is_unused:
             supported += 1
             continue
         hint = ABSENT.get(module, {}).get(attribute) or "see the page of Azure's names"
         problems.append((f"{module}{attribute and '.'}{attribute} is not there", hint))
-    if not (supported or problems):
-        return None
-    data: tuple[str, ...] = ()
-    try:
-        judged = Judge(ast.parse("\n".join(sources)), file.parent)
-    except (SyntaxError, ValueError, RecursionError) as error:
-        doubts = [f"it cannot be parsed: {error}"]
-    else:
-        problems += [(problem, "see docs/how-to/python.md") for problem in judged.problems]
-        doubts, data = [*judged.doubts], tuple(judged.data)
+    problems += judgements
     if any(downloads.downloads(source) for source in sources):
         doubts.append("what it downloads")
     if any(module.startswith("simple_sagemaker") for module, _ in imports):
@@ -89,11 +96,24 @@ def look_at_program(file: Path, name: str) -> Finding | None:
     how = "allranks python"
     if kind == "notebook":
         how += " -m nbconvert --to notebook --execute"
+        how += "" if _kernel(file) == _KERNEL else f" --ExecutePreprocessor.kernel_name={_KERNEL}"
     inside = {module for module, each in imports if each == "Run"} and supported == 1
     notes = ["logs to its job" if inside else f"{how} {name}"] if supported else []
     if runs == NOT_KNOWN:
         notes.insert(0, f"not tried: {'; '.join(doubts)}")
     return Finding(name, kind, runs, tuple(notes), tuple(problems), (), data)
+
+
+def _kernel(file: Path) -> str:
+    """The kernel that a notebook asks for: its author's may not be here."""
+    metadata = json.loads(file.read_text(encoding="utf-8", errors="replace")).get("metadata") or {}
+    return str((metadata.get("kernelspec") or {}).get("name") or _KERNEL)
+
+
+def _instead_of(problem: str) -> str:
+    """What to do instead of a member that is not there."""
+    member = problem.partition(" ")[0].rpartition(".")[2]
+    return INSTEAD.get(member, "see docs/how-to/python.md")
 
 
 def _magics(file: Path) -> Iterator[str]:

@@ -3,12 +3,50 @@
 from __future__ import annotations
 
 import difflib
-from typing import Any
+from functools import cache
+from typing import Any, NoReturn
 
-_INSTEAD = {
+from allranks.compat.azure.v1.exceptions import not_there
+
+INSTEAD = {
+    "archive": "delete the version, or leave it",
+    "begin_restart": "no machines are made, so none are restarted",
+    "begin_start": "no machines are made, so none are started",
+    "begin_stop": "no machines are made, so none are stopped",
+    "connections": "create a datastore with its credentials",
     "get_default_keyvault": "give secrets to the job: --env NAME",
+    "import_data": "download it, and give its folder to Data",
+    "package": "give the deployment the model itself",
+    "registries": "there are none: all clients of this server see its assets",
+    "serverless_endpoints": "deploy a model of your own: ManagedOnlineDeployment",
+    "share": "there are no registries: all clients of this server see its assets",
     "linked_services": "name a compute: allranks compute create",
 }
+
+
+class Refusing(type):
+    """The type of a class that says ``instead`` when it is used: called, or asked for a member."""
+
+    absent, instead = "", ""
+
+    def __call__(cls, *_: Any, **__: Any) -> NoReturn:
+        not_there(cls.absent, cls.instead)
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        not_there(cls.absent, cls.instead)
+
+
+@cache
+def refusing(name: str, instead: str) -> Any:
+    """A name that can be imported, and raises NotThere when it is used."""
+    return Refusing(name.rpartition(".")[2], (), {"absent": name, "instead": instead})
+
+
+def with_words(kind: type[Any]) -> type[Any]:
+    """The class with `Absent`, for objects of ours that Azure's have other members of."""
+    return type(kind.__name__, (kind, Absent), {"__module__": kind.__module__})
 
 
 class Absent:
@@ -20,4 +58,4 @@ class Absent:
         near = difflib.get_close_matches(name, [e for e in dir(self) if e[0] != "_"], 1, 0.75)
         hint = f"did you mean {near[0]}?" if near else "see docs/how-to/python.md"
         what = f"{type(self).__name__.lstrip('_')}.{name} is not there in allranks"
-        raise AttributeError(f"{what}: {_INSTEAD.get(name, hint)}")
+        raise AttributeError(f"{what}: {INSTEAD.get(name, hint)}")

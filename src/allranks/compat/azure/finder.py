@@ -1,4 +1,5 @@
-"""Finds `azure.ai.ml` and what belongs to it, after all other finders: what is installed wins.
+"""Finds `azure.ai.ml` and what belongs to it: what is installed when the program begins wins, and
+what it installs later, such as a notebook's `%pip install azure-ai-ml`, does not.
 
 `simple_sagemaker` is found before others where boto3 is missing: its own programs put their `src`,
 which cannot run without boto3, on `sys.path`."""
@@ -6,7 +7,7 @@ which cannot run without boto3, on `sys.path`."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -16,12 +17,24 @@ from typing import Any
 
 from allranks.compat.azure.names import ABSENT, NAMES, PACKAGES
 
+# The modules of separate packages of Azure's.
+_OF_PACKAGES = ("azure.ai.ml", "azure.core", "azure.identity", "azureml", "mldesigner")
+
 
 def install() -> None:
     """Answer imports from now on, in this process."""
     if not any(isinstance(each, Finder) for each in sys.meta_path):
+        absent = frozenset(name for name in _OF_PACKAGES if not _is_installed(name))
         sys.meta_path.append(Finder())
         sys.meta_path.insert(0, SageMakerFinder())
+        sys.meta_path.insert(0, AbsentFinder(absent))
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
 
 
 class Finder(MetaPathFinder):
@@ -37,6 +50,19 @@ class Finder(MetaPathFinder):
         if parent in NAMES and isinstance(module, _Answers):
             module.refuse(name.rpartition(".")[2])
         return None
+
+
+class AbsentFinder(Finder):
+    """Finds the modules of packages that are ``absent`` when the program begins."""
+
+    def __init__(self, absent: Collection[str]) -> None:
+        self._absent = absent
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        is_absent = any(name == top or name.startswith(f"{top}.") for top in self._absent)
+        return super().find_spec(name, path, target) if is_absent else None
 
 
 class SageMakerFinder(Finder):
@@ -77,6 +103,10 @@ class _Answers(ModuleType):
                 watch(value)
             setattr(self, name, value)
             return value
+        if (instead := ABSENT.get(self.__name__, {}).get(name)) is not None:
+            from allranks.compat.azure.absent import refusing  # lazy: few programs
+
+            return refusing(f"{self.__name__}.{name}", instead)
         if f"{self.__name__}.{name}" in NAMES:
             return import_module(f"{self.__name__}.{name}")
         return self.refuse(name)

@@ -157,12 +157,29 @@ ABSENT: Mapping[str, Mapping[str, str]] = {
     "azure.ai.ml": {
         "automl": "there is no AutoML: run your own script, or a sweep",
         "finetuning": "run your own script",
+        "load_registry": "there are no registries: all clients of this server see its assets",
         "spark": "there are no Spark jobs: start Spark in a command job",
     },
     "azure.ai.ml.entities": {
         "KubernetesOnlineDeployment": "use ManagedOnlineDeployment",
-        "ModelPackage": "give the deployment the model itself",
-        "AzureMLOnlineInferencingServer": "give the deployment the model itself",
+        **dict.fromkeys(
+            ("AzureMLOnlineInferencingServer", "ModelConfiguration", "ModelPackage"),
+            "give the deployment the model itself",
+        ),
+        **dict.fromkeys(
+            ("DataImport", "ImportDataSchedule"), "download it, and give its folder to Data"
+        ),
+        **dict.fromkeys(
+            ("MarketplaceSubscription", "ServerlessEndpoint"),
+            "deploy a model of your own: ManagedOnlineDeployment",
+        ),
+        **dict.fromkeys(
+            ("ManagedNetwork", "PrivateEndpointDestination"), "networks are not made here"
+        ),
+        **dict.fromkeys(
+            ("AccessKeyConfiguration", "UsernamePasswordConfiguration"),
+            "create a datastore with its credentials",
+        ),
         "ComputeInstance": "name a compute of allranks: allranks compute create",
         "SynapseSparkCompute": "start Spark in a command job",
         "WorkspaceConnection": "create a datastore with its credentials",

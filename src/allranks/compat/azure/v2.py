@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 from pydantic import PrivateAttr
 
 from allranks import sdk
-from allranks.compat.azure.absent import Absent
+from allranks.compat.azure.absent import Absent, with_words
 from allranks.compat.azure.notes import without_effect
 from allranks.compat.azure.tracking import arm_id, mlflow_tracking_uri
 from allranks.errors import AllranksError, UsageError
@@ -48,6 +48,9 @@ class OpenInput:
     def __init__(self, **keywords: Any) -> None:
         self.given = {key: value for key, value in keywords.items() if value is not None}
         self.type = str(keywords.get("type") or "uri_folder")
+
+    def __repr__(self) -> str:
+        return f"Input(type={self.type!r})"
 
     def declared(self) -> Document:
         """As a component's file has it."""
@@ -394,6 +397,8 @@ class MLClient(Absent, sdk.MLClient):
         super().__init__(credential, *names, **keywords)
         self.jobs = _Jobs()
         self.workspaces = _Workspaces()
+        for operations in vars(self).values():
+            operations.__class__ = with_words(type(operations))
         place = {**dict(zip(_WORKSPACE, names, strict=False)), **keywords}
         self.subscription_id = place.get("subscription_id") or ""
         self.resource_group_name = place.get("resource_group_name") or "here"
