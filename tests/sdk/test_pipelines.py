@@ -107,6 +107,26 @@ def test_the_name_in_the_decorator_is_the_components():
     assert (component["name"], component["version"]) == ("steps", "3")
 
 
+def test_a_pipeline_without_its_inputs_is_a_component():
+    @pipeline
+    def needs(rate: int, data: str):
+        command(command="true")()
+
+    for component in (needs().component, needs._pipeline_builder.build()):
+        assert (component.name, [*component.spec.inputs]) == ("needs", ["rate", "data"])
+    with pytest.raises(UsageError, match="missing a required argument: 'data'"):
+        needs(1)
+    with pytest.raises(UsageError, match="missing a required argument"):
+        Client().jobs.create_or_update(needs())
+
+    @pipeline
+    def outer():
+        needs()
+
+    with pytest.raises(UsageError, match="missing a required argument"):
+        outer()
+
+
 def test_a_key_of_a_component_is_changed(folder: Path):
     train = load_component(folder / "train.yml")
     train.version = "7"
@@ -172,7 +192,7 @@ def test_what_is_wrong_is_said(folder: Path):
     with pytest.raises(UsageError, match="the component train has no input 'dta'"):
         wrong("input")
     with pytest.raises(UsageError, match="missing a required argument"):
-        wrong()
+        wrong().settings.default_compute = "local"
     with pytest.raises(UsageError, match=r"has \* or \*\* parameters"):
         pipeline(lambda *args: None)
 

@@ -41,7 +41,9 @@ def resolved(reference: object) -> Resolved:
 
 
 def no_job(argument: object) -> UsageError:
-    """The error of an argument that is not a job."""
+    """The error of an argument that is not a job, or why it is none."""
+    if isinstance(problem := getattr(argument, "problem", None), UsageError):
+        return problem
     if isinstance(argument, str | PathLike):
         hint = f"read a file with load_job({str(argument)!r})"
         return UsageError(f"{str(argument)!r} is a str, not a job", hint=hint)

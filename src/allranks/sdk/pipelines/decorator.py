@@ -7,7 +7,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Mapping
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
 
 from allranks.errors import UsageError
@@ -24,6 +24,7 @@ from allranks.spec.pipeline.job import NODE_NAME, PipelineJob
 
 if TYPE_CHECKING:
     from allranks.api.common import Document
+    from allranks.sdk.pipelines.components import Component
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -84,15 +85,45 @@ def _decorated(function: Callable[..., Any], keywords: Mapping[str, Any]) -> Cal
         try:
             arguments = signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise UsageError(f"{function.__name__}: {error}", hint=f"{signature}") from None
+            problem = UsageError(f"{function.__name__}: {error}", hint=f"{signature}")
+            if args or kwargs or is_building():
+                raise problem from None
+            return _Unfilled(make, problem)
         arguments.apply_defaults()
         # An optional input that is not given does not exist.
         values = {k: v for k, v in arguments.arguments.items() if v is not None}
         own = {key: value for key, value in keywords.items() if key not in _OF_COMPONENT}
         return _build(function, arguments.arguments, values, own)
 
-    build.component = lambda: _component(function, signature, keywords)  # type: ignore[attr-defined]
+    def make() -> Document:
+        return _component(function, signature, keywords)
+
+    build.component = make  # type: ignore[attr-defined]
+    # Azure's samples use this private name.
+    builder = SimpleNamespace(build=lambda: _of(make()))
+    build._pipeline_builder = builder  # type: ignore[attr-defined]
     return build
+
+
+def _of(data: Document) -> Component:
+    from allranks.sdk.pipelines.components import Component  # lazy: few programs register them
+
+    return Component(data)
+
+
+class _Unfilled:
+    """A pipeline that was called without the inputs that it needs: only its component is of use.
+    All else raises the ``problem``."""
+
+    def __init__(self, make: Callable[[], Document], problem: UsageError) -> None:
+        self._make, self.problem = make, problem
+
+    @property
+    def component(self) -> Component:
+        return _of(self._make())
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(name) if name.startswith("__") else self.problem
 
 
 def _component(
