@@ -179,6 +179,20 @@ print(made.provisioning_state, made.instance_count)
 endpoint.traffic = {"blue": 100}
 client.begin_create_or_update(endpoint).result()
 print(client.online_endpoints.invoke(endpoint_name="from-python", request_file="r.json"))
+made.instance_count = 2
+assert client.begin_create_or_update(made).result().instance_count == 2
+found = client.online_deployments.get("blue", "from-python")
+found.environment_variables, found.instance_count = {"V": "2"}, 1
+made = client.online_deployments.begin_create_or_update(found).result()
+assert (made.instance_count, made.environment_variables) == (1, {"V": "2"})
+body = client.online_endpoints.invoke(endpoint_name="from-python", request_file="r.json")
+assert body == '["2", "weights"]', body
+try:
+    made.state = "Ready"
+except Exception as error:
+    assert "state of a deployment does not change" in str(error)
+else:
+    raise SystemExit("a state was set")
 print(client.online_endpoints.get("from-python").scoring_uri[-26:])
 print(len(client.online_endpoints.get_keys("from-python").primary_key))
 while not (text := client.online_deployments.get_logs("blue", "from-python", lines=1)):

@@ -286,7 +286,11 @@ class Client:
             return self.batch_endpoints.begin_create_or_update(thing)
         if isinstance(thing, BatchKeys):
             return self.batch_deployments.begin_create_or_update(thing)
-        if isinstance(thing, JobSchedule):
+        if isinstance(thing, DeploymentRecord):
+            is_batch = not hasattr(thing, "replicas")
+            deployments = self.batch_deployments if is_batch else self.online_deployments
+            return deployments.begin_create_or_update(thing)
+        if isinstance(thing, JobSchedule | ScheduleRecord):
             return self.schedules.begin_create_or_update(thing)
         hint = "give a compute, an endpoint, a deployment or a schedule"
         raise UsageError(f"{type(thing).__name__} cannot be created by this", hint=hint)

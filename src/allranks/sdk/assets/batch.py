@@ -192,7 +192,7 @@ class BatchDeployments(Generic[JobT]):
         self._job = job
 
     def begin_create_or_update(
-        self, deployment: BatchKeys, *, skip_script_validation: bool = False
+        self, deployment: BatchKeys | DeploymentRecord, *, skip_script_validation: bool = False
     ) -> Poller[DeploymentRecord]:
         """Create or replace a deployment. Its paths start in the working folder."""
         from allranks.sdk.submit.deployment import prepare_deployment  # lazy: as in endpoints
@@ -224,8 +224,10 @@ def _record(answer: BatchDeploymentAnswer) -> DeploymentRecord:
     return DeploymentRecord(state)
 
 
-def _keys(thing: BatchEndpoint | BatchKeys) -> Document:
+def _keys(thing: BatchEndpoint | BatchKeys | DeploymentRecord) -> Document:
     """The keys of a file that were set, also of a part that was left out."""
+    if isinstance(thing, DeploymentRecord):
+        return thing.to_dict()
     data = thing.model_dump(mode="json", exclude_unset=True, by_alias=True)
     for key in ("defaults", "settings"):
         part = getattr(thing, key, None)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import builtins
+import copy
 import http.client
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlsplit
@@ -18,10 +19,12 @@ from allranks.sdk.assets.provisioning import provisioning_state
 from allranks.sdk.connection import contexts, find_server
 from allranks.sdk.connection.urls import asset_path
 from allranks.sdk.jobs.follow import Following
+from allranks.sdk.submit.nodes import plain
 from allranks.sdk.submit.send import send
 from allranks.spec.endpoint import Deployment, Endpoint, path_of
 
 if TYPE_CHECKING:
+    from allranks.api.common import Document
     from allranks.api.endpoints import DeploymentAnswer, EndpointAnswer, EndpointKeys
 
 _ENDPOINTS = "/api/v1/endpoints"
@@ -128,22 +131,43 @@ class EndpointRecord(Endpoint):
         )
 
 
+_COUNT = "instance_count"
+
+
 class DeploymentRecord:
     """A deployment as the server has it: the keys of ``allranks deployment show --json`` and of its
-    file as attributes."""
+    file as attributes. Those of its file may be changed, and the record be given to
+    ``begin_create_or_update`` again; its paths then start in the working folder."""
 
     def __init__(self, answer: DeploymentAnswer) -> None:
-        self._answer: Mapping[str, Any] = answer
+        vars(self).update(_answer=answer, _spec=copy.deepcopy(answer["spec"]))
 
     @property
     def provisioning_state(self) -> str:
         return provisioning_state(self._answer["state"])
 
     def __getattr__(self, name: str) -> Any:
-        for mapping in (self._answer, self._answer["spec"]) if name[:1] != "_" else ():
+        if name.startswith("_"):
+            raise AttributeError(name)
+        for mapping in (self.changed(), self._answer, self._spec):
             if name in mapping:
                 return mapping[name]
         raise AttributeError(f"a deployment has no attribute {name!r}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.startswith("_") or (name not in Deployment.model_fields and name not in self._spec):
+            hint = "the keys of its file can be changed"
+            raise UsageError(f"{name} of a deployment does not change", hint=hint)
+        self._spec[name] = plain(value)
+
+    def changed(self) -> Document:
+        """The keys of its file that have changed."""
+        before = self._answer["spec"]
+        return {key: value for key, value in self._spec.items() if value != before.get(key)}
+
+    def to_dict(self) -> Document:
+        """The keys of its file."""
+        return dict(self._spec)
 
     def __repr__(self) -> str:
         return f"Deployment({self.endpoint}/{self.name}: {self.state})"
@@ -213,20 +237,28 @@ class OnlineDeployments:
     """Operations on deployments. All raise AllranksError with a hint."""
 
     def begin_create_or_update(
-        self, deployment: Deployment, *, local: bool = False, skip_script_validation: bool = False
+        self,
+        deployment: Deployment | DeploymentRecord,
+        *,
+        local: bool = False,
+        skip_script_validation: bool = False,
     ) -> Poller[DeploymentRecord]:
         """Create or update a deployment; returns when it is ready. Its paths start in the working
         folder. ``local`` changes nothing."""
         from allranks.sdk.submit.deployment import prepare_deployment  # lazy: as in the commands
 
-        body, snapshots = prepare_deployment(_given(deployment), Path.cwd())
         where = asset_path("endpoints", deployment.endpoint_name, "/deployments")
         with find_server.connect() as client:
-            try:
-                send(client, body, snapshots, where=where)
-            except Conflict:
-                where += f"/{deployment.name}"
-                send(client, body, snapshots, where=where, method="PATCH")
+            if isinstance(deployment, DeploymentRecord) and {*deployment.changed()} == {_COUNT}:
+                count = {_COUNT: deployment.instance_count}
+                client.json("PATCH", f"{where}/{deployment.name}", count)
+            else:
+                body, snapshots = prepare_deployment(_given(deployment), Path.cwd())
+                try:
+                    send(client, body, snapshots, where=where)
+                except Conflict:
+                    where += f"/{deployment.name}"
+                    send(client, body, snapshots, where=where, method="PATCH")
         ready = wait(deployment.endpoint_name, deployment.name, lambda answer: None, _PATIENCE)
         return Poller(DeploymentRecord(ready))
 
@@ -254,8 +286,10 @@ class OnlineDeployments:
         return "".join(f"{line}\n" for line in "".join(texts).splitlines()[-lines:])
 
 
-def _given(thing: Endpoint | Deployment) -> dict[str, Any]:
+def _given(thing: Endpoint | Deployment | DeploymentRecord) -> dict[str, Any]:
     """The keys of a file that were set."""
+    if isinstance(thing, DeploymentRecord):
+        return thing.to_dict()
     data = thing.model_dump(mode="json", exclude_unset=True, by_alias=True)
     return {key: value for key, value in data.items() if key not in _SHOWN}
 
