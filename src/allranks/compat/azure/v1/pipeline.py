@@ -72,7 +72,9 @@ class PipelineData:
         is_directory: bool | None = None,
         pipeline_output_name: str | None = None,
         training_output: TrainingOutput | None = None,
+        **more: Any,
     ) -> None:
+        no_more("PipelineData", more)
         self.name, self.of_pipeline = output_name or name, pipeline_output_name
         self.training = training_output
         file = training_output and training_output.model_file
