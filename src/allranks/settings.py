@@ -203,7 +203,8 @@ class Clocks(NamedTuple):
     on a full disk. ``grace``: from SIGTERM to SIGKILL on cancel, preemption and time limit;
     ``peer_grace``: the same after another rank failed; ``look``: the interval between scans of a
     state folder; ``pace``: the interval between reports on which rank others wait for, which is
-    named after three of them."""
+    named after three of them; ``idle``: how long nodes that a parent keeps may wait for a
+    child."""
 
     tick: float = 0.5
     lease: float = 9.0
@@ -214,6 +215,7 @@ class Clocks(NamedTuple):
     hello: float = 120.0
     look: float = 2.0
     pace: float = 20.0
+    idle: float = 60.0
 
 
 def prefetches(environ: Mapping[str, str] = os.environ) -> bool:

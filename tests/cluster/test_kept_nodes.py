@@ -1,11 +1,13 @@
-"""Sweeps whose trials run on the nodes of those before, on a real Slurm, and what befalls them."""
+"""Jobs on the nodes of those before, in sweeps and pipelines on a real Slurm; what befalls them."""
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import signal
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -118,3 +120,104 @@ def test_canceling_a_trial_frees_its_nodes_and_canceling_the_sweep_ends_them(
     until(lambda: not cluster.slurm("squeue", "-h"))
     until(lambda: not [p for p in processes_of(home) if "allranks.agent" in " ".join(p.cmdline())])
     ready(cluster)
+
+
+# ---------------------------------------------------------------- pipelines
+
+
+def pipeline(slurm: Allranks, home: Path, name: str, *words: object, **steps: Any) -> None:
+    """Submit a pipeline of steps, each of which runs after the one before it."""
+    for step, before in zip(list(steps)[1:], steps, strict=False):
+        steps[step]["inputs"] = {"from": f"${{{{parent.jobs.{before}.outputs.out}}}}"}
+    for each in steps.values():
+        each["outputs"] = {"out": {}}
+    file = home / f"{name}.yml"
+    file.write_text(json.dumps({"type": "pipeline", "jobs": steps}))
+    done = slurm("job", "create", "-f", file, "--name", name, "--force-rerun", *words)
+    assert done.returncode == 0, done.stderr
+
+
+def step(command: str, nodes: int = 2, **keys: Any) -> dict[str, Any]:
+    return {"command": command, "resources": {"instance_count": nodes}, **keys}
+
+
+def test_steps_run_on_the_nodes_of_those_that_asked_for_the_same(
+    slurm: Allranks, cluster: Cluster, home: Path
+):
+    first = "if [ $ALLRANKS_NODE_RANK = 0 ]; then hostname > ${{outputs.out}}/x; fi"
+    then = "cp ${{inputs.from}}/x ${{outputs.out}}/x"
+    steps = {"a": step(first), "b": step(then), "c": step(then, 1), "d": step(then)}
+    pipeline(slurm, home, "chain", **steps)
+    chain = ended(slurm, "chain", 120)
+    assert chain["status"] == "Completed"
+    assert [*chain["steps"]] == ["a", "b", "c", "d"]
+    assert launches(slurm, "chain") == ["chain_nodes_1"]
+    nodes = hosts(slurm, "chain_nodes_1")
+    assert [hosts(slurm, f"chain_{name}") for name in "abd"] == [nodes] * 3
+    assert "nodes of chain" not in slurm("job", "events", "chain_c").stdout
+    last = Path(show(slurm, "chain_d")["folder"], "named-outputs/out/x")
+    assert last.read_text().strip() == nodes[0]
+    until(lambda: not cluster.slurm("squeue", "-h"))
+    assert show(slurm, "chain_nodes_1")["status"] == "Canceled"
+
+
+def test_a_pipeline_can_turn_it_off(slurm: Allranks, home: Path):
+    steps = {"a": step("true"), "b": step("true")}
+    pipeline(slurm, home, "apart", "--set", "reuse_nodes=false", **steps)
+    assert ended(slurm, "apart", 120)["status"] == "Completed"
+    assert not launches(slurm, "apart")
+
+
+def test_a_step_whose_launch_dies_takes_no_other_one_along(
+    slurm: Allranks, cluster: Cluster, home: Path
+):
+    waits = '[ "$ALLRANKS_ATTEMPT" != 1 ] || { echo on; sleep 600; }'
+    steps = {
+        "a": step("true"),
+        "b": step(waits, retry={"max_attempts": 2}),
+        "c": step("false"),
+    }
+    pipeline(slurm, home, "torn", **steps)
+    until(lambda: slurm("job", "logs", "torn_b").stdout.count("on") == 2, 60)
+    for process in agents_of(home, "torn_nodes_1"):
+        os.kill(process.pid, signal.SIGKILL)
+    torn = ended(slurm, "torn", 120)
+    assert torn["status"] == "Failed"
+    found = {name: show(slurm, f"torn_{name}") for name in "abc"}
+    assert {name: (job["status"], job["attempts"]) for name, job in found.items()} == {
+        "a": ("Completed", 1),
+        "b": ("Completed", 2),
+        "c": ("Failed", 1),
+    }
+    assert launches(slurm, "torn") == ["torn_nodes_1", "torn_nodes_2"]
+    until(lambda: not cluster.slurm("squeue", "-h"))
+
+
+def test_nodes_wait_only_so_long_for_the_next_step_and_a_killed_server_keeps_them(
+    slurm: Allranks, cluster: Cluster, home: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("ALLRANKS_IDLE", "2")
+    slurm("server", "stop")
+    go = {name: home / f"go-{name}" for name in "bc"}
+    waits = "echo on; until [ -e {} ]; do sleep 0.1; done"
+    steps = {
+        "a": step("true"),
+        "b": step(waits.format(shlex.quote(str(go["b"])))),
+        "c": step(waits.format(shlex.quote(str(go["c"]))), 1),
+        "d": step("echo on; sleep 600"),
+        "e": step("true"),
+    }
+    pipeline(slurm, home, "idle", **steps)
+    until(lambda: "on" in slurm("job", "logs", "idle_b").stdout, 60)
+    kill_server(home)
+    go["b"].touch()
+    until(lambda: "on" in slurm("job", "logs", "idle_c").stdout, 60)
+    assert show(slurm, "idle_b")["attempts"] == 1
+    # Two steps follow that could use them.
+    until(lambda: show(slurm, "idle_nodes_1")["status"] == "Canceled", 30)
+    go["c"].touch()
+    until(lambda: "on" in slurm("job", "logs", "idle_d").stdout, 60)
+    assert launches(slurm, "idle") == ["idle_nodes_1", "idle_nodes_2"]
+    assert slurm("job", "cancel", "idle").returncode == 0
+    assert ended(slurm, "idle")["status"] == "Canceled"
+    until(lambda: not cluster.slurm("squeue", "-h"))

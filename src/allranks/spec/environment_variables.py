@@ -45,6 +45,7 @@ CLOCKS: Mapping[str, str] = {
     "ALLRANKS_HELLO": "How long the agents of a launch may take to call after the first one.",
     "ALLRANKS_LOOK": "The time between two scans of a state folder.",
     "ALLRANKS_PACE": "The time between two looks at who holds the others; three name it.",
+    "ALLRANKS_IDLE": "How long nodes that a sweep or a pipeline keeps may wait for its next job.",
 }
 
 RANK: Mapping[str, Mapping[str, str]] = {

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from allranks.core.job.sessions import Guest, end_of_launch, has_time_left, next_guest, notice
+from allranks.core.job.sessions import (
+    Guest,
+    end_of_launch,
+    has_time_left,
+    launch,
+    needs,
+    next_guest,
+    notice,
+    on_nodes_of_parent,
+)
 from allranks.core.lifecycle.decide import Job, Node, Then
-from allranks.core.plan import Place
+from allranks.core.plan import Gang, Place, Plan, Rules, Task
 from allranks.errors import SpecError
 from allranks.spec.job import CommandJob
 from allranks.spec.job_parts import Session
@@ -99,6 +110,47 @@ def test_the_end_of_a_launch_is_no_fault_of_the_job_on_it(
 
 def test_a_launch_lasts_until_its_first_node_ends():
     nodes = [Node(place=Place("10.0.0.1", "n1", end=end)) for end in (500.0, 400.0, None)]
-    assert has_time_left(Job(tuple(nodes)), 100.0, 300.0)
-    assert not has_time_left(Job(tuple(nodes)), 100.0, 301.0)
-    assert has_time_left(Job((Node(),)), 1e9, 0.0)
+    again = Rules(max_attempts=3)
+    assert has_time_left(Job(tuple(nodes)), again, 100.0, 300.0)
+    assert not has_time_left(Job(tuple(nodes)), again, 100.0, 301.0)
+    assert has_time_left(Job((Node(),)), again, 1e9, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("rules", "now", "has"),
+    [
+        # Nine tenths of its 1,000 s, or the job's own limit.
+        (Rules(), 200.0, True),
+        (Rules(), 201.0, False),
+        (Rules(timeout=300.0), 800.0, True),
+        (Rules(timeout=300.0), 801.0, False),
+        (Rules(max_attempts=3, on=("user",)), 201.0, False),
+    ],
+)
+def test_a_job_that_starts_no_second_time_gets_what_a_launch_of_its_own_would_give(
+    rules: Rules, now: float, has: bool
+):
+    job = Job((Node(place=Place("10.0.0.1", "n1", end=1100.0)),), went_at=100.0)
+    assert has_time_left(job, rules, 1.0, now) == has
+
+
+def test_a_launch_asks_for_what_the_job_on_it_asks_for():
+    gang = Gang("p_train.1", 2, ("agent",), gpus=4, options={"time": "60"}, ranks=8)
+    own = Plan(gang, Task("p_train", "e", "c"), Rules(2), "slurm", compute="s")
+    guest = on_nodes_of_parent(own, "p")
+    made = launch("p_nodes_1", guest, ("agent",), "/jobs/p_nodes_1")
+    assert (made.engine, made.gang.nodes, made.gang.options) == ("slurm", 2, {"time": "60"})
+    assert (made.task.parent, made.gang.key) == ("p", "p_nodes_1.1")
+    assert needs(own) == needs(guest) == needs(made)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"nodes": 1}, {"gpus": 8}, {"options": {"time": "90"}}, {"processes": 2}, {"grace": 60.0}],
+)
+def test_a_job_that_asks_for_something_else_needs_another_launch(other: dict[str, Any]):
+    gang = Gang("a.1", 2, (), gpus=4, options={"time": "60"})
+    plan = Plan(gang, Task("a", "e", "c"), Rules(), "slurm", compute="s")
+    assert needs(plan) != needs(plan._replace(gang=gang._replace(**other)))
+    assert needs(plan) != needs(plan._replace(compute="t"))
+    assert needs(plan) == needs(plan._replace(gang=gang._replace(key="b.1")))

@@ -10,6 +10,7 @@ import pytest
 from allranks.core.parents.kept_nodes import Launch, Step, next_step
 
 QUEUED, FREE = Launch("queued"), Launch("free", runs=True)
+IDLE = FREE._replace(name="idle", idle=True)
 BUSY, ENDS = Launch("busy", runs=True, busy=True), Launch("ends", runs=True, ends=True)
 
 
@@ -26,6 +27,9 @@ BUSY, ENDS = Launch("busy", runs=True, busy=True), Launch("ends", runs=True, end
         ((BUSY, FREE), 0, 0, Step("end", "free")),
         ((FREE, QUEUED), 1, 0, Step("end", "queued")),
         ((BUSY, ENDS), 0, 0, None),
+        ((BUSY, IDLE), 0, 2, Step("end", "idle")),
+        ((FREE, IDLE), 0, 2, Step("end", "idle")),
+        ((IDLE,), 1, 2, None),
     ],
 )
 def test_as_many_launches_as_children_that_run_or_wait(

@@ -6,7 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from allranks.core.parents.pipeline import Action, Parent, Rules, StepState, next_action, outcome
+from allranks.core.parents.pipeline import (
+    Action,
+    Parent,
+    Rules,
+    StepState,
+    next_action,
+    outcome,
+    to_come,
+)
 from allranks.statuses import TERMINAL, JobStatus, Reason
 
 RUNNING, COMPLETED = JobStatus.RUNNING, JobStatus.COMPLETED
@@ -106,3 +114,22 @@ def test_a_step_that_cannot_be_submitted_ends_the_pipeline():
     parent = Parent(started_at=0.0, refused="no such compute")
     finish = Action("finish", reason=Reason.GANG_REFUSED)
     assert next_action(Rules({"a": ()}), parent, {}, 1.0) == finish
+
+
+@pytest.mark.parametrize(
+    ("parent", "goes_on", "states", "names"),
+    [
+        (Parent(), True, {}, ["a", "b", "c", "d"]),
+        (Parent(), True, {"a": COMPLETED, "b": RUNNING}, ["c", "d"]),
+        (Parent(), True, {"a": COMPLETED, "b": FAILED}, ["c"]),
+        (Parent(), True, {"a": CANCELED}, []),
+        (Parent(), False, {"a": COMPLETED, "b": FAILED}, []),
+        (Parent(canceled=True), True, {"a": RUNNING}, []),
+        (Parent(refused="no"), True, {"a": RUNNING}, []),
+    ],
+)
+def test_a_step_after_a_failed_one_does_not_come(
+    parent: Parent, goes_on: bool, states: dict[str, JobStatus], names: list[str]
+):
+    found = {name: StepState(status) for name, status in states.items()}
+    assert to_come(Rules(GRAPHS["diamond"], goes_on), parent, found) == names

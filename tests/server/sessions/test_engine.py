@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from allranks import clock
-from allranks.core.job.sessions import ENGINE
+from allranks.core.job.sessions import on_nodes_of_parent
 from allranks.core.plan import Gang, Plan, Rules, Task
 from allranks.engines.base import GangStatus, Handle
 from allranks.events import Kind
@@ -84,21 +84,26 @@ class Pool:
     def __init__(self, records: Records) -> None:
         self.records = records
         self.engine = SessionEngine(records, Wakeups(), lambda row: {})
+        self.rules = Rules(max_attempts=3)
         self._create("s", 0, {}, type="sweep")
 
     def _create(self, name: str, nodes: int, spec: dict[str, Any], **more: Any) -> None:
-        gang = Gang(f"{name}.1", nodes, (), options={"parent": "s"})
-        engine = ENGINE if nodes and not spec else "slurm"
-        self.records.create(spec, Plan(gang, Task(name, "e", "c"), Rules(), engine), **more)
+        plan = Plan(Gang(f"{name}.1", nodes, ()), Task(name, "e", "c"), self.rules, "slurm")
+        if nodes and not spec:
+            plan = on_nodes_of_parent(plan, "s")
+        self.records.create(spec, plan, **more)
 
-    def launch(self, number: int, *, end: float | None = None) -> str:
-        """A launch whose nodes are there."""
+    def launch(
+        self, number: int, *, nodes: int = 1, end: float | None = None, since: float = 0.0
+    ) -> str:
+        """A launch whose nodes are there ``since`` so many seconds."""
         name = f"s_nodes_{number}"
-        self._create(name, 1, {"session": {}}, child=Child("s", -number, {}))
+        self._create(name, nodes, {"session": {}}, child=Child("s", -number, {}))
         self.tell(name, Kind.SUBMITTED)
         self.tell(name, Kind.HELLO)
         self.tell(name, Kind.READY, address="10.0.0.1", host="n1", ports=[], end=end)
-        self.tell(name, Kind.GO)
+        went = self.records.get(name).event(Kind.GO)._replace(at=clock.now() - since)
+        self.records.append(name, [went])
         return name
 
     def trial(self, number: int) -> Handle:
@@ -182,6 +187,40 @@ def test_a_launch_with_too_little_time_left_takes_no_other_trial(pool: Pool):
     pool.engine.poll([second])
     assert pool.records.get(launch).record.canceled
     assert pool.records.get("s_1").record.ref == ""
+
+
+def test_a_job_that_starts_no_second_time_takes_no_launch_that_others_have_used_up(pool: Pool):
+    pool.rules = Rules()
+    pool.engine.poll(())
+    launch = pool.launch(1, end=clock.now() + 30.0, since=60.0)
+    first = pool.trial(0)
+    pool.engine.poll([first])
+    assert pool.records.get("s_0").record.ref == launch  # nobody has used it
+    pool.tell("s_0", Kind.GO)
+    pool.engine.poll([first._replace(ended=True)])
+    pool.engine.stop(first)
+    second = pool.trial(1)
+    pool.engine.poll([second])
+    assert pool.records.get(launch).record.canceled
+    assert pool.records.get("s_1").record.ref == ""
+
+
+def test_a_new_server_counts_a_launch_as_used(pool: Pool):
+    pool.rules = Rules()
+    launch = pool.launch(1, end=clock.now() + 30.0, since=60.0)
+    pool.engine.poll([pool.trial(1)])
+    assert pool.records.get(launch).record.canceled
+    assert pool.records.get("s_1").record.ref == ""
+
+
+def test_a_job_waits_for_a_launch_of_what_it_asks_for(pool: Pool):
+    pool.launch(1, nodes=2)
+    job = pool.trial(0)
+    waits = GangStatus(GangState.QUEUED, "waits for nodes of s")
+    assert pool.engine.poll([job])[job.key] == waits
+    launch = pool.launch(2)
+    pool.engine.poll([job])
+    assert pool.records.get("s_0").record.ref == launch
 
 
 def test_a_lost_launch_loses_its_trial_and_no_other(pool: Pool):

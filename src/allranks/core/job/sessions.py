@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from allranks.core.amounts import counted, seconds_text
 from allranks.core.lifecycle.decide import Job
+from allranks.core.lifecycle.retry import Spent, left
 from allranks.core.plan import Gang, Plan, Rules, Task, pack
 from allranks.spec.job_parts import Session
-from allranks.statuses import TERMINAL, JobStatus, Reason
+from allranks.statuses import TERMINAL, JobStatus, Reason, RetryOn
 
 # The name of the engine, and its options: the session's name, or that of the parent whose nodes it
-# runs on.
-ENGINE, OPTION, PARENT = "session", "session", "parent"
+# runs on, and then what it asks its cluster for, see ``needs``.
+ENGINE, OPTION, PARENT, NEEDS = "session", "session", "parent", "needs"
 # What begins the names of sessions that people start, and the tag by which they are found.
 PREFIX, TAG = "dev-", "session"
 # Seconds before its end at which a session says so; at most this part of its idle time.
@@ -67,15 +69,27 @@ def inside(made: Plan, name: str, session: Plan, *, inherits: bool) -> Plan:
 
 
 def on_nodes_of_parent(made: Plan, parent: str) -> Plan:
-    """The plan of a job that runs on the nodes that its parent keeps."""
-    gang = made.gang._replace(options={PARENT: parent})
+    """The plan of a job that runs on the nodes that its parent keeps. See ``launch``."""
+    cluster = {"engine": made.engine, "options": made.gang.options}
+    gang = made.gang._replace(options={PARENT: parent, NEEDS: needs(made), **cluster})
     return _with_digest(made._replace(gang=gang, engine=ENGINE))
 
 
-def launch(name: str, like: Plan, nodes: int, argv: tuple[str, ...], record: str) -> Plan:
-    """The plan of a job that keeps ``nodes`` for the children of a parent, whose gangs ask for what
-    ``like`` asks for. It needs nothing of what they need, and does not start again: see
+def needs(plan: Plan) -> str:
+    """A digest of all that a job asks its cluster for. Jobs with the same one can run on the nodes
+    of one another."""
+    if PARENT in plan.gang.options:
+        return str(plan.gang.options[NEEDS])
+    gang = plan.gang._replace(key="", argv=(), env={}, ranks=0, fixed_ports=())
+    text = json.dumps([plan.engine, plan.compute, pack(gang)], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def launch(name: str, like: Plan, argv: tuple[str, ...], record: str) -> Plan:
+    """The plan of a job that keeps nodes for the children of a parent: those that ``like`` asks
+    for, which runs on them. It has nothing else of that one's, and does not start again: see
     ``core/parents/kept_nodes``."""
+    nodes, options = like.gang.nodes, like.gang.options
     task = Task(
         name,
         like.task.experiment,
@@ -89,11 +103,12 @@ def launch(name: str, like: Plan, nodes: int, argv: tuple[str, ...], record: str
         cache_limit=like.task.cache_limit,
         sends_files=like.task.sends_files,
         may_send=like.task.may_send,
-        parent=like.task.job,
+        parent=options[PARENT],
     )
-    gang = like.gang._replace(key=f"{name}.1", nodes=nodes, argv=argv)
+    gang = like.gang._replace(key=f"{name}.1", argv=argv, options=options["options"])
     rules = Rules(nodes, on=(), grace=like.rules.grace)
-    return _with_digest(like._replace(gang=gang, task=task, rules=rules, notes=()))
+    made = like._replace(gang=gang, task=task, rules=rules, engine=options["engine"], notes=())
+    return _with_digest(made)
 
 
 def _with_digest(plan: Plan) -> Plan:
@@ -146,16 +161,23 @@ def end_of_launch(name: str, job: Job | None, began: float | None, now: float) -
     return end._replace(reason=reason)
 
 
-def has_time_left(job: Job, seconds: float, now: float) -> bool:
-    """Whether a launch has that much of its time left, as far as its nodes know."""
+def has_time_left(job: Job, rules: Rules, longest: float, now: float) -> bool:
+    """Whether a launch that jobs have run on, for ``longest`` seconds at most, has the time for
+    another one, as far as its nodes know. A job that does not start again after a preemption gets
+    there what a launch of its own would give it."""
     ends = [node.place.end for node in job.nodes if node.place and node.place.end is not None]
-    return not ends or min(ends) - now >= seconds
+    if not ends:
+        return True
+    rest, began = min(ends) - now, now if job.went_at is None else job.went_at
+    if left(rules, Spent(), RetryOn.PREEMPTED):
+        return rest >= longest
+    return rest >= min(_OWN_PART * (min(ends) - began), rules.timeout or math.inf)
 
 
 class Guest(NamedTuple):
     """A gang in a session, as the session's queue sees it. ``session``: the one that it runs in,
-    empty until one of its parent's is free. ``started``: its turn has come; ``ended``: its ranks
-    have, though its agents may still send files."""
+    empty until one of its parent's with the same ``needs`` is free. ``started``: its turn has come;
+    ``ended``: its ranks have, though its agents may still send files."""
 
     name: str
     key: str
@@ -164,6 +186,7 @@ class Guest(NamedTuple):
     session: str
     started: bool = False
     ended: bool = False
+    needs: str = ""
 
 
 def next_guest(guests: Sequence[Guest]) -> Guest | None:

@@ -1,7 +1,8 @@
 """Launches that keep nodes for the children of a parent: when one starts, when one ends. Pure.
 
 A child waits until a launch is free, so there are at most as many as children run at once, and on a
-full cluster those that run serve all children. See docs/design/sessions.md.
+full cluster those that run serve all children. Children that ask the cluster for something else
+have launches of their own. See docs/design/sessions.md.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ from typing import NamedTuple
 
 
 class Launch(NamedTuple):
-    """``runs``: its nodes are there; ``busy``: a child has it; ``ends``: it takes no other one."""
+    """``runs``: its nodes are there; ``busy``: a child has it; ``ends``: it takes no other one;
+    ``idle``: no child has had it for as long as nodes may wait."""
 
     name: str
     runs: bool = False
     busy: bool = False
     ends: bool = False
+    idle: bool = False
 
 
 class Step(NamedTuple):
@@ -34,4 +37,5 @@ def next_step(launches: Sequence[Launch], waiting: int, to_come: int) -> Step | 
         return Step("start")
     if len(spare) > waiting + to_come:
         return Step("end", min(spare, key=lambda launch: launch.runs).name)
-    return None
+    idle = next((each for each in spare if each.idle and not waiting), None)
+    return None if idle is None else Step("end", idle.name)

@@ -74,6 +74,16 @@ def outcome(rules: Rules, states: Mapping[str, StepState]) -> Reason:
     return Reason.CANCELED if JobStatus.CANCELED in ended else Reason.DONE
 
 
+def to_come(rules: Rules, parent: Parent, states: Mapping[str, StepState]) -> list[str]:
+    """The steps that may still be submitted."""
+    lost = {name for name, e in states.items() if e.status in TERMINAL and not _done(e)}
+    if parent.canceled or parent.refused or (lost and not rules.continue_on_step_failure):
+        return []
+    while more := {name for name, after in rules.after.items() if lost & {*after}} - lost:
+        lost |= more
+    return [name for name in rules.after if name not in lost and name not in states]
+
+
 def _stops(rules: Rules, parent: Parent, now: float) -> Reason | None:
     """Why the pipeline ends before its last step."""
     if parent.canceled:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from allranks.core.job.sessions import launch
+from allranks import clock
+from allranks.core.job.sessions import ENGINE, PARENT, launch, needs
 from allranks.core.parents.kept_nodes import Launch, next_step
 from allranks.core.plan import Plan
 from allranks.events import Kind
@@ -20,11 +22,19 @@ SubmitAs = Callable[[str, int, Callable[[str], object]], None]
 _WAITING = (JobStatus.NOT_STARTED, JobStatus.QUEUED)
 
 
-def keeps_nodes(parent: JobRow, services: Services) -> bool:
-    """Whether the children's compute has a queue, and nodes that any child can run on: on this
+def keeps_nodes(engine: str, services: Services) -> bool:
+    """Whether that kind of compute has a queue, and nodes that any child can run on: on this
     machine a gang starts at once, and in a pod it has the pod's image."""
-    kind = services.clusters.kind_of(parent.plan.engine)
-    return kind.remote and not kind.images
+    kind = services.clusters.kind_of(engine)
+    return kind.remote and not kind.images and engine != ENGINE
+
+
+def shared_needs(plans: Mapping[str, Plan], services: Services) -> dict[str, str]:
+    """By name what each of these jobs asks its cluster for, if another one of them asks for the
+    same, and the nodes of the one can be kept for the other."""
+    kept = {name: needs(e) for name, e in plans.items() if keeps_nodes(e.engine, services)}
+    count = Counter(kept.values())
+    return {name: text for name, text in kept.items() if count[text] > 1}
 
 
 class KeptNodes:
@@ -35,15 +45,18 @@ class KeptNodes:
         self._parent, self._services, self._submit_as = parent, services, submit_as
         # Launches that were seen alive, or have failed before they ran and failed no child yet.
         self._open: set[str] = set()
+        # Since when each of those that run has been free, as far as this server has seen.
+        self._free: dict[str, float] = {}
 
-    def advance(self, like: Plan, nodes: int, children: Iterable[str], to_come: int) -> bool:
-        """Do one thing, if any is due. Returns whether it did. ``children`` are the live ones; each
-        asks for that many ``nodes`` with what ``like`` asks for. At most ``to_come`` follow."""
+    def advance(self, children: Iterable[str], to_come: Mapping[str, int]) -> bool:
+        """Do one thing, if any is due. Returns whether it did. ``children`` are the live ones;
+        ``to_come`` says how many follow at most, by their ``needs``."""
         rows = [self._services.records.get(name) for name in children]
         waiting = [
             row
             for row in rows
-            if row.record.status in _WAITING
+            if PARENT in row.plan.gang.options
+            and row.record.status in _WAITING
             and not row.record.canceled
             and row.record.gang is not GangState.GONE
         ]
@@ -52,27 +65,21 @@ class KeptNodes:
         if (failed := self._failed(launches)) is not None:
             return self._fail_one(failed, waiting)
         taken = {row.record.ref for row in rows}
-        states = [
-            Launch(
-                row.name,
-                row.record.status is JobStatus.RUNNING,
-                row.name in taken,
-                row.record.canceled or row.record.status is JobStatus.FINALIZING,
-            )
-            for row in launches
-        ]
-        if waiting and any(state.runs and not state.busy for state in states):
+        states = {row.name: self._state(row, row.name in taken) for row in launches}
+        if waiting and any(state.runs and not state.busy for state in states.values()):
             self._services.sessions.poll(())  # a launch has just got its nodes
-        step = next_step(states, len(waiting), to_come)
-        if step is None:
-            return False
-        if step.kind == "start":
-            self._start(like, nodes)
-            return True
-        if not self._services.sessions.end_unused(step.name):
-            return False  # taken just now
-        self._services.loops.wake(step.name)
-        return True
+        for asked in dict.fromkeys(needs(row.plan) for row in (*waiting, *launches)):
+            alike = [states[row.name] for row in launches if needs(row.plan) == asked]
+            first = [row for row in waiting if needs(row.plan) == asked]
+            step = next_step(alike, len(first), to_come.get(asked, 0))
+            if step is not None and step.kind == "start":
+                self._start(first[0].plan)
+                return True
+            # It may have been taken just now.
+            if step is not None and self._services.sessions.end_unused(step.name):
+                self._services.loops.wake(step.name)
+                return True
+        return False
 
     def end(self) -> None:
         """Cancel all of them, as the parent was: with force, if it was given up."""
@@ -87,6 +94,16 @@ class KeptNodes:
     def _live(self) -> list[JobRow]:
         return [row for row in self._services.records.live() if is_launch_of(row, self._parent)]
 
+    def _state(self, row: JobRow, busy: bool) -> Launch:
+        runs, idle = row.record.status is JobStatus.RUNNING, False
+        if runs and not busy:
+            since = self._free.setdefault(row.name, clock.now())
+            idle = clock.now() - since >= self._services.clocks.idle
+        else:
+            self._free.pop(row.name, None)
+        ends = row.record.canceled or row.record.status is JobStatus.FINALIZING
+        return Launch(row.name, runs, busy, ends, idle)
+
     def _failed(self, live: Iterable[JobRow]) -> JobRow | None:
         """A launch that has ended without having run, and that nobody here has canceled."""
         for name in sorted(self._open - {row.name for row in live}):
@@ -99,6 +116,7 @@ class KeptNodes:
 
     def _fail_one(self, failed: JobRow, waiting: Sequence[JobRow]) -> bool:
         """No launch starts until a child that waits in the queue has been failed."""
+        waiting = [row for row in waiting if needs(row.plan) == needs(failed.plan)]
         row = next((row for row in waiting if row.record.status is JobStatus.QUEUED), None)
         if row is None and waiting:
             return False
@@ -112,12 +130,12 @@ class KeptNodes:
             self._services.loops.wake(row.name)
         return True
 
-    def _start(self, like: Plan, nodes: int) -> None:
+    def _start(self, like: Plan) -> None:
         services, parent = self._services, self._parent
         number = services.children.launches(parent) + 1
 
         def submit(name: str) -> None:
-            plan = launch(name, like, nodes, AGENT, str(services.home.jobs / name))
+            plan = launch(name, like, AGENT, str(services.home.jobs / name))
             spec = {
                 "type": "command",
                 "name": name,
@@ -125,8 +143,8 @@ class KeptNodes:
                 "compute": plan.compute,
                 "experiment_name": plan.task.experiment,
                 "parent_job_name": parent,
-                "resources": {"instance_count": nodes},
-                # Its trials are filed under the sweep, and it ends with their need of it.
+                "resources": {"instance_count": plan.gang.nodes},
+                # The children are filed under the parent, and it ends with their need of it.
                 "session": {"idle_timeout": None},
             }
             spec = signed(spec, submitter(services.records.get(parent).spec))

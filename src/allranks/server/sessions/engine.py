@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from allranks import clock
 from allranks.core.job import sessions
-from allranks.core.job.sessions import ENGINE, OPTION, PARENT, End, Guest
+from allranks.core.job.sessions import ENGINE, NEEDS, OPTION, PARENT, End, Guest
 from allranks.core.lifecycle.decide import is_out
 from allranks.core.plan import Gang
 from allranks.engines.base import GangStatus, Handle, Host, Kind
@@ -46,9 +46,10 @@ class SessionEngine:
         # By the session that they name, or the parent, and by key, in the order of submission; None
         # before the record was read.
         self._guests: dict[str, dict[str, Guest]] | None = None
-        # What the jobs of each parent wait for that have no launch, as of the last poll.
-        self._why: dict[str, str] = {}
-        # The most seconds that a job has taken on each launch.
+        # What the jobs of each parent and need wait for that have no launch, as of the last poll.
+        self._why: dict[tuple[str, str], str] = {}
+        # The most seconds that a job has taken on each launch. After a restart of the server it
+        # counts as used, though nobody knows for how long.
         self._longest: dict[str, float] = {}
         # What agents have said of the guests on each session, launch and node: whether they live.
         self._reported: dict[tuple[str, int, int], Mapping[str, bool]] = {}
@@ -171,6 +172,8 @@ class SessionEngine:
                 session = guest.session or row.record.ref
                 guests = self._guests.setdefault(_queue_of(gang), {})
                 guests[row.key] = guest._replace(session=session)
+            running = (row for row in self._records.live() if row.record.went_at is not None)
+            self._longest |= {row.name: 0.0 for row in running if (row.number or 0) < 0}
         return self._guests
 
     def _session(self, name: str) -> JobRow | None:
@@ -187,7 +190,12 @@ class SessionEngine:
             for row in self._sessions(name):
                 if row.record.status is not JobStatus.RUNNING or row.record.canceled:
                     continue
-                here = [guest for guest in guests.values() if guest.session in ("", row.name)]
+                own = sessions.needs(row.plan)
+                here = [
+                    guest
+                    for guest in guests.values()
+                    if guest.session == row.name or (not guest.session and guest.needs == own)
+                ]
                 if (guest := sessions.next_guest(here)) is None:
                     continue
                 if guest.session or self._assign(guest, row):
@@ -208,7 +216,9 @@ class SessionEngine:
         if row.key != guest.key or row.record.status is not JobStatus.QUEUED:
             return False
         longest = self._longest.get(launch.name)
-        if longest is not None and not sessions.has_time_left(launch.record, longest, clock.now()):
+        if longest is not None and not sessions.has_time_left(
+            launch.record, row.plan.rules, longest, clock.now()
+        ):
             if all(guest.session != launch.name for guest in self._at(launch)):
                 self._records.append(launch.name, [launch.event(EventKind.CANCEL_ASKED)])
             return False
@@ -237,9 +247,10 @@ class SessionEngine:
             return GangStatus(GangState.UNKNOWN if self._lives_on(key) else GangState.GONE)
         guest = guests[key]
         if not guest.session:
-            if name not in self._why:
-                self._why[name] = self._waits_for(name)
-            return GangStatus(GangState.QUEUED, self._why[name])
+            waiting = name, guest.needs
+            if waiting not in self._why:
+                self._why[waiting] = self._waits_for(*waiting)
+            return GangStatus(GangState.QUEUED, self._why[waiting])
         row = self._session(guest.session)
         end = self._end(name, guest, row)
         dead = () if row is None else self._dead(row, guest)
@@ -253,10 +264,10 @@ class SessionEngine:
             return GangStatus(GangState.GONE, f"its agents in {guest.session} have ended")
         return GangStatus(GangState.UP, lost=dead, taken=end.why if end is not None else "")
 
-    def _waits_for(self, parent: str) -> str:
+    def _waits_for(self, parent: str, needs: str) -> str:
         """What a job waits for that has no launch yet."""
         for row in self._sessions(parent):
-            if row.record.status is not JobStatus.RUNNING:
+            if row.record.status is not JobStatus.RUNNING and sessions.needs(row.plan) == needs:
                 return f"waits for {row.name}" + (f": {row.record.why}" if row.record.why else "")
         return f"waits for nodes of {parent}"
 
@@ -315,7 +326,8 @@ def _queue_of(gang: Gang) -> str:
 
 def _guest(gang: Gang) -> Guest:
     name, session = gang.key.rpartition(".")[0], gang.options.get(OPTION, "")
-    return Guest(name, gang.key, gang.nodes, gang.gpus, session)
+    needs = gang.options.get(NEEDS, "")
+    return Guest(name, gang.key, gang.nodes, gang.gpus, session, needs=needs)
 
 
 def _is_submitted(row: JobRow) -> bool:

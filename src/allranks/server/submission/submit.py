@@ -193,7 +193,7 @@ def session_of(name: str, find: Find | None) -> JobRow:
         hint = "`allranks dev list` lists them; `allranks dev` starts one"
         raise SpecError(Problem(what, "inside", hint=hint))
     if row.parent is not None:
-        what, hint = f"{name} keeps nodes for the trials of {row.parent}", "start one: allranks dev"
+        what, hint = f"{name} keeps nodes for the jobs of {row.parent}", "start one: allranks dev"
         raise SpecError(Problem(what, "inside", hint=hint))
     return row
 

@@ -16,6 +16,8 @@ PIPELINE: Mapping[str, Mapping[str, str]] = {
         "outputs": "What steps write as `${{parent.outputs.NAME}}`.",
         "jobs": "The steps by name: command, sweep and pipeline jobs, or components.",
         "component": "A pipeline component instead of `jobs`: its file, or a registered one.",
+        "reuse_nodes": "Whether steps run on the nodes of those that have ended and asked for the "
+        "same, without a new place in the cluster's queue.",
     },
     "Settings": {
         "default_compute": "Where steps run that name no compute.",

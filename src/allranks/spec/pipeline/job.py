@@ -43,6 +43,7 @@ class PipelineJob(JobKeys):
         default_factory=dict
     )
     component: Annotated[dict[str, Any] | Text | None, BeforeValidator(sendable)] = None
+    reuse_nodes: bool = True
 
     @classmethod
     def parse(

@@ -377,6 +377,8 @@ class _Resolver:
         if node.type == "pipeline":
             mine = settings.model_dump(exclude_unset=True)
             job["settings"] = {**mine, **(job.get("settings") or {})}
+        if node.type in ("pipeline", "sweep") and not self._pipeline.reuse_nodes:
+            job = {"reuse_nodes": False, **job}
         return job
 
 

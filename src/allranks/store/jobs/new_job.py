@@ -40,7 +40,8 @@ class Outcome(NamedTuple):
 
 
 class NewJob(NamedTuple):
-    """A job to create: see ``Records.create``. ``outcome``: it ran elsewhere."""
+    """A job to create: see ``Records.create``. ``outcome``: it ran elsewhere. ``notes``: its own,
+    beside those on a child."""
 
     spec: dict[str, Any]
     plan: Plan
@@ -49,6 +50,7 @@ class NewJob(NamedTuple):
     child: Child | None = None
     ended: bool = False
     outcome: Outcome | None = None
+    notes: Mapping[str, Any] = {}
 
 
 def insert_job(connection: Connection, new: NewJob, now: float) -> JobRow:
@@ -61,9 +63,10 @@ def insert_job(connection: Connection, new: NewJob, now: float) -> JobRow:
     if outcome is not None:
         now = outcome.began
     events = [Event(Kind.CREATED, now, data={"digest": new.plan.digest, **new.about})]
-    values: dict[str, Any] = {}
+    values: dict[str, Any] = {"notes": new.notes} if new.notes else {}
     if new.child is not None:
-        values |= {"parent": new.child.parent, "number": new.child.number, "notes": new.child.notes}
+        notes = {**new.notes, **new.child.notes}
+        values |= {"parent": new.child.parent, "number": new.child.number, "notes": notes}
     if outcome is not None:
         end = {"exit_code": outcome.exit_code, "error": outcome.error}
         result = {"status": str(outcome.status), **end}

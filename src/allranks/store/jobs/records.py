@@ -61,12 +61,13 @@ class Records:
         child: job_rows.Child | None = None,
         ended: bool = False,
         outcome: Outcome | None = None,
+        notes: Mapping[str, Any] | None = None,
     ) -> job_rows.JobRow:
         """Create a job with status NotStarted, or Completed if it has ``ended`` without running, or
         with the ``outcome`` that it had elsewhere; ``about`` is added to its first event. Raises
         Conflict if a job has, or a deleted one had, that name, or if the parent of ``child`` has a
         child of that number."""
-        new = NewJob(spec, plan, about or {}, type, child, ended, outcome)
+        new = NewJob(spec, plan, about or {}, type, child, ended, outcome, notes or {})
         return self.create_all([new])[0]
 
     def create_all(self, jobs: Sequence[NewJob]) -> list[job_rows.JobRow]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from allranks import clock
@@ -12,13 +14,14 @@ from allranks.events import Kind
 from allranks.server.dependencies import Services
 from allranks.server.jobs.view import submitter
 from allranks.server.parents.controller import Controller, error_of, one_line
+from allranks.server.parents.kept_nodes import KeptNodes
 from allranks.server.parents.pipeline.create import create_pipeline, step_submission
 from allranks.server.parents.pipeline.reuse import Reuse
 from allranks.server.parents.sweep.create import create_sweep
 from allranks.server.submission.submit import Submission, submit
 from allranks.spec.pipeline.job import PipelineJob
 from allranks.spec.pipeline.steps import Step, steps_of
-from allranks.statuses import VERDICTS, JobStatus, Reason
+from allranks.statuses import TERMINAL, VERDICTS, JobStatus, Reason
 from allranks.store.jobs.children import ChildState
 from allranks.store.jobs.job_rows import Child, JobRow
 
@@ -40,6 +43,9 @@ class Pipeline(Controller):
             self._spec.settings.continue_on_step_failure,
             self._spec.limits.timeout,
         )
+        # What the steps ask for whose nodes are kept.
+        self._needs: Mapping[str, str] = row.notes.get("needs", {})
+        self._nodes = KeptNodes(row.name, services, self._submit_as)
 
     def _step(self, row: JobRow) -> bool:
         record = row.record
@@ -56,7 +62,13 @@ class Pipeline(Controller):
         action = decisions.next_action(self._rules, parent, states, clock.now())
         if action is not None:
             self._do(row, action)
-        return action is not None
+            return True
+        if not self._needs:
+            return False
+        names = (each.name for each in self._states.values() if each.status not in TERMINAL)
+        left = decisions.to_come(self._rules, parent, states)
+        needs = Counter(self._needs[name] for name in left if name in self._needs)
+        return self._nodes.advance(names, needs)
 
     def _refresh(self) -> None:
         newest = max((each.id for each in self._states.values()), default=-1)
@@ -99,6 +111,8 @@ class Pipeline(Controller):
 
         def submit_as(name: str) -> None:
             submission = step_submission(whole, step, self._spec, name, jobs)
+            if step.name in self._needs:
+                submission = submission._replace(parent=row.name)
             child = Child(row.name, number, notes)
             if reusable is not None and reusable.earlier is not None:
                 self._take(name, submission, reusable.earlier, child)
@@ -139,6 +153,8 @@ class Pipeline(Controller):
     # ------------------------------------------------------------ the end
 
     def _end(self, row: JobRow, reason: Reason) -> None:
+        if self._needs:
+            self._nodes.end()
         self._finish(row, reason, self._error(row, reason), {"outputs": self._outputs()})
 
     def _outputs(self) -> dict[str, list[str]]:

@@ -14,6 +14,7 @@ from allranks.server.assets.environments import Environments
 from allranks.server.clusters.clusters import Clusters
 from allranks.server.dependencies import Services
 from allranks.server.jobs.view import signed
+from allranks.server.parents.kept_nodes import shared_needs
 from allranks.server.parents.sweep.create import trial_plan
 from allranks.server.submission.continuation import set_aside
 from allranks.server.submission.submit import Submission, plan, require_code
@@ -120,12 +121,15 @@ def create_pipeline(
     )
     spec = signed(_pinned(with_components(submission.spec, component), steps.plans), by)
     made = _plan(submission, pipeline, services, child)
+    needs = shared_needs(steps.plans, services) if pipeline.reuse_nodes else {}
     with services.admission_lock:
         for digest in {*snapshots(spec)}:
             require_code(submission._replace(code=digest), services)
         services.uploads.require(spec)
         set_aside(services, made.task)
-        row = services.records.create(spec, made, type="pipeline", child=child)
+        row = services.records.create(
+            spec, made, type="pipeline", child=child, notes={"needs": needs} if needs else {}
+        )
     services.loops.wake(row.name)
     return row
 

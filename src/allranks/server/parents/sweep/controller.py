@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from allranks import clock
+from allranks.core.job.sessions import needs
 from allranks.core.parents import sweep as decisions
 from allranks.core.parents.sweep import Parent, Rules, Step, Trial
 from allranks.errors import Conflict, NotFound, Refused, SpecError
@@ -48,7 +49,7 @@ class Sweep(Controller):
         )
         self._reports: dict[int, tuple[float, ...]] = {}
         self._nodes: KeptNodes | None = None
-        if self.spec.reuse_nodes and total > 1 and keeps_nodes(row, services):
+        if self.spec.reuse_nodes and total > 1 and keeps_nodes(row.plan.engine, services):
             self._nodes = KeptNodes(row.name, services, self._submit_as)
 
     def _step(self, row: JobRow) -> bool:
@@ -64,8 +65,8 @@ class Sweep(Controller):
     def _keep_nodes(self, nodes: KeptNodes, row: JobRow, trials: Sequence[Trial]) -> bool:
         live = [self._states[e.number].name for e in trials if e.status not in TERMINAL]
         to_come = 0 if row.record.canceled else self._rules.trials - len(trials)
-        count = self.spec.trial_resources.instance_count
-        return nodes.advance(row.plan, count, live, to_come)
+        gang = row.plan.gang._replace(nodes=self.spec.trial_resources.instance_count)
+        return nodes.advance(live, {needs(row.plan._replace(gang=gang)): to_come})
 
     def _trials(self, *, force: bool = False) -> list[Trial]:
         """All trials. Closed ones are not read again. With ``force`` a trial counts as canceled
