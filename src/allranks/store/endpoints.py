@@ -148,7 +148,8 @@ class Endpoints:
                     item if item.drains_since else item._replace(drains_since=now)
                     for item in old.replicas
                 ]
-                row = row._replace(revision=old.revision + 1, replicas=tuple(stopping))
+                revision = 1 + max([old.revision, *(item.revision for item in stopping)])
+                row = row._replace(revision=revision, replicas=tuple(stopping))
             self._settings.change(_DEPLOYMENTS, {row.key: row._asdict()})
             return row
 

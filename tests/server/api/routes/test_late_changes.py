@@ -171,3 +171,18 @@ def test_a_model_is_there_or_deleted(services: Any) -> None:
     services.admission_lock.meanwhile = lambda: batch.put_deployment("e", "d", newer, services, ANN)
     with pytest.raises(Conflict, match="uses"):
         models.delete("m:2", services)
+
+
+def test_a_deployment_that_is_made_again_while_the_deleted_one_stops(services: Any) -> None:
+    services.endpoints.put(EndpointRow("o", {"name": "o"}, [], 0.0, "ann"), new=True)
+    replicas = (ReplicaRow("a", 2, "unix:a", 0.0), ReplicaRow("b", 1, "unix:b", 0.0))
+    row = DeploymentRow("o", "d", {}, {}, 1, 0.0, "ann", replicas=replicas)
+    services.endpoints.create_deployment(row)
+    with pytest.raises(Conflict, match="already exists"):
+        services.endpoints.create_deployment(row)
+    deleted = services.endpoints.change(row, is_deleted=True)
+    made = services.endpoints.create_deployment(row._replace(replicas=()))
+    assert made.revision == 3, "none of the replicas counts as one of it"
+    assert [item.job for item in made.replicas if item.drains_since] == ["a", "b"]
+    services.endpoints.forget(deleted)  # a look that began before
+    assert services.endpoints.deployment("o", "d") == made
