@@ -42,6 +42,8 @@ _OUTPUT = re.compile(
     r"azureml://(?:[^\s\"]+/)?datastores/(?:workspaceblobstore|\$\{\{default_datastore\}\})/paths/"
     r"\S*\$\{\{\S*"
 )
+# What the user has to write, but for the names of a workspace, which change nothing.
+_PLACEHOLDER = re.compile(r"<(?!SUBSCRIPTION|RESOURCE_GROUP|(?:\w+_)?WORKSPACE)[A-Z]+_[A-Z_]+>")
 # Packages that allranks answers: here, or to the ranks of `ssm`'s tasks.
 ANSWERED = {"azureml", "azure", "mldesigner", "simple_sagemaker", "worker_toolkit"}
 # Calls that look up what the workspace has, and a server may not.
@@ -310,6 +312,8 @@ class Judge:
             self._doubt(f"whether {prefix_of(text)} can be read")
         for pin in PIN.findall(text):
             self._doubt(f"whether {pin} installs")
+        for placeholder in _PLACEHOLDER.findall(text):
+            self._doubt(f"what {placeholder} is")
         is_known = _OUTPUT.fullmatch(text) or _is_built_in(text)
         if _ASSET.fullmatch(text) and not is_known:
             self._doubt(f"whether {text} is there")

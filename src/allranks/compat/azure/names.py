@@ -163,7 +163,12 @@ ABSENT: Mapping[str, Mapping[str, str]] = {
     "azure.ai.ml.entities": {
         "KubernetesOnlineDeployment": "use ManagedOnlineDeployment",
         **dict.fromkeys(
-            ("AzureMLOnlineInferencingServer", "ModelConfiguration", "ModelPackage"),
+            (
+                "AzureMLOnlineInferencingServer",
+                "BaseEnvironment",
+                "ModelConfiguration",
+                "ModelPackage",
+            ),
             "give the deployment the model itself",
         ),
         **dict.fromkeys(
@@ -180,6 +185,7 @@ ABSENT: Mapping[str, Mapping[str, str]] = {
             ("AccessKeyConfiguration", "UsernamePasswordConfiguration"),
             "create a datastore with its credentials",
         ),
+        "IdentityConfiguration": "leave it out: no machines are made, so none has an identity",
         "ComputeInstance": "name a compute of allranks: allranks compute create",
         "SynapseSparkCompute": "start Spark in a command job",
         "WorkspaceConnection": "create a datastore with its credentials",
