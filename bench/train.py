@@ -1,7 +1,8 @@
 """Images per second of a training script: under allranks, and the same ranks by hand.
 
-On CPUs three ranks of examples/digits; with --gpu one rank for each GPU of examples/amp. By hand
-they have the same variables and OMP_NUM_THREADS, and their output goes to files.
+On CPUs --ranks of examples/digits; with --gpu one rank for each GPU of examples/amp. By hand they
+have the same variables and OMP_NUM_THREADS, and their output goes to files. --workers adds worker
+processes that load the images, and --talk lines of 80 characters from each rank.
 """
 
 from __future__ import annotations
@@ -21,13 +22,35 @@ from bench.stats import coverage_of_range, interval, paired
 
 OURS, BY_HAND = "allranks", "by hand"
 EXAMPLES = Path(__file__).parents[1] / "examples"
-_LINE = re.compile(r"^epoch (\d+)/\d+  rank (\d+) .* (\d+) images/s$", re.MULTILINE)
+_LINE = re.compile(r"^epoch (\d+)/\d+  rank (\d+) .* (\d+) images/s", re.MULTILINE)
 
 # The first epoch reads the images from the disk and warms the allocator.
 _WARM_UP = 1
 
 # Of the throughput by hand, how much has to be left under allranks.
-_LEAST = 0.98
+_LEAST = 0.99
+
+# The script of a rank that talks, or whose images worker processes load.
+_AROUND = """
+import runpy, sys, threading
+from torch.utils.data import DataLoader
+workers, lines, *sys.argv = int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:]
+if workers:
+    make = DataLoader.__init__
+    DataLoader.__init__ = lambda *loads, **how: make(*loads, **how, num_workers=workers)
+done = threading.Event()
+def talk():
+    while lines and not done.wait(0.1):
+        for _ in range(lines // 10):
+            sys.stdout.write(79 * "." + "\\n")
+talks = threading.Thread(target=talk)
+talks.start()
+try:
+    runpy.run_path(sys.argv[0], run_name="__main__")
+finally:
+    done.set()
+    talks.join()
+"""
 
 
 class Script(NamedTuple):
@@ -42,6 +65,11 @@ class Script(NamedTuple):
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pairs", type=int, default=5, metavar="N", help="pairs of runs (5)")
     parser.add_argument("--epochs", type=int, default=12, metavar="E", help="epochs of a run (12)")
+    parser.add_argument("--ranks", type=int, default=3, metavar="N", help="on CPUs (3)")
+    what = "of each rank that load its images, on CPUs (0: it does so itself)"
+    parser.add_argument("--workers", type=int, default=0, metavar="N", help=what)
+    what = "that each rank prints a second, on CPUs (0)"
+    parser.add_argument("--talk", type=int, default=0, metavar="LINES", help=what)
     what = "train on the GPUs of this machine instead of its CPUs"
     parser.add_argument("--gpu", action="store_true", help=what)
 
@@ -72,6 +100,8 @@ def run(given: argparse.Namespace) -> Result:
         data={
             "pairs": given.pairs,
             "epochs": given.epochs,
+            "workers": given.workers,
+            "lines_a_second": given.talk,
             "gpus": gpus,
             "versions": {"torch": torch.version},
             "omp_num_threads": pair.threads,
@@ -90,9 +120,11 @@ def _gpus(python: str) -> list[str]:
 
 
 def _on_cpus(given: argparse.Namespace, home: Home, python: str) -> Script:
-    data, folder, ranks = home.work / "digits", EXAMPLES / "digits", 3
+    data, folder, ranks = home.work / "digits", EXAMPLES / "digits", given.ranks
     procs.run([python, folder / "make_data.py", data], cwd=home.work, env=procs.environment())
     words = ["train.py", "--data", str(data), "--epochs", str(given.epochs)]
+    if given.workers or given.talk:
+        words = ["-c", _AROUND, str(given.workers), str(given.talk), *words]
     return Script(folder, words, ranks, ["-n", str(ranks)])
 
 
