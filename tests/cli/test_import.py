@@ -87,7 +87,7 @@ def test_each_file_is_looked_at(allranks: Allranks, folder: Path) -> None:
     (problem,) = found["submit.py"]["problems"]
     assert problem[0] == "azure.ai.ml.automl is not there"
     assert "feature-set" in found["run.sh"]["problems"][0][0]
-    assert "line 2, comand" in found["wrong.yml"]["problems"][1][0]
+    assert "line 2, comand" in found["wrong.yml"]["problems"][0][0]
     # What the table has no room for is said below it.
     assert f"\njob.yml\n  {found['job.yml']['notes'][0]}\n" in allranks("import", "mine").stdout
 

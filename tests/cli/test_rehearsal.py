@@ -219,7 +219,7 @@ def test_an_interrupted_clean_up_is_finished(quick, quick_home, code):
     [
         (("--rehearse", "--in-place"), "a rehearsal runs the job twice"),
         (("--rehearse", "--detach"), "a rehearsal cannot be detached"),
-        (("--rehearse", "--tolerance", "nan"), "--tolerance: must be at least 0"),
+        (("--rehearse", "--tolerance", "nan"), "nan is not a tolerance"),
         (("--tolerance", "0.1"), "--tolerance needs --rehearse"),
     ],
 )

@@ -47,7 +47,7 @@ def test_a_job_is_submitted_at_its_time(allranks: Allranks, code: Path):
     file = schedule(code, seconds_from_now(1.5))
     made = allranks("schedule", "create", "-f", file)
     assert made.returncode == 0, made.stderr
-    assert made.stderr.startswith("often is created; first job: in ")
+    assert made.stderr.startswith("often is created; first job: ")
     until(lambda: answer(allranks, "schedule", "show", "often")["last_job"] is not None)
     shown = answer(allranks, "schedule", "show", "often")
     name = shown["last_job"]

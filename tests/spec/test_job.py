@@ -328,7 +328,6 @@ def test_everything_wrong_is_told_at_once() -> None:
     )
     assert {p.where for p in found} == {
         "comand",
-        "command",
         "name",
         "resources.instance_count",
         "resources.x",
