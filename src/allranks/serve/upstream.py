@@ -193,6 +193,7 @@ class Connection(asyncio.Protocol):
         """Send a request; returns with the head of the answer, and with its body if that is short
         and follows at once. Raises Unsent and Broken."""
         self.received.begin()
+        self._late_at = 0.0  # the request before may have been canceled
         self._is_head = head.startswith(b"HEAD ")
         if isinstance(body, bytes):
             self.transport.write(head + body)

@@ -17,11 +17,12 @@ from allranks.core.job.sessions import (
     on_nodes_of_parent,
 )
 from allranks.core.lifecycle.decide import Job, Node, Then
+from allranks.core.lifecycle.retry import Spent
 from allranks.core.plan import Gang, Place, Plan, Rules, Task
 from allranks.errors import SpecError
 from allranks.spec.job import CommandJob
 from allranks.spec.job_parts import Session
-from allranks.statuses import JobStatus, Reason
+from allranks.statuses import JobStatus, Reason, RetryOn
 
 HOUR = Session(idle_timeout=3600.0, timeout=28800.0)
 
@@ -111,27 +112,29 @@ def test_the_end_of_a_launch_is_no_fault_of_the_job_on_it(
 def test_a_launch_lasts_until_its_first_node_ends():
     nodes = [Node(place=Place("10.0.0.1", "n1", end=end)) for end in (500.0, 400.0, None)]
     again = Rules(max_attempts=3)
-    assert has_time_left(Job(tuple(nodes)), again, 100.0, 300.0)
-    assert not has_time_left(Job(tuple(nodes)), again, 100.0, 301.0)
-    assert has_time_left(Job((Node(),)), again, 1e9, 0.0)
+    assert has_time_left(Job(tuple(nodes)), again, Spent(), 100.0, 300.0)
+    assert not has_time_left(Job(tuple(nodes)), again, Spent(), 100.0, 301.0)
+    assert has_time_left(Job((Node(),)), again, Spent(), 1e9, 0.0)
 
 
 @pytest.mark.parametrize(
-    ("rules", "now", "has"),
+    ("rules", "spent", "now", "has"),
     [
         # Nine tenths of its 1,000 s, or the job's own limit.
-        (Rules(), 200.0, True),
-        (Rules(), 201.0, False),
-        (Rules(timeout=300.0), 800.0, True),
-        (Rules(timeout=300.0), 801.0, False),
-        (Rules(max_attempts=3, on=("user",)), 201.0, False),
+        (Rules(), 0, 200.0, True),
+        (Rules(), 0, 201.0, False),
+        (Rules(timeout=300.0), 0, 800.0, True),
+        (Rules(timeout=300.0), 0, 801.0, False),
+        (Rules(max_attempts=3, on=("user",)), 0, 201.0, False),
+        (Rules(max_attempts=3, budgets={RetryOn.PREEMPTED: 1}), 0, 1099.0, True),
+        (Rules(max_attempts=3, budgets={RetryOn.PREEMPTED: 1}), 1, 201.0, False),
     ],
 )
 def test_a_job_that_starts_no_second_time_gets_what_a_launch_of_its_own_would_give(
-    rules: Rules, now: float, has: bool
+    rules: Rules, spent: int, now: float, has: bool
 ):
     job = Job((Node(place=Place("10.0.0.1", "n1", end=1100.0)),), went_at=100.0)
-    assert has_time_left(job, rules, 1.0, now) == has
+    assert has_time_left(job, rules, Spent(preempted=spent), 1.0, now) == has
 
 
 def test_a_launch_asks_for_what_the_job_on_it_asks_for():

@@ -35,6 +35,8 @@ def test_an_early_part_goes_on_unless_there_is_another(tmp_path: Path, there: by
     assert not incoming.write(early, 0, DATA[:4], len(DATA))
     if there:
         incoming.write(DIGEST, 0, there, len(DATA))
+    incoming.adopt(early, early)
+    assert incoming.size(early) == 4
     incoming.adopt(DIGEST, early)
     incoming.adopt(DIGEST, early)  # twice is once
     assert incoming.size(early) == 0

@@ -161,15 +161,15 @@ def end_of_launch(name: str, job: Job | None, began: float | None, now: float) -
     return end._replace(reason=reason)
 
 
-def has_time_left(job: Job, rules: Rules, longest: float, now: float) -> bool:
+def has_time_left(job: Job, rules: Rules, spent: Spent, longest: float, now: float) -> bool:
     """Whether a launch that jobs have run on, for ``longest`` seconds at most, has the time for
-    another one, as far as its nodes know. A job that does not start again after a preemption gets
-    there what a launch of its own would give it."""
+    another one, as far as its nodes know. A job that does not start again after a preemption, given
+    the restarts that it has ``spent``, gets there what a launch of its own would give it."""
     ends = [node.place.end for node in job.nodes if node.place and node.place.end is not None]
     if not ends:
         return True
     rest, began = min(ends) - now, now if job.went_at is None else job.went_at
-    if left(rules, Spent(), RetryOn.PREEMPTED):
+    if left(rules, spent, RetryOn.PREEMPTED):
         return rest >= longest
     return rest >= min(_OWN_PART * (min(ends) - began), rules.timeout or math.inf)
 

@@ -103,7 +103,7 @@ class Digests:
         }
         with contextlib.suppress(OSError):
             self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            temporary = self._file.with_suffix(f".{os.getpid()}.new")
+            temporary = self._file.with_suffix(f".{os.getpid()}-{threading.get_ident()}.new")
             temporary.write_text(json.dumps(kept))
             temporary.replace(self._file)
 

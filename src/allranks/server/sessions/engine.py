@@ -217,7 +217,7 @@ class SessionEngine:
             return False
         longest = self._longest.get(launch.name)
         if longest is not None and not sessions.has_time_left(
-            launch.record, row.plan.rules, longest, clock.now()
+            launch.record, row.plan.rules, row.record.spent, longest, clock.now()
         ):
             if all(guest.session != launch.name for guest in self._at(launch)):
                 self._records.append(launch.name, [launch.event(EventKind.CANCEL_ASKED)])

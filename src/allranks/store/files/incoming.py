@@ -90,6 +90,7 @@ class Incoming:
         self._hashing = ThreadPoolExecutor(_HASHES)
         # The blobs that were here at the first question, and have come in pieces since.
         self._by_size: defaultdict[int, set[str]] | None = None
+        self._walk = threading.Lock()
 
     def size(self, digest: str) -> int | None:
         """The bytes of a blob that are here; None if all are."""
@@ -102,8 +103,9 @@ class Incoming:
 
     def may_have(self, size: int, sample: str) -> bool:
         """Whether a blob of this size has this sample (see ``same_data``), or too many may have."""
-        if self._by_size is None:
-            self._by_size = self._blobs.by_size()
+        with self._walk:
+            if self._by_size is None:
+                self._by_size = self._blobs.by_size()
         alike = [*self._by_size.get(size, ())]
         if len(alike) > _ALIKE:
             return True
@@ -118,7 +120,7 @@ class Incoming:
         here. Raises OSError."""
         source, target = self._path(early), self._path(digest)
         with self._lock:
-            if not source.exists():
+            if digest == early or not source.exists():
                 return
             part = self._parts.pop(early, None)
             if not target.exists() and not self._blobs.has(digest):

@@ -56,6 +56,26 @@ def test_a_request_names_a_version_of_a_pipeline_endpoint(tmp_path: Path) -> Non
         for wrong in ("2", "3", "-1", "x", "\u0662"):
             assert post(f"{by_name}{wrong}") == 404
         assert post(f"{by_name}0", "zero") == post(f"{by_name}0", "one") == 404
+        assert server.people.post("/api/v1/schedules/zero/pause").status_code == 200
+        assert post(f"{by_name}0") == 409
+
+
+def test_a_version_of_somebody_else_does_not_run(tmp_path: Path) -> None:
+    job = {"spec": {"command": "true", "environment": "current"}, "in_place": "/"}
+    manual = {"trigger": {"type": "manual"}, "create_job": {"command": "true"}}
+    with served(tmp_path) as server:
+        token = {"name": "ann", "role": "member"}
+        ann = server.as_(server.people.post("/api/v1/tokens", json=token).json()["token"])
+        for name, who in (("owners", None), ("anns", ann)):
+            tags = {"azureml.endpoint_versions": '["owners"]'}
+            body = {"schedule": {**manual, "name": name, "tags": tags}, "submission": job}
+            made = server.people.post("/api/v1/schedules", json=body, headers=who)
+            assert made.status_code == 201, made.text
+        runs = "/api/v1/schedules/anns/runs"
+        assert (
+            server.people.post(f"{runs}?pipelineVersion=0", json={}, headers=ann).status_code == 403
+        )
+        assert server.people.post(runs, json={}, headers=ann).status_code == 200
 
 
 def test_a_request_changes_inputs_and_settings() -> None:

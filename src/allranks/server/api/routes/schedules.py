@@ -6,12 +6,13 @@ from datetime import UTC, datetime
 
 from allranks.api.schedules import RunAnswer, ScheduleAnswer
 from allranks.errors import Conflict, SpecError, UsageError
-from allranks.server.auth.roles import Who, require_own
-from allranks.server.dependencies import JsonBody, ServicesDep
+from allranks.server.auth.roles import Person, Who, require_own
+from allranks.server.dependencies import JsonBody, Services, ServicesDep
 from allranks.server.schedules.create import create_schedule, shown
 from allranks.server.schedules.loop import resumed_at, submit_at
 from allranks.server.schedules.requests import version_of, with_values
 from allranks.server.submission.submit import NO_SUBMISSION
+from allranks.store.schedules import ScheduleRow
 
 
 def list_schedules(services: ServicesDep) -> list[ScheduleAnswer]:
@@ -69,12 +70,10 @@ def run(
     """Submit its job now with other values, as Azure ML's first SDK asks its published pipelines:
     ``ExperimentName``, ``ParameterAssignments``, ``DataPathAssignments``. Of a pipeline endpoint
     ``pipelineVersion``, or what ends ``by``, names a version."""
-    row = services.schedules.get(name)
-    require_own(who, name, row.created_by)
-    if not row.enabled:
-        raise Conflict(f"{name} is paused", hint=f"allranks schedule resume {name}")
+    row = _runnable(name, services, who)
     version = version_of(row, pipelineVersion or by.partition("/")[2].partition("/")[2])
-    submission = services.schedules.get(version).submission if version else row.submission
+    # The list of versions is its owner's text: it may name schedules of others.
+    submission = (_runnable(version, services, who) if version else row).submission
     spec, notes = with_values(submission["spec"], data)
     changed = row._replace(submission={**submission, "spec": spec})
     last = submit_at(services, changed, datetime.now(UTC), planned=False)
@@ -82,6 +81,14 @@ def run(
     if last["job"] is None:
         raise UsageError(str(last["error"]), hint="check ParameterAssignments")
     return {"Id": str(last["job"]), "notes": notes}
+
+
+def _runnable(name: str, services: Services, who: Person) -> ScheduleRow:
+    row = services.schedules.get(name)
+    require_own(who, name, row.created_by)
+    if not row.enabled:
+        raise Conflict(f"{name} is paused", hint=f"allranks schedule resume {name}")
+    return row
 
 
 def delete(name: str, services: ServicesDep, who: Who) -> ScheduleAnswer:
