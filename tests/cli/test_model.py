@@ -234,7 +234,7 @@ def test_labels_and_deletion(shared, code, job):
     )
     done = shared("run", "-i", "m=azureml:named:1", "--", "true")
     assert done.returncode == 2
-    assert "inputs.m.path: model named:1 not found" in done.stderr
+    assert "-i m: model named:1 not found" in done.stderr
     assert "hint: its versions: 2" in done.stderr
     done = shared("model", "show", "nam")
     assert "hint: did you mean `named`?" in done.stderr
@@ -244,10 +244,10 @@ def test_labels_and_deletion(shared, code, job):
     ("words", "said", "hint"),
     [
         (["x", "--path", "nosuch"], "not found", "--job JOB --path outputs/"),
-        (["x"], "path: `path` is required", "--job JOB"),
+        (["x"], "--path: is required", "--job JOB"),
         (["x", "--path", "s3://b/m"], "cannot register a model from", "--job JOB"),
         (["x", "--path", "p", "--tag", "a"], "'a' is not KEY=VALUE", "--tag"),
-        (["a/b", "--path", "p"], "name: must have 1 to 255", "names are used in paths"),
+        (["a/b", "--path", "p"], "NAME: must have 1 to 255", "used in paths"),
         (["x", "--path", "odd"], "'pipe' is not a regular file", "regular files"),
         (["x", "--job", "nosuch", "--path", "outputs"], "job 'nosuch' not found", "job list"),
         (["x", "--path", "p", "--type", "uri_file"], "type: ", "custom_model"),
