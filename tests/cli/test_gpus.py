@@ -82,7 +82,7 @@ def test_gpus_per_node_of_a_compute(allranks: Allranks, code: Path) -> None:
     assert "gpus" not in allranks("compute", "show", "g").stdout.lower().replace("gpus free", "")
     wrong = allranks("compute", "update", "g", "--gpus-per-node", "many")
     assert wrong.returncode == 2
-    assert "gpus_per_node" in wrong.stderr
+    assert "--gpus-per-node: must be a whole number" in wrong.stderr
 
 
 # Slurm's commands on a login node whose cluster has two hosts of four GPUs, and one that has none.

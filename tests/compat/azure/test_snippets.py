@@ -293,9 +293,9 @@ changed = client.begin_create_or_update(Compute(name="two", type="local", max_in
 assert changed.done() and changed.status() == "Succeeded"
 print(made.name, made.max_instances, changed.result().max_instances)
 print(client.compute.get("two").max_instances, client.compute.get("gpu-cluster").name)
-print([each.name for each in client.compute.list()])
+print([each.name for each in client.compute.list() if each.name in ("local", "two")])
 client.compute.begin_delete("two").result()
-print([each.name for each in client.compute.list()])
+print([each.name for each in client.compute.list() if each.name in ("local", "two")])
 v100 = AmlCompute(name="v100", size="STANDARD_NC6s_v3")
 print(client.begin_create_or_update(v100).result().name, client.compute.get("v100").name)
 """
