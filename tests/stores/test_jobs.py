@@ -224,7 +224,7 @@ def test_paths_that_cannot_be_outputs(shared: Allranks, path: str, said: str) ->
     done = shared("run", "-o", f"m={path}", "--", "true")
     assert done.returncode == 2
     assert said in done.stderr
-    assert "outputs.m.path" in done.stderr
+    assert done.stderr.startswith("error: -o m: ")
 
 
 def test_azure_from_a_file(allranks: Allranks, azurite: int, prefix: str, code: Path) -> None:
@@ -274,4 +274,4 @@ def test_invalid_addresses(shared: Allranks, path: str, said: str, hint: str) ->
     assert done.returncode == 2
     assert said in done.stderr
     assert hint in done.stderr
-    assert "inputs.d.path" in done.stderr
+    assert done.stderr.startswith("error: -i d: ")
