@@ -26,7 +26,7 @@ from typing import Any
 
 from allranks.agent.monitoring.monitor import LOOK, Monitor
 from allranks.agent.transport.tails import batch_pause
-from allranks.core.plan import pack
+from allranks.core.packing import pack
 from allranks.events import Event, Kind
 from allranks.settings import Home
 from allranks.statuses import Reason

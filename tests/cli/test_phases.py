@@ -11,7 +11,7 @@ from allranks.cli.output.phases import Phases
 from allranks.core.lifecycle import decide, phases
 from allranks.core.lifecycle.fold import fold
 from allranks.core.lifecycle.phases import Current, Phase
-from allranks.core.plan import pack
+from allranks.core.packing import pack
 from allranks.events import Event, Kind
 from allranks.statuses import JobStatus
 from tests.cli.test_progress_bars import Screen

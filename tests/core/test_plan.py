@@ -1,6 +1,7 @@
 """Tasks on their way to an agent."""
 
-from allranks.core.plan import Task, pack
+from allranks.core.packing import pack
+from allranks.core.plan import Task
 
 
 def test_a_task_arrives_as_it_was_sent():

@@ -26,7 +26,7 @@ import psutil
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[1]))
 
-from allranks.core.plan import pack  # noqa: E402
+from allranks.core.packing import pack  # noqa: E402
 from allranks.server.jobs.explain import failure_facts  # noqa: E402
 from allranks.settings import Home  # noqa: E402
 from allranks.store.database import opened_database  # noqa: E402

@@ -301,8 +301,9 @@ def test_what_cannot_be_ended_is_listed(engine, monkeypatch):
     engine.submit(one)
     until(lambda: len(marked(engine.mark(one.key), NOWHERE)) == 1)
     (pid,) = marked(engine.mark(one.key), NOWHERE)
+    named = f"{pid} ({psutil.Process(pid).name()})"
     monkeypatch.setattr(os, "kill", lambda *_: None)  # as if it waited for a dead disk
-    assert end_gang(engine.mark(one.key), NOWHERE, 0.05) == [f"{pid} (python)"]
+    assert end_gang(engine.mark(one.key), NOWHERE, 0.05) == [named]
     monkeypatch.undo()
     assert engine.stop(Handle(one.key)) == []
 

@@ -9,7 +9,7 @@ NamedTuples because importing ``dataclasses`` takes longer than the rest of an a
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from allranks.core.data.kept_files import LIMIT
@@ -346,19 +346,3 @@ class Place(NamedTuple):
         if python := fields.get("python"):
             fields["python"] = Interpreter(**python)
         return Place(**{name: fields[name] for name in Place._fields if name in fields})
-
-
-def pack(value: Any) -> Any:
-    """Plan types, enums and containers as plain JSON data."""
-    if isinstance(value, str):
-        return str(value)
-    if value is None or isinstance(value, int | float):
-        return value  # before the checks for abstract classes, which are slow
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        fields = zip(value._fields, value, strict=True)
-        return {name: pack(member) for name, member in fields}
-    if isinstance(value, dict | Mapping):
-        return {str(key): pack(member) for key, member in value.items()}
-    if isinstance(value, Sequence):
-        return [pack(member) for member in value]
-    return value

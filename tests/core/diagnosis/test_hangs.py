@@ -11,7 +11,8 @@ from allranks.core.diagnosis.hang_rules import Rank, Suspicion, hung, suspicion
 from allranks.core.diagnosis.stacks import Frame, Process
 from allranks.core.lifecycle.decide import Clock, Job, decide, load, new, outcome
 from allranks.core.lifecycle.fold import fold
-from allranks.core.plan import Rules, pack
+from allranks.core.packing import pack
+from allranks.core.plan import Rules
 from allranks.events import Event, Kind
 from allranks.statuses import JobStatus, NodeState, Reason
 

@@ -6,7 +6,7 @@ import pytest
 
 from allranks.core.diagnosis import stacks
 from allranks.core.diagnosis.stacks import Frame, Process, doing, group, numbers, odd, read, waits
-from allranks.core.plan import pack
+from allranks.core.packing import pack
 
 LIB = "/env/lib/python3.11/site-packages"
 C10D = f"{LIB}/torch/distributed/distributed_c10d.py"

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from allranks.core.environments import container
 from allranks.core.environments.container import Mount
 from allranks.core.job.compile import CompileContext, compile
-from allranks.core.plan import Container, InputTask, OutputTask, Task, pack
+from allranks.core.packing import pack
+from allranks.core.plan import Container, InputTask, OutputTask, Task
 from allranks.errors import SpecError
 from allranks.spec.job import parse
 

@@ -13,7 +13,8 @@ from allranks.core.environments.recipe import (
     recipe,
     resolve,
 )
-from allranks.core.plan import Recipe, Task, pack
+from allranks.core.packing import pack
+from allranks.core.plan import Recipe, Task
 from allranks.errors import Problem, SpecError, UsageError
 from allranks.spec.fields.azureml_references import Asset
 from allranks.spec.job import parse

@@ -21,7 +21,8 @@ from allranks.core.lifecycle.decide import (
     ranks_ended,
 )
 from allranks.core.lifecycle.fold import fold
-from allranks.core.plan import Rules, pack
+from allranks.core.packing import pack
+from allranks.core.plan import Rules
 from allranks.events import Event, Kind
 from allranks.statuses import VERDICTS, GangState, JobStatus, NodeState, Reason, RetryOn
 from tests.core.model import order

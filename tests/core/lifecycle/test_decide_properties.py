@@ -14,7 +14,8 @@ from allranks.core.attempt_end import Failure
 from allranks.core.lifecycle import retry
 from allranks.core.lifecycle.decide import Clock, Effect, Job, decide, load, new, outcome, waits
 from allranks.core.lifecycle.fold import fold
-from allranks.core.plan import Rules, pack
+from allranks.core.packing import pack
+from allranks.core.plan import Rules
 from allranks.events import FROM_AGENTS, Event, Kind
 from allranks.statuses import TERMINAL, VERDICTS, GangState, JobStatus, NodeState, Reason, RetryOn
 from tests.core.model import order

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from allranks.core.lifecycle.decide import Clock, Step, decide, load, new, outcome
 from allranks.core.lifecycle.fold import fold
 from allranks.core.lifecycle.repeated_time_limits import Left, Progress, Row, ends, progress
-from allranks.core.plan import Rules, pack
+from allranks.core.packing import pack
+from allranks.core.plan import Rules
 from allranks.events import Event, Kind
 from allranks.statuses import Reason
 

@@ -3,7 +3,7 @@
 import json
 
 from allranks.core.diagnosis.stacks import Frame, Process
-from allranks.core.plan import pack
+from allranks.core.packing import pack
 from allranks.server.loop.stacks import Stacks
 from allranks.server.loop.wakeups import Wakeups
 from allranks.settings import Home

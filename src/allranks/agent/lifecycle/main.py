@@ -50,7 +50,8 @@ from allranks.core.environments import warm_start
 from allranks.core.environments.activation import is_made_for
 from allranks.core.job import code_packages
 from allranks.core.lifecycle.phases import Phase
-from allranks.core.plan import Interpreter, Place, Task, pack
+from allranks.core.packing import pack
+from allranks.core.plan import Interpreter, Place, Task
 from allranks.errors import AllranksError, is_passing
 from allranks.events import SERVICE, Kind
 from allranks.settings import Clocks

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from allranks import folder_trees
 from allranks.agent.transport.identity import AgentIdentity
-from allranks.core.lifecycle.pending_reason import WAITS
+from allranks.core.lifecycle.phases import WAITS
 from allranks.core.plan import Task
 from allranks.errors import is_disk_full
 from allranks.statuses import Reason

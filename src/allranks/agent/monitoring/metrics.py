@@ -18,7 +18,8 @@ from typing import Any
 
 from allranks.agent.monitoring.metric_scraper import NAMES
 from allranks.core.metrics.printed_metrics import of_rank
-from allranks.core.plan import MetricTask, Task, pack
+from allranks.core.packing import pack
+from allranks.core.plan import MetricTask, Task
 
 _ARGV = (sys.executable, "-P", "-S", "-m", "allranks.agent.monitoring.metric_scraper")
 # It needs only this package and Python. ALLRANKS_GANG marks it for the clean-up of leftovers.

@@ -23,7 +23,7 @@ from typing import Any
 from allranks.agent.monitoring.inspection import ask_all
 from allranks.agent.processes.rank_processes import families
 from allranks.core.diagnosis.stacks import ANSWERED, WHOLE, Frame, Process, Thread, read, short
-from allranks.core.plan import pack
+from allranks.core.packing import pack
 
 # Seconds to wait for answers; seconds without growth after which an answer is complete.
 PATIENCE, QUIET = 0.6, 0.03

@@ -15,7 +15,7 @@ from allranks.core.insights.amdahl import Fit
 from allranks.core.insights.analyze import report as insights
 from allranks.core.insights.scaling import Gain, Row, Scaling
 from allranks.core.insights.scaling import scaling as compare
-from allranks.core.plan import pack
+from allranks.core.packing import pack
 from allranks.errors import NotFound, UsageError
 from allranks.http_client import Client
 from allranks.sdk.connection import find_server

@@ -12,7 +12,8 @@ from allranks import settings
 from allranks.cli.output import show
 from allranks.core.job import rank_variables
 from allranks.core.job.report import report
-from allranks.core.plan import Plan, pack
+from allranks.core.packing import pack
+from allranks.core.plan import Plan
 from allranks.masking import all_without_credentials, without_credentials
 from allranks.sdk.connection import find_server
 from allranks.sdk.submit.prepare import prepare

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from allranks.core.plan import Task
+if TYPE_CHECKING:  # a client imports this module and does not need it
+    from allranks.core.plan import Task
 
 _INSTALLS = re.compile(r"\bpip[\d.]*\s+install\b")
 _OF_ANOTHER = ("VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "PYTHONHOME")

@@ -25,6 +25,7 @@ from allranks.core.environments.recipe import (
 from allranks.core.job.gpu_allocation import Choice, Request, choose
 from allranks.core.job.images import container_of, memory_of, node_image
 from allranks.core.job.services import service_tasks
+from allranks.core.packing import pack
 from allranks.core.plan import (
     CurrentPython,
     Gang,
@@ -34,7 +35,6 @@ from allranks.core.plan import (
     Plan,
     Rules,
     Task,
-    pack,
 )
 from allranks.errors import Problem, SpecError
 from allranks.spec.fields.azureml_references import Asset

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from allranks.core.distributions import mpi, rank_variables, topology
 from allranks.core.environments import container
 from allranks.core.environments.activation import activated
-from allranks.core.plan import InputTask, Place, Plan, Task, pack
+from allranks.core.packing import pack
+from allranks.core.plan import InputTask, Place, Plan, Task
 from allranks.masking import all_without_credentials, masked, without_credentials
 from allranks.spec.shell.expressions import fill_shell
 

@@ -16,7 +16,8 @@ from typing import NamedTuple
 from allranks.core.amounts import counted, seconds_text
 from allranks.core.lifecycle.decide import Job
 from allranks.core.lifecycle.retry import Spent, left
-from allranks.core.plan import Gang, Plan, Rules, Task, pack
+from allranks.core.packing import pack
+from allranks.core.plan import Gang, Plan, Rules, Task
 from allranks.spec.job_parts import Session
 from allranks.statuses import TERMINAL, JobStatus, Reason, RetryOn
 

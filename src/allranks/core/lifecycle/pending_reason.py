@@ -7,12 +7,11 @@ from datetime import UTC, datetime
 
 from allranks.core.amounts import counted
 from allranks.core.lifecycle.decide import Job, back_off, failure, held_until
+from allranks.core.lifecycle.phases import WAITS
 from allranks.statuses import HELD, JobStatus, NodeState, Reason
 
 # Seconds after which the other ranks may be waiting in vain for a rank that has ended.
 LEFT_BEHIND = 30.0
-# Begins what a node reports while a full disk does not take what its ranks wrote.
-WAITS = "waits for space"
 _EQUAL_STEPS = "make sure that every rank takes the same number of steps"
 
 

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
         Job,  # agents import this module and do not need it
     )
 
+# Begins what a node reports while a full disk does not take what its ranks wrote.
+WAITS = "waits for space"
+
 
 class Phase(StrEnum):
     """From the queue to the end. Agents report which part of PREPARING takes long."""

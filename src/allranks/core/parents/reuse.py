@@ -7,7 +7,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from allranks.core.plan import Task, pack
+from allranks.core.packing import pack
+from allranks.core.plan import Task
 
 # What the result of a step depends on, by name, each as a text that is compared.
 Parts = Mapping[str, str]

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from allranks import file_locks
-from allranks.core.plan import Gang, pack
+from allranks.core.packing import pack
+from allranks.core.plan import Gang
 from allranks.engines.base import MARKER, GangStatus, Handle, Host, Kind
 from allranks.engines.local import fork_server, warm_processes
 from allranks.engines.local.capacity import Capacity, need, this_machine
@@ -125,9 +126,12 @@ class LocalEngine:
             self.admit(gang)
             folder = self._folder / gang.key
             folder.mkdir(parents=True, exist_ok=True)
-            self._gangs[gang.key] = _Gang(gang, folder, time.time(), None)
-            self._save(self._gangs[gang.key])
-        self._start_what_fits()
+            arrived = self._gangs[gang.key] = _Gang(gang, folder, time.time(), None)
+            self._start_what_fits()
+            if not arrived.started:  # else it was saved as it started
+                self._save(arrived)
+        else:
+            self._start_what_fits()
         return Handle(gang.key, gang.key)
 
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, GangStatus]:

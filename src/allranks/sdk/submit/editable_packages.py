@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import re
@@ -81,13 +82,23 @@ def sites_of(python: str, base: Mapping[str, str]) -> Iterator[str]:
     yield f"{prefixes[1]}/lib/python3/dist-packages"
 
 
-def _editable(site: str) -> Iterator[Package]:
+def _editable(site: str) -> tuple[Package, ...]:
     """The packages in development in one of these folders."""
     try:
-        names = os.listdir(site)
+        return _editable_since(site, os.stat(site).st_mtime_ns)
     except OSError:
-        return
-    for name in sorted(names):
+        return ()
+
+
+@functools.cache
+def _editable_since(site: str, _changed_ns: int) -> tuple[Package, ...]:
+    """Read once for all jobs of a list: an installation changes the time. Raises OSError."""
+    return tuple(_read_editable(site))
+
+
+def _read_editable(site: str) -> Iterator[Package]:
+    """Raises OSError."""
+    for name in sorted(os.listdir(site)):
         path = f"{site}/{name}"
         with contextlib.suppress(OSError, ValueError, KeyError, AttributeError):
             if name.endswith(".dist-info"):

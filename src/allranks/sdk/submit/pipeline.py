@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import allranks.agent
 from allranks import settings
 from allranks.core.job.code_packages import NOT_RECORDED
-from allranks.core.plan import pack
+from allranks.core.packing import pack
 from allranks.core.transfer_progress import OnProgress, unheard
 from allranks.errors import Problem, SpecError
 from allranks.sdk.submit import paths

@@ -22,7 +22,8 @@ from allranks import settings
 from allranks.agent.environments import pip_conf
 from allranks.agent.environments.current_python import WHEELS, fingerprint
 from allranks.core.environments import conda
-from allranks.core.plan import CurrentPython, pack
+from allranks.core.packing import pack
+from allranks.core.plan import CurrentPython
 from allranks.errors import UsageError
 from allranks.masking import without_credentials
 from allranks.sdk.submit.current_environment import python_behind_shim

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from allranks.core.amounts import counted, size_text
 from allranks.core.insights import rehearsal
 from allranks.core.insights.rehearsal import HINTS, VERIFIED, Result, Trail, Verdict
-from allranks.core.plan import pack
+from allranks.core.packing import pack
 from allranks.errors import Conflict, NotFound, UsageError
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path, state_path

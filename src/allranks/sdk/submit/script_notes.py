@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,8 @@ from allranks.http_client import Client
 from allranks.sdk.submit.current_environment import is_current
 
 if TYPE_CHECKING:
+    import ast
+
     from allranks.api.assets import RecipeAnswer
     from allranks.api.jobs import CreatedJob
 
@@ -132,6 +133,8 @@ def _has_windows_lines(file: Path) -> bool:
 
 def _line_of_data_parallel(file: Path) -> int:
     """The first line that calls torch's DataParallel; 0 if none does."""
+    import ast  # lazy: few scripts are read
+
     names = {"DataParallel", "nn.DataParallel", "torch.nn.DataParallel"}
     calls = (node for node in ast.walk(_tree(file)) if isinstance(node, ast.Call))
     return min((call.lineno for call in calls if ast.unparse(call.func) in names), default=0)
@@ -139,6 +142,8 @@ def _line_of_data_parallel(file: Path) -> int:
 
 def _tree(file: Path) -> ast.Module:
     """A script's; empty for what is no Python."""
+    import ast  # lazy: as above
+
     try:
         return ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError):
@@ -147,6 +152,8 @@ def _tree(file: Path) -> ast.Module:
 
 def _imports(file: Path) -> Iterator[tuple[str, int]]:
     """The modules that a script imports whenever it runs, with their lines."""
+    import ast  # lazy: as above
+
     lines: dict[str, int] = {}
     for statement in _tree(file).body:
         if isinstance(statement, ast.Import):

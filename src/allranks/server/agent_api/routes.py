@@ -27,7 +27,7 @@ from allranks.core.distributions.topology import log_name, world
 from allranks.core.lifecycle import agent_orders as orders_of
 from allranks.core.lifecycle.validate_event import validate_event
 from allranks.core.metrics import metric_lines
-from allranks.core.plan import pack
+from allranks.core.packing import pack
 from allranks.errors import NotFound, Unauthorized, UsageError
 from allranks.events import Event
 from allranks.server.dependencies import Services

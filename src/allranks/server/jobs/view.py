@@ -12,7 +12,8 @@ from allranks.core.job.command_flags import command_flags
 from allranks.core.job.continuation import Carried
 from allranks.core.lifecycle import pending_reason as plan_standing
 from allranks.core.lifecycle.decide import Node
-from allranks.core.plan import Interpreter, Task, pack
+from allranks.core.packing import pack
+from allranks.core.plan import Interpreter, Task
 from allranks.masking import all_without_credentials, masked, without_credentials
 from allranks.server.auth.roles import OWNER
 from allranks.server.jobs.hosts import with_host

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allranks.core.distributions.topology import world
-from allranks.core.plan import pack
+from allranks.core.packing import pack
 from allranks.core.profiles import files, operators, samples
 from allranks.core.profiles.samples import Samples
 from allranks.core.profiles.verdict import Kind, Verdict, verdict

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from allranks.core.diagnosis import collectives, stacks
 from allranks.core.diagnosis.stacks import Process
 from allranks.core.distributions.topology import ranks_of
-from allranks.core.plan import pack
+from allranks.core.packing import pack
 from allranks.server.loop.wakeups import Wakeups
 from allranks.settings import Home
 from allranks.statuses import NodeState

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import delete, select
 from sqlalchemy.engine import Connection
 
-from allranks.core.plan import pack
+from allranks.core.packing import pack
 from allranks.events import Event, Kind
 from allranks.store.jobs import event_blocks
 from allranks.store.tables import events as _events

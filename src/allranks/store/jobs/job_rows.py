@@ -13,7 +13,8 @@ from allranks import clock
 from allranks.core.data.upload_manifest import all_digests_in
 from allranks.core.lifecycle import decide
 from allranks.core.lifecycle.decide import Job, Node
-from allranks.core.plan import Gang, Plan, Rules, Task, pack
+from allranks.core.packing import pack
+from allranks.core.plan import Gang, Plan, Rules, Task
 from allranks.events import Event, Kind
 from allranks.statuses import TERMINAL
 from allranks.store.tables import jobs as _jobs

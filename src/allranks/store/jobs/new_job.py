@@ -11,7 +11,8 @@ from sqlalchemy.exc import IntegrityError
 
 from allranks.core.lifecycle import decide
 from allranks.core.lifecycle.fold import fold
-from allranks.core.plan import Plan, pack
+from allranks.core.packing import pack
+from allranks.core.plan import Plan
 from allranks.errors import Conflict
 from allranks.events import Event, Kind
 from allranks.statuses import JobStatus

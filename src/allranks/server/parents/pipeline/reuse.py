@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from allranks.core.packing import pack
 from allranks.core.parents.reuse import Parts, fingerprint, parts_of, why_not
-from allranks.core.plan import Plan, Task, pack
+from allranks.core.plan import Plan, Task
 from allranks.server.assets.environments import Environments
 from allranks.server.dependencies import Services
 from allranks.server.parents.sweep.create import trial_plan

@@ -16,7 +16,7 @@ from allranks.core.environments.recipe import (
     recipe,
     resolve,
 )
-from allranks.core.plan import pack
+from allranks.core.packing import pack
 from allranks.errors import Conflict, Problem, SpecError
 from allranks.server.assets.labels import Labels, labels_of
 from allranks.server.assets.versions import (
