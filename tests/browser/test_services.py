@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -109,5 +110,45 @@ def test_jupyterlab_beside_the_ranks(allranks: Allranks, browser: Any, code: Pat
         lab.locator('.jp-Notebook-ExecutionIndicator[data-status="idle"]').wait_for(timeout=120_000)
         until(lambda: run_all(lab), seconds=60)
         lab.get_by_text("got 42 m7 by the rank").wait_for(timeout=60_000)
+    allranks("job", "cancel", name)
+    allranks("job", "wait", name)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("code-server"), reason="needs code-server on the PATH")
+@pytest.mark.timeout(600)
+def test_vs_code_beside_the_ranks(
+    allranks: Allranks, browser: Any, code: Path, tmp_path: Path
+) -> None:
+    """Its editor shows and saves a file of the rank's working folder: over its WebSocket."""
+    code_server = shutil.which("code-server")
+    assert code_server is not None
+    job = {
+        "code": ".",
+        "command": "echo by the rank >made.txt; sleep 600",
+        "environment_variables": {
+            "PATH": f"{Path(code_server).parent}:/usr/bin:/bin",
+            "XDG_DATA_HOME": str(tmp_path / "data"),
+            "XDG_CONFIG_HOME": str(tmp_path / "config"),
+        },
+        "services": {"my_code": {"job_service_type": "vs_code"}},
+    }
+    name = submitted(allranks, code, job, "my_code")
+    with watched(browser) as seen:
+        seen.go(allranks("ui", name, "--print-url").stdout.strip())
+        editor = opened(seen.page, "my_code")
+        made = editor.locator(".explorer-folders-view").get_by_text("made.txt")
+        trust = editor.get_by_role("button", name="Yes, I trust the authors")
+        editor.add_locator_handler(trust, lambda: trust.click())
+        made.dblclick(timeout=120_000)
+        lines = editor.locator(".monaco-editor .view-lines")
+        lines.get_by_text("by the rank").wait_for(timeout=60_000)
+        lines.first.click()
+        editor.keyboard.press("Control+Home")
+        editor.keyboard.type("seen ")
+        editor.keyboard.press("Control+s")
+        shown = ("job", "exec", name, "--", "cat", "made.txt")
+        until(lambda: allranks(*shown).stdout == "seen by the rank\n", seconds=30)
+        seen.wrong.clear()  # its own pages look for what is not there
     allranks("job", "cancel", name)
     allranks("job", "wait", name)

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 _ARGV = (sys.executable, "-P", "-S", "-m", "allranks.agent.channel.service_process")
 # JupyterLab and VS Code listen on a socket that no other user of the node can open: whoever reaches
-# them can run programs. `$1` is that socket, `$2` the working folder.
+# them can run programs. `$1` is that socket, `$2` the working folder. code-server makes the path
+# absolute, and Node cuts what is too long for a socket.
 _JUPYTER = """\
 set -- --no-browser --allow-root --ServerApp.sock="$1" --ServerApp.root_dir="$2" \\
     --IdentityProvider.token= --ServerApp.password= --ServerApp.allow_remote_access=True
@@ -35,9 +36,10 @@ exit 127
 """
 _VS_CODE = """\
 command -v code-server >/dev/null &&
-    exec code-server --socket "$1" --auth none --disable-telemetry --disable-update-check "$2"
+    exec code-server --socket "/proc/self/cwd/$1" --auth none \\
+        --disable-telemetry --disable-update-check "$2"
 command -v openvscode-server >/dev/null &&
-    exec openvscode-server --socket-path "$1" --without-connection-token
+    exec openvscode-server --socket-path "/proc/self/cwd/$1" --without-connection-token
 echo "neither the rank's environment nor the node's PATH has code-server or openvscode-server"
 exit 127
 """
