@@ -165,3 +165,51 @@ def test_every_name_is_there() -> None:
     assert set(PARTLY) <= ours
     for module, names in ABSENT.items():
         assert not names.keys() & NAMES[module].keys()
+
+
+_OWN = """
+import sys
+from azureml.core import Run
+from azure.core import VALUE
+from azureml.helpers import HELP
+from mldesigner import command_component
+print(Run, VALUE, HELP, command_component)
+"""
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("is_warm", [False, True])
+def test_own_packages_beside_a_script_win(
+    shared: Allranks, code: Path, tmp_path: Path, is_warm: bool
+) -> None:
+    for name, text in {
+        "azureml/__init__.py": "",
+        "azureml/core.py": "Run = 'my run'",
+        "azureml/helpers.py": "HELP = 'my help'",
+        "azure/core.py": "VALUE = 'my value'",
+        "mldesigner.py": "command_component = 'my component'",
+        "script.py": _OWN,
+    }.items():
+        (code / name).parent.mkdir(exist_ok=True)
+        (code / name).write_text(text)
+    mine = "my run my value my help my component\n"
+    done = python(str(code / "script.py"))
+    assert (done.stdout, done.stderr) == (mine, "")
+    warm = ("--warm", "json") if is_warm else ()
+    for _ in range(1 + is_warm):
+        done = shared("run", *warm, "python", "script.py")
+        assert done.returncode == 0, done.stderr
+        assert mine in done.stdout
+        assert "ranks start cold" not in done.stderr
+
+
+@pytest.mark.medium
+def test_a_folder_without_init_has_own_modules_beside_azures(tmp_path: Path) -> None:
+    for name, text in {
+        "azureml/helpers.py": "HELP = 'my help'",
+        "script.py": "import azureml.core\nfrom azureml.helpers import HELP\nprint(HELP)",
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    done = python(str(tmp_path / "script.py"))
+    assert (done.stdout, done.stderr) == ("my help\n", "")

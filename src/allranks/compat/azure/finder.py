@@ -1,22 +1,26 @@
-"""Finds `azure.ai.ml` and what belongs to it: what is installed when the program begins wins, and
-what it installs later, such as a notebook's `%pip install azure-ai-ml`, does not.
+"""Finds `azure.ai.ml` and what belongs to it: what is installed when the program begins and the
+user's own modules beside it win, and what it installs later, such as a notebook's `%pip install
+azure-ai-ml`, does not.
 
 `simple_sagemaker` is found before others where boto3 is missing: its own programs put their `src`,
 which cannot run without boto3, on `sys.path`."""
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Collection, Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
 from allranks.compat.azure.names import ABSENT, NAMES, PACKAGES
 
+# In the folders that packages are installed to.
+_INSTALLED = re.compile(r"[/\\](?:site|dist)-packages(?:[/\\]|$)")
 # The modules of separate packages of Azure's.
 _OF_PACKAGES = ("azure.ai.ml", "azure.core", "azure.identity", "azureml", "mldesigner")
 
@@ -61,8 +65,18 @@ class AbsentFinder(Finder):
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        is_absent = any(name == top or name.startswith(f"{top}.") for top in self._absent)
-        return super().find_spec(name, path, target) if is_absent else None
+        if not any(name == top or name.startswith(f"{top}.") for top in self._absent):
+            return None
+        everywhere = sys.path if path is None else path
+        places = [place for place in everywhere if not _INSTALLED.search(place)]
+        own = PathFinder.find_spec(name, places, target)
+        if own is not None and own.loader is not None:
+            return own
+        spec = super().find_spec(name, path, target) if name in NAMES or name in PACKAGES else None
+        if spec is not None and own is not None and spec.submodule_search_locations is not None:
+            # A folder without `__init__.py`, whose modules are the user's.
+            spec.submodule_search_locations.extend(own.submodule_search_locations or ())
+        return spec
 
 
 class SageMakerFinder(Finder):
