@@ -96,6 +96,13 @@ def test_an_input_that_a_pipeline_component_does_not_declare_is_noted() -> None:
         steps_of(PipelineJob.parse({"jobs": {"a": command}}))
 
 
+def test_an_option_without_braces_is_noted_once() -> None:
+    component = {"command": "echo $[[inputs.n]] $[[inputs.n]] $[[--m ${{inputs.m}}]]"}
+    (note,) = job_notes({"jobs": {"a": {"component": component}}})
+    assert "`$[[inputs.n]]` is the text `inputs.n` if" in note
+    assert "${{inputs.n}}" in note
+
+
 FLOW = "https://azuremlschemas.azureedge.net/promptflow/latest/flow.schema.json"
 
 

@@ -21,6 +21,7 @@ from allranks.spec.shell.expressions import fill, fill_shell, references
         ("$[[--a ${{inputs.a}} ${{inputs.b}}]] ${{name}}", ["inputs.a", "inputs.b", "name"]),
         ("${{parent.jobs.my-step.outputs.o}}", ["parent.jobs.my-step.outputs.o"]),
         ("grep 'a$[[:space:]]' ${{inputs.x}}", ["inputs.x"]),
+        ("--n $[[inputs.n]] $[[ outputs.o ]]", ["inputs.n", "outputs.o"]),
     ],
 )
 def test_references_in_order(text: str, found: list[str]) -> None:
@@ -29,6 +30,7 @@ def test_references_in_order(text: str, found: list[str]) -> None:
 
 def test_optional_references_can_be_left_out() -> None:
     assert references("${{name}} $[[${{inputs.a}}]]", optional=False) == ["name"]
+    assert references("$[[inputs.a]]", optional=False) == []
 
 
 @pytest.mark.parametrize(
@@ -39,6 +41,7 @@ def test_optional_references_can_be_left_out() -> None:
         ("x $[[--c ${{inputs.c}}]] y", "x  y"),
         ("x $[[--a ${{inputs.a}} --c ${{inputs.c}}]]", "x "),
         ("$[[ no reference ]]", "$[[ no reference ]]"),
+        ("--a $[[inputs.a]] --c $[[inputs.c]] -d", "--a 1 --c inputs.c -d"),
     ],
 )
 def test_fill(text: str, filled: str) -> None:

@@ -3,8 +3,11 @@ in the reference. Pure."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
+
+from allranks.spec.shell.expressions import BARE
 
 _PATH = "its path says where it is"
 # By place, `*` is a name chosen by the user: why it has none.
@@ -48,7 +51,11 @@ def job_notes(data: Mapping[str, Any]) -> list[str]:
     keys: dict[str, list[str]] = {}
     for key, why in noted_keys(data):
         keys.setdefault(why, []).append(key)
-    return [f"no effect here: {', '.join(names)} ({why})" for why, names in keys.items()]
+    notes = [f"no effect here: {', '.join(names)} ({why})" for why, names in keys.items()]
+    for name in dict.fromkeys(BARE.findall(json.dumps(data, default=str))):
+        hint = f"write `$[[--option ${{{{{name}}}}}]]`"
+        notes.append(f"`$[[{name}]]` is the text `{name}` if the input is not given: {hint}")
+    return notes
 
 
 def _at(data: Any, steps: list[str]) -> Iterator[str]:

@@ -1,5 +1,8 @@
 """``${{inputs.x}}`` and ``$[[--opt ${{inputs.x}}]]``: find and replace references.
 
+In ``$[[inputs.x]]``, which public files have, the braces were forgotten: it is the input's value
+and, as on Azure, its own text if there is none.
+
 Agents import this module at start-up, so it only uses the standard library.
 """
 
@@ -15,10 +18,14 @@ from allranks.spec.shell.substitute import weave
 
 _OPEN = re.compile(r"\$\{\{|\$\[\[")
 _NAME = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_.-]*)\s*\}\}")
+BARE = re.compile(r"\$\[\[\s*((?:in|out)puts\.[\w.-]+)\s*\]\]")
 
 
 class _Reference(NamedTuple):
+    """``otherwise``: its text if it has no value, where it may have none."""
+
     name: str
+    otherwise: str | None = None
 
 
 class _Option(NamedTuple):
@@ -34,7 +41,7 @@ def references(text: str, *, optional: bool = True) -> list[str]:
     for piece in _pieces(text):
         if isinstance(piece, _Option):
             names += [p.name for p in piece.pieces if isinstance(p, _Reference) and optional]
-        elif isinstance(piece, _Reference):
+        elif isinstance(piece, _Reference) and (optional or piece.otherwise is None):
             names.append(piece.name)
     return names
 
@@ -91,7 +98,10 @@ def _remaining_pieces(text: str, values: Mapping[str, str]) -> Iterator[str | _R
             if all(p.name in values for p in piece.pieces if isinstance(p, _Reference)):
                 yield from piece.pieces
         elif isinstance(piece, _Reference) and piece.name not in values:
-            missing.append(unknown(piece.name, values))
+            if piece.otherwise is None:
+                missing.append(unknown(piece.name, values))
+            else:
+                yield piece.otherwise
         else:
             yield piece
     if missing:
@@ -109,6 +119,10 @@ def _pieces(text: str) -> Iterator[str | _Reference | _Option]:
         if opened[0] == "${{":
             name, at = _reference(text, start)
             yield _Reference(name)
+            continue
+        if bare := BARE.match(text, start):
+            yield _Reference(bare[1], otherwise=bare[1])
+            at = bare.end()
             continue
         end = closing(inner)
         named = naming(inner)
