@@ -145,6 +145,17 @@ PROGRAMS = {
     (V2 + "for each in client.jobs.list():\n    each.frobnicate()\n", "not known"): "Job.frobn",
     (V2 + "Input(path='https://a.blob.core.windows.net/c/x.csv')\n", "not known"): "can be read",
     (V2 + "pins = ['numpy==1.19.5']\n", "not known"): "whether numpy==1.19.5 installs",
+    (V2 + "client.data.get('birds', '4')\n", "not known"): "the data asset birds:4 has to be",
+    (V2 + "n = 'm'\nclient.models.get(name=n, label='latest')\n", "not known"): "the model m has",
+    (V2 + "n = f'{1}'\nclient.environments.get(n)\n", "not known"): "the environment n has to be",
+    (V2 + "made = client.components.get('c')\n", "not known"): "the component c has to be",
+    (V2 + "client.models.get(client.jobs.get('j').name)\n", "yes"): "",
+    (
+        V2 + "from azure.ai.ml.entities import Data\nname = 'd'\n"
+        "client.data.create_or_update(Data(name=name, path='t.py', type='uri_file'))\n"
+        "print(client.data.get('d', '1').path)\n",
+        "yes",
+    ): "",
     (V2 + "import no_such_package_here\n", "not known"): "no_such_package_here is not in this",
     (V2 + "def f(:\n", ""): "",
 }

@@ -132,6 +132,9 @@ def test_a_key_of_a_component_is_changed(folder: Path):
     train.version = "7"
     train.environment = Environment(name="own", image="python:3.11")
     assert train.version == "7"
+    assert train.description is None
+    train.description = "trains"
+    assert train.description == "trains"
     made = train.spec.environment
     assert (made.name, made.image) == ("own", "python:3.11")
     with pytest.raises(SpecError, match="envronment"):

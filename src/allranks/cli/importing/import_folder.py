@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from allranks import folder_trees
+from allranks import folder_trees, settings
 from allranks.cli.importing import job_files, programs
 from allranks.cli.importing.finding import NO, NOT_KNOWN, PARTLY, YES, Finding, prefix_of
 from allranks.cli.importing.runs import import_runs
@@ -59,6 +60,9 @@ def import_folder(options: argparse.Namespace) -> int:
 
 
 def _looked(root: Path) -> Iterator[Finding]:
+    from allranks.server.assets.read_only_home import is_registered  # lazy: as in `checked`
+
+    registered = partial(is_registered, settings.home())
     for folder, folders, files in folder_trees.walk(root):
         folders[:] = sorted(e for e in folders if e not in _SKIPPED and not e.startswith("."))
         for name in sorted(files):
@@ -67,7 +71,7 @@ def _looked(root: Path) -> Iterator[Finding]:
             if file.suffix in (".yml", ".yaml"):
                 looked = job_files.look(file, str(file.relative_to(root)))
             elif file.suffix in (".py", ".ipynb"):
-                looked = programs.look_at_program(file, str(file.relative_to(root)))
+                looked = programs.look_at_program(file, str(file.relative_to(root)), registered)
             elif file.suffix in (".sh", ".bash"):
                 looked = programs.look_at_script(file, str(file.relative_to(root)))
             if looked is not None:

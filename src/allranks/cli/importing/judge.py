@@ -13,7 +13,8 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,7 +30,11 @@ from allranks.compat.azure.v2 import CommandWithComponent
 from allranks.core.environments import curated
 from allranks.core.environments.recipe import Compute, Resolved, resolve
 from allranks.errors import AllranksError, Problem, SpecError
+from allranks.sdk.assets.data import DataAssets
+from allranks.sdk.assets.environments import Environments
+from allranks.sdk.assets.models import Models
 from allranks.sdk.client import Job
+from allranks.sdk.pipelines.components import Components
 from allranks.sdk.submit.command import Command
 from allranks.sdk.submit.nodes import SECTIONS, Node
 from allranks.spec.fields.azureml_references import Asset
@@ -48,6 +53,17 @@ _PLACEHOLDER = re.compile(r"<(?!SUBSCRIPTION|RESOURCE_GROUP|(?:\w+_)?WORKSPACE)[
 ANSWERED = {"azureml", "azure", "mldesigner", "simple_sagemaker", "worker_toolkit"}
 # Calls that look up what the workspace has, and a server may not.
 _LOOKED_UP = ("get_by_name", "get_by_id", "get_model_path")
+# By the class whose `get` returns them: the kind of the asset, and its words.
+_ASSETS = {
+    DataAssets: ("data", "data asset"),
+    Models: ("model", "model"),
+    Environments: ("environment", "environment"),
+    Components: ("component", "component"),
+}
+# Calls whose `name` is no asset's that they create.
+_CREATE_NO_ASSET = re.compile(
+    r"(?:get|list|delete|archive|restore|download|share|\w*(?:Compute|Endpoint|Deployment|Schedule))"
+)
 # Members whose values are no objects of ours, though a type hint is `Any` or missing.
 _OF_OTHERS = {"to_pandas_dataframe", *dir(str), *dir(dict), *dir(list)}
 # Names of the keywords that a function takes whatever they are: without effect.
@@ -69,19 +85,26 @@ class _Value(NamedTuple):
 
 
 _UNKNOWN = _Value(None)
+IsRegistered = Callable[[str, str, str | None], bool]
 
 
 class Judge:
     """``problems`` are what is not there, ``doubts`` what was not tried, ``data`` the addresses,
-    each in the order of the text. ``folder``: the program's, whose modules it may import."""
+    each in the order of the text. ``folder``: the program's, whose modules it may import.
+    ``is_registered(kind, name, version)``: whether an asset is there; version None is any."""
 
-    def __init__(self, tree: ast.AST, folder: Path) -> None:
+    def __init__(
+        self, tree: ast.AST, folder: Path, is_registered: IsRegistered = lambda *_: False
+    ) -> None:
         self._folder = folder
+        self._is_registered = is_registered
         self.problems: dict[str, None] = {}
         self.doubts: dict[str, None] = {}
         self.data: dict[str, None] = {}
         self._values: dict[str, _Value] = {}
         nodes = list(ast.walk(tree))
+        self._constants = dict(_constants(nodes))
+        self._created = {text for node in _names_of_assets(nodes) for text in self._texts(node)}
         # The names that are read, and those of imports that never are.
         self._read = {node.id for node in nodes if isinstance(node, ast.Name)}
         self.unused: set[tuple[str, str]] = set()
@@ -184,7 +207,7 @@ class Judge:
         if inspect.isclass(member):
             return _Value(member, is_made=False)
         own = [base for base in owner.__mro__ if base.__module__.startswith("allranks")]
-        sources = {base: inspect.getsource(base) for base in own}
+        sources = {base: _source(base) for base in own}
         for base, text in sources.items():
             if made := re.search(rf"\bself\.{name} = (\w+)\(", text):
                 return _Value(getattr(sys.modules[base.__module__], made[1], None))
@@ -220,8 +243,8 @@ class Judge:
         name = ast.unparse(node.func)
         if name.rpartition(".")[2] in _LOOKED_UP:
             self._doubt(f"{name} asks for what the workspace has")
-        if name.rpartition(".")[2] in _OF_OTHERS:
-            return None
+        if function.owner is not None and name.endswith(".get"):
+            self._expect_registered(node, function.owner)
         for keyword in node.keywords:
             if keyword.arg in _CODE and isinstance(keyword.value, ast.Constant):
                 self._code(self._folder / str(keyword.value.value))
@@ -238,8 +261,38 @@ class Judge:
         made = self._overloaded(node, function.type) or _of_hint(function.type, "return")
         if made.type is None and function.inner is not None:
             return _Value(function.inner)
+        if made.type is None and name.rpartition(".")[2] in _OF_OTHERS:
+            return None
         is_own = function.owner is not None and made.type in function.owner.__mro__
         return _Value(function.owner) if is_own else made  # such as from_config
+
+    def _expect_registered(self, node: ast.Call, owner: type) -> None:
+        """Doubt an asset that a client gets, and neither the program nor anybody else created."""
+        kinds = [kind for listed, kind in _ASSETS.items() if issubclass(owner, listed)]
+        named = {keyword.arg: keyword.value for keyword in node.keywords}
+        named = {**dict(zip(("name", "version"), node.args, strict=False)), **named}
+        name = named.get("name")
+        if not kinds or name is None or self._texts(name) & self._created:
+            return
+        if isinstance(name, ast.Attribute) and self._value(name.value) is not None:
+            return  # the name of an object that the program has
+        kind, words = kinds[0]
+        text = self._constant(name)
+        version = self._constant(named["version"]) if "version" in named else None
+        if text is not None and self._is_registered(kind, text, version):
+            return
+        which = f"{text or ast.unparse(name)}{(version and f':{version}') or ''}"
+        self._doubt(f"the {words} {which} has to be registered first")
+
+    def _constant(self, node: ast.expr) -> str | None:
+        """The text that an expression is, as far as the program says it once."""
+        if isinstance(node, ast.Name):
+            return self._constants.get(node.id)
+        return str(node.value) if isinstance(node, ast.Constant) else None
+
+    def _texts(self, node: ast.expr) -> set[str]:
+        """The expression itself and, if it is a constant, its text."""
+        return {ast.unparse(node), self._constant(node) or ""} - {""}
 
     def _code(self, folder: Path) -> None:
         if folder.is_dir() and folder.resolve() != self._folder.resolve():
@@ -317,6 +370,36 @@ class Judge:
         is_known = _OUTPUT.fullmatch(text) or _is_built_in(text)
         if _ASSET.fullmatch(text) and not is_known:
             self._doubt(f"whether {text} is there")
+
+
+@cache
+def _source(kind: type) -> str:
+    """The text of a class. It takes a tenth of a second to find."""
+    return inspect.getsource(kind)
+
+
+def _constants(nodes: list[ast.AST]) -> Iterator[tuple[str, str]]:
+    """The variables that are one text, with it."""
+    for node in nodes:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
+            names = [target.id for target in node.targets if isinstance(target, ast.Name)]
+            yield from ((name, str(node.value.value)) for name in names)
+
+
+def _names_of_assets(nodes: list[ast.AST]) -> Iterator[ast.expr]:
+    """What a program says under `name`, `registered_model_name` and the like."""
+    for node in nodes:
+        if isinstance(node, ast.Call):
+            called = ast.unparse(node.func).rpartition(".")[2]
+            if not _CREATE_NO_ASSET.fullmatch(called):
+                yield from (word.value for word in node.keywords if (word.arg or "")[-4:] == "name")
+        elif isinstance(node, ast.Dict):
+            for key, value in zip(node.keys, node.values, strict=True):
+                if isinstance(key, ast.Constant) and str(key.value).endswith("name"):
+                    yield value
+        elif isinstance(node, ast.Assign):
+            targets = [target for target in node.targets if isinstance(target, ast.Attribute)]
+            yield from (node.value for target in targets if target.attr.endswith("name"))
 
 
 def _missing(module: str) -> str:

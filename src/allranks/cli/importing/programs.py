@@ -21,7 +21,7 @@ from allranks.cli.importing.finding import (
     mentions,
     prefix_of,
 )
-from allranks.cli.importing.judge import ANSWERED, PIN, Judge
+from allranks.cli.importing.judge import ANSWERED, PIN, IsRegistered, Judge
 from allranks.compat.azure.absent import INSTEAD
 from allranks.compat.azure.names import ABSENT, NAMES, PACKAGES
 from allranks.compat.ssm.parser import read as read_ssm
@@ -47,8 +47,11 @@ _MAGIC = re.compile(
 )
 
 
-def look_at_program(file: Path, name: str) -> Finding | None:
-    """What is found of a .py file or a notebook; None if it imports nothing of the kind."""
+def look_at_program(
+    file: Path, name: str, is_registered: IsRegistered = lambda *_: False
+) -> Finding | None:
+    """What is found of a .py file or a notebook; None if it imports nothing of the kind.
+    ``is_registered``: as of `Judge`."""
     kind = "notebook" if file.suffix == ".ipynb" else "program"
     try:
         sources = list(_sources(file))
@@ -63,7 +66,7 @@ def look_at_program(file: Path, name: str) -> Finding | None:
     data: tuple[str, ...] = ()
     judgements: list[tuple[str, str]] = []
     try:
-        judged = Judge(ast.parse("\n".join(sources)), file.parent)
+        judged = Judge(ast.parse("\n".join(sources)), file.parent, is_registered)
     except (SyntaxError, ValueError, RecursionError) as error:
         doubts, unused = [f"it cannot be parsed: {error}"], set[tuple[str, str]]()
     else:

@@ -48,6 +48,10 @@ class Component:
         return self.spec.version
 
     @property
+    def description(self) -> str | None:
+        return self.spec.description
+
+    @property
     def id(self) -> str | None:
         return f"azureml:{self.name}:{self.version}" if self._registered else None
 

@@ -52,3 +52,12 @@ def read_only_home(home: Home) -> Iterator[ReadOnlyHome]:
             Datastores(home.data, settings, Assets(engine, stores.KIND), secrets, models),
             Components(Assets(engine, registered.KIND)),
         )
+
+
+def is_registered(home: Home, kind: str, name: str, version: str | None = None) -> bool:
+    """Whether a home has a version of an asset; None is any."""
+    if not has_record(home):
+        return False
+    with opened_database(database(home)) as engine:
+        rows = Assets(engine, kind).versions(name)
+    return any(version in (None, row.version) for row in rows)
