@@ -262,6 +262,46 @@ def test_many_ranks(site: Site, slow: str, signed_in: Watched) -> None:
     signed_in.ok()
 
 
+def test_pointing_at_a_chart_styles_only_its_own_elements(
+    site: Site, slow: str, signed_in: Watched
+) -> None:
+    page, events = signed_in.page, list[Any]()
+    signed_in.go(f"{site.url}/ui/jobs/{slow}/metrics")
+    page.wait_for_selector("#charts .gtitle")
+    protocol = page.context.new_cdp_session(page)
+    protocol.on("Tracing.dataCollected", lambda part: events.extend(part["value"]))
+    protocol.on("Tracing.tracingComplete", lambda _: events.append({"name": "end"}))
+    protocol.send("Tracing.start", {"categories": "devtools.timeline"})
+    page.locator("#charts .nsewdrag").first.hover()
+    page.wait_for_selector("#charts .hoverlayer .legendtext")
+    protocol.send("Tracing.end")
+
+    def names() -> list[str]:
+        page.evaluate("0")  # events come in calls only
+        return [event["name"] for event in events]
+
+    until(lambda: "end" in names())
+    styled = [event for event in events if event["name"] == "UpdateLayoutTree"]
+    counts = [event["args"].get("elementCount", 0) for event in styled]
+    assert counts
+    assert max(counts) < 0.5 * page.evaluate("document.querySelectorAll('*').length")
+
+
+def test_of_many_curves_the_nearest_one_says_its_value(site: Site, signed_in: Watched) -> None:
+    """The values of 512 ranks in one label take half a minute to draw."""
+    page = signed_in.page
+    words = ("run", "--name", "crowd", "-p", 21, "-m", r"n=n (\d+)", "--metric-rank", "all", "-q")
+    code = "for n in 1 2 3; do echo n $((n * RANK)); done"
+    assert site.allranks(*words, "--", "sh", "-c", code).returncode == 0
+    signed_in.go(f"{site.url}/ui/jobs/crowd/metrics?rank=each")
+    page.wait_for_selector("#charts .gtitle")
+    page.locator("#charts .nsewdrag").first.hover()
+    page.wait_for_selector("#charts .hoverlayer text")
+    assert page.locator("#charts .hoverlayer .hovertext").count() == 1
+    assert "rank " in page.locator("#charts .hoverlayer .hovertext").text_content()
+    signed_in.ok()
+
+
 def test_ranks_that_are_all_alike(site: Site, signed_in: Watched) -> None:
     """Their heat map has one colour."""
     words = ("run", "--name", "alike", "-p", 2, "-m", r"same=same (\d)", "--metric-rank", "all")

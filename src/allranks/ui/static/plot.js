@@ -9,6 +9,8 @@ let running = null;
 const loaded = new Promise((done) => (document.readyState === "complete" ? done() : addEventListener("load", done)));
 let requests = 0;
 const PATIENCE = 600; // milliseconds
+// Curves whose values are shown together: Plotly takes half a minute for those of 512.
+const TOGETHER = 20;
 
 async function run() {
   await loaded;
@@ -49,7 +51,7 @@ export function layout(title, x, log, unit) {
     plot_bgcolor: colour("--panel"),
     font: { color: colour("--text"), family: colour("--sans"), size: 12 },
     hovermode: "x unified",
-    hoverlabel: { bgcolor: colour("--panel"), font: { color: colour("--text") } },
+    hoverlabel: { namelength: -1, bgcolor: colour("--panel"), font: { color: colour("--text") } },
     showlegend: false,
     xaxis: { ...axis, title: { text: x } },
     yaxis2: { overlaying: "y", range: [0, 1], fixedrange: true, visible: false },
@@ -73,6 +75,7 @@ document.addEventListener("pointerdown", ({ target }) => {
 // long as the axes are the same `kind`, and the series that the legend hides. Plotly's own
 // `uirevision` loses zooms that were dragged, in plotly.js 4.1.
 export async function show(box, data, layout, config, kind = "") {
+  if (data.length > TOGETHER) layout.hovermode = "closest";
   const keep = () => {
     if (box.dataset.kind === kind) keepView(box, data, layout);
     box.dataset.kind = kind;
