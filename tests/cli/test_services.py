@@ -28,6 +28,7 @@ services:
   code: {type: vs_code}
   own: {type: my_dashboard, port: 5999}
   my_ssh: {job_service_type: SSH}
+  mute: {command: "echo busy; sleep 600"}
 """
 
 
@@ -45,7 +46,7 @@ def test_services_of_a_job(shared: Allranks, shared_home: Path, code: Path):
 
     def settled() -> bool:
         states = [each["state"] for each in services(shared, "served").values()]
-        return states == ["Running", "Running", "Failed", "Failed", "Own", "Running"]
+        return states == ["Running", "Running", "Failed", "Failed", "Own", "Running", "Starting"]
 
     until(settled, seconds=60)
     shown = services(shared, "served")
@@ -69,13 +70,15 @@ def test_services_of_a_job(shared: Allranks, shared_home: Path, code: Path):
         assert lead.wait(60) == 130
     assert entries(shared, "served")[-1]["data"]["message"] == "service web"
     for words, why in (
-        (("served", "nonsuch"), "it has web, bad, code, own, my_ssh"),
+        (("served", "nonsuch"), "it has web, bad, code, own, my_ssh, mute"),
         (("served", "my_ssh"), "allranks job ssh-config served"),
         (("served", "bad", "--node", 1), "does not run on node 1"),
         (("served", "bad"), "the service bad has failed: exited with code 3: oh no"),
     ):
         refused = shared("job", "port-forward", *words)
         assert (refused.returncode, why in refused.stderr) == (2, True), refused.stderr
+    late = ("it does not listen on 127.0.0.1:", " yet: busy")
+    until(lambda: all(one in services(shared, "served")["mute", 0]["message"] for one in late))
     # They end with the ranks, and no failed one fails the job.
     for rank in (0, 1):
         assert shared("job", "exec", "served", "--rank", rank, "--", "touch", "end").returncode == 0

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 # Seconds between two looks whether it listens, and to end what it has started.
 _LOOK, _END = 0.25, 10.0
+# Seconds after which one that does not listen says so.
+_LATE = 10.0
 # Seconds until an end by a signal is told.
 _MOMENT = 1.0
 
@@ -59,10 +61,16 @@ def _run(request: ServiceRequest) -> None:
         _say("Failed", f"it does not start: {error.strerror}")
         return
     ended = os.pidfd_open(process.pid)
+    late = time.monotonic() + _LATE
     while not select.select([ended], [], [], _LOOK)[0]:
         if _listens(request):
             _say("Running", "")
             break
+        if time.monotonic() > late:
+            late = float("inf")
+            where = f"127.0.0.1:{request['port']}" if request["port"] else "its socket"
+            last = last_lines(log)[-1:]
+            _say("Starting", ": ".join([f"it does not listen on {where} yet", *last]))
     code = process.wait()
     if code < 0 or code > 128:
         # The end of the attempt kills services and this helper, in any order: it is no failure.
