@@ -291,7 +291,7 @@ def test_published_pipelines_and_their_schedules(allranks: Allranks, code: Path)
     assert "no parameter 'other' its parameters are: pipeline_arg" in refused[0]
     assert "My_New_Pipeline2 is disabled" in refused[1]
     assert "not found" in refused[2]
-    assert "the argument `datastore` of Schedule.create" in refused[3]
+    assert "a Schedule that watches a datastore is not there" in refused[3]
     assert "PythonScriptStep" in refused[4]
     by_name = {row["name"].rpartition("-")[0]: row for row in answer(allranks, "schedule", "list")}
     assert by_name["My_New_Pipeline"]["trigger"]["type"] == "manual"

@@ -86,6 +86,27 @@ def test_what_has_no_effect_is_said(shared: Allranks, code: Path) -> None:
     assert done.stdout.endswith("/mlflow\n")
 
 
+VALIDATED = """
+from azure.ai.ml import MLClient, command
+client = MLClient.from_config(None)
+good = client.jobs.validate(command(command="echo hello", environment="current"))
+bad = client.jobs.validate(command(command="echo hello", environment="azureml:nothere:1"))
+print(good.passed, good.error_messages, bad.passed, sorted(bad.error_messages))
+print(bad.error_messages, len(client.jobs.list()))
+"""
+
+
+@pytest.mark.medium
+def test_a_job_is_validated_without_being_submitted(allranks: Allranks, code: Path) -> None:
+    (code / "validated.py").write_text(VALIDATED)
+    done = allranks("python", "validated.py")
+    assert done.returncode == 0, done.stderr
+    first, second = done.stdout.splitlines()
+    assert first == "True {} False ['environment']"
+    assert "nothere" in second
+    assert second.endswith(" 0")
+
+
 MISSING = """
 from azure.ai.ml import Input, MLClient
 from azure.ai.ml.entities import Data

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
 from pydantic import PrivateAttr
@@ -19,12 +19,13 @@ from allranks import sdk
 from allranks.compat.azure.absent import Absent, with_words
 from allranks.compat.azure.notes import without_effect
 from allranks.compat.azure.tracking import arm_id, mlflow_tracking_uri
-from allranks.errors import AllranksError, UsageError
+from allranks.errors import AllranksError, Problem, UsageError
 from allranks.sdk.client import Job, Jobs
 from allranks.sdk.connection import find_server
 from allranks.sdk.jobs.follow import submission_notes
 from allranks.sdk.pipelines.components import Component
 from allranks.sdk.submit.command import Command
+from allranks.sdk.submit.create import check
 from allranks.sdk.submit.nodes import plain
 from allranks.spec import job_parts, schedule
 from allranks.spec.compute import Compute
@@ -340,6 +341,16 @@ class JobException(AllranksError):
     """A streamed job has failed."""
 
 
+class ValidationResult(NamedTuple):
+    """What ``jobs.validate`` returns: each problem by the key that it is of."""
+
+    error_messages: Mapping[str, str]
+
+    @property
+    def passed(self) -> bool:
+        return not self.error_messages
+
+
 class _Jobs(Jobs):
     """As Azure's: a failed job raises an exception when it is streamed. What was substituted or
     has no effect is said on stderr."""
@@ -351,6 +362,17 @@ class _Jobs(Jobs):
         for each in made if isinstance(made, builtins.list) else [made]:
             submission_notes(each.to_dict(), sys.stderr)
         return made
+
+    def validate(self, job: Any, *, raise_on_failure: bool = False, **_: Any) -> ValidationResult:
+        """Check a job as submitting it would. Raises AllranksError only if ``raise_on_failure``."""
+        try:
+            check(job, None)
+        except AllranksError as error:
+            if raise_on_failure:
+                raise
+            problems = getattr(error, "problems", ()) or (Problem(error.message, error.where),)
+            return ValidationResult({problem.where or "*": problem.message for problem in problems})
+        return ValidationResult({})
 
     def list(
         self,

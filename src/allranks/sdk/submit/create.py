@@ -48,6 +48,13 @@ def create(
         return made
 
 
+def check(job: object, base: str | Path | None) -> list[str]:
+    """Check a job as submitting it would. Returns notes. Raises AllranksError."""
+    submission, _, _ = _prepared(job, base, {}, True)
+    notes: list[str] = find_server.ask("POST", "/api/v1/jobs/checks", submission)
+    return notes
+
+
 def create_all(
     jobs: Sequence[object],
     base: str | Path | None,

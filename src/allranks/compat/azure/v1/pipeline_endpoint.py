@@ -182,6 +182,7 @@ class PipelineEndpoint(Kept):
 
     def _add(self, pipeline: Any) -> int:
         added = published(self.workspace, pipeline, self.name)
+        self._refresh()
         self._change(ids=[*self._ids(), added.id])
         return len(self._ids()) - 1
 
@@ -192,6 +193,8 @@ class PipelineEndpoint(Kept):
         default: int | None = None,
         ids: Sequence[str] | None = None,
     ) -> None:
+        if ids is None:
+            self._refresh()
         version = self._number(None) if default is None else default
         versions = self._ids() if ids is None else ids
         self._replace(

@@ -113,6 +113,10 @@ class Kept(Absent):
         made = find_server.ask("POST", asset_path("schedules", self.id, "/runs"), body)
         return PipelineRun(Run.experiment_type(workspace, experiment), made["Id"])
 
+    def _refresh(self) -> None:
+        """Read what other programs have changed."""
+        self._show(find_server.ask("GET", asset_path("schedules", self.id)))
+
     def _show(self, answer: ScheduleAnswer) -> None:
         self._answer = answer
         self.name, self.description = answer["display_name"] or self.id, answer["description"]
@@ -217,9 +221,9 @@ class Schedule(Kept):
         wait_timeout: int = 3600,
         **more: Any,
     ) -> Schedule:
-        no_more("Schedule.create", more)
-        if recurrence is None:
+        if more.pop("datastore", None) is not None or recurrence is None:
             not_there("a Schedule that watches a datastore", "give a recurrence")
+        no_more("Schedule.create", more)
         published = PublishedPipeline.get(workspace, pipeline_id)
         job = {**published.job(pipeline_parameters), "experiment_name": experiment_name}
         tags = {_PIPELINE: pipeline_id}
