@@ -96,6 +96,17 @@ def test_an_input_that_a_pipeline_component_does_not_declare_is_noted() -> None:
         steps_of(PipelineJob.parse({"jobs": {"a": command}}))
 
 
+def test_a_step_has_the_name_of_its_component() -> None:
+    component = {"name": "prepares", "version": "1", "command": "true"}
+    for kind in (
+        component,
+        {"name": "prepares", "type": "pipeline", "jobs": {"b": {"component": component}}},
+    ):
+        step = {"component": kind, "properties": {"own": "yes"}}
+        made = steps_of(PipelineJob.parse({"jobs": {"a": step}}))["a"].job
+        assert made["properties"] == {"azureml.moduleName": "prepares", "own": "yes"}
+
+
 def test_an_option_without_braces_is_noted_once() -> None:
     component = {"command": "echo $[[inputs.n]] $[[inputs.n]] $[[--m ${{inputs.m}}]]"}
     (note,) = job_notes({"jobs": {"a": {"component": component}}})

@@ -98,6 +98,7 @@ def test_inputs_are_bound_and_steps_ordered():
             "environment": "azureml:digits:1",
             "environment_variables": {"A": "1", "B": "2"},
             "resources": {"instance_count": 2},
+            "properties": {"azureml.moduleName": "train"},
             "compute": "local",
         },
         inputs={

@@ -89,8 +89,9 @@ class Job:
 
     @property
     def properties(self) -> Document:
-        """As Azure's: of a sweep also ``best_child_run_id``, its best trial."""
-        return properties_of(self._record)
+        """As Azure's: of a sweep also ``best_child_run_id``, its best trial; of a step
+        ``azureml.moduleName``, the name of its component."""
+        return properties_of({**self._record, "spec": self._spec()})
 
     @property
     def studio_url(self) -> str:

@@ -120,6 +120,10 @@ _OF_COMPONENT = ("command", "code", "snapshot", "display_name", "description", *
 def read_node(name: str, data: Mapping[str, Any]) -> Node:
     """The step ``name``. Its components must be mappings. Raises SpecError with keys of the
     pipeline: ``jobs.NAME.…``."""
+    component = data.get("component")
+    if isinstance(component, Mapping) and component.get("name"):
+        named = {"azureml.moduleName": str(component["name"])}
+        data = {**data, "properties": {**named, **(data.get("properties") or {})}}
     try:
         kind = node_type(data)
         return _READERS[kind](dict(data)) if kind in _READERS else _refuse(kind)
