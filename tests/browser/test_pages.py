@@ -392,6 +392,34 @@ def test_what_made_it_and_who_uses_it(site: Site, signed_in: Watched) -> None:
     signed_in.ok()
 
 
+def test_a_model_says_what_it_is_made_of_in_words(site: Site, signed_in: Watched) -> None:
+    made = site.allranks("model", "register", "words", "--job", "good", "--path", "outputs")
+    assert made.returncode == 0, made.stderr
+    signed_in.go(f"{site.url}/ui/assets/models/words:1")
+    text = signed_in.page.locator("main").inner_text()
+    assert re.search(r"experiment\s+code\s+status\s+Completed\s+attempt\s+1", text)
+    assert not re.search(r"[{}]", text)
+
+
+def test_a_job_without_outputs_is_restarted_rather_than_registered(
+    site: Site, signed_in: Watched
+) -> None:
+    assert site.allranks("run", "--name", "bare", "-q", "--", "true").returncode == 0
+    for name, main in (("bare", "Restart"), ("good", "Register a model")):
+        signed_in.go(f"{site.url}/ui/jobs/{name}")
+        assert signed_in.page.locator(".actions .primary").inner_text() == main
+        assert signed_in.page.get_by_role("link", name="Register").count() == (name == "good")
+
+
+def test_the_command_of_a_restart_changes_a_value_that_the_job_has(
+    site: Site, signed_in: Watched
+) -> None:
+    for name, option in (("good", ""), ("one", " --set inputs.numbers.path=azureml:numbers:1")):
+        signed_in.go(f"{site.url}/ui/do/restart?job={name}")
+        command = signed_in.page.locator("main > p code").inner_text()
+        assert command == f"allranks job restart {name}{option}"
+
+
 def test_the_plan(site: Site, signed_in: Watched) -> None:
     signed_in.go(f"{site.url}/ui/jobs/good/details")
     text = signed_in.page.locator("main").inner_text()

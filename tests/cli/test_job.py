@@ -85,6 +85,18 @@ def test_create_tells_what_was_made(shared, job_file):
     assert " 0.1 " in shared("job", "logs", "n1", "--rank", 3).stdout
 
 
+def test_times_are_those_of_a_clock(shared, tmp_path):
+    """As people read them; --json has them whole."""
+    time = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"
+    assert shared("run", "--name", "timed", "-q", "--", "true").returncode == 0
+    assert shared("job", "archive", "timed").returncode == 0
+    shown = shared("job", "show", "timed").stdout
+    assert len(re.findall(f"^(?:created|started|ended|archived) +{time}$", shown, re.M)) == 4
+    times = "created,started,ended,archived"
+    listed = shared("job", "list", "--archived", "--name", "timed", "--columns", times)
+    assert len(re.findall(time, listed.stdout)) == 4
+
+
 def test_a_job_from_stdin(shared):
     done = shared("job", "create", "-f", "-", "--stream", input="command: echo from stdin\n")
     assert done.stdout == "from stdin\n"

@@ -317,6 +317,7 @@ def test_a_failed_pipeline_continues_with_what_did_not_complete(
     failed = answer(allranks, "job", "show", "f")
     assert failed["error"]["reason"] == "RANK_EXITED"
     assert failed["steps"]["c"]["job"] is None
+    assert "5 steps" in allranks("job", "list").stdout, "with those that did not start"
     told = allranks("job", "explain", "f").stdout
     assert "c: not run: it needs d" in told
     assert "b: failed: rank 0 on node 0 exited with code 3: broken" in told

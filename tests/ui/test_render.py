@@ -84,3 +84,18 @@ def test_every_value_is_escaped() -> None:
 def test_names_in_backticks_are_code() -> None:
     shown = render.code("`<b>` is not a key in `limits`, a ` b")
     assert shown == "<code>&lt;b&gt;</code> is not a key in <code>limits</code>, a ` b"
+
+
+def test_values_within_values_are_shown_as_pairs() -> None:
+    made = render.environment().from_string('{% from "macros.html" import facts %}{{ facts(it) }}')
+    value = {"my_key": {"name": "<b>"}, "none": None, "size": 2048, "on": True, "n": 0}
+    assert made.render(it=value) == (
+        '<dl class="pairs"><dt>my_key</dt><dd>'
+        '<dl class="pairs"><dt>name</dt><dd>&lt;b&gt;</dd></dl>'
+        "</dd><dt>size</dt><dd>2.0 kB</dd><dt>on</dt><dd>yes</dd><dt>n</dt><dd>0</dd></dl>"
+    )
+    assert made.render(it=["a", 1]) == "a, 1"
+    assert made.render(it=[{"a": 1}]) == (
+        '<ul><li><dl class="pairs"><dt>a</dt><dd>1</dd></dl></li></ul>'
+    )
+    assert made.render(it="a\nb") == '<pre tabindex="0">a\nb</pre>'

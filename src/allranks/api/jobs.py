@@ -431,13 +431,14 @@ class JobSummary(TypedDict):
 
 
 class ListedJob(JobSummary):
-    """A line of a list. ``duration`` in seconds; ``children``: by status; ``metrics``: their last
-    values, if they were requested."""
+    """A line of a list. ``duration`` in seconds; ``children``: those that have started, by status,
+    of ``total_children``; ``metrics``: their last values, if they were requested."""
 
     tags: dict[str, str]
     archived_at: str | None
     duration: float | None
     children: dict[str, int]
+    total_children: int
     inputs: Document
     metrics: NotRequired[dict[str, Number]]
 

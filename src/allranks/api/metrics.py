@@ -227,7 +227,8 @@ class RankTable(TypedDict):
 
 
 class ShownJob(JobAnswer):
-    """A job with all that is known of it. The keys after ``page`` are of command jobs."""
+    """A job with all that is known of it. The keys after ``page`` are of command jobs;
+    ``has_outputs``: whether it has files of its own or named outputs."""
 
     page: str | None
     metrics: NotRequired[dict[str, Number]]
@@ -236,3 +237,4 @@ class ShownJob(JobAnswer):
     working_folder: NotRequired[WorkingFolderAnswer | None]
     services: NotRequired[list[ServiceAnswer]]
     slow_ranks: NotRequired[list[SlowRank]]
+    has_outputs: NotRequired[bool]

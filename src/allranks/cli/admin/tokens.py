@@ -62,9 +62,9 @@ def _list(options: argparse.Namespace) -> int:
         (
             each["name"],
             each["role"],
-            _time(each["expires_at"]),
-            _time(each["created_at"]),
-            _time(each["last_used_at"]),
+            show.moment(each["expires_at"], "never"),
+            show.moment(each["created_at"]),
+            show.moment(each["last_used_at"], "never"),
         )
         for each in tokens
     ]
@@ -77,7 +77,3 @@ def _revoke(options: argparse.Namespace) -> int:
         client.call("DELETE", f"{_TOKENS}/{quote(options.name, safe='')}")
     revoked = f"the token of {options.name} is revoked; their jobs keep running"
     return show.result(options, {"name": options.name}, revoked)
-
-
-def _time(text: str | None) -> str:
-    return "never" if text is None else text[:16].replace("T", " ")

@@ -37,7 +37,7 @@ def list_states(options: argparse.Namespace) -> int:
             str(each["version"] or "-"),
             str(each["files"]),
             size_text(each["size"]),
-            _time(each["made_at"]),
+            show.moment(each["made_at"]),
             each["held_by"] or "-",
         )
         for each in states
@@ -67,7 +67,7 @@ def show_state(options: argparse.Namespace) -> int:
     rows = [
         (
             str(each["version"]),
-            _time(each["made_at"]),
+            show.moment(each["made_at"]),
             str(each["files"]),
             size_text(each["size"]),
             (f"{each['job']}, attempt {each['attempt']}: " if each["job"] else "") + each["why"],
@@ -109,10 +109,6 @@ def delete(options: argparse.Namespace) -> int:
 
 def _size(state: Mapping[str, Any]) -> str:
     return f"{counted(state['files'], 'file')}, {size_text(state['size'])}"
-
-
-def _time(text: str | None) -> str:
-    return (text or "-")[:19].replace("T", " ")
 
 
 def _entry(each: Mapping[str, Any]) -> str:

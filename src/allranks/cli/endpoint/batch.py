@@ -140,7 +140,10 @@ def list_jobs(options: argparse.Namespace) -> int:
     find_server.ask("GET", batch.endpoint_path(options.name))
     rows = batch.jobs_of(options.name, options.deployment)
     head = ("NAME", "STATUS", "DEPLOYMENT", "CREATED")
-    cells = [(e["name"], e["status"], e["tags"][DEPLOYMENT_TAG], e["created_at"]) for e in rows]
+    cells = [
+        (e["name"], e["status"], e["tags"][DEPLOYMENT_TAG], show.moment(e["created_at"]))
+        for e in rows
+    ]
     return show.listing(options, rows, head, cells)
 
 

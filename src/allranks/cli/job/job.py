@@ -93,9 +93,9 @@ def show_job(options: argparse.Namespace) -> int:
         ("command", job["command"]),
         ("size", _shape(job)),
         ("attempts", str(job["attempts"])),
-        ("created", job["created_at"] + _by(job)),
-        ("started", job["started_at"] or "-"),
-        ("ended", job["ended_at"] or "-"),
+        ("created", show.moment(job["created_at"]) + _by(job)),
+        ("started", show.moment(job["started_at"])),
+        ("ended", show.moment(job["ended_at"])),
         ("goodput", summary(times.goodput) or "-"),
         ("exit code", "-" if job["exit_code"] is None else str(job["exit_code"])),
         ("folder", job["folder"]),
@@ -156,7 +156,7 @@ def _labels(job: ShownJob) -> list[tuple[str, str]]:
     name, tags, archived = job["display_name"], job["tags"], job["archived_at"]
     lines = [("display name", name)] if name != job["name"] else []
     lines += [("tags", ", ".join(f"{k}={v}" if v else k for k, v in tags.items()))] if tags else []
-    return [*lines, ("archived", archived)] if archived else lines
+    return [*lines, ("archived", show.moment(archived))] if archived else lines
 
 
 def _state(state: StateOfJob) -> list[tuple[str, str]]:

@@ -123,7 +123,7 @@ def _usual(jobs: list[ListedJob]) -> list[str]:
 def _size(job: ListedJob) -> str:
     if job["type"] != "command":
         child = "trial" if job["type"] == "sweep" else "step"
-        return counted(sum(job["children"].values()), child)
+        return counted(job["total_children"], child)
     return str(job["processes"]) if job["nodes"] == 1 else f"{job['processes']} on {job['nodes']}"
 
 
@@ -135,6 +135,10 @@ def age(job: ListedJob) -> str:
 
 def _took(job: ListedJob) -> str:
     return "-" if job["duration"] is None else show.seconds(job["duration"])
+
+
+def _time(key: str) -> Callable[[Mapping[str, Any]], str]:
+    return lambda job: show.moment(job[key])
 
 
 def _tags(job: ListedJob) -> str:
@@ -159,10 +163,10 @@ _CELLS: Mapping[str, Callable[[ListedJob], str]] = {
     "age": age,
     "took": _took,
     "duration": _took,
-    "created": _plain("created_at"),
-    "started": _plain("started_at"),
-    "ended": _plain("ended_at"),
-    "archived": _plain("archived_at"),
+    "created": _time("created_at"),
+    "started": _time("started_at"),
+    "ended": _time("ended_at"),
+    "archived": _time("archived_at"),
     "tags": _tags,
 }
 _HEADS = {"display_name": "display name", "exit_code": "exit code"}

@@ -45,9 +45,9 @@ def show_parent(job: JobAnswer) -> None:
         ("experiment", job["experiment_name"]),
         ("compute", job["compute"]),
         *of_type.fields(job),
-        ("created", job["created_at"]),
-        ("started", job["started_at"] or "-"),
-        ("ended", job["ended_at"] or "-"),
+        ("created", show.moment(job["created_at"])),
+        ("started", show.moment(job["started_at"])),
+        ("ended", show.moment(job["ended_at"])),
         *((f"output {name}", path) for name, path in job["outputs"].items()),
     ]
     if job["error"]:

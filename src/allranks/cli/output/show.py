@@ -146,6 +146,11 @@ def seconds(count: float) -> str:
     return seconds_text(count)
 
 
+def moment(at: str | None, absent: str = "-") -> str:
+    """A time of the API as people read it: `2026-11-27 13:04:37 UTC`."""
+    return absent if at is None else f"{at[:19].replace('T', ' ')} UTC"
+
+
 def size(job: Mapping[str, Any]) -> str:
     return f"{counted(job['nodes'], 'node')}, {counted(job['processes'], 'rank')}"
 

@@ -138,16 +138,26 @@ def show_schedule(options: argparse.Namespace) -> int:
         *([("description", made["description"])] if made["description"] else []),
         ("status", _status(made)),
         ("when", _trigger(made["trigger"])),
-        ("next", f"{made['next_at']} ({_when(made['next_at'])})" if made["next_at"] else "-"),
+        (
+            "next",
+            f"{show.moment(made['next_at'])} ({_when(made['next_at'])})"
+            if made["next_at"]
+            else "-",
+        ),
         ("job", made["type"]),
         ("catch up", "yes" if made["catch_up"] else "no"),
-        ("created", made["created_at"]),
-        ("last job", f"{made['last_job']} at {made['last_at']}" if made["last_job"] else "-"),
+        ("created", show.moment(made["created_at"])),
+        (
+            "last job",
+            f"{made['last_job']} at {show.moment(made['last_at'])}" if made["last_job"] else "-",
+        ),
     ]
     if made["last_error"]:
         fields.append(("last error", made["last_error"]))
     if made["missed"]:
-        fields.append(("missed", f"{made['missed']} times, last {made['last_missed_at']}"))
+        fields.append(
+            ("missed", f"{made['missed']} times, last {show.moment(made['last_missed_at'])}")
+        )
     for name, value in fields:
         show.field(name, value)
     return 0

@@ -168,9 +168,10 @@ def listed(
     note: Annotation | None,
     values: Mapping[int, Mapping[str, float | str]] | None,
     children: Mapping[str, int] | None = None,
+    total_children: int = 0,
 ) -> api.ListedJob:
     """One line of a list with all columns; ``values`` are metrics by job id, if requested,
-    ``children`` the numbers of its children by status."""
+    ``children`` the numbers of its children by status, of ``total_children``."""
     note = note or Annotation(row.name)
     end = row.ended_at if row.record.status in TERMINAL else clock.now()
     took = None if row.started_at is None or end is None else max(0.0, end - row.started_at)
@@ -183,6 +184,7 @@ def listed(
         "archived_at": iso_time(note.archived_at),
         "duration": took,
         "children": dict(children or {}),
+        "total_children": total_children,
         "inputs": all_without_credentials(paths),
     }
     if values is not None:

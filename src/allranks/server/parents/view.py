@@ -38,6 +38,18 @@ def job(row: JobRow, services: Services, *, summary: bool = False) -> JobAnswer:
     return {**shown, **sweep(trials, services, summary=summary)}
 
 
+def total_children(row: JobRow) -> int:
+    """How many trials or steps a job has, those that have not started included."""
+    if row.type == "pipeline":
+        return len(row.spec["jobs"])
+    if row.type == COMMAND:
+        return 0
+    from allranks.server.parents.sweep.create import total_trials  # lazy: as above
+    from allranks.spec.sweep.job import SweepJob  # lazy: as above
+
+    return total_trials(SweepJob.parse(row.spec))
+
+
 def _with_outputs_and_reuse(row: JobRow, record: JobRecord, services: Services) -> JobAnswer:
     """With the outputs of the job that answers for it, and whether it reused a result."""
     answering = services.records.answering(row.name)

@@ -3,6 +3,7 @@ same."""
 
 from __future__ import annotations
 
+import itertools
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,7 +17,7 @@ from allranks.errors import AllranksError, NotFound, UsageError
 from allranks.ui import render
 from allranks.ui.api import Session, job_path
 from allranks.ui.messages import leave
-from allranks.ui.pages.forms import changes, fields, paths
+from allranks.ui.pages.forms import Field, changes, fields, paths
 
 if TYPE_CHECKING:
     from allranks.api.metrics import ShownJob
@@ -118,7 +119,6 @@ async def _describe(request: Request, name: str, action: Action, jobs: Sequence[
     else:
         more = {
             "tag": ["KEY=VALUE"],
-            "restart": ["--set", "inputs.lr=0.1"],
             "note": [f"{NOTE}=…"],
             "star": [f"{STAR}=yes"],
             "unstar": ["--remove", STAR],
@@ -128,6 +128,8 @@ async def _describe(request: Request, name: str, action: Action, jobs: Sequence[
     if len(jobs) == 1:
         job: ShownJob = await session.get(job_path(jobs[0]))
         values = {"job": job, "fields": fields(job), "tags": without_marks(job["tags"])}
+        if name == "restart":
+            words += _changed_example(values["fields"])
         if name in ("register", "delete"):
             files = await session.get(job_path(jobs[0], "files"))
             size = sum(file["size"] for file in files)
@@ -136,6 +138,12 @@ async def _describe(request: Request, name: str, action: Action, jobs: Sequence[
     return render.page(
         request, "action.html", name=name, action=action, jobs=jobs, command=command, **values
     )
+
+
+def _changed_example(present: Sequence[Field]) -> list[str]:
+    """The option that changes an input or a parameter, with its present value, if there is one."""
+    some = (field for field in present if field.key.startswith(("inputs.", "search_space.")))
+    return [word for field in itertools.islice(some, 1) for word in ("--set", "=".join(field))]
 
 
 async def _do(session: Session, action: str, job: str, values: Mapping[str, str]) -> str:

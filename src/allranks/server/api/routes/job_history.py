@@ -18,6 +18,7 @@ from allranks.server.http.request_limits import Count
 from allranks.server.jobs import view
 from allranks.server.jobs.compare import comparison
 from allranks.server.jobs.resolve_job_name import LAST, newest, resolve
+from allranks.server.parents import view as parents
 from allranks.store.jobs.job_rows import COMMAND, Damaged, JobRow
 
 Moment = Annotated[float | None, Field(ge=0, allow_inf_nan=False)]
@@ -81,10 +82,12 @@ def list_jobs(
     rows = services.records.find(filters.query())
     notes = services.annotations.several(row.id for row in rows)
     values = services.records.last_values(row.id for row in rows) if filters.metrics else None
-    parents = [row.name for row in rows if isinstance(row, JobRow) and row.type != COMMAND]
-    counts = services.children.counts(parents) if parents else {}
+    names = [row.name for row in rows if isinstance(row, JobRow) and row.type != COMMAND]
+    counts = services.children.counts(names) if names else {}
     return [
-        view.listed(row, notes.get(row.id), values, counts.get(row.name))
+        view.listed(
+            row, notes.get(row.id), values, counts.get(row.name), parents.total_children(row)
+        )
         if isinstance(row, JobRow)
         else view.damaged(row)
         for row in rows

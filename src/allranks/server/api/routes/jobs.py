@@ -162,8 +162,14 @@ def show(name: str, services: ServicesDep) -> ShownJob:
         "working_folder": services.working_folders.brief(row),
         "services": services_of(row, services.records, with_pages=page(name) is not None),
         "slow_ranks": slow_ranks_of(row, services.records),
+        "has_outputs": bool(row.plan.task.outputs) or _has_files(row.name, services),
         "page": page(row.name),
     }
+
+
+def _has_files(job: str, services: Services) -> bool:
+    """Whether there is any file in the job's own outputs."""
+    return any(files for _, _, files in os.walk(services.home.jobs / job / "artifacts"))
 
 
 def explanation(
