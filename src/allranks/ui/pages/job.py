@@ -168,7 +168,8 @@ async def stacks(request: Request) -> Response:
 async def _metrics(session: Session, job: ShownJob) -> list[MetricSummary]:
     if not job.get("metrics"):
         return []
-    answer: MetricsSummary = await session.get(job_path(job["name"], "metrics/summary"))
+    path = job_path(job["name"], "metrics/summary")
+    answer: MetricsSummary = await session.get(path, one_rank="true")
     return answer["series"]
 
 

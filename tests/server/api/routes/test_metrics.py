@@ -81,6 +81,15 @@ def test_long_answers_are_whole(told):
     assert (cpu["name"], cpu["points"]) == ("cpu", [[9.5, 7.0]])
 
 
+def test_a_summary_may_have_the_shape_of_one_rank_only(told):
+    """The first page of a job of 512 ranks shows one, and would wait a second for all."""
+    for query, shapes in (("", [True, True]), ("?one_rank=true", [True, False])):
+        several = told(f"metrics/summary{query}").json()["series"]
+        assert [series["rank"] for series in several] == [0, 1]
+        assert [bool(series["shape"]) for series in several] == shapes
+        assert [series["max"] for series in several] == [COUNT - 1.0] * 2
+
+
 def test_all_ranks_of_a_metric_in_one_answer(told):
     (found,) = told("metrics/ranks?metric=speed&most=100").json()["attempts"]
     assert len(found["places"]) == len(found["times"]) <= 100

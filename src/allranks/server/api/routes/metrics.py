@@ -99,21 +99,32 @@ def _read(points: Points, one: Series, most: int | None, begin: float, end: floa
 
 
 def summary(
-    name: str, services: ServicesDep, shape: bool = True
+    name: str, services: ServicesDep, shape: bool = True, one_rank: bool = False
 ) -> Annotated[Response, Content(api.MetricsSummary)]:
     """Every series with its last point, minimum, maximum, and, unless ``shape`` is false, some
-    values as a sparkline."""
+    values as a sparkline; with ``one_rank`` only those of the lowest rank in each attempt."""
     row = services.records.answering(name)
     several = services.points.newest(row.id, METRIC)
     all_series = [series for series, _ in several]
     extremes = services.points.extremes(all_series)
-    shapes = services.points.shapes(all_series, _SHAPE) if shape else repeat([], len(several))
+    shaped = _of_one_rank(all_series) if one_rank else all_series
+    drawn = services.points.shapes(shaped, _SHAPE) if shape else repeat([], len(shaped))
+    shapes = {series.id: values for series, values in zip(shaped, drawn, strict=True)}
     rows: list[api.MetricSummary] = []
-    for (series, last), which, values in zip(several, _named(all_series, row), shapes, strict=True):
+    for (series, last), which in zip(several, _named(all_series, row), strict=True):
         least, greatest = extremes.get(series.id, (None, None))
+        values = shapes.get(series.id, [])
         rows.append({**which, "last": _point(last), "min": least, "max": greatest, "shape": values})
     answer: api.MetricsSummary = {"series": rows}
     return _json(answer)
+
+
+def _of_one_rank(several: Sequence[Series]) -> list[Series]:
+    """Of each metric and attempt the series of the lowest rank."""
+    lowest: dict[tuple[str, int], Series] = {}
+    for series in sorted(several, key=lambda series: series.rank or 0):
+        lowest.setdefault((series.name, series.attempt), series)
+    return [*lowest.values()]
 
 
 async def follow(
