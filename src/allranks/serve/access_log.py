@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 from json.encoder import encode_basestring_ascii
 from pathlib import Path
@@ -15,10 +14,6 @@ _LARGEST = 10 << 20
 def quoted(value: bytes | None) -> str:
     """As JSON."""
     return "null" if value is None else encode_basestring_ascii(value.decode("latin-1"))
-
-
-# Of values that come again and again.
-quoted_again = functools.lru_cache(256)(quoted)
 
 
 class AccessLog:
