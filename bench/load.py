@@ -69,6 +69,8 @@ class Client:
         lines += [f"content-length: {len(self._body)}", "", ""]
         request = "\r\n".join(lines).encode() + self._body
         try:
+            while self._idle and self._idle[-1].transport.is_closing():
+                self._idle.pop()  # idle for longer than the server keeps it
             if self._idle:
                 connection = self._idle.pop()
             else:
@@ -96,21 +98,25 @@ def _run(load: Coroutine[Any, Any, list[Answer]]) -> list[Answer]:
         gc.enable()
 
 
-def steady(url: str, rate: float, count: int, body: bytes = b"{}") -> list[Answer]:
-    """An open loop: ``rate`` requests a second, whether or not those before were answered."""
+def steady(
+    url: str, rate: float, count: int, body: bytes = b"{}", warm_up: float = 0.0
+) -> list[Answer]:
+    """An open loop: ``rate`` requests a second, whether or not those before were answered.
+    ``warm_up``: seconds before, whose answers are left out: all connections are opened then."""
 
     async def send() -> list[Answer]:
         client, loop = Client(url, body), asyncio.get_running_loop()
         began = loop.time()
         several = []
-        for number in range(count):
+        first = int(warm_up * rate)
+        for number in range(first + count):
             due = began + number / rate
             if (wait := due - loop.time()) > 0:
                 await asyncio.sleep(wait)
             several.append(loop.create_task(client.ask(due)))
         answers = await asyncio.gather(*several)
         client.close()
-        return answers
+        return answers[first:]
 
     return _run(send())
 
