@@ -105,6 +105,25 @@ def test_who_sends_nothing_is_not_kept(play, monkeypatch):
     play(scenario)
 
 
+def test_an_idle_connection_is_closed_after_its_last_answer(play):
+    async def scenario(front: Front, stranger: Stranger) -> None:
+        assert front._server is not None
+        front._server.config.timeout_keep_alive = 0.5  # type: ignore[assignment]
+        reader, writer = await stranger.connect()
+        ends = []
+        for _ in range(3):
+            writer.write(ASK)
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+            length = int(head.lower().partition(b"content-length: ")[2].split()[0])
+            await asyncio.wait_for(reader.readexactly(length), 10)
+            ends.append(asyncio.get_running_loop().time())
+        assert await asyncio.wait_for(reader.read(), 10) == b""
+        assert asyncio.get_running_loop().time() - ends[-1] > 0.4
+        writer.transport.abort()
+
+    play(scenario)
+
+
 def test_a_name_that_takes_long_stops_nobody(play, monkeypatch, certificate):
     resolve, known = socket.getaddrinfo, threading.Event()
 

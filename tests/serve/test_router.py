@@ -234,8 +234,9 @@ def test_an_answer_in_pieces(stage: Stage):
     connection.close()
     # Without keys, names of other machines are refused. Each request is a line of the log.
     assert stage.ask(host="example.org")[0] == 421
-    lines = (stage.folder / "r o'uter" / "access.log").read_text().splitlines()
-    first, last = map(json.loads, lines)
+    path = stage.folder / "r o'uter" / "access.log"
+    until(lambda: path.read_text().count("\n") == 2)
+    first, last = map(json.loads, path.read_text().splitlines())
     assert (first["status"], first["bytes"], first["deployment"]) == (200, 10, "blue")
     assert (last["status"], last["deployment"], last["path"]) == (421, None, "/endpoints/e/score")
     log = AccessLog(stage.folder / "small.log", largest=10)

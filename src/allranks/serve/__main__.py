@@ -40,6 +40,7 @@ async def serve(folder: Path, listener: socket.socket) -> None:
     config = uvicorn.Config(
         router,
         http=Bounded,
+        proxy_headers=False,
         log_level="warning",
         access_log=False,
         timeout_keep_alive=75,

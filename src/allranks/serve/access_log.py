@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from json.encoder import encode_basestring_ascii
 from pathlib import Path
@@ -14,6 +15,10 @@ _LARGEST = 10 << 20
 def quoted(value: bytes | None) -> str:
     """As JSON."""
     return "null" if value is None else encode_basestring_ascii(value.decode("latin-1"))
+
+
+# Of values that come again and again.
+quoted_again = functools.lru_cache(256)(quoted)
 
 
 class AccessLog:

@@ -14,6 +14,8 @@ from allranks.serve.upstream import Pool
 
 # Requests that may wait for a turn at a deployment; answers whose times are kept.
 _MOST_WAITING, _TIMES = 1000, 1000
+# Seconds between two looks for requests that are late.
+_LATE = 0.02
 
 
 class Weights:
@@ -25,8 +27,8 @@ class Weights:
 
     def next(self) -> str | None:
         """The deployment of the next request; None if none gets any."""
-        if not self.percents:
-            return None
+        if len(self.percents) < 2:
+            return next(iter(self.percents), None)
         for name, percent in self.percents.items():
             self._credit[name] += percent
         chosen = max(self._credit, key=lambda name: self._credit[name])
@@ -85,6 +87,8 @@ class Deployment:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self.requests = self.errors = self.refused = 0
         self.times: deque[float] = deque(maxlen=_TIMES)
+        self._limits: dict[asyncio.Timeout, float] = {}
+        self._looks = False
         # The requests that are here, the sum of the times at which they came, and the seconds that
         # all others were here.
         self._here, self._since, self._spent = 0, 0.0, 0.0
@@ -109,6 +113,25 @@ class Deployment:
     def busy(self) -> float:
         """The seconds of all requests: what it grows by in a second is their mean number."""
         return self._spent + self._here * time.monotonic() - self._since
+
+    def start(self, limit: asyncio.Timeout) -> None:
+        """Let it expire once the request is late, unless `end` comes first. One timer looks at all
+        requests: one for each would cost as much as parsing it."""
+        self._limits[limit] = time.monotonic() + self.route.timeout
+        if not self._looks:
+            self._look()
+
+    def end(self, limit: asyncio.Timeout) -> None:
+        self._limits.pop(limit, None)
+
+    def _look(self) -> None:
+        now = time.monotonic()
+        for limit in [limit for limit, late_at in self._limits.items() if late_at <= now]:
+            del self._limits[limit]
+            limit.reschedule(0)
+        self._looks = bool(self._limits)
+        if self._looks:
+            asyncio.get_running_loop().call_later(_LATE, self._look)
 
     def change(self, route: Route) -> None:
         self.route = route

@@ -87,6 +87,7 @@ class Front:
             self._app,
             loop="asyncio",  # uvloop accepts connections without calling Listener.accept
             http=Bounded,
+            proxy_headers=False,
             interface="asgi3",  # uvicorn takes a bound method for ASGI 2
             ssl_certfile=certificate,
             log_config=None,

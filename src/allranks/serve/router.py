@@ -16,8 +16,9 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from allranks.serve.access_log import AccessLog, quoted
+from allranks.serve.access_log import AccessLog, quoted, quoted_again
 from allranks.serve.balance import Deployment, NoReplica, NoTurn, Turn, Weights, Worker
+from allranks.serve.protocol import CYCLE, send_whole
 from allranks.serve.table import Site
 from allranks.serve.upstream import Broken, Response, Unsent, head
 
@@ -50,16 +51,41 @@ class Gone(Exception):
     """The caller has closed the connection."""
 
 
+class Reply:
+    """The answer to a caller: ``status`` is None until it begins, ``size`` counts the bytes of its
+    body. ``cycle``: what `send_whole` needs, if anything."""
+
+    def __init__(self, send: Any, cycle: Any = None) -> None:
+        self._send, self._cycle = send, cycle
+        self.status: int | None = None
+        self.deployment: bytes | None = None
+        self.size = 0
+
+    async def start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        self.status = status
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+
+    async def piece(self, body: bytes, more: bool = True) -> None:
+        self.size += len(body)
+        await self._send({"type": "http.response.body", "body": body, "more_body": more})
+
+    async def whole(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+        if self._cycle is not None and send_whole(self._cycle, status, headers, body):
+            self.status, self.size = status, len(body)
+            return
+        await self.start(status, headers)
+        await self.piece(body, more=False)
+
+
 class Call(NamedTuple):
     """A request: ``rest`` is its path at the replica, as it was sent, ``body`` its pieces if it is
-    large, ``send`` takes the answer as ASGI messages, and ``gone`` returns when the caller has
-    left, once the body was read."""
+    large, and ``gone`` returns when the caller has left, once the body was read."""
 
     scope: Any
     id: bytes
     rest: bytes
     body: bytes | AsyncIterator[bytes]
-    send: Any
+    reply: Reply
     gone: Callable[[], Coroutine[Any, Any, Any]]
 
 
@@ -109,56 +135,49 @@ class Router:
         if scope["type"] != "http":
             return
         headers: dict[bytes, bytes] = dict(scope["headers"])
-        name = next(
-            (headers[item] for item in _ID if len(headers.get(item, b"")) in _ID_LENGTHS), None
-        )
-        request_id = name or b"%032x" % random.getrandbits(128)
-        began, start, size = time.monotonic(), None, 0
-
-        async def relay(message: Any) -> None:
-            nonlocal start, size
-            start = start or message
-            size += len(message.get("body", b""))
-            await send(message)
-
+        request_id = b"%032x" % random.getrandbits(128)
+        for name in _ID:
+            if len(headers.get(name, b"")) in _ID_LENGTHS:
+                request_id = headers[name]
+                break
+        began, reply = time.monotonic(), Reply(send, scope.get(CYCLE))
         try:
-            await self._answer(scope, headers, request_id, receive, relay)
+            await self._answer(scope, headers, request_id, receive, reply)
         except Refusal as refusal:
-            if start is None:  # else uvicorn closes the connection: the answer is not complete
-                await _refuse(refusal, request_id, relay)
+            if reply.status is None:  # else uvicorn closes the connection: it is not complete
+                await _refuse(refusal, request_id, reply)
         except Gone:
             return
         finally:
-            self._note(scope, request_id, start, size, time.monotonic() - began)
+            self._note(scope, request_id, reply, time.monotonic() - began)
 
-    def _note(self, scope: Any, request_id: bytes, start: Any, size: int, spent: float) -> None:
+    def _note(self, scope: Any, request_id: bytes, reply: Reply, spent: float) -> None:
         """A line of the access log, unless the endpoint has none."""
         path: bytes = scope["raw_path"]
         name = path.removeprefix(PREFIX).partition(b"/")[0]
         place = self.places.get(name.decode("latin-1")) if path.startswith(PREFIX) else None
         if self._log is None or (place is None or not place.site.logs):
             return
-        status, deployment = "null", None  # the caller has left before
-        if start is not None:
-            status = start["status"]
-            deployment = next((v for k, v in start["headers"] if k == _DEPLOYMENT), None)
-        client = scope.get("client") or ("", 0)
+        # None: the caller has left before.
+        status = "null" if reply.status is None else reply.status
+        client, method = scope.get("client") or ("", 0), scope["method"].encode()
         # Not json.dumps: that would be a tenth of all that the router does for a request.
         self._log.write(
-            f'{{"time": {time.time():.3f}, "client": {quoted(client[0].encode())}, '
-            f'"endpoint": {quoted(name)}, "deployment": {quoted(deployment)}, '
-            f'"method": {quoted(scope["method"].encode())}, "path": {quoted(path[:1000])}, '
-            f'"status": {status}, "bytes": {size}, "ms": {spent * 1000:.3f}, '
+            f'{{"time": {time.time():.3f}, "client": {quoted_again(client[0].encode())}, '
+            f'"endpoint": {quoted_again(name)}, "deployment": {quoted_again(reply.deployment)}, '
+            f'"method": {quoted_again(method)}, "path": {quoted_again(path[:1000])}, '
+            f'"status": {status}, "bytes": {reply.size}, "ms": {spent * 1000:.3f}, '
             f'"id": {quoted(request_id)}}}\n'
         )
 
     async def _answer(
-        self, scope: Any, headers: dict[bytes, bytes], request_id: bytes, receive: Any, send: Any
+        self, scope: Any, headers: dict[bytes, bytes], request_id: bytes, receive: Any, reply: Reply
     ) -> None:
         # As it was sent: decoded, it could bring lines of its own into the replica's request.
         path: bytes = scope["raw_path"]
         if path in (b"/", b"/health"):
-            await _text(send, 200, b"ok\n")
+            own = [(b"content-type", b"text/plain"), (b"content-length", b"3")]
+            await reply.whole(200, own, b"ok\n")
             return
         name, _, rest = path.removeprefix(PREFIX).partition(b"/")
         place = self.places.get(name.decode("latin-1")) if path.startswith(PREFIX) else None
@@ -171,7 +190,7 @@ class Router:
         if isinstance(body, bytes) and (copied := place.mirrors.next()):
             self._copy(place.deployments.get(copied), scope, body, rest)
         gone = functools.partial(_gone, receive)
-        await _forward(deployment, Call(scope, request_id, rest, body, send, gone))
+        await _forward(deployment, Call(scope, request_id, rest, body, reply, gone))
 
     def _copy(self, deployment: Deployment | None, scope: Any, body: bytes, rest: bytes) -> None:
         """Send a copy whose answer nobody waits for."""
@@ -180,7 +199,7 @@ class Router:
 
         async def copy() -> None:
             with contextlib.suppress(Refusal):
-                call = Call(scope, b"mirrored", rest, body, _nowhere, asyncio.Event().wait)
+                call = Call(scope, b"mirrored", rest, body, Reply(_nowhere), asyncio.Event().wait)
                 await _forward(deployment, call)
 
         task = asyncio.create_task(copy())
@@ -300,7 +319,8 @@ async def _answered(deployment: Deployment, turn: Turn, call: Call) -> None:
     """Raises Unsent, and Refusal."""
     worker = turn.worker
     try:
-        async with asyncio.timeout(deployment.route.timeout) as limit:
+        async with asyncio.timeout(None) as limit:
+            deployment.start(limit)
             await _exchange(deployment, turn, call, limit)
     except TimeoutError:
         deployment.errors += 1
@@ -312,6 +332,8 @@ async def _answered(deployment: Deployment, turn: Turn, call: Call) -> None:
         worker.ready, worker.reason = False, str(error)
         message = f"the replica {worker.backend.job} ended before its answer"
         raise Refusal(502, message, _again(worker)) from None
+    finally:
+        deployment.end(limit)
 
 
 async def _turn(deployment: Deployment) -> Worker:
@@ -343,7 +365,7 @@ async def _exchange(deployment: Deployment, turn: Turn, call: Call, limit: async
     try:
         request = head(scope["method"], target, headers, length)
         response = await connection.ask(request, call.body)
-        limit.reschedule(None)  # the answer has begun: it may stream as long as it likes
+        deployment.end(limit)  # the answer has begun: it may stream as long as it likes
         await _relay(deployment, response, call, turn)
     except BaseException:
         connection.close()
@@ -370,14 +392,15 @@ async def _relay(deployment: Deployment, response: Response, call: Call, turn: T
             status = 424
     elif status >= 500:
         deployment.errors += 1
-    headers += [(b"x-request-id", call.id), (_DEPLOYMENT, deployment.route.name.encode())]
+    call.reply.deployment = name = deployment.route.name.encode()
+    headers += [(b"x-request-id", call.id), (_DEPLOYMENT, name)]
     if model := turn.worker.backend.model:
         headers.append((b"allranks-model", model.encode()))
-    await call.send({"type": "http.response.start", "status": status, "headers": headers})
     if response.is_whole:
         turn.let_go()
-        await _piece(call, response.arrived(), more=False)
+        await call.reply.whole(status, headers, response.arrived())
         return
+    await call.reply.start(status, headers)
     # uvicorn takes what is sent to a caller that has left: a stream would keep its turn.
     work = asyncio.create_task(_relay_body(response, call, turn))
     gone = asyncio.create_task(call.gone())
@@ -416,7 +439,7 @@ async def _relay_body(response: Response, call: Call, turn: Turn) -> None:
             came.clear()
             while ahead:
                 piece = ahead.popleft()
-                await _piece(call, piece)
+                await call.reply.piece(piece)
                 size -= len(piece)
                 taken.set()
             if not reading.done():
@@ -424,30 +447,19 @@ async def _relay_body(response: Response, call: Call, turn: Turn) -> None:
         reading.result()
     finally:
         reading.cancel()
-    await _piece(call, b"", more=False)
+    await call.reply.piece(b"", more=False)
 
 
-async def _piece(call: Call, body: bytes, more: bool = True) -> None:
-    await call.send({"type": "http.response.body", "body": body, "more_body": more})
-
-
-async def _refuse(refusal: Refusal, request_id: bytes, send: Any) -> None:
+async def _refuse(refusal: Refusal, request_id: bytes, reply: Reply) -> None:
     error = {
         "message": str(refusal),
         "hint": refusal.hint,
         "request_id": request_id.decode("latin-1"),
     }
-    body = json.dumps({"error": error}).encode()
     own = [(b"content-type", b"application/json"), (b"x-request-id", request_id), *refusal.headers]
+    body = json.dumps({"error": error}).encode()
     own.append((b"content-length", str(len(body)).encode()))
-    await send({"type": "http.response.start", "status": refusal.status, "headers": own})
-    await send({"type": "http.response.body", "body": body, "more_body": False})
-
-
-async def _text(send: Any, status: int, body: bytes) -> None:
-    headers = [(b"content-type", b"text/plain"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body, "more_body": False})
+    await reply.whole(refusal.status, own, body)
 
 
 async def _nowhere(_: Any) -> None:
