@@ -106,6 +106,7 @@ ENDPOINT: Kinds = {"": (endpoint.Endpoint,)}
 DEPLOYMENT: Kinds = {
     "": (endpoint.Deployment,),
     "model": (endpoint.InlineModel,),
+    "resources": (endpoint.DeploymentResources,),
     "code_configuration": (endpoint.CodeConfiguration,),
     "request_settings": (endpoint.RequestSettings,),
     "readiness_probe": (endpoint.Probe,),

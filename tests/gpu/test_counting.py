@@ -20,6 +20,11 @@ pytestmark = [pytest.mark.gpu, pytest.mark.slow]
 
 PRINT = "import os; print('visible:', os.environ['CUDA_VISIBLE_DEVICES'])"
 Script = Callable[..., str]
+SCORE = """
+import os
+def init(): pass
+def run(data): return os.environ["CUDA_VISIBLE_DEVICES"]
+"""
 # A folder of the real devices, with two files more; then the command.
 DEV = """
 old=$1
@@ -81,6 +86,33 @@ def test_a_job_waits_until_the_gpus_are_free(
     assert ended["ended_at"] <= started["started_at"]
 
 
+def test_replicas_have_gpus_and_an_update_says_that_it_waits(
+    gpus: list[str], allranks: Allranks, code: Path
+) -> None:
+    (code / "src").mkdir()
+    (code / "src" / "score.py").write_text(SCORE)
+    (code / "weights").write_text("1")
+    assert allranks("model", "create", "counter", "--path", "weights").returncode == 0
+    deploy = ("model", "deploy", "counter", "--script", "score.py", "--code", "src", "--gpus")
+    every = ",".join(str(number) for number in range(len(gpus)))
+    none = allranks(*deploy, 0, "--name", "none")
+    assert none.returncode == 0, none.stdout + none.stderr
+    assert allranks(*deploy, len(gpus), "--name", "all").returncode == 0
+    assert scored(allranks, "none") == ""
+    assert scored(allranks, "all") == every
+    refused = allranks(*deploy, len(gpus) + 1, "--name", "more")
+    assert refused.returncode != 0
+    assert f"({len(gpus)} available)" in refused.stderr
+    # All GPUs are the old replica's until the new one answers.
+    assert allranks(*deploy, len(gpus), "--name", "all", "--no-wait").returncode == 0
+    show = ("deployment", "show", "default", "-e", "all")
+    until(lambda: "(0 available)" in str(answer(allranks, *show)["replicas"][-1]["reason"]))
+    assert scored(allranks, "all") == every
+    back = allranks("deployment", "update", "default", "-e", "all", "--rollback")
+    assert back.returncode == 0, back.stdout + back.stderr
+    assert scored(allranks, "all") == every
+
+
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare"), reason="needs root, unshare")
 @pytest.mark.skipif(bool(driver()), reason="there are GPUs here, or files for them")
 @pytest.mark.timeout(400)
@@ -98,8 +130,14 @@ def test_all_of_this_with_files_for_devices(tmp_path: Path) -> None:
         timeout=380,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "5 passed" in done.stdout
+    assert "6 passed" in done.stdout
 
 
 def status(allranks: Allranks, name: str) -> str:
     return str(answer(allranks, "job", "show", name)["status"])
+
+
+def scored(allranks: Allranks, endpoint: str) -> object:
+    done = allranks("endpoint", "invoke", endpoint, "--data", "{}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout)

@@ -50,7 +50,7 @@ NOTED: Mapping[str, str] = {
     "app_insights_enabled": "requests are counted here: allranks endpoint show",
     "data_collector": "requests are counted here, not kept",
     "type": "all run here",
-    "resources": "the options of the compute decide",
+    "resources": "the options of the compute decide, but for GPUs",
     "model_mount_path": "AZUREML_MODEL_DIR says where the model is",
 }
 _MOUNTED = "model_mount_path"
@@ -141,6 +141,15 @@ class DefaultScaleSettings(ScaleSettings):
         super().__init__(type="default")
 
 
+class DeploymentResources(Part):
+    """GPUs of each replica: ``gpus_per_instance`` (ours), or `nvidia.com/gpu` in ``limits`` or
+    ``requests``, as in Kubernetes. The rest of these has no effect."""
+
+    gpus_per_instance: Annotated[Integer, Field(ge=0)] | None = None
+    requests: Free | None = None
+    limits: Free | None = None
+
+
 class Deployment(Part):
     """Replicas that answer the requests of an endpoint: a model with or without a scoring script,
     or any ``command`` that listens on the port of its variable ``PORT`` (ours). ``warm``, ours too,
@@ -161,7 +170,7 @@ class Deployment(Part):
     environment_variables: dict[Variable, EmptyableText] = Field(default_factory=dict)
     warm: Several[Module] = ()
     compute: Text | None = None
-    resources: Free | None = None
+    resources: DeploymentResources | None = None
     instance_type: Text | None = None
     instance_count: Amount = 1
     request_settings: RequestSettings = Field(default_factory=RequestSettings)
@@ -182,6 +191,7 @@ _MODELS: Models = {
     "readiness_probe": (Probe,),
     "scale_settings": (ScaleSettings,),
     "model": (InlineModel,),
+    "resources": (DeploymentResources,),
 }
 
 
@@ -219,7 +229,28 @@ def traffic_problem(traffic: Mapping[str, int]) -> Problem | None:
     return Problem(f"the traffic adds up to {total}, not to 100", "traffic", hint=hint)
 
 
+_GPU = "nvidia.com/gpu"
+
+
+def gpus_of(resources: DeploymentResources | None) -> int | None:
+    """The GPUs of each replica; None where the deployment does not say. Raises ValueError."""
+    if resources is None:
+        return None
+    if resources.gpus_per_instance is not None:
+        return resources.gpus_per_instance
+    for part in (resources.limits or {}, resources.requests or {}):
+        if part.get(_GPU) is not None:
+            return int(str(part[_GPU]))
+    return None
+
+
 def _problems_of(made: Deployment) -> list[Problem]:
+    try:
+        gpus = gpus_of(made.resources)
+    except ValueError:
+        gpus = -1
+    if gpus is not None and gpus < 0:
+        return [Problem(f"{_GPU} must be a number of GPUs", "resources", hint=f"{_GPU}: 1")]
     if starts_image(made) and image_port(made) is None:
         hint = "scoring_route: {port: 8501, path: /v1/models/NAME:predict}"
         key = "environment.inference_config"
@@ -246,7 +277,9 @@ def notes(data: Mapping[str, Any]) -> list[str]:
     return [
         f"no effect here: {key} ({why})"
         for key, why in NOTED.items()
-        if data.get(key) is not None and not (key == _MOUNTED and route_of(data, "scoring_route"))
+        if data.get(key) is not None
+        and not (key == _MOUNTED and route_of(data, "scoring_route"))
+        and not (key == "resources" and data[key].keys() == {"gpus_per_instance"})
     ]
 
 
@@ -316,8 +349,10 @@ def replica_job(deployment: Deployment) -> dict[str, Any]:
     job |= {key: data[key] for key in ("environment", "compute", "warm") if key in data}
     if code is not None:
         job["code"] = code
-    if deployment.instance_type is not None:
-        job["resources"] = {"instance_type": deployment.instance_type}
+    gpus = gpus_of(deployment.resources)
+    size = {"instance_type": deployment.instance_type, "gpus_per_instance": gpus}
+    if any(value is not None for value in size.values()):
+        job["resources"] = without_none(size)
     return job
 
 

@@ -321,6 +321,8 @@ def deploy_options(parser: argparse.ArgumentParser) -> None:
     add("--script", metavar="FILE", help="a scoring script with init() and run(data)")
     add("--environment", metavar="ENV", help="azureml:NAME:VERSION (the current Python)")
     add("--instances", type=int, default=1, metavar="N", help="the number of replicas")
+    gpus = "GPUs of each replica (one, if the nodes have GPUs)"
+    add("--gpus", type=int, metavar="G", help=gpus)
     warm = "modules that replicas find imported, e.g. sklearn (repeat)"
     add("--warm", action="append", default=[], metavar="MODULE", help=warm)
     add("--auth-mode", metavar="MODE", help="of a new endpoint: key or none")
@@ -345,6 +347,8 @@ def deploy(options: argparse.Namespace) -> int:
         deployment["environment"] = options.environment
     if options.warm:
         deployment["warm"] = options.warm
+    if options.gpus is not None:
+        deployment["resources"] = {"gpus_per_instance": options.gpus}
     if options.script is not None:
         deployment["code_configuration"] = {
             "code": options.code or ".",

@@ -48,7 +48,7 @@ ENDPOINT: Mapping[str, Mapping[str, str]] = {
         "environment_variables": "Variables of the replicas.",
         "warm": "Ours: modules that replicas find imported, as `warm` of a job.",
         "compute": "The compute of the replicas; that of the endpoint if left out.",
-        "resources": _IDLE,
+        "resources": "The GPUs of each replica.",
         "instance_type": "The machine size. Its GPUs are those of `allranks instance map`.",
         "instance_count": "The number of replicas. With `scale_settings`: the first number.",
         "request_settings": "How requests wait and how long they take.",
@@ -60,6 +60,12 @@ ENDPOINT: Mapping[str, Mapping[str, str]] = {
         "data_collector": _IDLE,
         "model_mount_path": "The folder of models in an image that starts a server of its own: "
         "`/var/azureml-app/azureml-models`, with a folder for the name and one for the version.",
+    },
+    "DeploymentResources": {
+        "gpus_per_instance": "Ours: the GPUs of each replica. `0`: none. Left out: as for a job "
+        "of one process, which gets a GPU where there are any.",
+        "requests": "Of Kubernetes: `nvidia.com/gpu` counts, if `limits` has none.",
+        "limits": "Of Kubernetes: `nvidia.com/gpu` counts, the rest has no effect.",
     },
     "InlineModel": {
         "name": "The model's name.",

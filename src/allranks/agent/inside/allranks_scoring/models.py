@@ -171,9 +171,12 @@ def _torch(file: str) -> Predict:
     # lazy: only for such a model
     import torch
 
+    device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        model: Any = torch.jit.load(file, map_location="cpu")  # type: ignore[no-untyped-call]
-    except RuntimeError:
+        model: Any = torch.jit.load(file, map_location=device)  # type: ignore[no-untyped-call]
+    except RuntimeError as error:
+        if "CUDA" in str(error):
+            raise
         raise SystemExit(
             "error: %s is no TorchScript: weights alone say nothing of the network\nhint: write a "
             "scoring script that makes the network in init()" % os.path.basename(file)
@@ -182,7 +185,7 @@ def _torch(file: str) -> Predict:
 
     def predict(data: Any) -> Any:
         with torch.inference_mode():
-            return model(torch.as_tensor(data, dtype=torch.float32))
+            return model(torch.as_tensor(data, dtype=torch.float32, device=device))
 
     return predict
 

@@ -34,11 +34,13 @@ from allranks.server.dependencies import JsonBody, Services, ServicesDep
 from allranks.server.endpoints.router_process import RouterProcess
 from allranks.server.endpoints.scaling import instances_of, scale_of
 from allranks.server.http.public_listener import load, name_of
+from allranks.server.jobs.view import status_reason
 from allranks.server.loop.mailbox import ADDRESS
 from allranks.server.submission.submit import NO_SUBMISSION, Submission, plan
 from allranks.server.timestamps import iso_time
 from allranks.spec import endpoint as spec_of
 from allranks.spec.fields.azureml_references import asset_of
+from allranks.statuses import TERMINAL, JobStatus
 from allranks.store.endpoints import DeploymentRow, EndpointRow
 from allranks.store.jobs.job_rows import snapshots
 
@@ -398,6 +400,19 @@ def _replicas(row: DeploymentRow, reports: Mapping[str, Any]) -> list[Replica]:
     return replicas
 
 
+def _reason(
+    row: DeploymentRow, replica: Replica, reported: str | None, services: Services
+) -> str | None:
+    """Why a replica is not ready: what its job waits for, else what the router says of it."""
+    job = None if replica.ready else services.records.latest(replica.job)
+    if job is None or job.record.status in (JobStatus.RUNNING, *TERMINAL):
+        return reported
+    reason = status_reason(job)
+    if "GPU" in reason and any(item.was_ready for item in row.replicas):
+        reason += "; those of the replicas that answer are kept until new ones do"
+    return reason or reported
+
+
 def _answering_model(row: DeploymentRow, replicas: list[Replica]) -> str:
     """That of the newest replica that answers; while none does, that of the specification."""
     jobs = {item.job for item in replicas if item.ready and item.drains_since is None}
@@ -438,7 +453,7 @@ def _shown(row: DeploymentRow, services: Services) -> DeploymentAnswer:
             {
                 "job": item.job,
                 "ready": item.ready,
-                "reason": reports.get(item.job, {}).get("reason"),
+                "reason": _reason(row, item, reports.get(item.job, {}).get("reason"), services),
             }
             for item in replicas
         ],
