@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import http.client
 import json
@@ -240,9 +241,14 @@ def test_an_answer_in_pieces(stage: Stage):
     assert (first["status"], first["bytes"], first["deployment"]) == (200, 10, "blue")
     assert (last["status"], last["deployment"], last["path"]) == (421, None, "/endpoints/e/score")
     log = AccessLog(stage.folder / "small.log", largest=10)
-    for number in range(3):
-        log.write(f'{{"number": {number}}}\n')
-    log.close()
+
+    async def write() -> None:
+        for number in range(3):
+            log.write(f'{{"number": {number}}}\n')
+            await asyncio.sleep(0)
+        log.close()
+
+    asyncio.run(write())
     assert (stage.folder / "small.log.1").read_text() == '{"number": 2}\n'
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import os
@@ -22,20 +23,29 @@ quoted_again = functools.lru_cache(256)(quoted)
 
 
 class AccessLog:
-    """``write`` never fails: a full disk keeps no request from its answer. The file stays open."""
+    """``write`` never fails: a full disk keeps no request from its answer. The lines of one turn of
+    the event loop are written at once. The file stays open."""
 
     def __init__(self, path: Path, largest: int = _LARGEST) -> None:
         self._path, self._largest = path, largest
         self._file: int | None = None
         self._size = 0
+        self._lines: list[str] = []
 
     def write(self, line: str) -> None:
+        if not self._lines:
+            asyncio.get_running_loop().call_soon(self.flush)
+        self._lines.append(line)
+
+    def flush(self) -> None:
+        data = "".join(self._lines).encode()
+        self._lines.clear()
         with contextlib.suppress(OSError):
             if self._file is None:
                 flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
                 self._file = os.open(self._path, flags, 0o600)
                 self._size = os.fstat(self._file).st_size
-            self._size += os.write(self._file, line.encode())
+            self._size += os.write(self._file, data)
             if self._size > self._largest:
                 self.close()
                 self._path.replace(self._path.with_name(self._path.name + ".1"))
