@@ -41,7 +41,8 @@ def job(row: JobRow, services: Services, *, summary: bool = False) -> JobAnswer:
 def total_children(row: JobRow) -> int:
     """How many trials or steps a job has, those that have not started included."""
     if row.type == "pipeline":
-        return len(row.spec["jobs"])
+        # A step of another pipeline may have them in its component.
+        return len((row.spec if "jobs" in row.spec else row.spec["component"])["jobs"])
     if row.type == COMMAND:
         return 0
     from allranks.server.parents.sweep.create import total_trials  # lazy: as above
