@@ -76,14 +76,15 @@ def test_what_cannot_be_read_is_named_and_counts_as_no_job(shared, tmp_path):
         (folder / "events.out.tfevents.1.host").write_bytes(data)
     (tmp_path / "unread-gone").mkdir()
     (tmp_path / "unread-gone/events.out.tfevents.1").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "run-unread.wandb").symlink_to(tmp_path / "nowhere")
     done = shared("import", "runs", tmp_path)
     assert done.returncode == 1, done.stderr
-    assert "1 run imported, 4 left out; allranks job list shows them" in done.stdout
+    assert "1 run imported, 5 left out; allranks job list shows them" in done.stdout
     empty = "events.out.tfevents.1.host: it is empty, or its first record is cut off or damaged"
     assert done.stderr.count(empty) == 3
     assert "events.out.tfevents.1: no such file or directory" in done.stderr
     again = shared("import", "runs", tmp_path)
-    assert "0 runs imported, 1 were there, 4 left out" in again.stdout
+    assert "0 runs imported, 1 were there, 5 left out" in again.stdout
 
 
 def test_a_folder_without_runs(shared: Allranks, tmp_path: Path) -> None:

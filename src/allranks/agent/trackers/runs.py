@@ -91,7 +91,8 @@ def read(files: Files) -> Run:
             wrong = (error.strerror or str(error)).lower()
         if wrong and not damage:
             damage = f"{path.name}: {wrong}" if path.parent == files.source else wrong
-    at = files.source.stat().st_mtime
+    source = files.source if files.source.exists() else files.source.parent  # a broken link
+    at = source.stat().st_mtime
     began, ended = min(times, default=at), max(times, default=at)
     title, project, code = files.source.name, files.source.parent.name, None
     if wandb is not None:
