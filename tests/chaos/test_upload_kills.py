@@ -10,9 +10,9 @@ import pytest
 
 from allranks.http_client import Client
 from allranks.sdk.connection import find_server
-from allranks.sdk.upload import send
 from allranks.sdk.upload.send import upload
 from allranks.settings import Home
+from allranks.store.files import same_data
 from tests.proxy import Cutting
 from tests.sdk.upload.test_upload import content
 from tests.support import kill_server
@@ -54,7 +54,7 @@ def test_killed_servers_lose_and_repeat_nothing(
     first, kills = pytestconfig.getoption("first"), 0
     for seed in range(first, first + pytestconfig.getoption("rounds") // 3):
         # In every other round the large file is sent while it is read.
-        monkeypatch.setattr(send, "_EARLY", (MB, 32 * MB)[seed % 2])
+        monkeypatch.setattr(same_data, "SAMPLED", (MB, 32 * MB)[seed % 2])
         kills += kill_at_random(Home(home), tmp_path / str(seed), seed)
     print(f"{kills} kills")
     assert kills

@@ -345,8 +345,9 @@ def early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(send._Sender, "_put", signalling)
     monkeypatch.setattr(digests, "pieces", waiting)
     monkeypatch.setattr(digests, "_RECENT_SECONDS", -60.0)
-    for name in ("_EARLY", "_PIECE", "_LARGEST"):
-        monkeypatch.setattr(send, name, MB if name == "_EARLY" else 256 * KB)
+    monkeypatch.setattr(same_data, "SAMPLED", MB)
+    for name in ("_PIECE", "_LARGEST"):
+        monkeypatch.setattr(send, name, 256 * KB)
     return file
 
 
@@ -419,7 +420,7 @@ def test_random_cuts_lose_and_repeat_nothing(
     for seed in range(8):
         # Also pieces that are longer than what passes.
         monkeypatch.setattr(send, "_PIECE", (256 * KB, 16 * MB)[seed % 2])
-        monkeypatch.setattr(send, "_EARLY", (MB, 32 * MB)[seed // 2 % 2])
+        monkeypatch.setattr(same_data, "SAMPLED", (MB, 32 * MB)[seed // 2 % 2])
         cut_at_random(server, tmp_path / str(seed), seed)
 
 

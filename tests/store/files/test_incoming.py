@@ -30,7 +30,11 @@ def test_a_piece_that_comes_when_all_is_there_leaves_nothing(
 
 
 @pytest.mark.parametrize("there", [b"", DATA[:2], DATA])
-def test_an_early_part_goes_on_unless_there_is_another(tmp_path: Path, there: bytes) -> None:
+def test_an_early_part_goes_on_unless_there_is_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bytes
+) -> None:
+    monkeypatch.setattr(same_data, "SAMPLED", len(DATA))
+    small = hashlib.sha256(b"small").hexdigest()
     incoming, early = Incoming(Blobs(tmp_path)), "0" * 64
     assert not incoming.write(early, 0, DATA[:4], len(DATA))
     if there:
@@ -45,6 +49,9 @@ def test_an_early_part_goes_on_unless_there_is_another(tmp_path: Path, there: by
     if at is not None:
         assert incoming.write(DIGEST, at, DATA[at:], len(DATA))
     assert [path.name for path in files(tmp_path)] == [DIGEST]
+    Blobs(tmp_path).path(small).parent.mkdir()
+    Blobs(tmp_path).path(small).write_bytes(b"small")
+    assert Blobs(tmp_path).by_size(same_data.SAMPLED) == {len(DATA): {DIGEST}}
     alike, other = tmp_path / "alike", tmp_path / "other"
     alike.write_bytes(DATA)
     other.write_bytes(DATA[::-1])

@@ -43,8 +43,6 @@ _UPLOADS, _BLOBS = "/api/v1/uploads", "/api/v1/blobs"
 # largest takes one second.
 _SMALL, _PACK, _FILES, _PIECE = 1 << 20, 4 << 20, 1000, 16 << 20
 _LARGEST, _QUICK = 128 << 20, 2.0
-# Files from this size on are sent while they are hashed.
-_EARLY = 32 << 20
 # Hashes that are asked for at a time.
 _ASKED = 20_000
 # In seconds: the server makes links of all files.
@@ -103,64 +101,52 @@ def upload(
     changes meanwhile, ServerError for a full disk, Unreachable when the server stays away.
     """
     with _Sending(connect, progress) as sending:
-        return _upload(sending, path, datastore, allow_large, note, progress)
-
-
-def _upload(
-    sending: _Sending,
-    path: Path,
-    datastore: str,
-    allow_large: bool,
-    note: Note,
-    progress: OnProgress,
-) -> Uploaded:
-    store = sending.ask(lambda client: stores.target(client, datastore))
-    listing = list_data(path, note, progress, allow_large)
-    digests = Digests(path)
-    unread = sum(source.status.st_size for source in digests.unknown(listing))
-    if unread > MOST_BYTES and not allow_large:
-        raise too_large(path, f"{size_text(listing.size)} ({len(listing.sources):,} files)")
-    sending.name = listing.name
-    if store is None:
-        sending.send_unread(listing, digests)
-    by_path = digests.of(listing, progress)
-    manifest = _manifest(listing, by_path)
-    text = manifest.dump()
-    whole = _Blob(hashlib.sha256(text).hexdigest(), len(text), data=text)
-    is_file = bool(listing.sources) and not listing.sources[0].path
-    if store is not None:
-        files = {s.path: s.file for s in listing.sources}
-        straight = sending.ask(
-            lambda client: stores.straight(client, store, text, files, note, progress)
-        )
-        if straight is not None:
-            place, sent = straight
-            return Uploaded(place, len(manifest.files), manifest.size, sent, is_file)
-    request = {"manifest": whole.digest, "datastore": store and store["name"]}
-    body = json.dumps(request).encode()
-    tries = total = 0
-    while True:
-        try:
-            made: UploadAnswer = sending.ask(
-                lambda client: json.loads(
-                    client.call("POST", _UPLOADS, body, timeout=_PATIENCE).body
-                )
+        store = sending.ask(lambda client: stores.target(client, datastore))
+        listing = list_data(path, note, progress, allow_large)
+        digests = Digests(path)
+        unread = sum(source.status.st_size for source in digests.unknown(listing))
+        if unread > MOST_BYTES and not allow_large:
+            raise too_large(path, f"{size_text(listing.size)} ({len(listing.sources):,} files)")
+        sending.name = listing.name
+        if store is None:
+            sending.send_unread(listing, digests)
+        manifest = _manifest(listing, digests.of(listing, progress))
+        text = manifest.dump()
+        whole = _Blob(hashlib.sha256(text).hexdigest(), len(text), data=text)
+        is_file = bool(listing.sources) and not listing.sources[0].path
+        if store is not None:
+            files = {s.path: s.file for s in listing.sources}
+            straight = sending.ask(
+                lambda client: stores.straight(client, store, text, files, note, progress)
             )
-            if made["left"]:
-                total = max(total, made["left"])
-                what = f"{listing.name}: the server is sending it on"
-                progress(Progress(what, total - made["left"], total))
-                continue
-            return Uploaded(made["path"], made["files"], made["size"], sending.sent, is_file)
-        except MissingData:
-            if tries == _TRIES:
-                raise
-            tries += 1
-            sending.send([_blob(f.sha256, s, digests) for f, s in _pairs(manifest, listing)])
-            # The manifest last, so that it never refers to missing content.
-            data = sending.sent
-            sending.deliver([whole])
-            sending.sent = data
+            if straight is not None:
+                place, sent = straight
+                return Uploaded(place, len(manifest.files), manifest.size, sent, is_file)
+        request = {"manifest": whole.digest, "datastore": store and store["name"]}
+        body = json.dumps(request).encode()
+        tries = total = 0
+        while True:
+            try:
+                made: UploadAnswer = sending.ask(
+                    lambda client: json.loads(
+                        client.call("POST", _UPLOADS, body, timeout=_PATIENCE).body
+                    )
+                )
+                if made["left"]:
+                    total = max(total, made["left"])
+                    what = f"{listing.name}: the server is sending it on"
+                    progress(Progress(what, total - made["left"], total))
+                    continue
+                return Uploaded(made["path"], made["files"], made["size"], sending.sent, is_file)
+            except MissingData:
+                if tries == _TRIES:
+                    raise
+                tries += 1
+                sending.send([_blob(f.sha256, s, digests) for f, s in _pairs(manifest, listing)])
+                # The manifest last, so that it never refers to missing content.
+                data = sending.sent
+                sending.deliver([whole])
+                sending.sent = data
 
 
 def _manifest(listing: Listing, digests: Mapping[str, str]) -> Manifest:
@@ -174,7 +160,7 @@ def _manifest(listing: Listing, digests: Mapping[str, str]) -> Manifest:
 
 def _blob(digest: str, source: Source, digests: Digests) -> _Blob:
     size = source.status.st_size
-    early = digests.early_name(source) if size >= _EARLY else ""
+    early = digests.early_name(source) if size >= same_data.SAMPLED else ""
     return _Blob(digest, size, source.file, early=early)
 
 
@@ -216,7 +202,7 @@ class _Sending:
         the same only one."""
         by_sample = dict[str, Source]()
         for source in digests.unknown(listing):
-            if (size := source.status.st_size) >= _EARLY:
+            if (size := source.status.st_size) >= same_data.SAMPLED:
                 with contextlib.suppress(OSError):  # whoever reads it will say so
                     by_sample[same_data.sample(os.path.realpath(source.file), size)] = source
 

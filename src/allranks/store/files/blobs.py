@@ -37,13 +37,14 @@ class Blobs:
     def has(self, digest: str) -> bool:
         return os.path.exists(self.name(digest))
 
-    def by_size(self) -> defaultdict[int, set[str]]:
-        """The digests of all blobs."""
+    def by_size(self, least: int) -> defaultdict[int, set[str]]:
+        """The digests of the blobs from a size on."""
         digests = defaultdict[int, set[str]](set)
         for folder, _, names in os.walk(self._folder):
             for name in filter(_DIGEST.fullmatch, names):
                 with contextlib.suppress(FileNotFoundError):
-                    digests[os.stat(f"{folder}/{name}").st_size].add(name)
+                    if (size := os.stat(f"{folder}/{name}").st_size) >= least:
+                        digests[size].add(name)
         return digests
 
     def open(self, digest: str) -> Path:

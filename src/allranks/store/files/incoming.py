@@ -88,7 +88,7 @@ class Incoming:
         self._parts: OrderedDict[str, _Part] = OrderedDict()
         self._lock = threading.Lock()
         self._hashing = ThreadPoolExecutor(_HASHES)
-        # The blobs that were here at the first question, and have come in pieces since.
+        # The large blobs that were here at the first question, and have come since.
         self._by_size: defaultdict[int, set[str]] | None = None
         self._walk = threading.Lock()
 
@@ -105,7 +105,7 @@ class Incoming:
         """Whether a blob of this size has this sample (see ``same_data``), or too many may have."""
         with self._walk:
             if self._by_size is None:
-                self._by_size = self._blobs.by_size()
+                self._by_size = self._blobs.by_size(same_data.SAMPLED)
         alike = [*self._by_size.get(size, ())]
         if len(alike) > _ALIKE:
             return True
@@ -231,7 +231,7 @@ class Incoming:
                 raise _differs(digest)
             os.fchmod(part.file, 0o444)
             path.replace(self._blobs.path(digest))
-            if self._by_size is not None:
+            if self._by_size is not None and part.size >= same_data.SAMPLED:
                 self._by_size[part.size].add(digest)
 
 

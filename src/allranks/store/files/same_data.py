@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 # The entries that are compared at most, the ranges that are read, and the bytes of one.
 _MOST, _RANGES, _LENGTH = 20_000, 8, 64 << 10
-# The parts of a sample, and the bytes of one.
-_PARTS, _PART = 16, 4 << 10
+# The parts of a sample, the bytes of one, and those of the smallest file that is sampled.
+_PARTS, _PART, SAMPLED = 16, 4 << 10, 32 << 20
 
 
 class Range(NamedTuple):
