@@ -52,6 +52,9 @@ _PASSING = frozenset(
 # Of the system, of quotas, and of SQLite.
 _FULL = ("no space left on device", "disk quota exceeded", "disk is full")
 
+# The hint for a process of ours that was killed.
+OUT_OF_MEMORY = "the node may have run out of memory: see `dmesg` there"
+
 
 class Problem(NamedTuple):
     """One problem of a job: ``where`` is the key (``inputs.lr``), ``line`` counts from 1."""

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from allranks.agent.archives import formats
 from allranks.agent.archives.size_limit import disk_full, free_bytes, too_large
 from allranks.core.amounts import size_text
-from allranks.errors import AllranksError, NotFound, from_body
+from allranks.errors import OUT_OF_MEMORY, AllranksError, NotFound, from_body
 
 # Longest time between two progress calls, in seconds.
 _PROGRESS_SECONDS = 0.25
@@ -198,7 +198,7 @@ class _Worker:
         outcome, hint = f"exited with {status.si_status}", "see its output in the agent's log"
         if status.si_code != os.CLD_EXITED:
             outcome = f"was killed by {signal.Signals(status.si_status).name}"
-            hint = "the node may have run out of memory: see `dmesg` there"
+            hint = OUT_OF_MEMORY
         name = self.task.archive.name if self.task else "archives"
         return AllranksError(
             f"the process unpacking {name} {outcome}",

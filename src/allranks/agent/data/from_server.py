@@ -58,7 +58,8 @@ class _IntoFiles:
 
     def _write(self, file: BufferedIOBase, piece: _Piece) -> None:
         at, end = piece.offset, piece.offset + piece.size
-        path, is_whole = f"{self._folder}/{piece.file.name}", piece.size == piece.file.size
+        path = f"{self._folder}/{piece.file.name}"
+        is_whole = piece.size == piece.file.size
         with _of_this_disk():
             out = _new(path) if is_whole else os.open(path, os.O_WRONLY | os.O_CLOEXEC)
         try:

@@ -14,7 +14,7 @@ from typing import Any
 
 from allranks.agent.environments.uv import Say, Wait
 from allranks.core.amounts import counted, size_text
-from allranks.errors import AllranksError, from_body
+from allranks.errors import OUT_OF_MEMORY, AllranksError, from_body
 
 # Seconds until the first progress note, and the longest interval between two.
 _FIRST_SECONDS, _MAX_SECONDS = 1.0, 20.0
@@ -81,8 +81,7 @@ class Mover:
         reason = log[-1] if log else f"exit code {code}"
         if code < 0:
             reason = f"killed by {signal.Signals(-code).name}"
-        hint = "the node may have run out of memory: see `dmesg` there"
-        raise AllranksError(f"the data mover failed: {reason}", hint=hint)
+        raise AllranksError(f"the data mover failed: {reason}", hint=OUT_OF_MEMORY)
 
     def kill(self) -> None:
         if self._child.poll() is None:

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 from allranks.agent.environments import source_builds, uv_messages
 from allranks.agent.environments.conflicts import Conflict, Conflicting, parent_of
-from allranks.errors import AllranksError
+from allranks.errors import OUT_OF_MEMORY, AllranksError
 from allranks.masking import without_credentials
 
 # Resolves requirements from the standard input, and prints them.
@@ -209,8 +209,8 @@ class Uv:
             child.wait()
             raise
         if (code := child.wait()) < 0:
-            hint = "the node may have run out of memory: see `dmesg` there"
-            raise AllranksError(f"uv was killed by {signal.Signals(-code).name}", hint=hint)
+            name = signal.Signals(-code).name
+            raise AllranksError(f"uv was killed by {name}", hint=OUT_OF_MEMORY)
         return Done(code, output)
 
     def _lines(self, child: subprocess.Popen[bytes]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from allranks.agent.environments import uv_messages
 from allranks.agent.environments.conflicts import Conflict, Conflicting
 from allranks.agent.environments.layer import packages_of
 from allranks.agent.environments.uv import Done, Say, Uv, Wait, configuration
-from allranks.errors import AllranksError
+from allranks.errors import OUT_OF_MEMORY, AllranksError
 from allranks.masking import without_credentials
 
 if TYPE_CHECKING:
@@ -119,8 +119,7 @@ class UvInContainer(Uv):
                 hint="use an image with the GNU C library, or one that has the packages",
             )
         if run.code > 128:
-            hint = "the node may have run out of memory: see `dmesg` there"
-            raise AllranksError("uv was killed in the container", hint=hint)
+            raise AllranksError("uv was killed in the container", hint=OUT_OF_MEMORY)
         return run
 
     def _run_in_container(self, argv: Sequence[str]) -> Done:
