@@ -254,26 +254,21 @@ def _show_result(job: JobAnswer) -> None:
 def _notes(job: JobAnswer) -> list[str]:
     """What was asked for and did not work: metrics without points, ranks that started cold; what
     a restarted job went on with; checkpoints that are not what they seem; and what is not saved."""
-    may_resume = job["attempts"] > 1 or job["status"] != SUCCESS or job["spec"].get("state")
-    may_note = job["spec"].get("metrics") or job["spec"].get("warm") or "|" in job["command"]
-    once = ("warm", "checkpoint", "pipe") if may_resume or may_note else ()  # an agent says these
-    last = ("metrics", FOLDER) if may_resume or may_note else ("metrics",)
     with find_server.connect() as client:
         events: list[EventAnswer] = client.json("GET", job_path(job["name"], "/events"))
         notices = [
             event["data"]
             for event in events
-            if (about := event["data"].get("about")) in once
-            or (about in last and event["attempt"] == job["attempts"])
+            # An agent says the first ones once.
+            if (about := event["data"].get("about")) in ("warm", "checkpoint", "pipe")
+            or (about in ("metrics", FOLDER) and event["attempt"] == job["attempts"])
         ]
         reported = (
             _reported(job, client) if any("missed" in notice for notice in notices) else set()
         )
     # Each node reports this separately; ignore it if the pattern matched on another node.
     notes = [e["message"] for e in notices if e.get("missed") not in reported]
-    if once:
-        notes += unsaved(events, job["attempts"])
-    return list(dict.fromkeys(notes))
+    return list(dict.fromkeys([*notes, *unsaved(events, job["attempts"])]))
 
 
 def _reported(job: JobAnswer, client: Client) -> set[str]:
