@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, cast
 from allranks.cli.job.children import ENDED, ChildrenViewer, progress
 from allranks.cli.output import show
 from allranks.cli.output.failure import took
-from allranks.cli.report.trials import metric_of, parameters, parameters_table, trials_table
+from allranks.cli.report.trials import (
+    metric_of,
+    parameters,
+    parameters_table,
+    status_of,
+    trials_table,
+)
 
 if TYPE_CHECKING:
     from allranks.api.jobs import BestTrial, JobAnswer, StreamedJob, TrialAnswer
@@ -50,10 +56,9 @@ def _stopped(job: JobAnswer | StreamedJob) -> str:
 
 def trial_line(trial: TrialAnswer, metric: str) -> str:
     """One trial that has ended."""
-    status = trial["status"] + " (stopped early)" * bool(trial["stopped_early"])
     value = "" if trial["value"] is None else f"  {metric} {show.number(trial['value'])}"
     error = f"  {trial['error']}" if trial["status"] == "Failed" and trial["error"] else ""
-    return show.one_line(f"{trial['job']}  {status}{value}  {parameters(trial)}{error}")
+    return show.one_line(f"{trial['job']}  {status_of(trial)}{value}  {parameters(trial)}{error}")
 
 
 def show_result(job: JobAnswer) -> None:

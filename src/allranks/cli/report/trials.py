@@ -22,6 +22,10 @@ def parameters(trial: TrialAnswer) -> str:
     return ", ".join(f"{name}={shown(value)}" for name, value in trial["parameters"].items())
 
 
+def status_of(trial: TrialAnswer) -> str:
+    return f"{trial['status']} (stopped early)" if trial["stopped_early"] else trial["status"]
+
+
 def shown(value: Any) -> str:
     """A parameter as text."""
     return show.number(value) if isinstance(value, float) else str(value)
@@ -56,6 +60,5 @@ def trials_table(trials: Sequence[TrialAnswer], metric: str) -> tuple[list[str],
             shown(each["parameters"][name]) if name in each["parameters"] else "-" for name in names
         ]
         took = "-" if each["duration"] is None else show.seconds(each["duration"])
-        status = each["status"] + " (stopped early)" * bool(each["stopped_early"])
-        rows.append([each["job"], status, *([value] if metric else ()), *values, took])
+        rows.append([each["job"], status_of(each), *([value] if metric else ()), *values, took])
     return head, rows
