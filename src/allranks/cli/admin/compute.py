@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from allranks.cli.assets.versions import definition, given
+from allranks.cli.assets.versions import definition, given, option_errors
 from allranks.cli.output import show
 from allranks.cli.parser import positive
 from allranks.core.amounts import counted
@@ -130,7 +130,7 @@ def update(options: argparse.Namespace) -> int:
     changes = _unset(changes) | ({"options": _unset(own)} if own else {})
     if not changes:
         raise UsageError("nothing to change", hint="add the flags to change")
-    with definition(None):
+    with option_errors():
         compute: ChangedCompute = find_server.ask("PATCH", _path(options.name), changes)
     return _print_changed(options, compute, "updated")
 

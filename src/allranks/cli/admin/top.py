@@ -68,11 +68,9 @@ def top_options(parser: argparse.ArgumentParser) -> None:
     add(
         "name", nargs="?", type=JobReference, metavar="NAME", help="a job, for a table of its ranks"
     )
-    often = parser.add_mutually_exclusive_group().add_argument
-    often("--once", action="store_true", help="print once (the default without a terminal)")
-    often(
-        "--interval", type=_interval, default=1.0, metavar="S", help="seconds between updates (1)"
-    )
+    add = parser.add_mutually_exclusive_group().add_argument
+    add("--once", action="store_true", help="print once (the default without a terminal)")
+    add("--interval", type=_interval, default=1.0, metavar="S", help="seconds between updates (1)")
 
 
 def _interval(text: str) -> float:

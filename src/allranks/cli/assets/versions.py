@@ -33,6 +33,15 @@ IDLE = ("auto_delete_setting", "datastore", "inference_config", "os_type")
 
 
 @contextmanager
+def option_errors() -> Iterator[None]:
+    """A SpecError raised in the block names options instead of keys."""
+    try:
+        yield
+    except SpecError as error:
+        raise SpecError([_by_option(problem) for problem in error.problems]) from None
+
+
+@contextmanager
 def definition(file: str | None, overrides: Sequence[str] = ()) -> Iterator[Document]:
     """The mapping in a YAML file, `-` for stdin; empty without a file; after ``a.b=c``
     overrides.
@@ -41,10 +50,8 @@ def definition(file: str | None, overrides: Sequence[str] = ()) -> Iterator[Docu
     file it names options instead.
     """
     if file is None and not overrides:
-        try:
+        with option_errors():
             yield {}
-        except SpecError as error:
-            raise SpecError([_by_option(problem) for problem in error.problems]) from None
         return
     from allranks.spec.fields.problems import placed  # lazy: imports the models
     from allranks.spec.fields.scalars import sendable  # lazy: as above

@@ -60,7 +60,7 @@ def import_folder(options: argparse.Namespace) -> int:
 
 
 def _looked(root: Path) -> Iterator[Finding]:
-    from allranks.server.assets.read_only_home import is_registered  # lazy: as in `checked`
+    from allranks.server.assets.read_only_home import is_registered  # lazy: imports the database
 
     registered = partial(is_registered, settings.home())
     for folder, folders, files in folder_trees.walk(root):

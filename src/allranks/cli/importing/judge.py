@@ -285,13 +285,13 @@ class Judge:
         self._doubt(f"the {words} {which} has to be registered first")
 
     def _constant(self, node: ast.expr) -> str | None:
-        """The text that an expression is, as far as the program says it once."""
+        """The text of a constant, or of a variable that is one; None of other expressions."""
         if isinstance(node, ast.Name):
             return self._constants.get(node.id)
         return str(node.value) if isinstance(node, ast.Constant) else None
 
     def _texts(self, node: ast.expr) -> set[str]:
-        """The expression itself and, if it is a constant, its text."""
+        """The expression itself and, as far as that is known, its text."""
         return {ast.unparse(node), self._constant(node) or ""} - {""}
 
     def _code(self, folder: Path) -> None:

@@ -61,7 +61,7 @@ def look_at_program(
         return Finding(name, kind, NO, problems=((f"it cannot be read: {error}", ""),))
     imports = {each for source in sources for each in _imports(source)}
     modules = {module for module, _ in imports}
-    if not any(name.startswith(_OURS) or name.split(".")[0] in _SAGEMAKER for name in modules):
+    if not any(one.startswith(_OURS) or one.split(".")[0] in _SAGEMAKER for one in modules):
         return None
     data: tuple[str, ...] = ()
     judgements: list[tuple[str, str]] = []
@@ -89,7 +89,7 @@ def look_at_program(
     problems += judgements
     if any(downloads.downloads(source) for source in sources):
         doubts.append("what it downloads")
-    if any(module.startswith("simple_sagemaker") for module, _ in imports):
+    if any(module.startswith("simple_sagemaker") for module in modules):
         doubts += _pin_doubts(file.parent, "Dockerfile", "requirements.txt")
     if kind == "notebook":
         doubts += [f"whether `{line}` works" for line in _magics(file)]

@@ -25,7 +25,7 @@ def shown(table: RankTable, most: int, hint: str = "") -> list[str]:
     many there are more, with the hint where."""
     ranks = table["ranks"]
     rest = len(ranks) - most
-    if len(ranks) > most:
+    if rest > 0:
         waits = [rank["waiting"] for rank in ranks]
         first = sorted(range(len(ranks)), key=lambda at: (not ranks[at]["slow"], waits[at] or 0.0))
         ranks = [ranks[at] for at in sorted(first[:most])]
