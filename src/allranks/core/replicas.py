@@ -95,7 +95,7 @@ def state(replicas: Sequence[Replica], revision: int, instances: int, failures: 
         return "Ready"
     if failures >= HOPELESS and new == 0:
         return "UpdateFailed" if ready else "Failed"
-    # Or more are on their way.
+    # Those of before still answer, or more of the new ones are on their way.
     if failures < HOPELESS and (len(ready) > new or (new and not failures)):
         return "Updating"
     return "Degraded" if new else "Creating"

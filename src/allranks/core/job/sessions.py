@@ -169,9 +169,10 @@ def has_time_left(job: Job, rules: Rules, spent: Spent, longest: float, now: flo
     ends = [node.place.end for node in job.nodes if node.place and node.place.end is not None]
     if not ends:
         return True
-    rest, began = min(ends) - now, now if job.went_at is None else job.went_at
+    rest = min(ends) - now
     if left(rules, spent, RetryOn.PREEMPTED):
         return rest >= longest
+    began = now if job.went_at is None else job.went_at
     return rest >= min(_OWN_PART * (min(ends) - began), rules.timeout or math.inf)
 
 

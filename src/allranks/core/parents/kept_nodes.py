@@ -37,5 +37,5 @@ def next_step(launches: Sequence[Launch], waiting: int, to_come: int) -> Step | 
         return Step("start")
     if len(spare) > waiting + to_come:
         return Step("end", min(spare, key=lambda launch: launch.runs).name)
-    idle = next((each for each in spare if each.idle and not waiting), None)
-    return None if idle is None else Step("end", idle.name)
+    idle = [] if waiting else [launch.name for launch in spare if launch.idle]
+    return Step("end", idle[0]) if idle else None

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from allranks.api.jobs import JobError
 from allranks.core.replicas import HOPELESS, STEADY, Replica, after_failure, decide, pause
 from allranks.errors import AllranksError
 from allranks.events import Kind
@@ -361,13 +362,13 @@ class Keeper:
         self._canceled.add(name)
 
 
-def _why(error: Mapping[str, Any] | None) -> str:
+def _why(error: JobError | None) -> str:
     if error is None:
         return "it ended"
-    evidence = error.get("evidence") or {}
-    if evidence.get("where"):  # the line of the user's code
+    evidence = error.get("evidence")
+    if evidence and evidence["where"]:  # the line of the user's code
         return f"failed at {evidence['where']}: {evidence['line']}"
-    return str(error["message"])
+    return error["message"]
 
 
 def ready_within(row: DeploymentRow) -> float:

@@ -68,12 +68,12 @@ class KeptNodes:
         states = {row.name: self._state(row, row.name in taken) for row in launches}
         if waiting and any(state.runs and not state.busy for state in states.values()):
             self._services.sessions.poll(())  # a launch has just got its nodes
-        for asked in dict.fromkeys(needs(row.plan) for row in (*waiting, *launches)):
-            alike = [states[row.name] for row in launches if needs(row.plan) == asked]
-            first = [row for row in waiting if needs(row.plan) == asked]
-            step = next_step(alike, len(first), to_come.get(asked, 0))
+        for common in dict.fromkeys(needs(row.plan) for row in (*waiting, *launches)):
+            kept = [states[row.name] for row in launches if needs(row.plan) == common]
+            queue = [row for row in waiting if needs(row.plan) == common]
+            step = next_step(kept, len(queue), to_come.get(common, 0))
             if step is not None and step.kind == "start":
-                self._start(first[0].plan)
+                self._start(queue[0].plan)
                 return True
             # It may have been taken just now.
             if step is not None and self._services.sessions.end_unused(step.name):

@@ -55,7 +55,7 @@ def version_of(row: ScheduleRow, version: str) -> str:
         return ""
     try:
         names = json.loads(row.spec.get("tags", {}).get(ENDPOINT_VERSIONS, "[]"))
-        return str(names[[str(number) for number in range(len(names))].index(version)])
+        return {str(number): str(name) for number, name in enumerate(names)}[version]
     except (ValueError, TypeError, KeyError):  # the tag is a user's
         hint = "PipelineEndpoint.list_versions() lists them"
         raise NotFound(f"{row.name} has no version {version!r}", hint=hint) from None
