@@ -180,10 +180,11 @@ def files_of(path):  # type: (str) -> List[str]
 
 
 def names_of(items):  # type: (List[Any]) -> str
-    """The files of a mini-batch, in words."""
+    """The first files of a mini-batch, and how many there are more."""
     paths = [item if isinstance(item, str) else item[0] for item in items]
+    names = ", ".join(map(os.path.basename, paths[:_NAMED]))
     more = len(paths) - _NAMED
-    return ", ".join(map(os.path.basename, paths[:_NAMED])) + (" and %d more" % more) * (more > 0)
+    return "%s and %d more" % (names, more) if more > 0 else names
 
 
 def parse_size(text):  # type: (Any) -> Tuple[int, bool]
@@ -404,12 +405,9 @@ def main():  # type: () -> None
     if rank > 0:
         return
     print(board.summary(), flush=True)
-    if board.broken and board.trace:
-        # The traceback stands at the end: it is the cause.
-        print(board.broken, board.trace, sep="\n", file=sys.stderr, flush=True)
-        sys.exit(1)
     if board.broken:
-        sys.exit(board.broken)
+        # The traceback stands at the end: it is the cause.
+        sys.exit("%s\n%s" % (board.broken, board.trace) if board.trace else board.broken)
     name = options.get("file_name", "parallel_run_step.txt")
     if output and name is not None:
         where = os.path.join(output, name) if os.path.isdir(output) else output

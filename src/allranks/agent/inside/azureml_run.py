@@ -81,13 +81,11 @@ class Model(object):
 
 def changed_property(before, properties):
     # type: (Mapping[str, str], Mapping[str, Any]) -> str
-    """Which of the properties has another value already; empty if none has."""
+    """Why properties cannot be set: one has another value already. Empty if they can."""
     for key, value in properties.items():
         if before.get(key, str(value)) != str(value):
-            return "the property %s is %r already, and properties do not change" % (
-                key,
-                before[key],
-            )
+            text = "the property %s is %r already, and properties do not change"
+            return text % (key, before[key])
     return ""
 
 

@@ -131,9 +131,6 @@ class EndpointRecord(Endpoint):
         )
 
 
-_COUNT = "instance_count"
-
-
 class DeploymentRecord:
     """A deployment as the server has it: the keys of ``allranks deployment show --json`` and of its
     file as attributes. Those of its file may be changed, and the record be given to
@@ -249,9 +246,9 @@ class OnlineDeployments:
 
         where = asset_path("endpoints", deployment.endpoint_name, "/deployments")
         with find_server.connect() as client:
-            if isinstance(deployment, DeploymentRecord) and {*deployment.changed()} == {_COUNT}:
-                count = {_COUNT: deployment.instance_count}
-                client.json("PATCH", f"{where}/{deployment.name}", count)
+            changed = deployment.changed() if isinstance(deployment, DeploymentRecord) else {}
+            if changed.keys() == {"instance_count"}:
+                client.json("PATCH", f"{where}/{deployment.name}", changed)
             else:
                 body, snapshots = prepare_deployment(_given(deployment), Path.cwd())
                 try:

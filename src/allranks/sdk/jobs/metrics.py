@@ -66,7 +66,7 @@ def _row(name: str, several: list[MetricSummary]) -> MetricRow:
     newest = [series for series in several if series["attempt"] == attempt]
     lasts = [series["last"][2] for series in newest]
     numbers = [value for value in lasts if isinstance(value, int | float)]
-    strange = [value for value in lasts if value not in numbers]
+    strange = [value for value in lasts if not isinstance(value, int | float)]
     return MetricRow(
         name,
         len(newest),

@@ -123,7 +123,9 @@ class _Unfilled:
         return _of(self._make())
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(name) if name.startswith("__") else self.problem
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise self.problem
 
 
 def _component(
