@@ -76,6 +76,10 @@ def test_a_version_of_somebody_else_does_not_run(tmp_path: Path) -> None:
             server.people.post(f"{runs}?pipelineVersion=0", json={}, headers=ann).status_code == 403
         )
         assert server.people.post(runs, json={}, headers=ann).status_code == 200
+        # What the owner runs for ann stays the owner's: a member may not get it by naming it.
+        job = server.people.post(f"{runs}?pipelineVersion=0", json={}).json()["Id"]
+        cancel = server.people.post(f"/api/v1/jobs/{job}/cancel", json={}, headers=ann)
+        assert cancel.status_code == 403, cancel.text
 
 
 def test_a_request_changes_inputs_and_settings() -> None:

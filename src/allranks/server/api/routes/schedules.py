@@ -72,10 +72,11 @@ def run(
     ``pipelineVersion``, or what ends ``by``, names a version."""
     row = _runnable(name, services, who)
     version = version_of(row, pipelineVersion or by.partition("/")[2].partition("/")[2])
-    # The list of versions is its owner's text: it may name schedules of others.
-    submission = (_runnable(version, services, who) if version else row).submission
-    spec, notes = with_values(submission["spec"], data)
-    changed = row._replace(submission={**submission, "spec": spec})
+    if version:
+        # The list of versions is a text that may name schedules of others: the job is theirs.
+        row = _runnable(version, services, who)
+    spec, notes = with_values(row.submission["spec"], data)
+    changed = row._replace(submission={**row.submission, "spec": spec})
     last = submit_at(services, changed, datetime.now(UTC), planned=False)
     services.schedules.change(name, last=last)
     if last["job"] is None:
