@@ -91,6 +91,7 @@ class ScheduleRecord:
             hint = "create_job, trigger, display_name, description and tags can be changed"
             raise UsageError(f"{name} of a schedule does not change", hint=hint)
 
+    @property
     def spec(self) -> Schedule:
         """What it is created of. Raises SpecError."""
         keys = ("name", "trigger", "display_name", "description", "tags", "catch_up")
@@ -110,10 +111,9 @@ class Schedules:
         """Create a ``JobSchedule``, in the place of one with its name; its code and environment
         are those of now. A schedule of the server that was changed takes its own place."""
         job = schedule.create_job
-        spec = schedule.spec() if isinstance(schedule, ScheduleRecord) else schedule.spec
         submission, snapshots = prepare(job.to_dict(), Path(job.base or ".").absolute())
         submission["spec"].pop("name", None)
-        body = {"schedule": spec.to_dict(), "submission": submission}
+        body = {"schedule": schedule.spec.to_dict(), "submission": submission}
         with find_server.connect() as client:
             try:
                 made = send(client, body, snapshots, where=_SCHEDULES)
