@@ -20,7 +20,7 @@ from allranks.statuses import TERMINAL
 from allranks.store import metric_points
 from allranks.store.jobs import event_rows, job_rows, job_search
 from allranks.store.jobs.latest import Latest
-from allranks.store.jobs.new_job import DELETED, NewJob, Outcome, insert_job, is_deleted, name_taken
+from allranks.store.jobs.new_job import DELETED, NewJob, insert_job, is_deleted, name_taken
 from allranks.store.tables import deleted_jobs as _deleted
 from allranks.store.tables import job_annotations as _annotations
 from allranks.store.tables import jobs as _jobs
@@ -60,14 +60,12 @@ class Records:
         type: str = job_rows.COMMAND,
         child: job_rows.Child | None = None,
         ended: bool = False,
-        outcome: Outcome | None = None,
         notes: Mapping[str, Any] | None = None,
     ) -> job_rows.JobRow:
-        """Create a job with status NotStarted, or Completed if it has ``ended`` without running, or
-        with the ``outcome`` that it had elsewhere; ``about`` is added to its first event. Raises
-        Conflict if a job has, or a deleted one had, that name, or if the parent of ``child`` has a
-        child of that number."""
-        new = NewJob(spec, plan, about or {}, type, child, ended, outcome, notes or {})
+        """Create a job with status NotStarted, or Completed if it has ``ended`` without running;
+        ``about`` is added to its first event. Raises Conflict if a job has, or a deleted one had,
+        that name, or if the parent of ``child`` has a child of that number."""
+        new = NewJob(spec, plan, about or {}, type, child, ended, notes=notes or {})
         return self.create_all([new])[0]
 
     def create_all(self, jobs: Sequence[NewJob]) -> list[job_rows.JobRow]:
