@@ -232,9 +232,8 @@ def _keys(thing: BatchEndpoint | BatchKeys | DeploymentRecord) -> Document:
     for key in ("defaults", "settings"):
         part = getattr(thing, key, None)
         if isinstance(part, BaseModel):
-            data |= (
-                {key: keys} if (keys := part.model_dump(mode="json", exclude_unset=True)) else {}
-            )
+            keys = part.model_dump(mode="json", exclude_unset=True)
+            data |= {key: keys} if keys else {}
     if isinstance(thing, BatchKeys) and not isinstance(data.get("component", ""), str):
         data["component"] = dict(data["component"])
     return data
