@@ -325,6 +325,38 @@ def test_a_model_that_an_endpoint_has_stays(shared: Allranks, code: Path):
     assert shared("model", "delete", "served:1").returncode == 0
 
 
+def test_traffic_moves_when_the_new_deployment_is_ready(shared: Allranks, code: Path):
+    (code / "weights").write_text("w")
+    (code / "one.py").write_text("def init(): pass\ndef run(data): return 1")
+    (code / "two.py").write_text("def init(): raise OSError('no licence')\ndef run(data): return 2")
+    assert shared("model", "create", "moving", "--path", "weights").returncode == 0
+    made = shared("model", "deploy", "moving", "--script", "one.py", timeout=120)
+    assert made.returncode == 0, made.stderr
+    words = ("model", "deploy", "moving", "--script", "two.py", "--deployment")
+    made = shared(*words, "green", timeout=120)
+    assert made.returncode == 1
+    assert "its traffic stays where it is until moving/green is ready" in made.stderr
+    assert shared("endpoint", "invoke", "moving", "--data", "{}").stdout == "1\n"
+    shown = shared("endpoint", "show", "moving").stdout
+    assert "default=100 (green=100 when it is ready)" in shown
+
+    (code / "two.py").write_text("def init(): pass\ndef run(data): return 2")
+    made = shared(*words, "green", timeout=120)
+    assert made.returncode == 0, made.stderr
+    assert "traffic: green=100\n" in made.stderr
+    assert shared("endpoint", "invoke", "moving", "--data", "{}").stdout == "2\n"
+
+    # Also if nobody waits for it; but what is said of the traffic since then holds.
+    assert shared("endpoint", "update", "moving", "--traffic", "default=100").returncode == 0
+    made = shared(*words, "blue", "--no-wait")
+    assert "traffic: default=100 (blue=100 when it is ready)" in made.stderr
+    until(lambda: answer(shared, "endpoint", "show", "moving")["traffic"] == {"blue": 100}, 60)
+    assert shared(*words, "late", "--no-wait").returncode == 0
+    made = shared("endpoint", "update", "moving", "--traffic", "green=100")
+    assert "moving: traffic green=100\n" in made.stderr
+    assert shared("endpoint", "delete", "moving").returncode == 0
+
+
 FIRST = """
 from azureml.core import Environment, Webservice, Workspace
 from azureml.core.model import InferenceConfig, Model

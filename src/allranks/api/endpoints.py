@@ -40,7 +40,8 @@ class DeploymentAnswer(TypedDict):
     """``ready`` of ``instances`` replicas answer, with ``model``. ``spec`` is the deployment as it
     was given, ``revision`` counts its updates. ``failed_job`` is the last replica of this revision
     that failed, also once others are ready; None if the last one could not be submitted.
-    ``failures``: tries in a row that failed."""
+    ``failures``: tries in a row that failed. ``takes_traffic``: it gets all traffic when it is
+    ready."""
 
     name: str
     endpoint: str
@@ -48,6 +49,7 @@ class DeploymentAnswer(TypedDict):
     reason: str | None
     failed_job: str | None
     failures: int
+    takes_traffic: bool
     ready: int
     instances: int
     revision: int

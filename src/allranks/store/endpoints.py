@@ -45,7 +45,8 @@ class DeploymentRow(NamedTuple):
     ``submission``, ``asset`` and ``revision`` of the one before it that was ready. ``failures``:
     tries in a row that ended; ``reason``: why the last one did; ``failed_job``: the last replica
     that failed. ``asset``: the name of its model's file or folder. ``scaled``: the replicas that
-    its load needs, where it scales."""
+    its load needs, where it scales. ``takes_traffic``: it gets all of its endpoint's once it is
+    ready."""
 
     endpoint: str
     name: str
@@ -63,6 +64,7 @@ class DeploymentRow(NamedTuple):
     is_deleted: bool = False
     scaled: int | None = None
     failed_job: str | None = None
+    takes_traffic: bool = False
 
     @property
     def key(self) -> str:
@@ -159,6 +161,27 @@ class Endpoints:
             made = self._current(row)._replace(**columns)
             self._settings.change(_DEPLOYMENTS, {row.key: made._asdict()})
             return made
+
+    def keep_traffic(self, endpoint: str) -> None:
+        """No deployment of an endpoint takes its traffic when it is ready."""
+        with self.lock:
+            for row in self.deployments(endpoint):
+                if row.takes_traffic:
+                    self.change(row, takes_traffic=False)
+
+    def move_traffic(self, row: DeploymentRow) -> None:
+        """All traffic goes to a deployment that takes it. The second call, when the router knows
+        it, ends that."""
+        with self.lock:
+            now = self._current(row)
+            if not now.takes_traffic or now.is_deleted or now.revision != row.revision:
+                return
+            endpoint = self.get(row.endpoint)
+            traffic = {row.name: 100}
+            if endpoint.spec.get("traffic") == traffic:
+                self.change(row, takes_traffic=False)
+            else:
+                self.put(endpoint._replace(spec={**endpoint.spec, "traffic": traffic}))
 
     def scale(self, row: DeploymentRow, replicas: int) -> DeploymentRow:
         """Change ``scaled``, unless there is a new revision by now."""

@@ -64,7 +64,7 @@ def _from_file(parser: argparse.ArgumentParser, required: bool = True) -> None:
 def create_options(parser: argparse.ArgumentParser) -> None:
     _from_file(parser)
     add = parser.add_argument
-    add("--all-traffic", action="store_true", help="all requests of the endpoint go to it")
+    add("--all-traffic", action="store_true", help="all requests go to it when it is ready")
     add("--set-default", action="store_true", help="the default one of its batch endpoint")
     add("--local", action="store_true", help="accepted: it runs on the server's machine anyway")
 
@@ -315,7 +315,7 @@ def deploy_options(parser: argparse.ArgumentParser) -> None:
         "--deployment",
         default="default",
         metavar="NAME",
-        help="the deployment (default); a new one gets all traffic",
+        help="the deployment (default); a new one gets all traffic when it is ready",
     )
     add("--code", metavar="FOLDER", help="the folder of the scoring script")
     add("--script", metavar="FILE", help="a scoring script with init() and run(data)")

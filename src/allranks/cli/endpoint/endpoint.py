@@ -161,8 +161,11 @@ def _row(made: EndpointAnswer | BatchEndpointAnswer) -> tuple[str, ...]:
 
 
 def traffic_of(made: EndpointAnswer) -> str:
-    mirror = _shares(made["mirror_traffic"])
-    return (_shares(made["traffic"]) or "-") + (f", copied to {mirror}" if mirror else "")
+    mirror, shares = _shares(made["mirror_traffic"]), _shares(made["traffic"]) or "-"
+    for item in made["deployments"]:
+        if item["takes_traffic"] and made["traffic"].get(item["name"]) != 100:
+            shares += f" ({item['name']}=100 when it is ready)"
+    return shares + (f", copied to {mirror}" if mirror else "")
 
 
 def _shares(percents: Mapping[str, int]) -> str:

@@ -306,20 +306,23 @@ def wait(
     while True:
         made: DeploymentAnswer = find_server.ask("GET", at)
         on_look(made)
-        if made["state"] == "Ready":
+        if made["state"] == "Ready" and not made["takes_traffic"]:
             return made
         jobs = [replica["job"] for replica in made["replicas"]]
         hint = f"allranks deployment logs {name} -e {endpoint}"
+        stays = ""
+        if made["takes_traffic"]:
+            stays = f"; its traffic stays where it is until {endpoint}/{name} is ready"
         if made["state"] in ("Failed", "UpdateFailed"):
             what = f"{endpoint}/{name} failed: {made['reason']}"
             if made["state"] == "UpdateFailed":
                 what = f"the update of {what}; the replicas of before go on"
                 hint += f", or go back: allranks deployment update {name} -e {endpoint} --rollback"
-            raise RequestFailed(what, hint=hint)
+            raise RequestFailed(what + stays, hint=hint)
         if made["state"] == "Degraded" and made["failures"] >= HOPELESS:
             count = f"{made['ready']} of {made['instances']} are ready"
             what = f"not all replicas of {endpoint}/{name} start ({count}): {made['reason']}"
-            raise RequestFailed(what, hint=hint)
+            raise RequestFailed(what + stays, hint=hint)
         if time.monotonic() > until:
             why = made["reason"] or (
                 f"{jobs[0]} is not ready" if jobs else "no replica has started"

@@ -216,6 +216,8 @@ class Keeper:
             changes["reason"] = None
             if min(ready) >= STEADY:
                 changes["failures"] = 0
+            if row.takes_traffic and instances:
+                self._services.endpoints.move_traffic(row)
         new = [self._named(row) for _ in range(min(steps.start, _MOST_STARTS))]
         replicas += new
         made = {**changes, "replicas": tuple(replicas)}
@@ -234,9 +236,13 @@ class Keeper:
         if row.is_deleted and not row.replicas:
             self._services.endpoints.forget(row)
             return False
-        settled = len(replicas) == instances and all(
-            item.drains_since is None and states.get(item.job, Replica("", 0)).ready
-            for item in replicas
+        settled = (
+            len(replicas) == instances
+            and not row.takes_traffic
+            and all(
+                item.drains_since is None and states.get(item.job, Replica("", 0)).ready
+                for item in replicas
+            )
         )
         return not settled and (row.failures == 0 or now >= row.next_try or bool(replicas))
 

@@ -90,6 +90,8 @@ def update(name: str, data: JsonBody, services: ServicesDep, who: Who) -> Endpoi
         changed = {**row.spec, **data, "name": name}
         _check_traffic(spec_of.parse_endpoint(changed), services)
         services.endpoints.put(row._replace(spec=changed))
+        if "traffic" in data:
+            services.endpoints.keep_traffic(name)
     _tell_router(services, name)
     return _endpoint(services.endpoints.get(name), services)
 
@@ -132,16 +134,20 @@ def create_deployment(
     name: str, data: JsonBody, services: ServicesDep, who: Who
 ) -> DeploymentAnswer:
     """Create a deployment: ``deployment`` is its spec, ``submission`` the job of a replica. With
-    ``all_traffic`` it gets all of it."""
+    ``all_traffic`` it gets all of it: at once where nobody has any, else when it is ready."""
     row = _deployment(name, data, services, who.name)
     with services.admission_lock, services.endpoints.lock:
         require_own(who, name, services.endpoints.get(name).created_by)
         _require_code(row, services)
         row = services.endpoints.create_deployment(row)
         if data.get("all_traffic"):
+            services.endpoints.keep_traffic(name)
             endpoint = services.endpoints.get(name)
-            traffic = {**endpoint.spec, "traffic": {row.name: 100}}
-            services.endpoints.put(endpoint._replace(spec=traffic))
+            if any(spec_of.parse_endpoint(endpoint.spec).traffic.values()):
+                row = services.endpoints.change(row, takes_traffic=True)
+            else:
+                traffic = {**endpoint.spec, "traffic": {row.name: 100}}
+                services.endpoints.put(endpoint._replace(spec=traffic))
     services.loops.on_endpoint()
     return _shown(row, services)
 
@@ -443,6 +449,7 @@ def _shown(row: DeploymentRow, services: Services) -> DeploymentAnswer:
         "reason": row.reason,
         "failed_job": row.failed_job,
         "failures": row.failures,
+        "takes_traffic": row.takes_traffic,
         "ready": sum(item.ready and item.drains_since is None for item in replicas),
         "instances": instances,
         "revision": row.revision,
