@@ -66,6 +66,8 @@ def test_a_deployment_from_its_file_to_its_end(allranks: Allranks, files: Path, 
     (files / "r.json").write_text("{}")
     words = ("invoke", "-n", "birds", "--request-file", "r.json", "-o", "tsv")
     assert allranks("az", "ml", "online-endpoint", *words).stdout == '["1", "weights"]\n'
+    done = allranks("job", "cancel", "--all", "--yes")
+    assert done.stderr == "no job of yours is running or waiting\n", "an endpoint stays"
     shown = answer(allranks, "endpoint", "show", "birds")
     uri = shown["scoring_uri"]
     with pytest.raises(urllib.error.HTTPError, match="401"):

@@ -25,6 +25,7 @@ from allranks.statuses import HELD, TERMINAL, JobStatus
 
 if TYPE_CHECKING:
     from allranks.api.common import Document
+    from allranks.api.endpoints import EndpointAnswer
     from allranks.api.jobs import (
         EnvironmentOfJob,
         EventAnswer,
@@ -321,7 +322,7 @@ def events(options: argparse.Namespace) -> int:
 def cancel_options(parser: argparse.ArgumentParser) -> None:
     name = "jobs: each a name, the beginning of it, or - for the newest"
     parser.add_argument("name", nargs="*", type=OneOfSeveral, metavar="NAME", help=name)
-    every = "all jobs of yours that have not ended"
+    every = "all jobs of yours that have not ended, but for replicas of endpoints"
     parser.add_argument("--all", action="store_true", help=every)
     parser.add_argument("--yes", action="store_true", help="--all: do not ask")
     force = "do not wait for a cluster that does not answer"
@@ -381,12 +382,17 @@ def _combined(errors: dict[str, AllranksError]) -> AllranksError:
 
 
 def _unended(client: Client) -> list[str]:
-    """The caller's jobs that have not ended, without those that another job submitted."""
+    """The caller's jobs that have not ended, without those that another job submitted, and without
+    the replicas of endpoints, which would be started again."""
     me: ServerAnswer = client.json("GET", "/api/v1/server")
     statuses = [status for status in JobStatus if status not in TERMINAL]
     query = urlencode({"status": statuses, "limit": _ALL, "archived": "all"}, doseq=True)
     jobs: list[ListedJob] = client.json("GET", f"/api/v1/jobs?{query}")
-    return [job["name"] for job in jobs if job["created_by"] == me["user"]]
+    endpoints: list[EndpointAnswer] = client.json("GET", "/api/v1/endpoints")
+    deployments = [item for endpoint in endpoints for item in endpoint["deployments"]]
+    replicas = {replica["job"] for item in deployments for replica in item["replicas"]}
+    own = (job["name"] for job in jobs if job["created_by"] == me["user"])
+    return [name for name in own if name not in replicas]
 
 
 def _confirmed(names: list[str]) -> bool:
