@@ -359,6 +359,30 @@ def test_traffic_moves_when_the_new_deployment_is_ready(shared: Allranks, code: 
     assert shared("endpoint", "delete", "moving").returncode == 0
 
 
+def test_an_update_of_the_model_keeps_script_and_code(shared: Allranks, code: Path, tmp_path: Path):
+    (code / "weights").write_text("w")
+    (code / "own.py").write_text(
+        "import os\ndef init(): pass\ndef run(data): return os.environ['AZUREML_MODEL_DIR'][-1:]"
+    )
+    for _ in range(2):
+        assert shared("model", "create", "keeping", "--path", "weights").returncode == 0
+    words = ("--script", "own.py", "--instances", "2", "--warm", "json", "--environment", "current")
+    made = shared("model", "deploy", "keeping:1", *words, timeout=120)
+    assert made.returncode == 0, made.stderr
+    (code / "own.py").unlink()
+    before = answer(shared, "deployment", "show", "default", "-e", "keeping")["spec"]
+    made = shared("model", "deploy", "keeping:2", timeout=120)
+    assert made.returncode == 0, made.stderr
+    assert "keeping/default: keeping:1 → keeping:2" in made.stderr
+    spec = answer(shared, "deployment", "show", "default", "-e", "keeping")["spec"]
+    assert spec == {**before, "model": "azureml:keeping:2"}
+    assert shared("endpoint", "invoke", "keeping", "--data", "{}").returncode == 0
+    made = shared("model", "deploy", "keeping:2", "--instances", "1", timeout=120)
+    assert made.returncode == 0, made.stderr
+    assert answer(shared, "deployment", "show", "default", "-e", "keeping")["instances"] == 1
+    assert shared("endpoint", "delete", "keeping").returncode == 0
+
+
 FIRST = """
 from azureml.core import Environment, Webservice, Workspace
 from azureml.core.model import InferenceConfig, Model

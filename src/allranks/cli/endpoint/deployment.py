@@ -320,7 +320,7 @@ def deploy_options(parser: argparse.ArgumentParser) -> None:
     add("--code", metavar="FOLDER", help="the folder of the scoring script")
     add("--script", metavar="FILE", help="a scoring script with init() and run(data)")
     add("--environment", metavar="ENV", help="azureml:NAME:VERSION (the current Python)")
-    add("--instances", type=int, default=1, metavar="N", help="the number of replicas")
+    add("--instances", type=int, metavar="N", help="the number of replicas (1)")
     gpus = "GPUs of each replica (one, if the nodes have GPUs)"
     add("--gpus", type=int, metavar="G", help=gpus)
     warm = "modules that replicas find imported, e.g. sklearn (repeat)"
@@ -332,7 +332,8 @@ def deploy_options(parser: argparse.ArgumentParser) -> None:
 
 
 def deploy(options: argparse.Namespace) -> int:
-    """Let a registered model answer requests: an endpoint with one deployment."""
+    """Let a registered model answer requests: an endpoint with one deployment. One that is there
+    keeps what is not given: its script and code, environment, replicas, …"""
     name = (
         options.name or options.model.removeprefix("azureml:").partition(":")[0].partition("@")[0]
     )
@@ -341,8 +342,9 @@ def deploy(options: argparse.Namespace) -> int:
         "name": options.deployment,
         "endpoint_name": name,
         "model": "azureml:" + options.model.removeprefix("azureml:"),
-        "instance_count": options.instances,
     }
+    if options.instances is not None:
+        deployment["instance_count"] = options.instances
     if options.environment is not None:
         deployment["environment"] = options.environment
     if options.warm:
@@ -358,8 +360,11 @@ def deploy(options: argparse.Namespace) -> int:
     is_new = _is_new(name, options)
     made: EndpointAnswer = find_server.ask("GET", path(name))
     before = next((e for e in made["deployments"] if e["name"] == options.deployment), None)
-    if before is not None:
-        code = _send(options, deployment, Path.cwd(), None, "PATCH")
+    if before is not None and options.script is None and options.code is None:
+        at = path(name, f"/deployments/{quote(options.deployment, safe='')}")
+        code = _ready(options, find_server.ask("PATCH", at, {"changes": deployment}))
+    elif before is not None:
+        code = _send(options, {**before["spec"], **deployment}, Path.cwd(), None, "PATCH")
     else:
         try:
             code = _create(options, deployment, Path.cwd(), all_traffic=True)

@@ -156,7 +156,8 @@ def update_deployment(
     name: str, deployment: str, data: JsonBody, services: ServicesDep, who: Who
 ) -> DeploymentAnswer:
     """Update a deployment: new replicas are ready before the old ones drain. ``data`` is as for
-    `create_deployment`, or has ``instance_count``, or ``rollback``: to what it was before."""
+    `create_deployment`, or has ``instance_count``, or ``rollback``: to what it was before, or
+    ``changes``: keys of its spec, beside which all stays, the code too."""
     by_hand = data.keys() == {"instance_count"}
     made: DeploymentRow | None = None
     if by_hand:
@@ -166,6 +167,9 @@ def update_deployment(
             _require_capacity(new_row, services)
     elif data.get("rollback"):
         _require_model(services.endpoints.deployment(name, deployment), services)
+    elif isinstance(changes := data.get("changes"), dict):
+        changed = _changed(services.endpoints.deployment(name, deployment), changes)
+        made = _deployment(name, changed, services, who.name)
     else:
         made = _deployment(name, data, services, who.name)
     with services.admission_lock, services.endpoints.lock:
@@ -178,6 +182,18 @@ def update_deployment(
     if by_hand and changed.revision != row.revision:
         answer["notes"].append(f"the update of {row.key} that failed is taken back")
     return answer
+
+
+def _changed(row: DeploymentRow, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """A request for the deployment with other keys, and with the code that it has. Raises
+    SpecError."""
+    spec = {**row.spec, **changes, "name": row.name, "endpoint_name": row.endpoint}
+    job = spec_of.replica_job(spec_of.parse_deployment(spec))
+    keys = {"command", *(key for key in ("warm", "environment", "resources") if key in changes)}
+    if "model" in changes:
+        keys.add("inputs")
+    replica = {**row.submission["spec"], **{key: job[key] for key in keys if key in job}}
+    return {"deployment": spec, "submission": {**row.submission, "spec": replica}}
 
 
 def _scaled(row: DeploymentRow, data: Mapping[str, Any], services: Services) -> dict[str, Any]:
