@@ -319,6 +319,7 @@ def test_a_model_that_an_endpoint_has_stays(shared: Allranks, code: Path):
 
     made = shared("model", "deploy", "served", *words)
     assert made.returncode == 0, made.stderr
+    assert "note: score.py has no init()" in made.stderr
     refused = shared("model", "deploy", "served", *words, "--auth-mode", "none")
     assert "keeps is there, with auth_mode key" in refused.stderr
     refused = shared("model", "delete", "served:1")
@@ -376,9 +377,15 @@ def test_an_update_of_the_model_keeps_script_and_code(shared: Allranks, code: Pa
     assert "keeping/default: keeping:1 → keeping:2" in made.stderr
     spec = answer(shared, "deployment", "show", "default", "-e", "keeping")["spec"]
     assert spec == {**before, "model": "azureml:keeping:2"}
-    assert shared("endpoint", "invoke", "keeping", "--data", "{}").returncode == 0
-    made = shared("model", "deploy", "keeping:2", "--instances", "1", timeout=120)
+    (code / "r.json").write_text("{}")
+    assert shared("endpoint", "invoke", "keeping", "--data", "@r.json").returncode == 0
+    assert "cannot read" in shared("endpoint", "invoke", "keeping", "--data", "@gone").stderr
+    words = ("deployment", "update", "default", "-e", "keeping", "--rollback")
+    made = shared(*words, timeout=120)
+    assert made.stderr == "keeping/default is rolled back: keeping:2 → keeping:1\n"
+    made = shared("model", "deploy", "keeping:1", "--instances", "1", timeout=120)
     assert made.returncode == 0, made.stderr
+    assert "→" not in made.stderr
     assert answer(shared, "deployment", "show", "default", "-e", "keeping")["instances"] == 1
     assert shared("endpoint", "delete", "keeping").returncode == 0
 

@@ -107,7 +107,18 @@ def update(options: argparse.Namespace) -> int:
     if not body:
         raise UsageError("nothing to update", hint="-f FILE, --instance-count N or --rollback")
     at = path(options.endpoint, f"/deployments/{quote(options.name, safe='')}")
-    return _ready(options, find_server.ask("PATCH", at, body))
+    before: DeploymentAnswer = find_server.ask("GET", at)
+    made: DeploymentAnswer = find_server.ask("PATCH", at, body)
+    if not options.rollback:
+        return _ready(options, made)
+    return _ready(options, made, f"is rolled back{_models(before['spec'], made['spec'])}")
+
+
+def _models(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Another registered model than before, if it is another one."""
+    models = [str(spec.get("model", "")) for spec in (before, now)]
+    is_other = models[0] != models[1] and all(item.startswith("azureml:") for item in models)
+    return f": {' → '.join(item.removeprefix('azureml:') for item in models)}" if is_other else ""
 
 
 def _is_batch(options: argparse.Namespace, data: Mapping[str, Any]) -> bool:
@@ -171,8 +182,8 @@ def _send(
     return _ready(options, made)
 
 
-def _ready(options: argparse.Namespace, made: DeploymentAnswer) -> int:
-    """Wait, with progress."""
+def _ready(options: argparse.Namespace, made: DeploymentAnswer, outcome: str | None = None) -> int:
+    """Wait, with progress; then say the outcome."""
     from allranks.sdk.assets.endpoints import wait  # lazy: as above
 
     for note in made["notes"]:
@@ -187,7 +198,8 @@ def _ready(options: argparse.Namespace, made: DeploymentAnswer) -> int:
         )
     finally:
         line.clear()
-    return show.result(options, made, f"{named} is ready: {made['ready']} of {made['instances']}")
+    outcome = outcome or f"is ready: {made['ready']} of {made['instances']}"
+    return show.result(options, made, f"{named} {outcome}")
 
 
 def _progress(made: DeploymentAnswer) -> str:
@@ -375,10 +387,10 @@ def deploy(options: argparse.Namespace) -> int:
             raise
     if not options.json and code == 0:
         made = find_server.ask("GET", path(name))
-        now = next((e["model"] for e in made["deployments"] if e["name"] == options.deployment), "")
-        if before is not None and now and before["model"] and not options.no_wait:
-            change = f"{before['model']} → {now}".replace("azureml:", "")
-            show.talk(f"{name}/{options.deployment}: {change}")
+        now = next((e for e in made["deployments"] if e["name"] == options.deployment), None)
+        change = _models(before["spec"], now["spec"]) if before and now else ""
+        if change and not options.no_wait:
+            show.talk(f"{name}/{options.deployment}{change}")
         show.talk(f"it answers at {made['scoring_uri']}; traffic: {traffic_of(made)}")
         show.talk(f"try it: allranks endpoint invoke {name} --data '…'")
     return code

@@ -322,7 +322,9 @@ def invoke_options(parser: argparse.ArgumentParser) -> None:
     _name(parser)
     add = parser.add_argument
     add("-r", "--request-file", metavar="FILE", help="the body of the request; - is stdin")
-    add("--data", metavar="TEXT", help="the body itself")
+    add(
+        "--data", metavar="TEXT", help="the body itself; @FILE is the content of a file, as in curl"
+    )
     add("-d", "--deployment", "--deployment-name", metavar="NAME", help="not by the traffic")
     add("--content-type", default="application/json", metavar="TYPE", help="that of the body")
     _batch_options(parser)
@@ -357,12 +359,15 @@ def invoke(options: argparse.Namespace) -> int:
             "what is the request?",
             hint="--request-file FILE, or --data TEXT; of batch --input PATH",
         )
-    if options.data is not None:
+    file = options.request_file
+    if options.data is not None and options.data.startswith("@"):
+        file = options.data[1:]
+    if file is None:
         body = options.data.encode()
-    elif options.request_file == "-":
+    elif file == "-":
         body = sys.stdin.buffer.read()
     else:
-        body = _content(Path(options.request_file))
+        body = _content(Path(file))
     answer = send(options.name, body, options.deployment, options.content_type)
     sys.stdout.write(answer if answer.endswith("\n") else answer + "\n")
     return 0

@@ -314,9 +314,9 @@ def wait(
         if made["takes_traffic"]:
             stays = f"; its traffic stays where it is until {endpoint}/{name} is ready"
         if made["state"] in ("Failed", "UpdateFailed"):
-            what = f"{endpoint}/{name} failed: {made['reason']}"
+            what = f"no replica of {endpoint}/{name} starts: {made['reason']}"
             if made["state"] == "UpdateFailed":
-                what = f"the update of {what}; the replicas of before go on"
+                what = f"the update fails: {what}; the replicas of before go on"
                 hint += f", or go back: allranks deployment update {name} -e {endpoint} --rollback"
             raise RequestFailed(what + stays, hint=hint)
         if made["state"] == "Degraded" and made["failures"] >= HOPELESS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,12 +62,20 @@ def prepare_deployment(
         return body, reader.snapshots
     parsed = parse_deployment(sent, lines, file)
     _require_script(parsed.code_configuration, base, lines, file)
+    if (own := parsed.code_configuration) and _lacks_init(base / own.code / own.scoring_script):
+        note(f"{own.scoring_script} has no init(): nothing is loaded before the first request")
     job = replica_job(parsed)
     submission, snapshots = prepare(
         job, base, note=note, allow_large=allow_large, progress=progress
     )
     submission["spec"].pop("name", None)
     return {"deployment": sent, "submission": submission}, snapshots
+
+
+def _lacks_init(script: Path) -> bool:
+    """Whether a script with Azure's ``run`` names no ``init``."""
+    text = script.read_text(errors="replace") if script.is_file() else ""
+    return bool(re.search(r"\bdef run\b", text)) and not re.search(r"\binit\b", text)
 
 
 def _require_script(
