@@ -63,6 +63,22 @@ def test_a_restart_is_compared_with_the_job_it_was_made_from(shared: Allranks):
     assert "changed since cmp-good completed:" in gone
 
 
+@pytest.mark.slow
+def test_only_jobs_that_failed_the_same_way_before_count_as_that(shared: Allranks, code: Path):
+    (code / "a.py").write_text("{}['a']\n")
+    (code / "b.py").write_text("raise RuntimeError('b')\n")
+    run = ("run", "-q", "--experiment", "ways", "--name")
+    for number, command in enumerate(("exit 5", "exit 3", "python a.py", "python b.py")):
+        shared(*run, f"ways-{number}", "--", "bash", "-c", command)
+        assert answer(shared, "job", "explain", f"ways-{number}")["seen_in"] == []
+    shared(*run, "ways-again", "--", "python", "a.py")
+    assert answer(shared, "job", "explain", "ways-again")["seen_in"] == ["ways-2"]
+    sweep = ("run", "-q", "--sweep", "x=choice(0,1)", "--name", "ways-tried")
+    shared(*sweep, "--", "python", "a.py")
+    for trial in ("ways-tried_0", "ways-tried_1"):
+        assert answer(shared, "job", "explain", trial)["seen_in"] == []
+
+
 def test_what_has_not_failed_is_not_explained(shared: Allranks):
     shared("run", "-q", "--name", "went-well", "--", "true")
     told = shared("job", "explain", "went-well")

@@ -507,7 +507,7 @@ class Change(TypedDict):
 
 class EarlierJobs(TypedDict):
     """A job beside earlier ones: ``changed`` since the job ``compared_with``; ``seen_in``: at most
-    ten of those that failed with the same cause."""
+    ten of those that had failed the same way before it."""
 
     last_completed: str | None
     compared_with: str | None

@@ -28,6 +28,12 @@ _STOPS = ("SIGTERM", "SIGKILL")
 _LAST = 12
 _ENDERS = "SIGTERM, SIGINT or SIGHUP"
 _STOPPED = (Cause.TERMINATED, Cause.KILLED)
+# Causes of which two jobs have the same only if exception and place are the same, too.
+_OF_MANY_KINDS = {
+    *(Cause.SCRIPT_EXCEPTION, Cause.ASSERTION, Cause.SYNTAX_ERROR, Cause.SETUP_FAILED),
+    *(Cause.MODULE_MISSING, Cause.IMPORT_FAILED, Cause.FILE_MISSING, Cause.COMMAND_NOT_FOUND),
+    *(Cause.BAD_ARGUMENT, Cause.PLATFORM_ERROR),
+}
 # The working folder of an attempt on its node.
 _WORK = re.compile(r"^.*/(?:attempt-\d+|working/node-\d+)/work/")
 
@@ -231,6 +237,20 @@ def _explanation(
 
 
 # ---------------------------------------------------------------- job explain
+
+
+def same_failure(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two errors with the keys of ``as_json`` have one cause that is not UNKNOWN, and if it
+    has many kinds, the same exception at the same place, or else the same line."""
+    cause = one.get("cause")
+    if cause in (None, Cause.UNKNOWN) or other.get("cause") != cause:
+        return False
+    return cause not in _OF_MANY_KINDS or _kind(one) == _kind(other)
+
+
+def _kind(error: Mapping[str, Any]) -> tuple[str | None, str]:
+    evidence = error.get("evidence") or {}
+    return error.get("exception"), evidence.get("where") or evidence.get("line", "")
 
 
 def other_ranks(attempt: FailedAttempt, explanation: Explanation) -> list[RankOutcome]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from allranks.core.diagnosis.explain import same_failure
 from allranks.core.job.comparison import Facts, configurations, differences
 from allranks.core.job.differences import Change, Side, changes
 from allranks.core.job.list_filters import Query
@@ -23,7 +24,7 @@ from allranks.store.jobs.job_rows import JobRow
 from allranks.store.jobs.records import Records
 
 if TYPE_CHECKING:
-    from allranks.api.jobs import ComparisonAnswer, EarlierJobs, ListedJob
+    from allranks.api.jobs import ComparisonAnswer, EarlierJobs, Explanation, ListedJob
 
 # Larger code is not compared file by file.
 _LARGE = 64 << 20
@@ -34,7 +35,7 @@ _COMMIT = "azureml.git.commit"
 
 class Earlier(NamedTuple):
     """``last``: the last completed job; ``compared``: that one, or the one that the job was made
-    from, and ``changed``: differences to it; ``same``: jobs that failed with the same cause."""
+    from, and ``changed``: differences to it; ``same``: jobs that failed the same way before it."""
 
     last: str | None
     compared: str | None
@@ -43,13 +44,19 @@ class Earlier(NamedTuple):
 
 
 def earlier_jobs(
-    row: JobRow, cause: str, records: Records, blobs: Blobs, made_from: str = ""
+    row: JobRow,
+    failure: Explanation,
+    began: float | None,
+    records: Records,
+    blobs: Blobs,
+    made_from: str = "",
 ) -> Earlier:
-    """Compare a failed job with the one that it was ``made_from``, if that is still there, or with
-    earlier jobs of its experiment."""
-    earlier = [each for each in _alike(row, records) if _ended_before(each, row)]
+    """Compare a failed job, whose ``failure`` ``began`` then, with the one that it was
+    ``made_from``, if that is still there, or with earlier jobs of its experiment."""
+    earlier = [each for each in _alike(row, records) if _ended_before(each, row, began)]
     good = next((e for e in earlier if e.record.status is JobStatus.COMPLETED), None)
-    same = [e.name for e in earlier if e.error and e.error.get("cause") == cause]
+    others = [e for e in earlier if e.parent is None or e.parent != row.parent]
+    same = [e.name for e in others if e.error and same_failure(e.error, failure)]
     last = None if good is None else good.name
     other = records.get(made_from) if made_from and records.has(made_from) else good
     if other is None:
@@ -72,10 +79,10 @@ def _alike(row: JobRow, records: Records) -> Iterator[JobRow]:
             yield each
 
 
-def _ended_before(earlier: JobRow, row: JobRow) -> bool:
+def _ended_before(earlier: JobRow, row: JobRow, began: float | None) -> bool:
     if earlier.ended_at is None or earlier.id == row.id:
         return False
-    return row.ended_at is None or earlier.ended_at < row.ended_at
+    return began is None or earlier.ended_at < began
 
 
 def _side(row: JobRow, files: dict[str, str] | None) -> Side:

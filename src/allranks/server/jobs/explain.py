@@ -62,6 +62,8 @@ def full_explanation(row: JobRow, records: Records, home: Home, blobs: Blobs) ->
     fix = explanation.fix
     if explanation.cause is Cause.SETUP_FAILED and row.error is not None:
         fix = row.error["hint"] or fix
+    as_json = explain.as_json(explanation, partial(host_of, row))
+    began = (decide.failure(row.record) or decide.outcome(row.record)).at or row.ended_at
     first = next(iter(records.events(row.name)), None)
     made_from = "" if first is None else str(first.event.data.get("restarts", ""))
     return {
@@ -69,7 +71,7 @@ def full_explanation(row: JobRow, records: Records, home: Home, blobs: Blobs) ->
         "experiment_name": row.experiment,
         "attempt": row.record.attempt,
         "error": row.error,
-        **explain.as_json(explanation, partial(host_of, row)),
+        **as_json,
         "fix": fix,
         "blame": str(TABLE[explanation.cause].blame),
         "rank": rank,
@@ -83,7 +85,7 @@ def full_explanation(row: JobRow, records: Records, home: Home, blobs: Blobs) ->
             }
             for other in others
         ],
-        **compare.as_json(compare.earlier_jobs(row, explanation.cause, records, blobs, made_from)),
+        **compare.as_json(compare.earlier_jobs(row, as_json, began, records, blobs, made_from)),
     }
 
 
