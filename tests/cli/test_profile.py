@@ -92,9 +92,10 @@ def test_ranks_without_python_say_so(shared: Allranks):
     words = ("--detach", "--name", "no-python", "--", "sleep", 600)
     assert shared("run", *words).returncode == 0
     until(lambda: json.loads(shared("job", "show", "no-python", "--json").stdout)["started_at"])
-    answer = profile(shared, "no-python", "--seconds", 0.5)
-    assert answer["verdict"]["kind"] == "unknown"
-    assert [one["why"] for one in answer["missing"]] == ["it has no Python that can be asked"]
+    refused = shared("job", "profile", "no-python", "--seconds", 0.5)
+    assert refused.returncode != 0
+    assert "error: no rank of no-python runs Python that can be profiled\n" in refused.stderr
+    assert "no profile of no-python" in shared("job", "profile", "no-python", "--last").stderr
     shared("job", "cancel", "no-python")
 
 
@@ -116,6 +117,8 @@ def test_a_script_does_not_notice(shared: Allranks, code: Path):
     answer = profile(shared, "unprofiled", "--seconds", 1)
     assert answer["missing"] == []
     assert answer["verdict"]["ranks"][0]["shares"]["other"] > 0.9
+    assert answer["verdict"]["kind"] == "waiting"
+    assert "time.sleep(0.05)` (train.py:3)" in answer["verdict"]["message"]
     (code / "go").touch()
     assert shared("job", "wait", "unprofiled", timeout=60).returncode == 0
     assert shared("job", "logs", "unprofiled").stdout.split() == ["up", "True"]

@@ -107,6 +107,25 @@ def test_few_collectives_to_which_one_rank_comes_last_by_far_do_not_blame_all_in
     assert "rank 1 comes last to 5 of 5 collectives" in made.message
 
 
+def test_own_time_off_the_processor_is_waiting():
+    def sleeper(other_threads: float) -> Samples:
+        made = rank(0, {Phase.OTHER: 1.0})
+        stack = (TRAIN, Frame("train.py", 33, "wait_for_lock", "time.sleep(0.1)"))
+        (thread,) = made.threads
+        idle = thread._replace(cpu=(0.0005,) * len(thread.cpu), stacks=(0,) * len(thread.stacks))
+        native = (Native("jax", other_threads, 0.0),)
+        return made._replace(stacks=(stack,), threads=(idle,), native=native)
+
+    made = verdict([sleeper(0.0)])
+    assert made.kind is Kind.WAITING
+    assert made.message == (
+        "the script waits 95% of the time, mostly in `time.sleep(0.1)` (train.py:33)"
+    )
+    assert "a sleep, a lock" in made.hint
+    # It waits for threads that compute.
+    assert verdict([sleeper(1.8)]).kind is Kind.PYTHON
+
+
 def test_threads_that_hold_the_lock():
     shares = {Phase.FORWARD: 0.4, Phase.BACKWARD: 0.5, Phase.INPUT: 0.1}
     held = [rank(number, shares, others=1.5, lock=0.004) for number in range(3)]

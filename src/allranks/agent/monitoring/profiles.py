@@ -6,11 +6,13 @@ import contextlib
 import os
 import time
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from allranks.agent.monitoring import stacks
 from allranks.agent.monitoring.inspection import Question, is_listening, stop, wait_for
 from allranks.agent.processes.rank_processes import families
+from allranks.core.diagnosis.stacks import Frame
+from allranks.core.profiles.samples import NO_PYTHON, is_own
 
 if TYPE_CHECKING:
     from allranks.api.agents import ProfileOrder, RankProfile
@@ -46,6 +48,8 @@ def take(node: int, roots: Mapping[int, int], order: ProfileOrder) -> list[RankP
             sent[pid] = Question.ask(pid, question, _LISTEN)
     several = {pid: question for pid, question in sent.items() if question is not None}
     answers = wait_for(several, order["seconds"] + patience, _exists)
+    for answer in answers.values():
+        _add_lines(answer)
     profiles: list[RankProfile] = []
     for rank, pids in ranks.items():
         for pid in pids:
@@ -54,9 +58,18 @@ def take(node: int, roots: Mapping[int, int], order: ProfileOrder) -> list[RankP
                 why = _why([pid], "it did not answer in time" if sent[pid] else _NO_PYTHON_NOW)
             profiles.append({"rank": rank, "pid": pid, "answer": answers.get(pid), "why": why})
         if not pids:
-            why = _why(selected[rank], "it has no Python that can be asked")
+            why = _why(selected[rank], NO_PYTHON)
             profiles.append({"rank": rank, "pid": 0, "answer": None, "why": why})
     return profiles
+
+
+def _add_lines(answer: dict[str, Any]) -> None:
+    """Add the source line to each of the script's frames: it shows the C code that is called."""
+    with contextlib.suppress(TypeError, ValueError):
+        for shown in answer.get("frames", ()):
+            frame = Frame(*shown)
+            if is_own(frame):
+                shown.append(stacks.with_text(frame).text)
 
 
 def _listening(trees: Mapping[int, list[int]]) -> dict[int, list[int]]:

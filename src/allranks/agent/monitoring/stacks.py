@@ -88,7 +88,7 @@ def held(processes: Iterable[dict[str, Any]], folder: Path) -> list[dict[str, An
             about = json.loads(file.read_text())
             if not about["worker"]:
                 frames[int(about["rank"])] = [
-                    pack(short(_with_text(Frame(str(path), int(line), str(name)))))
+                    pack(short(with_text(Frame(str(path), int(line), str(name)))))
                     for path, line, name in about["frames"]
                 ]
     return [
@@ -208,13 +208,13 @@ def _process(rank: int, node: int, pid: int, request: _Request | None, busy: flo
     if not frames:
         why = _why_without_stack(pid, now, request is not None)
     # Only the innermost frame gets its source line, which shows the C code that is called.
-    frames = tuple(map(short, (*map(_with_text, frames[:1]), *frames[1:])))
+    frames = tuple(map(short, (*map(with_text, frames[:1]), *frames[1:])))
     threads = tuple(Thread(thread.name, tuple(map(short, thread.frames))) for thread in threads)
     silent = request.silent if request is not None else 0.0
     return Process(rank, node, pid, name, now, frames, threads, None, silent, busy, why)
 
 
-def _with_text(frame: Frame) -> Frame:
+def with_text(frame: Frame) -> Frame:
     """Add the source line, if the file exists."""
     text = b""
     with contextlib.suppress(OSError, ValueError), open(frame.file, "rb") as file:

@@ -99,7 +99,8 @@ def _show(answer: ProfileAnswer) -> None:
     for rank in answer["memory"]:
         _show_memory(rank)
     if answer["operators"]:
-        show.line("\n  top operators of torch:")
+        show.line("")
+        show.line("  top operators of torch:")
     for operator in answer["operators"]:
         times = f"{operator['share']:>6.1%} {operator['seconds']:>8.3f} s {operator['calls']:>8}×"
         show.line(f"  {times}  {operator['name']} ({operator['device']})")
@@ -125,7 +126,8 @@ def _show_memory(rank: Any) -> None:
 def _compare(answer: ProfileAnswer, other: ProfileAnswer) -> None:
     """The mean share of each phase in both jobs."""
     verdict: Any = other["verdict"]
-    show.line(f"\nagainst {other['job']}: {verdict['kind']}: {verdict['message']}")
+    show.line("")
+    show.line(f"against {other['job']}: {verdict['kind']}: {verdict['message']}")
     for name in _PHASES:
         mine, theirs = _mean(answer, name), _mean(other, name)
         if max(mine, theirs) >= 0.01:

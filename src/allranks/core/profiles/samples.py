@@ -11,6 +11,8 @@ from allranks.core.diagnosis import collectives
 from allranks.core.diagnosis.collectives import Recorded
 from allranks.core.diagnosis.stacks import Frame, short, waits
 
+# Why a rank has no profile, if that is so.
+NO_PYTHON = "it has no Python that can be asked"
 # Frames, samples and threads of one process at most.
 _MOST = 1_000_000
 
@@ -74,7 +76,10 @@ class Samples(NamedTuple):
 def load(rank: int, node: int, data: Mapping[str, Any]) -> Samples:
     """Samples from a rank's answer. Raises TypeError, ValueError, KeyError, IndexError if it is
     malformed."""
-    frames = [short(Frame(str(f), int(line), str(name))) for f, line, name in data["frames"]]
+    frames = [
+        short(Frame(str(file), int(line), str(name), *map(str, text[:1])))
+        for file, line, name, *text in data["frames"]
+    ]
     stacks = tuple(tuple(frames[number] for number in stack) for stack in data["stacks"])
     threads = tuple(_thread(thread, len(stacks)) for thread in data["threads"])
     if sum(len(thread.at) for thread in threads) > _MOST:
@@ -159,7 +164,7 @@ def phase(stack: Sequence[Frame]) -> Phase:
 
 
 def _of_frame(frame: Frame) -> set[Phase]:
-    own = _LIBRARY.search(frame.file) is None
+    own = is_own(frame)
     return {
         kind
         for kind, file, function in _FRAMES
@@ -167,9 +172,16 @@ def _of_frame(frame: Frame) -> set[Phase]:
     }
 
 
-def place(stack: Sequence[Frame]) -> str:
-    """The innermost frame in the script, as `load (data.py:12)`."""
+def is_own(frame: Frame) -> bool:
+    """Whether it is the script's, not a library's."""
+    return _LIBRARY.search(frame.file) is None
+
+
+def place(stack: Sequence[Frame], of_line: bool = False) -> str:
+    """The innermost frame in the script, as `load (data.py:12)`; ``of_line``: with its source line
+    instead of the function, if that is there."""
     for frame in reversed(stack):
-        if _LIBRARY.search(frame.file) is None:
-            return f"{frame.function} ({frame.file.rpartition('/')[2]}:{frame.line})"
+        if is_own(frame):
+            name = f"`{frame.text[:60]}`" if of_line and frame.text else frame.function
+            return f"{name} ({frame.file.rpartition('/')[2]}:{frame.line})"
     return ""

@@ -7,7 +7,7 @@ does not carry is `unknown`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from statistics import fmean
 from typing import NamedTuple
@@ -37,6 +37,7 @@ class Kind(StrEnum):
     OPTIMIZER = "optimizer"
     CHECKPOINT = "checkpoint"
     PYTHON = "python"
+    WAITING = "waiting"
     MEMORY = "memory"
     UNKNOWN = "unknown"
 
@@ -45,8 +46,9 @@ class RankShares(NamedTuple):
     """Of a rank: the share of each phase, of the time that its first thread did not wait for a
     processor; where it is mostly in each; how often it was the last to a collective; the part of
     its Python threads' processor time that others than the first use, and the busiest of these; the
-    seconds for which the interpreter's lock is waited for; and the share of the time that its first
-    thread waited for a processor."""
+    seconds for which the interpreter's lock is waited for; the share of the time that its first
+    thread waited for a processor; the part of the phase OTHER in which it and all other threads do
+    nothing, and where it is then mostly."""
 
     rank: int
     shares: Mapping[Phase, float]
@@ -56,6 +58,8 @@ class RankShares(NamedTuple):
     busiest: str = ""
     lock: float = 0.0
     starved: float = 0.0
+    idle: float = 0.0
+    waits_in: str = ""
 
 
 class Verdict(NamedTuple):
@@ -97,6 +101,13 @@ _HINTS = {
     Phase.FORWARD: "profile its operators with --kind torch; try torch.compile or mixed precision",
     Phase.OTHER: "the loop's own Python takes the time: move it out of the loop, or into workers",
 }
+
+# The part of the phase OTHER that is waiting, from which that is the bottleneck.
+_IDLE = 0.5
+_WAITING_HINT = (
+    "look at what it waits for there: a sleep, a lock, a file, the network, another process or a "
+    "GPU"
+)
 
 
 def verdict(profiles: Sequence[Samples], missing: Sequence[int] = ()) -> Verdict:
@@ -212,9 +223,18 @@ def _starved_text(ranks: Sequence[RankShares]) -> str:
     return f"; they wait {starved:.0%} of it for a processor of their hosts" * (starved >= 0.2)
 
 
+def _at(places: Iterable[str]) -> str:
+    where = next(filter(None, places), "")
+    return f", mostly in {where}" if where else ""
+
+
 def _bottleneck(kind: Phase, share: float, ranks: Sequence[RankShares]) -> Verdict:
-    where = next((one.places[kind] for one in ranks if one.places.get(kind)), "")
-    at = f", mostly in {where}" if where else ""
+    idle = fmean(one.idle for one in ranks)
+    if kind is Phase.OTHER and idle >= _IDLE:
+        at = _at(one.waits_in for one in ranks)
+        message = f"the script waits {share * idle:.0%} of the time{at}"
+        return Verdict(Kind.WAITING, message, _WAITING_HINT, phase=kind)
+    at = _at(one.places.get(kind, "") for one in ranks)
     name = "the script's own Python" if kind is Phase.OTHER else str(kind)
     gain = 1 / max(1 - share, 0.1) if kind in _OF_ALL else None
     message = f"{name} takes {share:.0%} of the time{at}{_starved_text(ranks)}"
@@ -277,10 +297,14 @@ def rank_shares(samples: Samples) -> RankShares:
     # What it does not do there itself, nor wait for a processor to do, other threads do or other
     # ranks. The kernel counts the waiting in lumps, so it is summed up.
     idle = 0.0
+    waiting: dict[str, float] = {}
     for number, span, cpu, waited in zip(main.stacks, times, main.cpu, main.waited, strict=True):
         kind = phases[number]
         if kind is Phase.BACKWARD:
             idle += span - cpu - waited
+        elif kind is Phase.OTHER:
+            where = place(samples.stacks[number], of_line=True)
+            waiting[where] = waiting.get(where, 0.0) + span - cpu - waited
         shares[kind] = shares.get(kind, 0.0) + span - waited
         places.setdefault(kind, Counter())[place(samples.stacks[number])] += 1
     # The engine of autograd computes for a GPU in a thread of its own.
@@ -288,6 +312,9 @@ def rank_shares(samples: Samples) -> RankShares:
     if idle > 0 and _has_peers(samples):  # it waits in DDP's C++, which has no frame
         shares[Phase.BACKWARD] -= idle
         shares[Phase.COLLECTIVE] = shares.get(Phase.COLLECTIVE, 0.0) + idle
+    # What the first thread waits for may be another one that computes.
+    slept = sum(waiting.values()) - sum(one.ran + one.waited for one in samples.native)
+    other = shares.get(Phase.OTHER, 0.0)
     free = sum(max(0.0, seconds) for seconds in shares.values()) or 1.0
     shares = {kind: max(0.0, seconds) / free for kind, seconds in shares.items()}
     used = {thread: sum(thread.cpu) for thread in samples.threads if not thread.is_main}
@@ -300,6 +327,8 @@ def rank_shares(samples: Samples) -> RankShares:
         busiest="" if busiest is None else _thread_text(samples, busiest),
         lock=samples.lock,
         starved=min(1.0, samples.waited / total),
+        idle=min(1.0, max(0.0, slept) / other) if other > 0 else 0.0,
+        waits_in=max(waiting, key=lambda where: waiting[where], default=""),
     )
 
 

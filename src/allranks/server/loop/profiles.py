@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from allranks.core.distributions.topology import world
 from allranks.core.packing import pack
 from allranks.core.profiles import files, operators, samples
-from allranks.core.profiles.samples import Samples
+from allranks.core.profiles.samples import NO_PYTHON, Samples
 from allranks.core.profiles.verdict import Kind, Verdict, verdict
 from allranks.errors import Conflict
 from allranks.server.loop.stacks import running
@@ -117,9 +117,13 @@ class Profiles:
         self._wakeups.notify(name)
 
     def save(self, name: str, gathered: Gathered) -> ProfileAnswer:
-        """Judge what has come, and write it into the record."""
+        """Judge what has come, and write it into the record. Raises Conflict if no rank runs
+        Python."""
         order = gathered.order
         profiles, missing, memory = _read(gathered)
+        if missing and all(one["why"] == NO_PYTHON for one in missing) and not profiles + memory:
+            hint = "the processes of a job: allranks top " + name
+            raise Conflict(f"no rank of {name} runs Python that can be profiled", hint=hint)
         made = verdict(profiles, [one["rank"] for one in missing])
         if order["kind"] == "memory":
             made = Verdict(Kind.MEMORY, _memory_text(memory))
