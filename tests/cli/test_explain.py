@@ -55,6 +55,7 @@ def test_a_restart_is_compared_with_the_job_it_was_made_from(shared: Allranks):
         shared("job", "wait", name)
         assert expected in shared("job", "explain", name).stdout
     same = shared("job", "explain", "cmp-bad-r4").stdout
+    assert "unknown" not in same.lower()
     assert "no recorded changes since cmp-bad, which this job restarts" in same
     found = json.loads(shared("job", "explain", "cmp-bad-r2", "--json").stdout)
     assert (found["compared_with"], found["last_completed"]) == ("cmp-bad", "cmp-good")
@@ -133,7 +134,10 @@ def test_a_failed_parent_leads_to_its_child_which_is_compared_with_its_like(
     assert shared(*create, "--name", "good").returncode == 0
     assert shared(*create, "--name", "bad", "--set", "inputs.fails=yes").returncode == 1
     said = shared("job", "explain", "bad")
-    assert "bad_second failed: rank 0 on node 0 exited with code 1: bad luck" in said.stdout
+    assert (
+        "bad_second failed: rank 0 on node 0 exited with code 1; its last line: bad luck"
+        in said.stdout
+    )
     assert "changed since good_second completed" in said.stdout
     assert "input fails" in said.stdout
     assert "of another kind" not in said.stdout

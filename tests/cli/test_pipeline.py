@@ -320,7 +320,7 @@ def test_a_failed_pipeline_continues_with_what_did_not_complete(
     assert "5 steps" in allranks("job", "list").stdout, "with those that did not start"
     told = allranks("job", "explain", "f").stdout
     assert "c: not run: it needs d" in told
-    assert "b: failed: rank 0 on node 0 exited with code 3: broken" in told
+    assert "b: failed: rank 0 on node 0 exited with code 3; its last line: broken" in told
 
     good.touch()
     assert answer(allranks, "job", "restart", "f")["name"] == "f"

@@ -146,7 +146,7 @@ def test_the_first_failure_is_the_one_reported(shared):
     done = shared("run", "-n", 3, "--name", "boom", *sh(script))
     assert time.monotonic() - began < 30
     assert done.returncode == 7
-    assert "error: rank 1 on node 1 exited with code 7: boom" in done.stderr
+    assert "error: rank 1 on node 1 exited with code 7; its last line: boom" in done.stderr
     assert "hint: " in done.stderr
     error = answer(shared, "job", "show", "boom")["error"]
     assert (error["reason"], error["blame"]) == ("RANK_EXITED", "user")

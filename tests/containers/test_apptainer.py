@@ -71,7 +71,7 @@ def test_a_rank_that_fails_is_named(here: Allranks, image_file: Path):
     line = 'if [ "$RANK" = 1 ]; then echo oops >&2; exit 3; fi; sleep 300'
     done = here("run", "-n", 2, "--image", image_file, "--", "bash", "-c", line)
     assert done.returncode == 3
-    assert "rank 1 on node 1 exited with code 3: oops" in done.stderr
+    assert "rank 1 on node 1 exited with code 3; its last line: oops" in done.stderr
 
 
 def test_a_canceled_job_has_its_grace_and_leaves_nothing(here: Allranks, image_file: Path):

@@ -181,7 +181,7 @@ def test_a_rank_that_fails_is_named_and_ends_the_others(here: Allranks):
     line = 'if [ "$RANK" = 1 ]; then echo oops >&2; exit 3; fi; sleep 300'
     done = here("run", "-n", 2, *IN_IMAGE, "--", "bash", "-c", line)
     assert done.returncode == 3
-    assert "rank 1 on node 1 exited with code 3: oops" in done.stderr
+    assert "rank 1 on node 1 exited with code 3; its last line: oops" in done.stderr
     segv = here("run", "-p", 2, *IN_IMAGE, "--", "bash", "-c", "[ $RANK = 0 ] || kill -SEGV $$")
     assert segv.returncode == 128 + signal.SIGSEGV
     assert "rank 1 on node 0 was ended by SIGSEGV" in segv.stderr

@@ -100,7 +100,12 @@ def test_ranks_find_their_own_environment_and_write_their_own_logs(mpi: Mpi):
 @pytest.mark.parametrize(
     ("how", "reason", "code", "message"),
     [
-        ("echo no; exit 7", "RANK_EXITED", 7, "rank 1 on node 0 exited with code 7: no"),
+        (
+            "echo no; exit 7",
+            "RANK_EXITED",
+            7,
+            "rank 1 on node 0 exited with code 7; its last line: no",
+        ),
         ("kill -9 $$", "RANK_KILLED", 137, "rank 1 on node 0 was ended by SIGKILL"),
     ],
 )

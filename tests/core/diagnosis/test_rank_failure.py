@@ -69,6 +69,22 @@ def test_a_code_of_the_programs_own_comes_right_after_its_exception():
     assert rank_failure.error_line(["giving up", "RuntimeError: no"], 3) == "RuntimeError: no"
 
 
+_STOPPED = ["Traceback (most recent call last):", '  File "a.py", line 1, in <module>', "Stop: now"]
+
+
+@pytest.mark.parametrize(
+    ("tail", "end"),
+    [
+        (["hi"], "; its last line: hi"),
+        (["hi", "bash: no: command not found"], ": bash: no: command not found"),
+        (_STOPPED, ": Stop: now"),
+        ([], ""),
+    ],
+)
+def test_a_last_line_that_is_no_error_is_named_as_that(tail: list[str], end: str):
+    assert rank_failure.last_words(tail, 3) == end
+
+
 def test_who_is_killed_while_the_kernel_kills_for_memory_is_killed_for_that():
     assert rank_failure.reason("SIGKILL", {"oom_kills": 1}) is Reason.OUT_OF_MEMORY
     assert rank_failure.reason("SIGKILL", {"oom_kills": 0}) is Reason.RANK_KILLED

@@ -435,8 +435,7 @@ class Attempt:
         message = f"{name} {how}"
         if tail and not first.signal and (process.rank is not None or process.service):
             behind_pipe = pipes.failed_behind_pipe(process.log, first.code)
-            line = rank_failure.error_line(tail, first.code, behind_pipe)
-            message += f": {line}" if line else ""
+            message += rank_failure.last_words(tail, first.code, behind_pipe)
         if self._disagreement:
             message += f"; {self._disagreement}"
         reason = rank_failure.reason(first.signal, self._facts)

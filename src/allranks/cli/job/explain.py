@@ -118,8 +118,9 @@ def _of_steps(explanation: api.PipelineExplanation | api.StepExplanation) -> Ite
 def _of_job(failure: api.FailureExplanation) -> Iterator[str]:
     if failure["error"]:
         yield f"{failure['name']} failed: {failure['error']['message'][:_LONG]}"
-    yield f"cause: {failure['explanation']} ({failure['cause']})"
-    yield f"       {_AGAIN[failure['retryable']]}"
+    if failure["cause"] != "UNKNOWN":
+        yield f"cause: {failure['explanation']} ({failure['cause']})"
+        yield f"       {_AGAIN[failure['retryable']]}"
     yield from _evidence(failure)
     yield from _followed(failure["followed"])
     yield from _changed(failure)

@@ -12,25 +12,50 @@ _PORT_TAKEN = re.compile(r"address already in use|EADDRINUSE", re.IGNORECASE)
 
 # Terminal colours.
 COLOURS = re.compile(r"\x1b\[[\d;]*m")
+# A line of a program that tells of a failure.
+_ERROR = re.compile(
+    r"error|exception|fail|fatal|abort|panic|usage:|cannot|can't|could ?n[o']t|unable|not found|"
+    r"no such|not permitted|denied|refused|invalid|unknown|missing|unrecognized|killed|core dumped",
+    re.IGNORECASE,
+)
 _AT = re.compile(r'File "([^"]+)", line (\d+)')
 
 
 def error_line(tail: Sequence[str], code: int, behind_pipe: bool = False) -> str:
     """The most useful line about a rank's failure: that of the exception that ended it, otherwise
     the last. ``behind_pipe``: as in api.events.RankEndedData."""
+    tail = [COLOURS.sub("", line) for line in tail]
+    return _exception_line(tail, code, behind_pipe) or _last_line(tail)
+
+
+def last_words(tail: Sequence[str], code: int, behind_pipe: bool = False) -> str:
+    """The error line as the end of a sentence, which says so if the line may be no error."""
+    line = error_line(tail, code, behind_pipe)
+    if not line:
+        return ""
+    tail = [COLOURS.sub("", line) for line in tail]
+    is_error = _ERROR.search(line) or _exception_line(tail, code, behind_pipe)
+    return f": {line}" if is_error else f"; its last line: {line}"
+
+
+def _last_line(tail: Sequence[str]) -> str:
+    lines = [line for line in tail if re.search(r"\w", line)]
+    if [line.partition(":")[0] for line in lines[-2:]] == ["error", "hint"]:
+        return lines[-2]  # as allranks' own programs end
+    return lines[-1] if lines else ""
+
+
+def _exception_line(tail: Sequence[str], code: int, behind_pipe: bool) -> str:
+    """The line of the exception that ended Python; empty if none did."""
     from allranks.core.diagnosis import tracebacks  # lazy: its patterns take long to compile
 
-    tail = [COLOURS.sub("", line) for line in tail]
     last = tracebacks.last_of(tail)
     # With a code that is not Python's own, nothing may follow what ended it.
     if last is None or not (
         (behind_pipe and tracebacks.ends_python(last, code))
         or tracebacks.is_the_end(tail, last, strict=code != 1)
     ):
-        said = [line for line in tail if re.search(r"\w", line)]
-        if [line.partition(":")[0] for line in said[-2:]] == ["error", "hint"]:
-            return said[-2]  # as allranks' own programs end
-        return said[-1] if said else ""
+        return ""
     line = tracebacks.undrawn(tail[last.at])
     # The line of a syntax error does not name its place.
     at = _AT.findall("\n".join(tail[: last.at])) if "SyntaxError" in line else []
