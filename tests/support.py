@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import pty
 import signal
 import socket
 import subprocess
@@ -78,6 +79,20 @@ def command_line(home: Path, folder: Path) -> Allranks:
         return subprocess.run(argv, env=env, timeout=timeout, **{**given, **options})
 
     return run
+
+
+def on_a_terminal(home: Path, answers: bytes, *words: str) -> tuple[int, str]:
+    """Run a command on a terminal where somebody types; its exit code and what it asked."""
+    ours, theirs = pty.openpty()
+    os.write(ours, answers)
+    argv = [sys.executable, "-c", CLI, *words]
+    done = subprocess.run(
+        argv, env=environment(home), stdin=theirs, stderr=theirs, timeout=60, check=False
+    )
+    os.close(theirs)
+    said = os.read(ours, 65536).decode()
+    os.close(ours)
+    return done.returncode, said
 
 
 def answer(allranks: Allranks, *words: object, code: int = 0) -> Any:

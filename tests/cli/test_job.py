@@ -1,16 +1,12 @@
 """`allranks job …`: jobs from files, looked at, restarted, fetched."""
 
 import json
-import os
-import pty
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support import CLI, Allranks, environment, until
+from tests.support import Allranks, on_a_terminal, until
 
 # Real servers and processes, about half a second a test.
 pytestmark = pytest.mark.slow
@@ -416,13 +412,6 @@ def _documents(text: str) -> list[str]:
 @pytest.mark.slow
 def test_a_no_cancels_nothing_and_says_so(allranks: Allranks, home: Path) -> None:
     allranks("run", "--name", "kept", "--detach", "-q", "--", "sleep", "60")
-    ours, theirs = pty.openpty()
-    os.write(ours, b"n\n")
-    argv = [sys.executable, "-c", CLI, "job", "cancel", "--all"]
-    env = environment(home)
-    done = subprocess.run(argv, env=env, stdin=theirs, stderr=theirs, timeout=60, check=False)
-    os.close(theirs)
-    said = os.read(ours, 65536).decode()
-    os.close(ours)
-    assert (done.returncode, "nothing is canceled" in said) == (1, True)
+    code, said = on_a_terminal(home, b"n\n", "job", "cancel", "--all")
+    assert (code, "nothing is canceled" in said) == (1, True)
     assert json.loads(allranks("job", "show", "kept", "--json").stdout)["ended_at"] is None

@@ -22,7 +22,14 @@ from allranks.cli.admin import server as server_commands
 from allranks.errors import Unauthorized
 from allranks.http_client import Client
 from allranks.sdk.connection.urls import job_path
-from tests.support import command_line, environment, leave_nothing, processes_of, until
+from tests.support import (
+    command_line,
+    environment,
+    leave_nothing,
+    on_a_terminal,
+    processes_of,
+    until,
+)
 
 # Real servers and processes, about half a second a test.
 pytestmark = pytest.mark.slow
@@ -145,8 +152,23 @@ def test_stop_ends_the_jobs_and_leaves_no_process(allranks, home):
     done = allranks("server", "stop")
     assert "stopped the server and 1 job" in done.stderr
     until(lambda: not processes_of(home), seconds=2)  # its fork server notices a moment later
-    assert json.loads(allranks("job", "show", name, "--json").stdout)["status"] == "Canceled"
+    job = json.loads(allranks("job", "show", name, "--json").stdout)
+    assert (job["status"], job["error"]["message"]) == ("Canceled", "the server was stopped")
+    assert "Canceled (the server was stopped)" in allranks("job", "explain", name).stderr
+    assert "Canceled after" in (said := allranks("job", "stream", name).stderr)
+    assert ": the server was stopped" in said
     assert allranks("server", "stop").returncode == 0
+
+
+@pytest.mark.slow
+def test_stop_asks_on_a_terminal_before_it_cancels_jobs(allranks, home):
+    allranks("run", "--name", "asked-for", "--detach", "-q", "--", "sleep", "60")
+    code, said = on_a_terminal(home, b"n\n", "server", "stop")
+    assert "cancels 1 job (asked-for)" in said
+    assert (code, "nothing is stopped" in said) == (1, True)
+    assert json.loads(allranks("job", "show", "asked-for", "--json").stdout)["ended_at"] is None
+    code, said = on_a_terminal(home, b"", "server", "stop", "--yes")
+    assert (code, "stopped the server and 1 job" in said) == (0, True)
 
 
 @pytest.mark.slow

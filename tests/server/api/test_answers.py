@@ -389,6 +389,7 @@ def removals(server: Server) -> None:
         server("DELETE", f"/{kind}/{name}:1")
     for path in ("schedules/daily", "datastores/s", "computes/k", "tokens/p"):
         server("DELETE", f"/{path}")
+    server("GET", "/server/stop?all=true")
     server("POST", "/server/stop?all=true")
 
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 NO_TLS = "without TLS anybody on the network can read everything and tokens"
 # Seconds: to end the jobs of this machine, to end the server, and to get any answer from it.
 _JOBS_TIMEOUT, _SERVER_TIMEOUT, _ANSWER_TIMEOUT = 40.0, 10.0, 3.0
+# The number of jobs that a question names.
+_MOST = 8
 
 
 def _port(text: str) -> int:
@@ -153,6 +155,7 @@ def _public_line(home: Home) -> str:
 
 def stop_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="also stop jobs on clusters")
+    parser.add_argument("--yes", action="store_true", help="do not ask about running jobs")
 
 
 def stop(options: argparse.Namespace) -> int:
@@ -163,6 +166,9 @@ def stop(options: argparse.Namespace) -> int:
         count, left = _end_leftovers(home)
         sentence = f"stopped {counted(count, 'job')} of a server that has ended"
         return _stop_result(options, home, sentence if count else "no server is running", left)
+    if not _confirmed(options):
+        show.talk("nothing is stopped")
+        return 1
     stopped = _stop_jobs(options)
     for number in (signal.SIGTERM, signal.SIGKILL):
         find_server.end(home, number)
@@ -171,6 +177,22 @@ def stop(options: argparse.Namespace) -> int:
             jobs = f" and {counted(stopped, 'job')}" if stopped else ""
             return _stop_result(options, home, f"stopped the server{jobs}", left)
     raise ServerError("the server does not stop", where=str(home.root), hint=f"see {home.log}")
+
+
+def _confirmed(options: argparse.Namespace) -> bool:
+    """Ask about running jobs on a terminal; elsewhere, and if the server does not answer, no."""
+    if options.yes or not show.can_ask():
+        return True
+    path = f"/api/v1/server/stop?all={str(options.all).lower()}"
+    try:
+        with find_server.connect(start=False, any_version=True) as client:
+            reply = client.call("GET", path, timeout=_ANSWER_TIMEOUT)
+    except AllranksError:
+        return True
+    names: list[str] = json.loads(reply.body)
+    shown = ", ".join(names[:_MOST]) + (", …" if len(names) > _MOST else "")
+    question = f"this cancels {counted(len(names), 'job')} ({shown}); stop the server?"
+    return not names or show.confirmed(question)
 
 
 def _stop_result(

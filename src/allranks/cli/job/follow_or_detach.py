@@ -22,7 +22,7 @@ from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
 from allranks.sdk.jobs.follow import Following
 from allranks.spec.fields.metric_formats import KNOWN
-from allranks.statuses import HELD
+from allranks.statuses import HELD, VERDICTS, Reason
 
 if TYPE_CHECKING:
     from allranks.api.jobs import EventAnswer, JobAnswer, JobProgress, StreamedJob
@@ -210,6 +210,7 @@ class Viewer:
             show.talk(f"{self._name}: {_why_again(self._name, self._attempt)}")
 
 
+_BY_USER = VERDICTS[Reason.CANCELED].sentence
 _WAITING = ("NotStarted", "Queued", "Provisioning", "Preparing")
 
 
@@ -244,7 +245,9 @@ def verdict(job: JobAnswer, *, quiet: bool = False) -> int:
 
 def _show_result(job: JobAnswer) -> None:
     tries = f", {job['attempts']} attempts" if job["attempts"] > 1 else ""
-    show.talk(f"{job['name']}: {job['status']}{took(job)}{tries}", job["status"])
+    canceled = job["error"] if job["status"] == "Canceled" else None
+    why = f": {canceled['message']}" if canceled and canceled["message"] != _BY_USER else ""
+    show.talk(f"{job['name']}: {job['status']}{took(job)}{tries}{why}", job["status"])
     for line in left(job):
         show.talk(line)
     for note in _notes(job):

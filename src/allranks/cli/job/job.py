@@ -398,12 +398,10 @@ def _unended(client: Client) -> list[str]:
 def _confirmed(names: list[str]) -> bool:
     """Ask on a terminal. Raises UsageError where nobody can answer."""
     shown = ", ".join(names[:_MOST]) + (", …" if len(names) > _MOST else "")
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not show.can_ask():
         message = f"--all would cancel {counted(len(names), 'job')}: {shown}"
         raise UsageError(message, where="--all", hint="add --yes")
-    question = f"cancel {counted(len(names), 'job')} ({shown})? [y/N] "
-    print(question, end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    return show.confirmed(f"cancel {counted(len(names), 'job')} ({shown})?")
 
 
 def _show_canceled(job: JobAnswer, *, force: bool) -> None:

@@ -51,6 +51,17 @@ def one_line(text: str) -> str:
     return "".join(char if char.isprintable() else "?" for char in text)
 
 
+def can_ask() -> bool:
+    """Whether somebody can answer a question."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def confirmed(question: str) -> bool:
+    """Ask on a terminal; whether the answer is yes."""
+    print(f"{one_line(question)} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
 def talk(text: str = "", status: str = "") -> None:
     """Print messages to stderr; they may contain any text. The job's ``status`` is coloured."""
     lines = [one_line(each) for each in text.expandtabs().split("\n")]

@@ -33,6 +33,7 @@ class Row(NamedTuple):
 
 ROUTES = (
     Row("GET /server", _R, "jobs:server"),
+    Row("GET /server/stop", _A, "jobs:would_stop"),
     Row("POST /server/stop", _A, "jobs:stop"),
     Row("PUT /server/front", _A, "jobs:front"),
     Row("POST /jobs", _M, "jobs:create", 201),

@@ -54,7 +54,8 @@ def full_explanation(row: JobRow, records: Records, home: Home, blobs: Blobs) ->
     if row.record.status is not JobStatus.FAILED and not held:
         status = "has not ended" if row.record.status not in TERMINAL else f"is {row.record.status}"
         hint = f"allranks job show {row.name}"
-        raise Conflict(f"{row.name} {status}: no failure to explain", hint=hint)
+        why = f" ({row.error['message']})" if row.error else ""
+        raise Conflict(f"{row.name} {status}{why}: no failure to explain", hint=hint)
     facts = failure_facts(row, records, home)
     explanation = _explained(row, facts, home)
     others = explain.other_ranks(facts, explanation)

@@ -31,10 +31,12 @@ def error_of(row: JobRow, failure: Failure, records: Records, home: Home) -> Job
     why = explanation_of(row, records, home) if verdict.outcome is JobStatus.FAILED else None
     if failure.reason is Reason.GANG_REFUSED:
         failure = failure._replace(hint=_refusal_hint(row, records))
+    why_canceled = _why_canceled(row, records) if failure.reason is Reason.CANCELED else ""
+    sentence = why_canceled or verdict.sentence
     error: JobError = {
         "reason": failure.reason,
         "blame": Blame.INFRASTRUCTURE if failure.passing else verdict.blame,
-        "message": with_host(row, _sentence(row, failure, verdict.sentence)),
+        "message": with_host(row, _sentence(row, failure, sentence)),
         "hint": _hint(row, failure, verdict, why),
         "node": failure.node,
         "rank": failure.rank,
@@ -70,3 +72,10 @@ def _sentence(row: JobRow, failure: Failure, sentence: str) -> str:
     if failure.reason is row.record.gone is Reason.PREEMPTED and not failure.message:
         return f"{sentence}: {row.record.why}" if row.record.why else sentence
     return failure.message or sentence
+
+
+def _why_canceled(row: JobRow, records: Records) -> str:
+    """Why the server canceled the job; empty if a user did."""
+    events = (each.event for each in records.events(row.name))
+    first = next((event for event in events if event.kind is Kind.CANCEL_ASKED), None)
+    return "" if first is None else str(first.data.get("why", ""))

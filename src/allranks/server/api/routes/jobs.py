@@ -76,8 +76,21 @@ def stop(services: ServicesDep, all: bool = False) -> StopAnswer:
     live = services.records.live()
     names = [row.name for row in live if all or services.clusters.runs_here(row.plan)]
     for name in names:
-        _cancel(services, name)
+        _cancel(services, name, why="the server was stopped")
     return {"canceled": names, "left": len(live) - len(names)}
+
+
+def would_stop(services: ServicesDep, all: bool = False) -> list[str]:
+    """The jobs that ``stop`` would cancel for good: no children, and no replicas, which come back
+    with the next server."""
+    replicas = {item.job for row in services.endpoints.deployments() for item in row.replicas}
+    return [
+        row.name
+        for row in services.records.live()
+        if (all or services.clusters.runs_here(row.plan))
+        and row.parent is None
+        and row.name not in replicas
+    ]
 
 
 async def front(address: Address, services: ServicesDep) -> PublicEndpoint:
@@ -356,11 +369,11 @@ async def blob(digest: str, services: ServicesDep, request: Request) -> None:
             take(piece)
 
 
-def _cancel(services: Services, name: str, force: bool = False) -> None:
+def _cancel(services: Services, name: str, force: bool = False, why: str = "") -> None:
     row = services.records.get(name)
     record = row.record
     if record.status in TERMINAL or (record.canceled and record.given_up >= force):
         return
-    data = {"force": True} if force else {}
+    data = ({"force": True} if force else {}) | ({"why": why} if why else {})
     services.records.append(name, [row.event(Kind.CANCEL_ASKED, data=data)])
     services.loops.wake(name)
