@@ -151,6 +151,14 @@ def test_validate_says_that_another_server_may_judge_otherwise(shared, job_file)
     assert told["notes"][0].startswith(note)
 
 
+def test_validate_prints_the_notes_of_submission(shared, code):
+    services = "{lab: {type: jupyter_lab}, a: {type: grafana}}"
+    (code / "job.yml").write_text(f"name: noted\ncommand: x\nservices: {services}\n")
+    done = shared("job", "validate", "-f", "job.yml")
+    assert "note: to open lab: allranks job port-forward noted lab" in done.stderr
+    assert "note: the service a (grafana) has neither a command nor a port" in done.stderr
+
+
 def test_set_of_a_name_that_the_job_does_not_have_submits_nothing(shared, job_file):
     before = len(json.loads(shared("job", "list", "--json").stdout))
     for words in (("create", "--stream"), ("create", "--dry-run"), ("validate",)):

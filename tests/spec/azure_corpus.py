@@ -24,10 +24,7 @@ _PATHS = (
     "azureml://jobs/j/outputs/o/paths/p runs:/a/b"
 )
 _TYPES = "uri_file uri_folder mltable mlflow_model custom_model triton_model URI_FOLDER MLTable"
-_SERVICES = (
-    "ssh jupyter_lab tensor_board vs_code SSH JupyterLab TensorBoard VSCode custom jupiter_lab "
-    "MyOwn"
-)
+_SERVICES = "ssh jupyter_lab tensor_board vs_code SSH JupyterLab TensorBoard VSCode custom MyOwn"
 _IDENTITIES = (
     "managed managed_identity user_identity aml_token Managed ManagedIdentity UserIdentity "
     "AMLToken amlToken"
@@ -287,6 +284,7 @@ SOONER: dict[str, dict[str, str]] = {
     ),
     "eval-modes": _all("inputs: {a: {path: ./data, mode: eval_mount}}"),
     "variables": _all("environment_variables: {a: [1]}"),
+    "service-types": _all("services: {a: {type: jupiter_lab}}"),
 }
 
 

@@ -11,7 +11,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, Discriminator, Field, Tag
 
 from allranks.spec.fields.base import Part
-from allranks.spec.fields.scalars import Free, Port, Text
+from allranks.spec.fields.problems import nearest
+from allranks.spec.fields.scalars import Free, Port, Text, Wrong
 from allranks.spec.job_parts import snake, without
 
 # Azure ML's own types; any other is the user's, kept as it is written.
@@ -88,9 +89,13 @@ def _typed(value: object) -> object:
 
 
 def _service(value: object) -> object:
-    """Like ``_typed``; a user's own type is kept as written."""
+    """Like ``_typed``; a user's own type is kept as written. Raises Wrong for one that is likely
+    misspelt: nothing else would start it."""
     typed = _typed(value)
     if isinstance(typed, dict) and typed.get("type") not in (None, *_TYPES):
+        hint = nearest(str(typed["type"]), _OWN_KEYS, 0.75)
+        if hint and typed.get("command") is None and typed.get("port") is None:
+            raise Wrong(f"`{typed['type']}` is not a type of service that starts", hint)
         typed["type"] = value.get("type", typed["type"])  # type: ignore[attr-defined]  # a mapping
     return typed
 

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from allranks.core.job.services import public_keys, service_notes
+from allranks.core.job.services import public_keys, service_notes, service_tasks
+from allranks.errors import SpecError
+from allranks.spec.job import parse
 
 BOARD = "to open t: allranks job tensorboard calm_fox"
 
@@ -47,6 +49,22 @@ PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi
 )
 def test_notes(services: dict[str, dict[str, Any]], notes: list[str]) -> None:
     assert [*service_notes("calm_fox", services)] == notes
+
+
+@pytest.mark.parametrize("kind", ["jupyter", "jupiter_lab", "tensor_bord"])
+def test_a_misspelt_type_that_nothing_would_start_is_refused(kind: str) -> None:
+    spec = {"command": "x", "environment": "current"}
+    with pytest.raises(SpecError, match=f"`{kind.lower()}` is not a type of service") as caught:
+        parse({**spec, "services": {"a": {"type": kind}}})
+    (problem,) = caught.value.problems
+    assert (problem.where, problem.hint[:12]) == ("services.a", "did you mean")
+    for own in ({"type": kind, "port": 80}, {"type": kind, "command": "x"}, {"type": "grafana"}):
+        parse({**spec, "services": {"a": own}})
+
+
+def test_a_node_has_nothing_of_a_service_without_a_program_and_a_port():
+    spec = {"command": "x", "services": {"a": {"type": "grafana"}, "b": {"port": 80}, "c": {}}}
+    assert [task.name for task in service_tasks(parse(spec).services)] == ["b"]
 
 
 @pytest.mark.parametrize("line", ["", "#", "ssh-rsa", "ssh-rsa AAAA", "ssh-rsa é", PUBLIC[4:]])

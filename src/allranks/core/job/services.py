@@ -14,6 +14,7 @@ SHOWN = ("logs", "outputs", "tensorboard")
 # The programs of which one has to be there for VS Code.
 VS_CODES = ("code-server", "openvscode-server")
 _STARTED = ("jupyter_lab", "vs_code")
+_OPENED = ("ssh", "tensor_board", *_STARTED)
 # Azure's own pages of a job, which it puts into its answers.
 _PAGES = ("studio", "tracking")
 
@@ -28,7 +29,8 @@ class _Service(Protocol):
 
 
 def service_tasks(services: Mapping[str, _Service]) -> tuple[ServiceTask, ...]:
-    """What a node has of each; nothing of those that are only Azure's pages."""
+    """What a node has of each; nothing of those that are only Azure's pages, or that have neither
+    a program nor a port."""
     return tuple(
         ServiceTask(
             name,
@@ -40,6 +42,7 @@ def service_tasks(services: Mapping[str, _Service]) -> tuple[ServiceTask, ...]:
         )
         for name, service in services.items()
         if service.type not in _PAGES
+        and (service.type in _OPENED or service.command or service.port)
     )
 
 

@@ -9,7 +9,7 @@ from allranks.server.assets.environments import Environments
 from allranks.server.clusters.clusters import Clusters
 from allranks.server.parents.pipeline.create import pipeline_plan
 from allranks.server.parents.sweep.create import trial_plan
-from allranks.server.submission.submit import Submission, plan
+from allranks.server.submission.submit import Submission, job_and_plan_notes, plan
 from allranks.settings import Home
 from allranks.spec.job import parse
 from allranks.spec.job_type import job_type
@@ -40,6 +40,9 @@ def check(
         parse(submission.spec)
         return [_INSIDE, *without_effect]
     else:
-        recipe = plan(submission, *where).task.recipe
-        return [*(recipe.notes if recipe is not None else ()), *without_effect]
+        made = plan(submission, *where)
+        kind_of_compute = clusters.kind_of(made.engine)
+        return job_and_plan_notes(
+            str(submission.spec["name"]), submission.spec, made, kind_of_compute
+        )
     return without_effect

@@ -12,6 +12,7 @@ from allranks.core.environments import recipe
 from allranks.core.job.compile import CompileContext, compile
 from allranks.core.job.continuation import Carried
 from allranks.core.job.images import portable
+from allranks.core.job.services import service_notes
 from allranks.core.job.sessions import inside, on_nodes_of_parent
 from allranks.core.plan import CurrentPython, Plan
 from allranks.engines.base import Kind
@@ -23,12 +24,14 @@ from allranks.server.clusters.clusters import Clusters
 from allranks.server.clusters.default_gpus import choice
 from allranks.server.dependencies import Services
 from allranks.server.jobs.output_assets import refuse_taken
+from allranks.server.jobs.services import missing_program
 from allranks.server.jobs.view import signed, submitter
 from allranks.server.submission.continuation import Continuation, set_aside
 from allranks.settings import Home
 from allranks.spec.compute import Compute
 from allranks.spec.job import CommandJob, parse
 from allranks.spec.model import TYPES
+from allranks.spec.noted import job_notes
 from allranks.store.jobs.job_rows import COMMAND, Child, JobRow
 from allranks.store.jobs.new_job import NewJob
 from allranks.store.key_values import read_once
@@ -338,8 +341,18 @@ def require_code(submission: Submission, services: Services) -> None:
         raise MissingCode("the code has not been uploaded yet", hint="upload it first")
 
 
+def job_and_plan_notes(name: str, spec: Mapping[str, Any], made: Plan, kind: Kind) -> list[str]:
+    """Notes for the submitter: those of the plan, keys without effect, and how to open services."""
+    noted = [*notes(made, kind), *job_notes(spec)]
+    if spec.get("services"):
+        noted += service_notes(name, parse(spec).to_dict()["services"])
+        missing = "" if kind.remote else missing_program(made.task)
+        noted += [missing] if missing else []
+    return noted
+
+
 def notes(made: Plan, kind: Kind) -> list[str]:
-    """Notes for the submitter: those of the plan, and whether the compute ignores spot."""
+    """Those of the plan, and whether the compute ignores spot."""
     required = kind.spot
     options = made.gang.options
     if not made.gang.spot or required == () or any(options.get(each) for each in required or ()):

@@ -93,9 +93,9 @@ def placed(problem: Problem, lines: Mapping[str, int]) -> Problem:
     return problem._replace(line=lines.get(where) or None)
 
 
-def nearest(word: str, names: Iterable[str]) -> str | None:
+def nearest(word: str, names: Iterable[str], cutoff: float = 0.6) -> str | None:
     """``did you mean …?`` if a similar name exists."""
-    near = get_close_matches(word, sorted(names), n=1)
+    near = get_close_matches(word, sorted(names), 1, cutoff)
     return f"did you mean `{near[0]}`?" if near else None
 
 

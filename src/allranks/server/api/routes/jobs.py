@@ -16,7 +16,6 @@ from allranks.api.metrics import ShownJob
 from allranks.api.server import PublicEndpoint, ServerAnswer, StopAnswer
 from allranks.core.distributions.topology import ranks, world
 from allranks.core.job.report import report
-from allranks.core.job.services import service_notes
 from allranks.core.lifecycle.decide import held_until
 from allranks.errors import Conflict, NotFound, UsageError
 from allranks.events import Kind
@@ -31,14 +30,19 @@ from allranks.server.http.content import LINES, Content
 from allranks.server.http.public_listener import PORT, PublicAddress
 from allranks.server.http.request_limits import Count
 from allranks.server.jobs import view
-from allranks.server.jobs.services import missing_program, services_of
+from allranks.server.jobs.services import services_of
 from allranks.server.jobs.slow_ranks import slow_ranks_of
 from allranks.server.jobs.stream import StreamRequest
 from allranks.server.jobs.view import submitter
 from allranks.server.parents import view as parents
 from allranks.server.submission import continuation
-from allranks.server.submission.submit import Submission, notes, submit, submit_all
-from allranks.spec.job import parse
+from allranks.server.submission.submit import (
+    Submission,
+    job_and_plan_notes,
+    notes,
+    submit,
+    submit_all,
+)
 from allranks.spec.job_type import job_type
 from allranks.spec.noted import job_notes
 from allranks.statuses import TERMINAL, JobStatus
@@ -120,12 +124,8 @@ def create(data: Annotated[Any, BODY], services: ServicesDep, who: Who) -> api.C
         after = continuation.ended(services.records.with_ranks(made.continues))
         made = made._replace(previous=continuation.end_of(after))
     row, carried = submit(made, services, who.name, after=after)
-    noted = notes(row.plan, services.clusters.kind_of(row.plan.engine))
-    noted += job_notes(row.spec)
-    if row.spec.get("services"):
-        noted += service_notes(row.name, parse(row.spec).to_dict()["services"])
-        if services.clusters.runs_here(row.plan) and (note := missing_program(row.plan.task)):
-            noted.append(note)
+    kind = services.clusters.kind_of(row.plan.engine)
+    noted = job_and_plan_notes(row.name, row.spec, row.plan, kind)
     return {
         **parents.created(row, services),
         "notes": noted,
