@@ -30,6 +30,17 @@ echo 1 | tee behind/x clash/x new/y seen.log >__pycache__/z.pyc
 
 
 @pytest.mark.slow
+def test_dev_without_a_word_starts_a_session(allranks: Allranks):
+    done = allranks("dev")
+    assert (done.returncode, "allranks run --in dev-" in done.stdout) == (0, True), done.stderr
+    assert allranks("dev", "stop").returncode == 0
+    for words in (("stop", "nope"), ("attach", "nope"), ("pull", "nope")):
+        done = allranks("dev", *words)
+        assert (done.returncode, "error: no session 'nope'" in done.stderr) == (2, True)
+        assert "allranks dev list" in done.stderr
+
+
+@pytest.mark.slow
 @pytest.mark.end_to_end
 def test_jobs_run_in_a_session_and_its_changes_come_back(
     allranks: Allranks, code: Path, home: Path, tmp_path: Path

@@ -9,11 +9,13 @@ from typing import Any, NamedTuple
 
 class Command(NamedTuple):
     """``entry`` is ``module:function`` in this package; ``<function>_options`` of the same module
-    adds the command's options to a parser. A ``plain`` command has no --json and --quiet."""
+    adds the command's options to a parser. A ``plain`` command has no --json and --quiet.
+    ``alone``: the group's name without a word runs it."""
 
     entry: str
     help: str
     plain: bool = False
+    alone: bool = False
 
     def load(self, suffix: str = "") -> Any:
         """Import the module and return the function whose name ends with the suffix."""
@@ -44,7 +46,7 @@ COMMANDS: dict[str, Command] = {
     "completion": Command(
         "admin.completion:completion", "print a completion script for your shell", plain=True
     ),
-    "dev": Command("dev.dev:dev", "keep nodes to work on, and open a shell there"),
+    "dev": Command("dev.dev:dev", "keep nodes to work on, and open a shell there", alone=True),
     "dev list": Command("dev.dev:list_sessions", "list sessions"),
     "dev attach": Command("dev.dev:attach", "open a shell in a session"),
     "dev pull": Command("dev.pull:pull", "fetch what was changed in a session"),

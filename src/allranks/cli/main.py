@@ -82,7 +82,8 @@ def run_words(words: list[str]) -> int:
         return 0
     if words[0] in groups():
         wants_help = words[1:2] in (["-h"], ["--help"]) and words[0] not in COMMANDS
-        if len(words) == 1 or wants_help:
+        is_command = words[0] in COMMANDS and COMMANDS[words[0]].alone
+        if (len(words) == 1 and not is_command) or wants_help:
             print(_group_help(words[0]))
             return 0
     name, rest = split_command(words)

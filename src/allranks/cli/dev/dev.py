@@ -143,7 +143,7 @@ def _running(name: str, quiet: bool) -> ShownJob:
     line, began = show.StatusLine(quiet), time.monotonic()
     try:
         while True:
-            job: ShownJob = find_server.ask("GET", job_path(name))
+            job = notes.session_job(name)
             if job["status"] == "Running":
                 return job
             if job["status"] in TERMINAL:
@@ -211,7 +211,7 @@ def stop(options: argparse.Namespace) -> int:
     """End a session, with the jobs in it: each gets its time to save. What was changed there and
     not fetched is in the job's files: `allranks job files NAME`."""
     name = _named(options)
-    job: ShownJob = find_server.ask("GET", job_path(name))
+    job = notes.session_job(name)
     if job["status"] in TERMINAL:
         return show.result(options, job, f"{name} has ended already")
     canceled: ShownJob = find_server.ask("POST", job_path(name, "/cancel"))

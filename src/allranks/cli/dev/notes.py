@@ -18,11 +18,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from allranks import settings
 from allranks.agent.inside.allranks_dev_files import digest
-from allranks.errors import UsageError
+from allranks.core.job.sessions import PREFIX
+from allranks.errors import NotFound, UsageError
+from allranks.sdk.connection import find_server
+from allranks.sdk.connection.urls import job_path
 from allranks.snapshot.files import walk
 
 if TYPE_CHECKING:
     from allranks.api.common import Document
+    from allranks.api.metrics import ShownJob
 
 # The property of a session's job with the mark of its note.
 PROPERTY = "allranks.dev_note"
@@ -93,3 +97,13 @@ def _path(name: str, mark: str) -> Path:
     """A restarted session has the mark of the first, and not its name."""
     file = hashlib.sha256(f"{name} {mark}".encode()).hexdigest()[:32]
     return settings.home().root / "dev" / f"{file}.json"
+
+
+def session_job(name: str) -> ShownJob:
+    """The job of a session. Raises NotFound."""
+    try:
+        job: ShownJob = find_server.ask("GET", job_path(name))
+    except NotFound:
+        hint = "`allranks dev list` lists them; `allranks dev` starts one"
+        raise NotFound(f"no session {name.removeprefix(PREFIX)!r}", hint=hint) from None
+    return job

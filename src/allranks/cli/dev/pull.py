@@ -22,13 +22,11 @@ from allranks.core.amounts import counted, size_text
 from allranks.core.data.working_set import COLLECTED
 from allranks.core.job.sessions import session_name
 from allranks.errors import AllranksError, NotFound, UsageError
-from allranks.sdk.connection import find_server
-from allranks.sdk.connection.urls import job_path
 from allranks.snapshot import files
 from allranks.snapshot.ignore import NEVER, excluded_by_user
 
 if TYPE_CHECKING:
-    from allranks.api.metrics import ShownJob
+    pass
 
 # Folders whose files never come, whatever a node says: git runs what is in its own.
 _STAY = frozenset(name.casefold() for name in (*NEVER, *SKIPPED))
@@ -50,7 +48,7 @@ def pull(options: argparse.Namespace) -> int:
     What git or .amlignore ignores stays there, and so does what was changed here, too: exit code 1.
     Nothing is removed."""
     name = session_name(options.name)
-    session: ShownJob = find_server.ask("GET", job_path(name))
+    session = notes.session_job(name)
     mark = notes.mark_of(session["spec"])
     note = notes.read(name, mark)
     if note is not None and note.in_place:
