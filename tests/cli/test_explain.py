@@ -80,6 +80,18 @@ def test_only_jobs_that_failed_the_same_way_before_count_as_that(shared: Allrank
         assert answer(shared, "job", "explain", trial)["seen_in"] == []
 
 
+def test_a_rejected_argument_names_the_input_of_a_file(shared: Allranks, code: Path):
+    (code / "args.py").write_text(
+        "import argparse; p = argparse.ArgumentParser()\n"
+        "p.add_argument('--lr', type=float); p.parse_args()\n"
+    )
+    text = "name: typo\ncommand: python args.py --lr ${{inputs.lr}}\ncode: .\ninputs: {lr: 0.1}\n"
+    (code / "job.yml").write_text(text)
+    done = shared("job", "create", "-f", "job.yml", "--set", "inputs.lr=abc", "--stream")
+    assert (done.returncode, "correct the input `lr`" in done.stderr) == (2, True), done.stderr
+    assert "after `--`" not in done.stderr
+
+
 def test_what_has_not_failed_is_not_explained(shared: Allranks):
     shared("run", "-q", "--name", "went-well", "--", "true")
     told = shared("job", "explain", "went-well")

@@ -201,7 +201,7 @@ TABLE: dict[Cause, CauseInfo] = {
         "install it on the node, load its module, or add its folder to LD_LIBRARY_PATH",
     ),
     Cause.BAD_ARGUMENT: CauseInfo(
-        "the script rejected its command line", "correct the arguments after `--`"
+        "the script rejected its command line", "correct the arguments of its command"
     ),
     Cause.COMMAND_NOT_FOUND: CauseInfo(
         "a program was not found", "install it in the job's environment, or give its full path"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from allranks.core.diagnosis import explain
 from allranks.core.diagnosis.causes import TABLE, Cause
-from allranks.core.diagnosis.explain import Explanation, FailedAttempt, RankEnd
+from allranks.core.diagnosis.explain import Evidence, Explanation, FailedAttempt, RankEnd
 from allranks.core.diagnosis.rank_failure import COLOURS
 from allranks.core.distributions.topology import log_name, ranks, world
 from allranks.core.lifecycle import decide
@@ -95,6 +96,8 @@ def _explained(row: JobRow, facts: FailedAttempt, home: Home) -> Explanation:
     explanation = explain.explain(facts)
     explanation = explanation._replace(fix=explanation.fix.replace(" JOB ", f" {row.name} "))
     evidence = explanation.evidence
+    if explanation.cause is Cause.BAD_ARGUMENT and (name := _rejected_input(row, evidence)):
+        explanation = explanation._replace(fix=f"correct the input `{name}`: --set inputs.{name}=…")
     rank = next((each for each in facts.ranks if evidence and each.rank == evidence.rank), None)
     if evidence is None or evidence.at is None or evidence.number is not None or rank is None:
         return explanation
@@ -102,6 +105,17 @@ def _explained(row: JobRow, facts: FailedAttempt, home: Home) -> Explanation:
     before = _lines_of(Logs(home.jobs / row.name).path(row.record.attempt, name), rank.skipped)
     number = None if before is None else before + 1 + evidence.at
     return explanation._replace(evidence=evidence._replace(number=number))
+
+
+def _rejected_input(row: JobRow, evidence: Evidence | None) -> str | None:
+    """The input whose option, as argparse and click quote it, the script rejected."""
+    option = evidence and re.search(r"--([\w-]+)", evidence.line)
+    inputs = row.spec.get("inputs") or {}
+    return next((one for one in inputs if option and _same(one, option[1])), None)
+
+
+def _same(name: str, option: str) -> bool:
+    return name.replace("-", "_").lower() == option.replace("-", "_").lower()
 
 
 def failure_facts(row: JobRow, records: Records, home: Home) -> FailedAttempt:

@@ -178,6 +178,7 @@ def metric_hint(metric: str, states: Mapping[int, ChildState]) -> str:
         "; for what scripts log to MLflow: pip install 'allranks[mlflow]', then restart the server"
     )
     return (
-        f"{listed}; to read it from the output: -m '{metric}={metric}: ([0-9.]+)'"
+        f"{listed}; to read it from the output: -m '{metric}={metric}: ([0-9.]+)', in a file "
+        f"`trial.metrics.{metric}: '{metric}: ([0-9.]+)'`, in Python `metrics={{…}}`"
         f"{mlflow if not names and python() is None else ''}"
     )
