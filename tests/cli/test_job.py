@@ -2,11 +2,13 @@
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support import Allranks, on_a_terminal, until
+from tests.support import CLI, Allranks, environment, on_a_terminal, until
 
 # Real servers and processes, about half a second a test.
 pytestmark = pytest.mark.slow
@@ -286,6 +288,8 @@ def test_logs_by_rank_node_attempt_and_tail(shared):
     assert shared("job", "logs", "loud", "--rank", 2).stdout == "2.1\n2.2\n2.3\n"
     assert shared("job", "logs", "loud", "--node", 1, "--tail", 1).stdout == "2.3\n3.3\n"
     assert shared("job", "logs", "loud", "--tail", 0).stdout == ""
+    followed = shared("job", "logs", "loud", "-f", "--tail", 1, "--no-prefix").stdout
+    assert sorted(followed.split()) == ["0.3", "1.3", "2.3", "3.3"]
     everything = shared("job", "logs", "loud").stdout.splitlines()
     assert everything == [f"{rank}.{i}" for rank in range(4) for i in (1, 2, 3)]
     as_json = json.loads(shared("job", "logs", "loud", "--json").stdout)
@@ -294,6 +298,20 @@ def test_logs_by_rank_node_attempt_and_tail(shared):
         done = shared("job", "logs", "loud", *wrong)
         assert done.returncode == 2
         assert "hint: " in done.stderr
+
+
+def test_tail_and_follow_print_the_last_lines_and_then_new_ones(shared, shared_home, code):
+    script = "echo 1; echo 2; until [ -e go ]; do sleep 0.1; done; echo 3"
+    words = ("--in-place", "--detach", "--name", "tailed", "--", "bash", "-c", script)
+    shared("run", "-q", *words)
+    until(lambda: shared("job", "logs", "tailed").stdout == "1\n2\n")
+    argv = [sys.executable, "-c", CLI, "job", "logs", "tailed", "-f", "--tail", "1"]
+    env = environment(shared_home)
+    with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, text=True) as following:
+        assert following.stdout.readline() == "2\n"
+        (code / "go").touch()
+        assert following.stdout.read() == "3\n"
+    assert shared("job", "logs", "tailed", "-f", "--tail", "0").stdout == ""
 
 
 def test_log_files_are_named_as_azures(shared, code):

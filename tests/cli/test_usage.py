@@ -88,6 +88,11 @@ from tests.support import CLI, environment
             "-n",
         ),
         (["run", "-p", "2", "-d", "ray", "--", "true"], "ray starts one process per node", "-n"),
+        (["logs", "x"], "no command `allranks logs`", "did you mean `allranks job logs`?"),
+        (["show", "x"], "no command", "did you mean `allranks job show`?"),
+        (["stop", "x"], "no command", "did you mean `allranks job cancel`?"),
+        (["ps"], "no command", "did you mean `allranks job list`?"),
+        (["submit", "x"], "no command", "did you mean `allranks run`?"),
         (["job", "create"], "-f", "--help"),
         (["job", "show"], "NAME", "--help"),
         (

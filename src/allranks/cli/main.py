@@ -98,6 +98,20 @@ def run_words(words: list[str]) -> int:
     return int(run(options))
 
 
+# What other programs call commands.
+_MEANT = {
+    "kill": "job cancel",
+    "ls": "job list",
+    "ps": "job list",
+    "rm": "job delete",
+    "start": "run",
+    "status": "job show",
+    "stop": "job cancel",
+    "submit": "run",
+    "tail": "job logs",
+}
+
+
 def _nearest(name: str) -> str:
     import difflib  # lazy: only for a misspelt command
 
@@ -108,7 +122,9 @@ def _nearest(name: str) -> str:
         near = [f"{group} {each}" for each in difflib.get_close_matches(verb, verbs, 1)]
         overview = f"allranks {group} --help"
     else:
-        near = difflib.get_close_matches(group, [*COMMANDS, *groups()], 1, 0.5)
+        meant = _MEANT.get(group, f"job {group}")
+        near = [meant] if meant in COMMANDS else []
+        near = near or difflib.get_close_matches(group, [*COMMANDS, *groups()], 1, 0.5)
         overview = "allranks --help"
     return f"did you mean `allranks {near[0]}`?" if near else f"`{overview}` lists the commands"
 

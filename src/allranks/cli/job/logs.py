@@ -66,7 +66,7 @@ def logs_options(parser: argparse.ArgumentParser) -> None:
     add("--attempt", type=int, metavar="A", help="this attempt (the newest)")
     follow = "keep printing until the job ends; exits 0 however it ends (`job stream`: its code)"
     add("-f", "--follow", action="store_true", help=follow)
-    add("--tail", type=_count, metavar="K", help="only the last K lines of each rank")
+    add("--tail", type=_count, metavar="K", help="the last K lines of each rank; -f: then new ones")
     add("--prefix", action=argparse.BooleanOptionalAction, help="prefix lines with the rank")
     add("--raw", action="store_true", help=_RAW)
     add("--no-fold", action="store_true", help=NO_FOLD)
@@ -75,8 +75,8 @@ def logs_options(parser: argparse.ArgumentParser) -> None:
 def logs(options: argparse.Namespace) -> int:
     """The output of one attempt, rank by rank. Exits 0, also for a failed job, as `kubectl logs -f`
     does: it shows logs, and `stream` and `wait` answer how the job ended."""
-    if options.follow and (options.json or options.tail is not None):
-        raise UsageError("--follow cannot be used with --json or --tail", hint="leave one out")
+    if options.follow and options.json:
+        raise UsageError("--follow cannot be used with --json", hint="leave one out")
     job: ShownJob = find_server.connect().json("GET", job_path(options.name))
     if job["type"] != "command":
         best = job.get("best")
@@ -94,7 +94,7 @@ def logs(options: argparse.Namespace) -> int:
     fold = 0 if options.no_fold else len(chosen)
     printer = Printer(job["nodes"], prefixed=prefixed, raw=options.raw, fold=fold)
     if options.follow:
-        request = {"ranks": ranks, "attempts": attempts}
+        request = {"ranks": ranks, "attempts": attempts, "tail": options.tail}
         writing = threading.Lock()
         with releasing(printer, writing):
             for piece in Following(find_server.connect, job["name"], request=request).pieces():

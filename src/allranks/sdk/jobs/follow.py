@@ -132,6 +132,7 @@ class Following:
                 continue
             child = f"{line['child']}:" if "child" in line else ""
             self._positions[f"{child}{line['attempt']}/{line['rank']}"] = line["offset"]
+            self._request.pop("tail", None)  # of the next connection all is new
             yield line
         if not ended:
             raise Unreachable(f"the server at {client.url} closed the connection")

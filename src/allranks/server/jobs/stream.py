@@ -22,14 +22,14 @@ BEAT = 5.0
 
 class StreamRequest(BaseModel):
     """``positions`` ({"1/0": 4096}: attempt/rank, bytes) are the bytes the viewer already has;
-    ``ranks`` and ``attempts`` (-1: the newest) filter; with ``tail``, output of a rank that
-    ``positions`` does not name begins with its last lines. Without ``follow`` the stream ends after
-    the existing output. Without ``logs`` the output of trials is left out."""
+    ``ranks`` and ``attempts`` (-1: the newest) filter; with ``tail``, output so far of a rank
+    that ``positions`` does not name begins with its last lines. Without ``follow`` the stream ends
+    after the existing output. Without ``logs`` the output of trials is left out."""
 
     positions: dict[str, Count] | None = None
     ranks: list[Number] | None = None
     attempts: list[Number] | None = None
-    tail: Annotated[int, Field(ge=1, lt=2**53)] | None = None
+    tail: Annotated[int, Field(ge=0, lt=2**53)] | None = None
     follow: bool = True
     logs: bool = True
 

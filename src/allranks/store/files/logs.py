@@ -53,6 +53,8 @@ class Logs:
         try:
             with self.path(attempt, name).open("rb") as file:
                 start = file.seek(0, os.SEEK_END)
+                if not lines:
+                    return start
                 left, block = lines, b""
                 while start > 0:
                     size = min(_BLOCK, start)

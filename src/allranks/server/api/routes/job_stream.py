@@ -44,6 +44,7 @@ async def follow(services: Services, name: str, request: StreamRequest) -> Async
         while pieces := await run_in_threadpool(read_logs, services.home, row, positions, request):
             for piece in pieces:
                 yield line(piece)
+        request = request.model_copy(update={"tail": None})  # what comes from now on is new
         if ended or not request.follow:
             note = await run_in_threadpool(services.annotations.of, row.id)
             ended_job: JobAnswer = {**view.job(row, services.home, note)}
