@@ -261,6 +261,7 @@ def test_a_port_of_a_rank_is_here(allranks: Allranks, code: Path, home: Path, li
         # The job's end is the end of it.
         assert allranks("job", "cancel", "one").returncode == 0
         assert forward.wait(60) == 2
+        assert "error: one is Canceled" in forward.stderr.read()
     until(lambda: not processes("allranks.agent.channel"))
     (event, _) = entries(allranks, "one")
     assert event["data"]["message"] == f"port {listening}"

@@ -132,6 +132,7 @@ def test_a_hold_ends_with_its_time_and_with_a_cancel(allranks: Allranks, code: P
     terminal = Terminal(home, "job", "debug", "taken")
     terminal.expect(b"(Pdb) ")
     assert allranks("job", "preempt", "taken").returncode == 0
+    terminal.expect(b"the hold of taken has ended")
     assert terminal.ended() == 2
     allranks("job", "wait", "taken")
     assert show(allranks, "taken")["error"]["reason"] == "RANK_EXITED"

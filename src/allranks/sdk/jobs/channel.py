@@ -11,13 +11,17 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from allranks.channel import PIECE, PROTOCOL, Connection, Frame, Lost, relay
-from allranks.errors import AllranksError, ServerError
+from allranks.errors import AllranksError, Conflict, ServerError
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
 
 if TYPE_CHECKING:
-    from allranks.api.jobs import ChannelAnswer
+    from allranks.api.jobs import ChannelAnswer, JobAnswer
     from allranks.http_client import Client
+
+
+# Seconds until a job whose node has closed a channel may have ended.
+_END = 3
 
 
 class Completed(NamedTuple):
@@ -40,7 +44,7 @@ class Channel:
         connect: Callable[[], Client] = find_server.connect,
         **what: Any,
     ) -> None:
-        self.name, self._connect = name, connect
+        self.name, self._connect, self._of_hold = name, connect, "debug" in what
         with connect() as client:
             request = {"rank": rank, "node": node, **what}
             made: ChannelAnswer = client.json("POST", job_path(name, "/channels"), request)
@@ -55,9 +59,24 @@ class Channel:
             return Connection(client.upgrade(f"{self._path}/{index}", PROTOCOL))
 
     def lost(self) -> AllranksError:
+        if end := self._end():
+            return Conflict(end, hint=f"allranks job show {self.name}")
         message = f"the connection to {self.where} of {self.name} has ended"
         hint = f"the job, its attempt or the server may have: allranks job show {self.name}"
         return ServerError(message, hint=hint)
+
+    def _end(self) -> str:
+        """What has ended, of the job or its hold; empty if neither has, or the server is away."""
+        try:
+            with self._connect() as client:
+                path = job_path(self.name, f"/wait?timeout={_END}")
+                job: JobAnswer = client.json("GET", path)
+        except AllranksError:
+            return ""
+        end = f"{self.name} is {job['status']}" if job["ended_at"] is not None else ""
+        if self._of_hold:
+            return f"the hold of {self.name} has ended" + (f": {end}" if end else "")
+        return end
 
 
 class Follower:
