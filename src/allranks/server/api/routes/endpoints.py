@@ -168,8 +168,8 @@ def update_deployment(
     elif data.get("rollback"):
         _require_model(services.endpoints.deployment(name, deployment), services)
     elif isinstance(changes := data.get("changes"), dict):
-        changed = _changed(services.endpoints.deployment(name, deployment), changes)
-        made = _deployment(name, changed, services, who.name)
+        whole = _changed(services.endpoints.deployment(name, deployment), changes)
+        made = _deployment(name, whole, services, who.name)
     else:
         made = _deployment(name, data, services, who.name)
     with services.admission_lock, services.endpoints.lock:
