@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
 import signal
 import subprocess
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from allranks.cli.output.show import seconds
 from tests.support import Allranks, answer, kill_server, until
 
 TRAIN = """\
@@ -314,6 +317,10 @@ def test_a_failed_pipeline_continues_with_what_did_not_complete(
     done = allranks("job", "create", "-f", file, "--name", "f", "--stream")
     assert done.returncode == 3
     assert "(and 2 more failed)" in done.stderr
+    assert re.search(
+        r"f: Failed after .* s, 1 of 5 steps completed, 3 failed, 1 not run\n", done.stderr
+    )
+    assert "submit the file again: steps that completed are reused" in done.stderr
     failed = answer(allranks, "job", "show", "f")
     assert failed["error"]["reason"] == "RANK_EXITED"
     assert failed["steps"]["c"]["job"] is None
@@ -324,7 +331,18 @@ def test_a_failed_pipeline_continues_with_what_did_not_complete(
 
     good.touch()
     assert answer(allranks, "job", "restart", "f")["name"] == "f"
-    assert allranks("job", "wait", "f").returncode == 0
+    ended = allranks("job", "stream", "f")
+    assert ended.returncode == 0
+    (resumed,) = [
+        event["at"]
+        for event in answer(allranks, "job", "events", "f")
+        if event["kind"] == "resumed"
+    ]
+    ended_at = answer(allranks, "job", "show", "f")["ended_at"]
+    took = seconds(
+        (datetime.fromisoformat(ended_at) - datetime.fromisoformat(resumed)).total_seconds()
+    )
+    assert f"f: Completed after {took}, 5 of 5 steps\n" in ended.stderr
     again = answer(allranks, "job", "show", "f")
     assert {name: each["job"] for name, each in again["steps"].items()} == {
         "a": "f_a",

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, cast
 
 from allranks.cli.job.children import ENDED, ChildrenViewer, progress
 from allranks.cli.output import show
-from allranks.cli.output.failure import took
 
 if TYPE_CHECKING:
     from allranks.api.jobs import JobAnswer, StepAnswer, StreamedJob
@@ -47,14 +46,24 @@ def step_line(step: StepAnswer) -> str:
     return show.one_line(text)
 
 
-def show_result(job: JobAnswer) -> None:
+def show_result(job: JobAnswer, took: str) -> None:
     """Print how the pipeline ended and where its outputs are."""
     reused = sum(1 for each in job["steps"].values() if each["reused"])
     more = f", {reused} reused" if reused else ""
-    steps = f"{sum(job['counts'].values())} of {job['total_steps']} steps{more}"
-    show.talk(f"{job['name']}: {job['status']}{took(job)}, {steps}", job["status"])
+    show.talk(f"{job['name']}: {job['status']}{took}, {_ends(job)}{more}", job["status"])
     for name, path in job["outputs"].items():
         show.talk(f"output {name}: {path}")
+
+
+def _ends(job: JobAnswer) -> str:
+    """How many steps completed; unless all did, also how the others ended."""
+    counts, total = job["counts"], job["total_steps"]
+    text = f"{counts.get('Completed', 0)} of {total} steps"
+    others = {word: counts.get(word.capitalize(), 0) for word in ("failed", "canceled")}
+    others["not run"] = total - sum(counts.values())
+    if not any(others.values()):
+        return text
+    return f"{text} completed" + "".join(f", {n} {word}" for word, n in others.items() if n)
 
 
 def fields(job: JobAnswer) -> list[tuple[str, str]]:

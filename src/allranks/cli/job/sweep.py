@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, cast
 
 from allranks.cli.job.children import ENDED, ChildrenViewer, progress
 from allranks.cli.output import show
-from allranks.cli.output.failure import took
 from allranks.cli.report.trials import (
     metric_of,
     parameters,
@@ -61,10 +60,10 @@ def trial_line(trial: TrialAnswer, metric: str) -> str:
     return show.one_line(f"{trial['job']}  {status_of(trial)}{value}  {parameters(trial)}{error}")
 
 
-def show_result(job: JobAnswer) -> None:
+def show_result(job: JobAnswer, took: str) -> None:
     """Print how the sweep ended and its best trial."""
     ran = sum(job["counts"].values())
-    text = f"{job['name']}: {job['status']}{took(job)}, {ran} trials{_stopped(job)}"
+    text = f"{job['name']}: {job['status']}{took}, {ran} trials{_stopped(job)}"
     show.talk(text, job["status"])
     if (best := job["best"]) is not None:
         show.talk(f"best: {best['job']}  {_value(best)}  {parameters(best)}")

@@ -198,7 +198,10 @@ def _of_step(row: JobRow, failed: list[ChildState], order: list[str]) -> JobErro
     remedy = f"allranks job explain {first.name}"
     if cause is not None and cause["reason"] == Reason.SETUP_FAILED:
         remedy = cause["hint"] or remedy
-    hint = f"{remedy}; then: allranks job restart {row.name}"
+    hint = (
+        f"{remedy}; mend it, then submit the file again: steps that completed are reused; if "
+        f"nothing has to be mended: allranks job restart {row.name}"
+    )
     reason = Reason(cause["reason"]) if cause is not None else Reason.RANK_EXITED
     error = error_of(row, reason, message.rstrip(": "), hint)
     if cause is not None:
