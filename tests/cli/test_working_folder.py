@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,13 @@ def test_the_next_attempt_on_the_same_node(allranks: Allranks, script: Path, hom
         "newest data.txt"
         for each in (2, 3)
     ]
-    assert "attempt 3 continues with 2 files" in done.stderr
+    # Each when its attempt starts.
+    found = re.findall(r"attempt \d (?:continues|failed)|: Failed after", done.stderr)
+    order = ["attempt 1 failed", "attempt 2 continues", "attempt 2 failed", "attempt 3 continues"]
+    assert found == [*order, ": Failed after"]
+    explained = allranks("job", "explain", "j").stdout
+    assert "attempt 1 failed (" in explained
+    assert "attempt 2 failed (" in explained
     listed = home / "jobs/j/attempts/1/work/node-0.txt"
     assert listed.read_text().split() == ["7", "data.txt"]
     found = answer(allranks, "job", "show", "j")["working_folder"]

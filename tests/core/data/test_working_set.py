@@ -15,7 +15,8 @@ def test_one_line_says_what_an_attempt_finds():
     )
     assert "1 file and 2 removals" in working_set.sentence(3, files[1:], 2)
     assert "\x1b" not in working_set.sentence(3, files[1:], 2)
-    assert "no rank has changed" in working_set.sentence(2, [], 0)
+    assert working_set.sentence(2, [], 0) == "attempt 2 continues with no files of earlier ones"
+    assert working_set.sentence(2, [], 0, 1) == "attempt 2 continues with 1 file of other nodes"
 
 
 def test_files_that_were_being_written_are_named():

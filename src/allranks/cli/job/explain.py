@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from allranks.cli.job.follow_or_detach import earlier_attempts
 from allranks.cli.job_names import job_argument
 from allranks.cli.output import rank_table, show
 from allranks.core.amounts import counted
@@ -56,6 +57,7 @@ def explain(options: argparse.Namespace) -> int:
             show.talk(f"\nhint: {explanation['error']['hint']}")
     else:
         _show(_of_job(explanation))
+        _show(iter(earlier_attempts(explanation["name"], explanation["attempt"])))
         for notice in rank_table.notices(slow):
             show.line(f"slow before that: {notice}")
         if not options.quiet:
@@ -95,6 +97,7 @@ def _explain_child(client: Client, name: str, quiet: bool) -> None:
     explanation: api.FailureExplanation = client.json("GET", job_path(name, "/explanation"))
     show.line("")
     _show(_of_job(explanation))
+    _show(iter(earlier_attempts(name, explanation["attempt"])))
     if not quiet:
         show.talk(f"\nhint: {explanation['fix']}")
 

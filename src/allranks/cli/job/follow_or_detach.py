@@ -6,7 +6,7 @@ import argparse
 import signal
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, cast
 
@@ -127,6 +127,7 @@ class Viewer:
         )
         self._attempt, self._reason = 1, ""
         self._held = ("", 0)
+        self._continued = 1
         self._job: StreamedJob | None = None
         self._phases = Phases()
         # For writers to the terminal: output, or the line with the elapsed time.
@@ -153,6 +154,7 @@ class Viewer:
             return
         with self._writing:
             self._say_held(job)
+            self._say_continued(job)
             if self._line.is_on:
                 self._show_phase(job)
             else:
@@ -201,6 +203,15 @@ class Viewer:
             self._printer.hide()
             show.talk(f"{self._name} is {reason}\n\nhint: {hold_hint(self._name)}")
 
+    def _say_continued(self, job: StreamedJob) -> None:
+        """What a later attempt has of the working folder, once it has started."""
+        if job["attempts"] <= self._continued or job["status"] in _WAITING:
+            return
+        self._again(job)
+        self._continued = job["attempts"]
+        for note in _of_folder(self._name, self._continued):
+            show.talk(f"note: {note}")
+
     def _again(self, job: StreamedJob) -> None:
         """The note that the job restarts, and why."""
         if job["attempts"] > self._attempt:
@@ -214,21 +225,45 @@ _BY_USER = VERDICTS[Reason.CANCELED].sentence
 _WAITING = ("NotStarted", "Queued", "Provisioning", "Preparing")
 
 
-def _why_again(name: str, attempt: int) -> str:
-    """Why the previous attempt ended, and where the new one runs."""
+def _events(name: str) -> list[EventAnswer]:
     with find_server.connect() as client:
         events: list[EventAnswer] = client.json("GET", job_path(name, "/events"))
-    before = [event for event in events if event["attempt"] == attempt - 1]
+    return events
+
+
+def _of_folder(name: str, attempt: int) -> list[str]:
+    """The notes on the working folder of an attempt; of several nodes that continue, the first."""
+    of_attempt = (event["data"] for event in _events(name) if event["attempt"] == attempt)
+    notes = dict.fromkeys(note["message"] for note in of_attempt if note.get("about") == FOLDER)
+    continues = [note for note in notes if note.startswith(f"attempt {attempt} continues with")]
+    return [note for note in notes if note not in continues[1:]]
+
+
+def earlier_attempts(name: str, attempt: int) -> list[str]:
+    """Why each attempt before ``attempt`` failed."""
+    events = _events(name) if attempt > 1 else []
+    return [f"attempt {n} failed ({_why_ended(events, n)})" for n in range(1, attempt)]
+
+
+def _why_again(name: str, attempt: int) -> str:
+    """Why the previous attempt ended, and where the new one runs."""
+    events = _events(name)
+    ends = [e for e in events if e["kind"] in ("relaunched", "regrouped")]
+    ends = [event for event in ends if event["attempt"] == attempt - 1]
+    new = bool(ends) and ends[-1]["kind"] == "relaunched"
+    where = "new nodes" if new else "the same nodes"
+    why = _why_ended(events, attempt - 1)
+    return f"attempt {attempt - 1} failed ({why}); attempt {attempt} starts on {where}"
+
+
+def _why_ended(events: Sequence[EventAnswer], attempt: int) -> str:
+    before = [event for event in events if event["attempt"] == attempt]
     whys = [e["data"]["message"] for e in before if e["kind"] == "ended" and e["data"]["message"]]
     whys += [f"node {e['node']} was lost" for e in before if e["kind"] == "lost"]
     closing = [e["data"] for e in before if e["kind"] == "closing"]
     whys += [end["reason"] for end in closing if end["purpose"] != "resubmit"]
-    ends = [e for e in before if e["kind"] in ("relaunched", "regrouped")]
-    new = bool(ends) and ends[-1]["kind"] == "relaunched"
-    where = "new nodes" if new else "the same nodes"
     hosts = {e["node"]: e["data"].get("host") for e in before if e["kind"] == "ready"}
-    why = with_host(whys[0], hosts.get) if len(set(hosts.values())) > 1 else whys[0]
-    return f"attempt {attempt - 1} failed ({why}); attempt {attempt} starts on {where}"
+    return with_host(whys[0], hosts.get) if len(set(hosts.values())) > 1 else whys[0]
 
 
 def verdict(job: JobAnswer, *, quiet: bool = False) -> int:
@@ -264,7 +299,8 @@ def _notes(job: JobAnswer) -> list[str]:
             for event in events
             # An agent says the first ones once.
             if (about := event["data"].get("about")) in ("warm", "checkpoint", "pipe")
-            or (about in ("metrics", FOLDER) and event["attempt"] == job["attempts"])
+            or (about == "metrics" and event["attempt"] == job["attempts"])
+            or (about == FOLDER and event["attempt"] == job["attempts"] == 1)
         ]
         reported = (
             _reported(job, client) if any("missed" in notice for notice in notices) else set()

@@ -97,10 +97,10 @@ def sentence(attempt: int, files: Iterable[SetFile], removed: int, copies: int =
     parts = [counted(len(every), "file")] if every else []
     if removed:
         parts.append(f"{counted(removed, 'removal')}")
-    others = f", and {counted(copies, 'file')} of other nodes" if copies else ""
     if not parts:
-        start = f"attempt {attempt} continues with a working folder that no rank has changed"
-        return start + others
+        made = f"{counted(copies, 'file')} of other nodes" if copies else "no files of earlier ones"
+        return f"attempt {attempt} continues with {made}"
+    others = f", and {counted(copies, 'file')} of other nodes" if copies else ""
     newest = max(every, key=lambda file: file.modified, default=None)
     shown = f", newest {printable(newest.path)}" if newest else ""
     start = f"attempt {attempt} continues with {' and '.join(parts)} of the working folder"
