@@ -44,7 +44,11 @@ def test_a_failure_is_explained_by_what_changed(shared: Allranks, code: Path):
 @pytest.mark.slow
 def test_a_restart_is_compared_with_the_job_it_was_made_from(shared: Allranks):
     words = ("run", "--experiment", "compared", "-q", "--env")
-    assert shared(*words, "LR=1", "--name", "cmp-good", "--", "true").returncode == 0
+    assert (
+        shared(*words, "LR=1", "--name", "cmp-good", "--", "bash", "-c", "exit 0").returncode == 0
+    )
+    # What runs something else is not compared with.
+    assert shared(*words, "LR=9", "--name", "cmp-other", "--", "sleep", 0).returncode == 0
     fails = ("--", "bash", "-c", "exit 3")
     assert shared(*words, "LR=2", "--name", "cmp-bad", *fails).returncode == 3
     for choice in ("--resume", "--fresh"):
@@ -66,7 +70,7 @@ def test_a_restart_is_compared_with_the_job_it_was_made_from(shared: Allranks):
 
 @pytest.mark.slow
 def test_only_jobs_that_failed_the_same_way_before_count_as_that(shared: Allranks, code: Path):
-    (code / "a.py").write_text("{}['a']\n")
+    (code / "a.py").write_text("{}['a" + 300 * "x" + "']\n")
     (code / "b.py").write_text("raise RuntimeError('b')\n")
     run = ("run", "-q", "--experiment", "ways", "--name")
     for number, command in enumerate(("exit 5", "exit 3", "python a.py", "python b.py")):
@@ -74,6 +78,9 @@ def test_only_jobs_that_failed_the_same_way_before_count_as_that(shared: Allrank
         assert answer(shared, "job", "explain", f"ways-{number}")["seen_in"] == []
     shared(*run, "ways-again", "--", "python", "a.py")
     assert answer(shared, "job", "explain", "ways-again")["seen_in"] == ["ways-2"]
+    explained = shared("job", "explain", "ways-again").stdout
+    assert "xxx…\n" in explained
+    assert "no earlier job of ways that runs the same completed" in explained
     sweep = ("run", "-q", "--sweep", "x=choice(0,1)", "--name", "ways-tried")
     shared(*sweep, "--", "python", "a.py")
     for trial in ("ways-tried_0", "ways-tried_1"):
@@ -170,7 +177,7 @@ def test_a_failed_parent_leads_to_its_child_which_is_compared_with_its_like(
 def test_the_last_job_that_completed_ended_before_this_one(shared: Allranks, code: Path):
     words = ("run", "--experiment", "overlapping", "-q", "--name")
     waits = "until [ -e end ]; do sleep 0.05; done"
-    assert shared(*words, "ends-first", "--", "true").returncode == 0
+    assert shared(*words, "ends-first", "--", "bash", "-c", "true").returncode == 0
     shared(*words, "ends-last", "--in-place", "--detach", "--", "bash", "-c", waits)
     assert shared(*words, "fails", "--", "bash", "-c", "exit 3").returncode == 3
     (code / "end").touch()

@@ -537,6 +537,11 @@ def test_what_followed_and_what_stands_around():
     assert "at" not in evidence
 
 
+def test_no_blank_lines_follow_the_line_of_the_cause():
+    made = known(rank(0, NO_MODULE + "\n\n\n"))
+    assert context_lines(made, explain(made))[1][-1].startswith("ModuleNotFoundError")
+
+
 def test_an_unknown_cause_comes_with_the_last_lines_of_the_rank_that_failed_first():
     made = known(rank(0, "fine\n\n", 10.1), rank(1, "line\n" * 99 + "sums differ\n\n"), first=1)
     found = explain(made)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from allranks.cli.job.follow_or_detach import earlier_attempts
 from allranks.cli.job_names import job_argument
 from allranks.cli.output import rank_table, show
+from allranks.cli.output.tables import cut
 from allranks.core.amounts import counted
 from allranks.core.node_names import node_name
 from allranks.errors import Conflict, UsageError
@@ -87,7 +88,7 @@ def _explain_sweep(client: Client, sweep: api.JobAnswer, options: argparse.Names
         show.as_json(client.json("GET", job_path(failed[0], "/explanation")))
         return 0
     if sweep["error"]:
-        show.line(f"{sweep['name']} failed: {sweep['error']['message'][:_LONG]}")
+        show.line(f"{sweep['name']} failed: {cut(sweep['error']['message'], _LONG)}")
     show.line(f"{len(failed)} of {counted(len(trials), 'trial')} failed; the first of them:")
     _explain_child(client, failed[0], options.quiet)
     return 0
@@ -113,14 +114,14 @@ def _of_steps(explanation: api.PipelineExplanation | api.StepExplanation) -> Ite
         yield f"{explanation['name']}: {explanation['why']}"
         return
     if explanation["error"]:
-        yield f"{explanation['name']} failed: {explanation['error']['message'][:_LONG]}"
+        yield f"{explanation['name']} failed: {cut(explanation['error']['message'], _LONG)}"
     for name, step in explanation["steps"].items():
-        yield f"{name}: {step['why'][:_WIDE]}"
+        yield f"{name}: {cut(step['why'], _WIDE)}"
 
 
 def _of_job(failure: api.FailureExplanation) -> Iterator[str]:
     if failure["error"]:
-        yield f"{failure['name']} failed: {failure['error']['message'][:_LONG]}"
+        yield f"{failure['name']} failed: {cut(failure['error']['message'], _LONG)}"
     if failure["cause"] != "UNKNOWN":
         yield f"cause: {failure['explanation']} ({failure['cause']})"
         yield f"       {_AGAIN[failure['retryable']]}"
@@ -147,12 +148,12 @@ def _evidence(failure: api.FailureExplanation) -> Iterator[str]:
     if evidence is None or evidence["line"] not in "\n".join(failure["lines"]):
         if evidence is not None and (error is None or error["message"] != evidence["line"]):
             yield ""
-            yield f"told by: {evidence['line'][:_WIDE]}"
+            yield f"told by: {cut(evidence['line'], _WIDE)}"
         if failure["lines"]:
             yield ""
             yield f"the last lines of rank {failure['rank']}:"
         for line in failure["lines"]:
-            yield f"   {line[:_WIDE]}"
+            yield f"   {cut(line, _WIDE)}"
         return
     if error is not None and error["message"] == evidence["line"]:
         return
@@ -163,7 +164,7 @@ def _evidence(failure: api.FailureExplanation) -> Iterator[str]:
     yield f"rank {evidence['rank']} on {node}{number}{at}:"
     for line in failure["lines"]:
         mark = ">" if line.strip() == evidence["line"] else " "
-        yield f" {mark} {line[:_WIDE]}"
+        yield f" {mark} {cut(line, _WIDE)}"
 
 
 def _followed(others: list[api.RankOutcome]) -> Iterator[str]:
@@ -172,7 +173,7 @@ def _followed(others: list[api.RankOutcome]) -> Iterator[str]:
         yield "the other ranks, in the order in which they ended:"
     for outcome in others[:_MOST]:
         node = node_name(outcome["node"], outcome.get("host"))
-        yield f"  rank {outcome['rank']} on {node} {outcome['said'][:_WIDE]}"
+        yield f"  rank {outcome['rank']} on {node} {cut(outcome['said'], _WIDE)}"
     if len(others) > _MOST:
         yield f"  and {len(others) - _MOST} more"
 
@@ -181,7 +182,7 @@ def _changed(failure: api.FailureExplanation) -> Iterator[str]:
     yield ""
     other, changes = failure["compared_with"], failure["changed"]
     if other is None:
-        yield f"no earlier job of {failure['experiment_name']} completed"
+        yield f"no earlier job of {failure['experiment_name']} that runs the same completed"
         return
     since = f"since {other} completed"
     if other != failure["last_completed"]:
@@ -193,4 +194,4 @@ def _changed(failure: api.FailureExplanation) -> Iterator[str]:
     for change in changes:
         before, after = change["before"] or "nothing", change["after"] or "gone"
         text = f"{before} -> {after}" if change["before"] not in ("", "there") else after
-        yield f"  {change['what']}: {text[:_WIDE]}"
+        yield f"  {change['what']}: {cut(text, _WIDE)}"

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from allranks.cli.output import show
+from allranks.cli.output.tables import cut
 from allranks.core.node_names import node_name
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def why(error: JobError) -> list[str]:
         where = f"rank {evidence['rank']} on {node_name(evidence['node'], evidence.get('host'))}"
         if evidence["number"]:
             where += f", line {evidence['number']} of its log"
-        lines.append(f"  {where}: {evidence['line'][:_WIDE]}")
+        lines.append(f"  {where}: {cut(evidence['line'], _WIDE)}")
     return lines
 
 

@@ -287,7 +287,10 @@ def context_lines(attempt: FailedAttempt, explanation: Explanation) -> tuple[int
     if evidence is not None and evidence.at is not None:
         rank = next((r for r in attempt.ranks if r.rank == evidence.rank), None)
         if rank is not None:
-            return rank.rank, list(rank.lines[max(0, evidence.at - 16) : evidence.at + 4])
+            after = list(rank.lines[evidence.at : evidence.at + 4])
+            while not after[-1].strip() and len(after) > 1:
+                after.pop()
+            return rank.rank, [*rank.lines[max(0, evidence.at - 16) : evidence.at], *after]
     first = _first_failed(attempt) if attempt.reason in _BY_RANKS else None
     if first is None:
         return None, []

@@ -120,6 +120,13 @@ def programs(command: str) -> list[str]:
     return list(dict.fromkeys(names))
 
 
+def what_runs(command: str) -> list[str]:
+    """What tells commands apart whose arguments may differ: the Python scripts, or else the shell
+    scripts, or else the programs."""
+    python = [script.path for script in scripts(command)]
+    return python or shell_scripts(command) or programs(command) or [command]
+
+
 def as_shell(command: str) -> str:
     """The command with variables instead of references."""
     return _REFERENCE.sub("$_", _OPTIONAL.sub(r" \1 ", command))

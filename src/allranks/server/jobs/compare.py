@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from allranks.core.diagnosis.explain import same_failure
+from allranks.core.job.command_scripts import what_runs
 from allranks.core.job.comparison import Facts, configurations, differences
 from allranks.core.job.differences import Change, Side, changes
 from allranks.core.job.list_filters import Query
@@ -34,8 +35,9 @@ _COMMIT = "azureml.git.commit"
 
 
 class Earlier(NamedTuple):
-    """``last``: the last completed job; ``compared``: that one, or the one that the job was made
-    from, and ``changed``: differences to it; ``same``: jobs that failed the same way before it."""
+    """``last``: the last completed job that ran the same; ``compared``: that one, or the one that
+    the job was made from, and ``changed``: differences to it; ``same``: jobs that failed the same
+    way before it."""
 
     last: str | None
     compared: str | None
@@ -54,7 +56,7 @@ def earlier_jobs(
     """Compare a failed job, whose ``failure`` ``began`` then, with the one that it was
     ``made_from``, if that is still there, or with earlier jobs of its experiment."""
     earlier = [each for each in _alike(row, records) if _ended_before(each, row, began)]
-    good = next((e for e in earlier if e.record.status is JobStatus.COMPLETED), None)
+    good = next((e for e in earlier if _is_comparable(e, row)), None)
     others = [e for e in earlier if e.parent is None or e.parent != row.parent]
     same = [e.name for e in others if e.error and same_failure(e.error, failure)]
     last = None if good is None else good.name
@@ -64,6 +66,14 @@ def earlier_jobs(
     before, after = _files(other.plan.task.code, row.plan.task.code, blobs)
     changed = changes(_side(other, before), _side(row, after))
     return Earlier(last, other.name, changed, same)
+
+
+def _is_comparable(earlier: JobRow, row: JobRow) -> bool:
+    """Whether it completed, and what it ran is the same: an experiment may hold all kinds of jobs,
+    the same step or trial need not be told apart."""
+    commands = (each.plan.task.command for each in (earlier, row))
+    is_same = row.parent is not None or len({tuple(what_runs(each)) for each in commands}) == 1
+    return earlier.record.status is JobStatus.COMPLETED and is_same
 
 
 def _alike(row: JobRow, records: Records) -> Iterator[JobRow]:
