@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -58,7 +57,7 @@ def definition(file: str | None, overrides: Sequence[str] = ()) -> Iterator[Docu
     from allranks.spec.yaml import load  # lazy: as above
 
     name = "stdin" if file == "-" else file
-    text = sys.stdin.read() if file == "-" else load.content(Path(file)) if file else ""
+    text = load.content(Path(file)) if file else ""
     data, lines = load.read(text, file=name)
     for override in overrides:
         load.override_key(data, lines, override)

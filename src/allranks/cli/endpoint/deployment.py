@@ -48,7 +48,7 @@ def _endpoint(parser: argparse.ArgumentParser, required: bool = True) -> None:
 
 def _from_file(parser: argparse.ArgumentParser, required: bool = True) -> None:
     add = parser.add_argument
-    add("-f", "--file", required=required, metavar="FILE", help="the deployment's YAML")
+    add("-f", "--file", required=required, metavar="FILE", help="the deployment's YAML; - is stdin")
     # SUPPRESS: where it is left out, it takes nothing from --name.
     words: dict[str, Any] = {"nargs": "?", "default": argparse.SUPPRESS, "metavar": "NAME"}
     add("name", help="its name, instead of the file's", **words)

@@ -86,7 +86,7 @@ def _name(parser: argparse.ArgumentParser) -> None:
 def create_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("name", nargs="?", metavar="NAME", help="its name (the file's)")
-    add("-f", "--file", metavar="FILE", help="the endpoint's YAML")
+    add("-f", "--file", metavar="FILE", help="the endpoint's YAML; - is stdin")
     add("--auth-mode", metavar="MODE", help="key (the default) or none")
     type_option(parser)
     set_option(parser)
@@ -334,7 +334,7 @@ def _batch_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("batch endpoints").add_argument
     add("--input", metavar="PATH", help="the data to score: a folder, a file or an address")
     add("--input-type", metavar="TYPE", help="uri_folder, uri_file or mltable (by the path)")
-    add("-f", "--file", metavar="FILE", help="inputs and outputs as YAML")
+    add("-f", "--file", metavar="FILE", help="inputs and outputs as YAML; - is stdin")
     add("--set", action="append", default=[], metavar="KEY=VALUE", help="inputs.lr=0.1; repeat")
     add("--output-path", metavar="ADDRESS", help="where the output `score` goes")
     add("--mini-batch-size", type=int, metavar="N", help="instead of the deployment's")

@@ -21,7 +21,7 @@ _COMPONENTS = "/api/v1/components"
 def create_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", metavar="NAME", help="its name (the file's)")
     add = parser.add_argument
-    add("-f", "--file", required=True, metavar="FILE", help="the component's YAML")
+    add("-f", "--file", required=True, metavar="FILE", help="the component's YAML; - is stdin")
     add("--version", metavar="V", help="its version (the file's, or the next number)")
     add("--label", action="append", default=[], metavar="LABEL", help="a label for it; repeat")
     versions.set_option(add)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 from allranks.cli.output import show
@@ -170,7 +169,7 @@ class _JobFile:
         self._name = "stdin" if file == "-" else file
         self._overrides = overrides
         self.base = Path.cwd() if file == "-" else Path(file).absolute().parent
-        self._text = sys.stdin.read() if file == "-" else load.content(Path(file))
+        self._text = load.content(Path(file))
 
     def __enter__(self) -> _JobFile:
         names = engines(self._overrides)

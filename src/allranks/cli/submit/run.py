@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import fcntl
+import os
 import re
 import shlex
 import shutil
+import stat
+import struct
+import termios
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -229,6 +234,20 @@ def _views(options: argparse.Namespace) -> Mapping[str, object]:
     }
 
 
+def _has_input() -> bool:
+    """Whether something is piped in, or stdin is a file that has content."""
+    try:
+        info = os.fstat(0)
+        if stat.S_ISREG(info.st_mode):
+            return info.st_size > os.lseek(0, 0, os.SEEK_CUR)
+        if not stat.S_ISFIFO(info.st_mode):
+            return False
+        (waiting,) = struct.unpack("i", fcntl.ioctl(0, termios.FIONREAD, b"\0" * 4))
+    except OSError:
+        return False
+    return bool(waiting)
+
+
 def spec_of(options: argparse.Namespace) -> Document:
     """The job that the options describe, with the keys of a job file."""
     words = options.command[1:] if options.command[:1] == ["--"] else options.command
@@ -238,6 +257,9 @@ def spec_of(options: argparse.Namespace) -> Document:
     if len(words) == 1 and len(words[0].split()) > 1 and not options.quiet:
         text = "one quoted word, so the name of one program; leave out the quotes, or write"
         show.talk(f"note: the command is {text} `bash -c '…'`")
+    if not options.quiet and _has_input():
+        what = "standard input is not passed on; make it a file: -i NAME=PATH"
+        show.talk(f"note: {what}, or `bash -c '… <PATH'`")
     passed = [name for name in options.env if "=" not in name]
     for name in ("compute", "code", "experiment", "display_name"):
         if getattr(options, name) == "":  # `-c "$UNSET"` is not the default compute

@@ -29,7 +29,7 @@ _SCHEDULES = "/api/v1/schedules"
 
 def create_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("-f", "--file", required=True, metavar="FILE", help="the schedule's YAML")
+    add("-f", "--file", required=True, metavar="FILE", help="the schedule's YAML; - is stdin")
     add("--name", metavar="NAME", help="its name, instead of the file's")
     large_code_option(add)
     large_data_option(add)

@@ -161,9 +161,9 @@ def dump(job: AnyJob) -> str:
 
 
 def content(path: Path) -> str:
-    """The text of a YAML file. Raises SpecError if it cannot be read."""
+    """The text of a YAML file, `-` for stdin. Raises SpecError if it cannot be read."""
     try:
-        with path.open("rb") as file:
+        with path.open("rb") if str(path) != "-" else open(0, "rb", closefd=False) as file:
             raw = file.read(MAX_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
         hint = "give the path of a YAML file"
