@@ -87,6 +87,8 @@ def test_one_line(allranks: Allranks, train: Path, tmp_path: Path):
     assert float((folder / "artifacts/outputs/x.txt").read_text()) == best["parameters"]["x"]
     made = answer(allranks, "model", "register", "m", "--job", "s", "--path", "outputs")
     assert made["job"] == best["job"]
+    assert "search_space" not in made["lineage"]["command"]
+    assert str(best["parameters"]["x"]) in made["lineage"]["command"]
     assert allranks("job", "metrics", "s").stdout == allranks("job", "metrics", best["job"]).stdout
 
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from allranks.cli.output import show
+from allranks.core.amounts import counted
 from allranks.errors import UsageError
 
 if TYPE_CHECKING:
@@ -96,6 +98,10 @@ def sweep_spec(spec: Mapping[str, Any], options: argparse.Namespace) -> Document
     if "objective" not in sweep and not options.sampler and "sampling_algorithm" not in sweep:
         # Nothing compares trials: all combinations run.
         options.sampler = "grid" if choices and not options.stop_early else None
+    combinations = _combinations(sweep["search_space"]) if choices else None
+    is_free = not options.sampler and "sampling_algorithm" not in sweep and options.seed is None
+    if combinations and is_free and combinations <= (options.trials or _TRIALS):
+        options.sampler = "grid"  # each combination once
     of_file = sweep.get("sampling_algorithm")
     sampler = options.sampler or (of_file.get("type") if isinstance(of_file, dict) else of_file)
     if "objective" not in sweep and (sampler != "grid" or options.stop_early):
@@ -119,6 +125,11 @@ def sweep_spec(spec: Mapping[str, Any], options: argparse.Namespace) -> Document
         limits["max_total_trials"] = options.trials
     elif limits.get("max_total_trials") is None:
         limits["max_total_trials"] = _default_trials(sweep)
+    total = limits["max_total_trials"]
+    repeats = combinations is not None and isinstance(total, int) and total > combinations
+    if repeats and sampler != "grid" and not options.quiet:
+        which = f"{counted(combinations or 0, 'combination')} of choices for {total} trials"
+        show.talk(f"note: {which}: trials repeat them; `--sampler grid` runs each once")
     if options.concurrent is not None:
         limits["max_concurrent_trials"] = options.concurrent
     elif isinstance(total := limits["max_total_trials"], int):
@@ -136,6 +147,14 @@ def sweep_spec(spec: Mapping[str, Any], options: argparse.Namespace) -> Document
     for key in sweep.keys() & shared.keys():  # of `--set`
         sweep[key] = {**sweep[key], **shared[key]} if isinstance(shared[key], dict) else shared[key]
     return {**shared, **sweep}
+
+
+def _combinations(space: Mapping[str, Any]) -> int | None:
+    """How many there are of flat choices; None if one has parameters of its own."""
+    values = [choice.get("values") or [] for choice in space.values()]
+    if any(isinstance(value, dict) for several in values for value in several):
+        return None
+    return math.prod(map(len, values))
 
 
 def _default_trials(sweep: Mapping[str, Any]) -> int:

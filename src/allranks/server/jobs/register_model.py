@@ -8,7 +8,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from allranks.core.data import model_flavor
-from allranks.core.plan import OutputTask
+from allranks.core.plan import OutputTask, Task
 from allranks.errors import Conflict, MissingCode, SpecError, UsageError
 from allranks.masking import without_credentials
 from allranks.server.assets import job_files
@@ -174,7 +174,7 @@ def lineage(row: JobRow) -> Lineage:
         "experiment": row.experiment,
         "status": str(row.record.status) if row.record.status in TERMINAL else None,
         "attempt": row.record.attempt,
-        "command": task.command,
+        "command": _with_values(task),
         "code": task.code or task.in_place,
         **{word: properties.get(name) for word, name in _GIT.items()},
         "environment": view.environment(task),
@@ -182,3 +182,11 @@ def lineage(row: JobRow) -> Lineage:
         "inputs": {n: each["path"] if isinstance(each, Mapping) else each for n, each in inputs},
     }
     return cast("Lineage", {k: value for k, value in facts.items() if value not in (None, {})})
+
+
+def _with_values(task: Task) -> str:
+    """The command of a trial with its parameters."""
+    command = task.command
+    for name, text in task.parameters.items():
+        command = command.replace(f"${{{{search_space.{name}}}}}", text)
+    return command
