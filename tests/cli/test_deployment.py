@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from allranks.cli.az import shapes
 from allranks.cli.endpoint import deployment, endpoint
+from allranks.cli.output.show import StatusLine
 from allranks.cli.parser import parser_of
 from allranks.errors import SpecError, UsageError
 
@@ -27,6 +30,27 @@ def test_an_endpoints_file_is_no_deployment(command: str, tmp_path: Path):
 )
 def test_a_script_sees_the_end_of_an_update(state: str, word: str):
     assert shapes.served({"state": state})["provisioning_state"] == word
+
+
+def test_without_a_terminal_each_other_reason_is_a_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    now = 100.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    options = Namespace(quiet=False, json=False)
+    progress = deployment._Progress(StatusLine(), options)
+    looks = {
+        1: "queued",
+        11: "init() runs since 11 s",
+        12: "init() runs since 12 s",
+        13: "r failed",
+    }
+    for seconds, reason in looks.items():
+        now = 100.0 + seconds
+        made: Any = {"endpoint": "e", "name": "d", "ready": 0, "instances": 1, "replicas": []}
+        progress.show({**made, "reason": reason})
+    printed = capsys.readouterr().err.splitlines()
+    assert printed == [f"e/d: 0 of 1 ready ({looks[at]})" for at in (11, 13)]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import time
 
 from allranks.serve.balance import Deployment, Worker
 from allranks.serve.router import Router
+from allranks.serve.table import NOT_YET
 from allranks.serve.upstream import Broken, Connection, Unsent, head
 
 # Seconds between two looks at a replica that is not ready.
@@ -55,7 +56,7 @@ async def _probe(deployment: Deployment, worker: Worker) -> None:
         connection = None
         reason = None if response.status < 400 else f"{path} answered {response.status}"
     except (Unsent, Broken):
-        reason = "nothing listens on its socket or port yet"
+        reason = NOT_YET
     except TimeoutError:
         reason = f"{path} did not answer within {route.probe_timeout:g} s"
     finally:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+# Why a replica is not ready that still loads.
+NOT_YET = "nothing listens on its socket or port yet"
+
 
 class Backend(NamedTuple):
     """A replica. ``address``: `unix:NAME` in the folder of sockets, or `tcp:PORT` of this host.

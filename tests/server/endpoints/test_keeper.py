@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,9 +12,9 @@ import pytest
 from allranks.core.replicas import Replica, state
 from allranks.errors import Conflict, NotFound, SpecError
 from allranks.serve.table import Backend, Route, Site
-from allranks.server.api.routes.endpoints import _replicas, _require_model
-from allranks.server.endpoints.keeper import Keeper, good_sites, ready_within, site
-from allranks.server.endpoints.scaling import Scaler, instances_of
+from allranks.server.api.routes.endpoints import _reason, _replicas, _require_model
+from allranks.server.endpoints.keeper import Keeper, good_sites, site
+from allranks.server.endpoints.scaling import Scaler, instances_of, ready_within
 from allranks.settings import Home
 from allranks.spec.endpoint import parse_deployment
 from allranks.statuses import JobStatus
@@ -118,6 +119,19 @@ def test_the_job_that_failed_is_known_by_its_name(tmp_path: Path):
     assert failed["reason"] == "r: failed at score.py:4: ValueError: no licence"
     refused = keeper._refused(row, NotFound("the environment x is gone"), 1.0)
     assert refused["failed_job"] is None
+
+
+def test_a_script_that_loads_for_long_is_named_with_its_limit():
+    record = SimpleNamespace(status=JobStatus.RUNNING)
+    job = SimpleNamespace(record=record, started_at=time.time() - 40.5)
+    services: Any = SimpleNamespace(records=SimpleNamespace(latest=lambda name: job))
+    spec = {"name": "d", "endpoint_name": "e", "code_configuration": {"scoring_script": "score.py"}}
+    row = DeploymentRow("e", "d", spec, {}, 1, 0.0, "me")
+    reason = _reason(row, Replica("r", 1), "nothing listens on its socket or port yet", services)
+    assert reason == "init() of score.py runs since 40 s; readiness_probe allows 310 s"
+    reason = _reason(row, Replica("r", 1), "/ answered 503", services)
+    assert reason == "/ answered 503; it runs since 40 s; readiness_probe allows 310 s"
+    assert _reason(row, Replica("r", 1, ready=True), None, services) is None
 
 
 def test_a_replica_whose_cancellation_fails_is_cancelled_at_the_next_look(tmp_path: Path):

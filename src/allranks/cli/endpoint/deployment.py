@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import re
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 
 # Seconds that `create` and `update` wait.
 _PATIENCE = 1800.0
+# Seconds without a line where there is no terminal.
+_SILENCE = 10.0
 
 
 def _of_endpoint(parser: argparse.ArgumentParser) -> None:
@@ -193,13 +197,32 @@ def _ready(options: argparse.Namespace, made: DeploymentAnswer, outcome: str | N
         return show.result(options, made, f"{named} is on its way")
     line = show.StatusLine(options.quiet or options.json)
     try:
-        made = wait(
-            made["endpoint"], made["name"], lambda item: line.say(_progress(item)), _PATIENCE
-        )
+        made = wait(made["endpoint"], made["name"], _Progress(line, options).show, _PATIENCE)
     finally:
         line.clear()
     outcome = outcome or f"is ready: {made['ready']} of {made['instances']}"
     return show.result(options, made, f"{named} {outcome}")
+
+
+class _Progress:
+    """A line that is overwritten; without a terminal, one after `_SILENCE` and one for each other
+    reason since then."""
+
+    def __init__(self, line: show.StatusLine, options: argparse.Namespace) -> None:
+        self._line = line
+        self._prints = not (line.is_on or options.quiet or options.json)
+        self._began = time.monotonic()
+        self._printed = ""
+
+    def show(self, made: DeploymentAnswer) -> None:
+        text = _progress(made)
+        self._line.say(text)
+        # Names of replicas and seconds are no other reason.
+        reason = re.sub(r"-r\d+-\w{6}|\d+ s\b", "", text)
+        is_late = time.monotonic() - self._began >= _SILENCE
+        if self._prints and is_late and reason != self._printed:
+            show.talk(text)
+            self._printed = reason
 
 
 def _progress(made: DeploymentAnswer) -> str:

@@ -21,7 +21,13 @@ from allranks.serve.table import Backend, Route, Site, pack
 from allranks.server.dependencies import Services
 from allranks.server.endpoints.lines import Lines
 from allranks.server.endpoints.router_process import RouterProcess
-from allranks.server.endpoints.scaling import Scaler, deployment_of, instances_of, scale_of
+from allranks.server.endpoints.scaling import (
+    Scaler,
+    deployment_of,
+    instances_of,
+    ready_within,
+    scale_of,
+)
 from allranks.server.http.public_listener import load
 from allranks.server.submission.submit import Submission, submit
 from allranks.statuses import TERMINAL, JobStatus
@@ -375,12 +381,6 @@ def _why(error: JobError | None) -> str:
     if evidence and evidence["where"]:  # the line of the user's code
         return f"failed at {evidence['where']}: {evidence['line']}"
     return error["message"]
-
-
-def ready_within(row: DeploymentRow) -> float:
-    """Seconds from a replica's start until it must be ready."""
-    probe = deployment_of(row).readiness_probe
-    return float(probe.initial_delay + probe.period * probe.failure_threshold)
 
 
 def listens_on_port(spec: Mapping[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""How many replicas each deployment shall have."""
+"""How many replicas each deployment shall have, and how long one may start."""
 
 from __future__ import annotations
 
@@ -39,6 +39,12 @@ def instances_of(row: DeploymentRow) -> int:
         return count
     replicas = count if row.scaled is None else row.scaled
     return min(scale.most, max(scale.least, replicas))
+
+
+def ready_within(row: DeploymentRow) -> float:
+    """Seconds from a replica's start until it must be ready."""
+    probe = deployment_of(row).readiness_probe
+    return float(probe.initial_delay + probe.period * probe.failure_threshold)
 
 
 class _Load(NamedTuple):

@@ -28,11 +28,12 @@ from allranks.errors import (
     SpecError,
     UsageError,
 )
+from allranks.serve.table import NOT_YET
 from allranks.server.assets.data_locations import Find
 from allranks.server.auth.roles import Role, Who, require_own, require_role
 from allranks.server.dependencies import JsonBody, Services, ServicesDep
 from allranks.server.endpoints.router_process import RouterProcess
-from allranks.server.endpoints.scaling import instances_of, scale_of
+from allranks.server.endpoints.scaling import instances_of, ready_within, scale_of
 from allranks.server.http.public_listener import load, name_of
 from allranks.server.jobs.view import status_reason
 from allranks.server.loop.mailbox import ADDRESS
@@ -427,6 +428,13 @@ def _reason(
 ) -> str | None:
     """Why a replica is not ready: what its job waits for, else what the router says of it."""
     job = None if replica.ready else services.records.latest(replica.job)
+    was_ready = any(item.was_ready for item in row.replicas if item.job == replica.job)
+    if job and job.record.status is JobStatus.RUNNING and job.started_at and not was_ready:
+        script = (row.spec.get("code_configuration") or {}).get("scoring_script")
+        loads = script and (reported or NOT_YET) == NOT_YET
+        what = f"init() of {script} runs" if loads else f"{reported or NOT_YET}; it runs"
+        seconds = int(time.time() - job.started_at)
+        return f"{what} since {seconds} s; readiness_probe allows {ready_within(row):g} s"
     if job is None or job.record.status in (JobStatus.RUNNING, *TERMINAL):
         return reported
     reason = status_reason(job)
