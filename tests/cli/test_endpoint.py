@@ -365,7 +365,8 @@ def test_an_update_of_the_model_keeps_script_and_code(shared: Allranks, code: Pa
     (code / "own.py").write_text(
         "import os\ndef init(): pass\ndef run(data): return os.environ['AZUREML_MODEL_DIR'][-1:]"
     )
-    for _ in range(2):
+    for number in ("one", "two"):
+        (code / "weights").write_text(number)
         assert shared("model", "create", "keeping", "--path", "weights").returncode == 0
     words = ("--script", "own.py", "--instances", "2", "--warm", "json", "--environment", "current")
     made = shared("model", "deploy", "keeping:1", *words, timeout=120)
