@@ -9,7 +9,8 @@ import pytest
 from allranks.cli.commands import COMMANDS
 from allranks.cli.examples import EXAMPLES
 from allranks.cli.main import main
-from allranks.cli.parser import parser_of
+from allranks.cli.parser import parser_of, refuse_with
+from allranks.errors import UsageError
 from tests.support import CLI, environment
 
 
@@ -248,3 +249,9 @@ def test_interrupted_at_once_it_shows_no_stack_trace(module):
     argv = [sys.executable, "-c", interrupted, "report", "--help"]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=240)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "\ninterrupted\n")
+
+
+def test_an_option_of_0_is_refused_with_another():
+    refuse_with("--in", {"-n": None, "--detach": False, "-i": []})
+    with pytest.raises(UsageError, match="not available with --in"):
+        refuse_with("--in", {"-n": 0})

@@ -84,7 +84,7 @@ def positive(text: str) -> int:
 def refuse_with(option: str, others: Mapping[str, object]) -> None:
     """Raises UsageError for the first of ``others`` that was given, each by its option."""
     for other, value in others.items():
-        if value not in (None, False, []):
+        if value is not None and value is not False and value != []:
             hint = "leave one of them out"
             raise UsageError(f"not available with {option}", where=other, hint=hint)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from allranks.compat.azure.finder import AbsentFinder
 from allranks.compat.azure.names import ABSENT, NAMES
 from allranks.compat.azure.partly import PARTLY
 from allranks.sdk.submit.current_environment import current
@@ -213,3 +214,8 @@ def test_a_folder_without_init_has_own_modules_beside_azures(tmp_path: Path) -> 
         (tmp_path / name).write_text(text)
     done = python(str(tmp_path / "script.py"))
     assert (done.stdout, done.stderr) == ("my help\n", "")
+
+
+def test_a_path_among_the_folders_of_modules_is_passed_over(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "path", [Path("/none"), *sys.path])
+    assert AbsentFinder({"azure.ai.ml"}).find_spec("azure.ai.ml") is not None

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from allranks.core.job.sessions import (
+    NEEDS,
     Guest,
     end_of_launch,
     has_time_left,
@@ -145,6 +146,9 @@ def test_a_launch_asks_for_what_the_job_on_it_asks_for():
     assert (made.engine, made.gang.nodes, made.gang.options) == ("slurm", 2, {"time": "60"})
     assert (made.task.parent, made.gang.key) == ("p", "p_nodes_1.1")
     assert needs(own) == needs(guest) == needs(made)
+    # One of a server that did not keep its needs yet.
+    options = {key: value for key, value in guest.gang.options.items() if key != NEEDS}
+    assert needs(guest._replace(gang=guest.gang._replace(options=options))) == needs(own)
 
 
 @pytest.mark.parametrize(

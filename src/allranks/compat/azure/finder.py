@@ -68,7 +68,9 @@ class AbsentFinder(Finder):
         if not any(name == top or name.startswith(f"{top}.") for top in self._absent):
             return None
         everywhere = sys.path if path is None else path
-        places = [place for place in everywhere if not _INSTALLED.search(place)]
+        # As Python does, without what is no text, such as a Path.
+        texts = [place for place in everywhere if isinstance(place, str)]
+        places = [place for place in texts if not _INSTALLED.search(place)]
         own = PathFinder.find_spec(name, places, target)
         if own is not None and own.loader is not None:
             return own

@@ -79,8 +79,12 @@ def on_nodes_of_parent(made: Plan, parent: str) -> Plan:
 def needs(plan: Plan) -> str:
     """A digest of all that a job asks its cluster for. Jobs with the same one can run on the nodes
     of one another."""
-    if PARENT in plan.gang.options:
-        return str(plan.gang.options[NEEDS])
+    options = plan.gang.options
+    if NEEDS in options:
+        return str(options[NEEDS])
+    if PARENT in options:  # submitted to an earlier server: what it would ask for
+        gang = plan.gang._replace(options=options["options"])
+        plan = plan._replace(gang=gang, engine=options["engine"])
     gang = plan.gang._replace(key="", argv=(), env={}, ranks=0, fixed_ports=())
     text = json.dumps([plan.engine, plan.compute, pack(gang)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
