@@ -157,7 +157,7 @@ def test_a_program_of_azure(shared: Allranks, files: Path):
         line for line in done.stdout.splitlines() if "mini-b" not in line and "limit" not in line
     ]
     assert lines[-5:] == ["words", "JobException", "2", "True", "1"], done.stdout + done.stderr
-    assert "1 files failed; the limit is 0" in done.stdout + done.stderr
+    assert "1 file failed; the limit is 0" in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(

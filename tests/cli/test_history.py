@@ -82,6 +82,7 @@ def test_nothing_is_found(house):
         (["--since", "soon"], "'soon' is not a time"),
         (["--since", "nand"], "'nand' is not a time"),
         (["--until", "1969-01-01"], "is not a time"),
+        (["--metric", "loss<<3"], "'loss<<3' is not a condition"),
         (["--metric", "loss"], "'loss' is not a condition"),
         (["--sort", "-"], "'-' is not a sort key"),
         (["--columns", "name,,x"], "a column has no name"),

@@ -30,7 +30,7 @@ def huge(folder: Path) -> Path:
 def test_a_folder_that_is_too_large_is_refused_before_it_is_read(code):
     path = huge(code)
     path.chmod(0)
-    with pytest.raises(CodeTooLarge, match=r"500\.0 MB \(1 files\)") as caught:
+    with pytest.raises(CodeTooLarge, match=r"500\.0 MB \(1 file\)") as caught:
         take_snapshot(code)
     assert "500.0 MB  da ta/it's huge.bin" in caught.value.message
     assert "--allow-large-code" in caught.value.hint

@@ -570,7 +570,7 @@ def test_a_parallel_step_takes_every_file_once(allranks: Allranks, folder: Path,
     file = written(folder, {**job, "jobs": {"s": inline}})
     done = allranks("job", "create", "-f", file, "--name", "q", "--stream")
     assert done.returncode == 1, done.stderr
-    assert "1 mini-batches failed; the limit is 0" in allranks("job", "logs", "q_s").stdout
+    assert "1 mini-batch failed; the limit is 0" in allranks("job", "logs", "q_s").stdout
     for key, value, message in (
         ("input_data", "data", "`data` is not an input"),
         ("mini_batch_size", "1 box", "`1 box` is not a number of files"),

@@ -207,6 +207,8 @@ def test_waiting_may_end_before_the_job(client, show_output):
     assert "it keeps running" in caught.value.hint
     with pytest.raises(TimedOut, match="is still Running after 0 s"):
         client.jobs.wait(made.name, timeout=0)
+    with pytest.raises(UsageError, match="'x' is not a number of seconds"):
+        made.wait(show_output, timeout="x")
     client.jobs.cancel(made.name)
     assert made.wait(timeout=60).status == "Canceled"
     assert made.wait(show_output, timeout=0).status == "Canceled", "there is nothing to wait for"

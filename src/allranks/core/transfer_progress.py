@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from allranks.core.amounts import size_text
+from allranks.core.amounts import counted, size_text
 
 # The speed is that of so many seconds.
 _WINDOW = 5.0
@@ -60,7 +60,7 @@ def percent(progress: Progress) -> str:
 
 def amounts(progress: Progress, rate: float, seconds: Callable[[float], str]) -> str:
     """``3/12 files, 3.4 MB of 20.0 MB, 1.1 MB/s, 15.1 s left``; ``seconds`` says a time."""
-    words = [f"{progress.files}/{progress.of_files} files"] if progress.of_files else []
+    words = [f"{progress.files}/{counted(progress.of_files, 'file')}"] if progress.of_files else []
     if progress.total is not None:
         words.append(f"{size_text(progress.done)} of {size_text(progress.total)}")
     elif progress.done:

@@ -197,8 +197,9 @@ class _DigestCache:
 
 def _too_large_error(root: Path, size: int, files: list[File]) -> CodeTooLarge:
     limits = ["500 MB"] * (size > MOST_BYTES) + ["20,000 files"] * (len(files) > MOST_FILES)
+    count = f"{len(files):,} file{'s' * (len(files) != 1)}"
     return CodeTooLarge(
-        f"the code has {size_text(size)} ({len(files):,} files), and the limit is "
+        f"the code has {size_text(size)} ({count}), and the limit is "
         f"{' and '.join(limits)}. Largest:{_largest_text(files)}",
         where=str(root),
         hint="set the folder of your script: --code DIR; exclude data by lines in .amlignore; "

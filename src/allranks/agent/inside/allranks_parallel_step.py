@@ -37,6 +37,11 @@ _PATIENCE, _BEAT = 120.0, 10.0
 _NAMED = 20
 
 
+def _counted(number, things):  # type: (int, str) -> str
+    singular = things[:-2] if things == "mini-batches" else things[:-1]
+    return "%d %s" % (number, singular if number == 1 else things)
+
+
 class Board(object):
     """The mini-batches that are left, and the rows of those that are done. Thread-safe."""
 
@@ -69,8 +74,8 @@ class Board(object):
             # Each has a row of its own, or has failed.
             self._failed_items += max(0, size - len(rows or ()))
             if 0 <= self._error_threshold < self._failed_items:
-                counts = (self._failed_items, self._unit, self._error_threshold)
-                self.broken = "%d %s failed; the limit is %d" % counts
+                failed = _counted(self._failed_items, self._unit)
+                self.broken = "%s failed; the limit is %d" % (failed, self._error_threshold)
             if rows is not None:
                 self.rows[number] = rows
             else:
@@ -81,8 +86,8 @@ class Board(object):
                 line = "mini-batch %d failed: %s; its files: %s" % (number, why, named)
                 print(line, file=sys.stderr, flush=True)
                 if 0 <= self._threshold < self._failed:
-                    limit = self._threshold
-                    self.broken = "%d mini-batches failed; the limit is %d" % (self._failed, limit)
+                    failed = _counted(self._failed, "mini-batches")
+                    self.broken = "%s failed; the limit is %d" % (failed, self._threshold)
             if time.time() - self._reported_at > _BEAT:
                 self._reported_at = time.time()
                 print("%d of %d mini-batches" % (self._done, len(self._batches)), flush=True)

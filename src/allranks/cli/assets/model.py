@@ -47,9 +47,12 @@ def register(options: argparse.Namespace) -> int:
         data |= versions.given(options, *keys)
         if options.flavor is not None:
             data["flavors"] = {options.flavor: {}}
-        for key, texts in (("tags", options.tag), ("properties", options.property)):
+        for key, option, texts in (
+            ("tags", "--tag", options.tag),
+            ("properties", "--property", options.property),
+        ):
             if texts:
-                data[key] = {**(data.get(key) or {}), **dict(map(_pair, texts))}
+                data[key] = {**(data.get(key) or {}), **dict(_pair(text, option) for text in texts)}
         base = Path(options.file or "").parent if options.path is None else Path()
         try:
             with find_server.connect() as client:
@@ -61,10 +64,12 @@ def register(options: argparse.Namespace) -> int:
     return versions.print_created(options, model, about, usage)
 
 
-def _pair(text: str) -> tuple[str, str]:
+def _pair(text: str, option: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals or not key:
-        raise UsageError(f"{text!r} is not KEY=VALUE", hint="as in --tag data=birds")
+        raise UsageError(
+            f"{text!r} is not KEY=VALUE", where=option, hint=f"as in {option} data=birds"
+        )
     return key, value
 
 

@@ -33,7 +33,7 @@ def tag(options: argparse.Namespace) -> int:
         key, value = read_tag(text)
         if value is None:
             hint = f"set a value: {key}=VALUE, or remove it: --remove {key}"
-            raise UsageError(f"{text!r} is not K=V", where="K=V", hint=hint)
+            raise UsageError(f"the tag {text!r} has no value", where="tags", hint=hint)
         tags[key] = value
     if not tags and not options.remove:
         raise UsageError("no tag to set or remove was given", hint="K=V …, or --remove K")

@@ -23,7 +23,7 @@ class Entry(NamedTuple):
 
     def __str__(self) -> str:
         name = "".join(char if char.isprintable() else "?" for char in self.name)
-        files = f" ({self.files:,} files)" if name.endswith("/") else ""
+        files = f" ({self.files:,} file{'s' * (self.files != 1)})" if name.endswith("/") else ""
         return f"{size_text(self.size):>9}  {name}{files}"
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO, TypeAlias, cast
 
-from allranks.errors import ServerError, TimedOut, Unreachable
+from allranks.errors import ServerError, TimedOut, Unreachable, UsageError
 from allranks.http_client import Client
 from allranks.sdk.connection.urls import job_path
 
@@ -68,8 +68,9 @@ def substitute_note(to: TextIO) -> Callable[[api.StreamedJob, Children], None]:
 
 
 class Following:
-    """Follows one job, for at most ``seconds`` if given. ``changed`` is called with each change of
-    it, and with the children that have changed. ``job`` is its record once it has ended."""
+    """Follows one job, for at most ``seconds`` if given (UsageError: no number). ``changed`` is
+    called with each change of it, and with the children that have changed. ``job`` is its record
+    once it has ended."""
 
     job: api.JobAnswer
 
@@ -82,12 +83,18 @@ class Following:
         changed: Callable[[api.StreamedJob, Children], None] = lambda job, children: None,
         seconds: float | None = None,
     ) -> None:
+        try:
+            self._seconds = None if seconds is None else float(seconds)
+        except (TypeError, ValueError):
+            hint = "timeout=60, or leave it out"
+            message = f"{seconds!r} is not a number of seconds"
+            raise UsageError(message, where="timeout", hint=hint) from None
         self._status = ""
         self._connect, self._name = connect, name
         self._request, self._changed = dict(request or {}), changed
         self._positions: dict[str, int] = {}
-        self._seconds = seconds
-        self._until = float("inf") if seconds is None else time.monotonic() + seconds
+        limit = float("inf") if self._seconds is None else self._seconds
+        self._until = time.monotonic() + limit
 
     def pieces(self) -> Iterator[api.LogLine]:
         """Pieces of output until the job has ended, each once and in order per rank. Raises

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from allranks.core.amounts import counted
 from allranks.core.text import flaw
 from allranks.core.transfer_progress import OnProgress, Progress
 from allranks.errors import DataTooLarge, NotFound, UsageError
@@ -70,7 +71,7 @@ def list_data(root: Path, note: Note, progress: OnProgress, allow_large: bool) -
             pending += _read(pending.pop(), made, note)
             if len(made.sources) > MOST_FILES and not allow_large:
                 raise too_large(root, f"more than {MOST_FILES:,} files")
-            progress(Progress(f"{made.name}: {len(made.sources):,} files"))
+            progress(Progress(f"{made.name}: {counted(len(made.sources), 'file')}"))
     except FileNotFoundError as error:
         hint = "it must exist until it is uploaded"
         raise NotFound("no such file or folder", where=_text(error, root), hint=hint) from None

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypeVar, cast
 
-from allranks.core.amounts import size_text
+from allranks.core.amounts import counted, size_text
 from allranks.core.data.upload_manifest import File, Link, Manifest
 from allranks.core.transfer_progress import OnProgress, Progress, unheard
 from allranks.errors import Conflict, MissingData, ServerError, UsageError
@@ -106,7 +106,9 @@ def upload(
         digests = Digests(path)
         unread = sum(source.status.st_size for source in digests.unknown(listing))
         if unread > MOST_BYTES and not allow_large:
-            raise too_large(path, f"{size_text(listing.size)} ({len(listing.sources):,} files)")
+            raise too_large(
+                path, f"{size_text(listing.size)} ({counted(len(listing.sources), 'file')})"
+            )
         sending.name = listing.name
         if store is None:
             sending.send_unread(listing, digests)
