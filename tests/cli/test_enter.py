@@ -75,7 +75,10 @@ class Terminal:
         while text not in self.seen:
             assert time.monotonic() < end, self.seen[-2000:]
             if select.select([self.fd], [], [], 1.0)[0]:
-                self.seen = self.seen[-(1 << 16) :] + os.read(self.fd, 1 << 16)
+                try:
+                    self.seen = self.seen[-(1 << 16) :] + os.read(self.fd, 1 << 16)
+                except OSError as error:
+                    raise AssertionError(f"it has ended: {self.seen[-2000:]!r}") from error
         self.seen = self.seen.partition(text)[2]
 
     def ended(self) -> int:

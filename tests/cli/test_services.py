@@ -50,7 +50,7 @@ def test_services_of_a_job(shared: Allranks, shared_home: Path, code: Path):
 
     until(settled, seconds=60)
     shown = services(shared, "served")
-    assert shown["bad", 0]["message"] == "exited with code 3; its last line: oh no"
+    assert shown["bad", 0]["message"] == "exited with code 3: oh no"
     assert "code-server" in shown["code", 0]["message"]
     assert "web on node 1: Running" in shared("job", "show", "served").stdout
     line = ("az", "ml", "job", "show-services", "-n", "served", "-i", "1", "--query", "web.status")
@@ -73,7 +73,7 @@ def test_services_of_a_job(shared: Allranks, shared_home: Path, code: Path):
         (("served", "nonsuch"), "it has web, bad, code, own, my_ssh, mute"),
         (("served", "my_ssh"), "allranks job ssh-config served"),
         (("served", "bad", "--node", 1), "does not run on node 1"),
-        (("served", "bad"), "the service bad has failed: exited with code 3; its last line: oh no"),
+        (("served", "bad"), "the service bad has failed: exited with code 3: oh no"),
     ):
         refused = shared("job", "port-forward", *words)
         assert (refused.returncode, why in refused.stderr) == (2, True), refused.stderr

@@ -13,7 +13,7 @@ SORTS = ("created", "started", "ended", "duration", "name", "status", "experimen
 OPERATORS = ("<=", ">=", "!=", "==", "<", ">", "=")
 _METRIC = "metrics."
 _CONDITION = re.compile(
-    rf"(?P<metric>.*?[^<>=!\s])\s*(?P<operator>{'|'.join(OPERATORS)})\s*(?P<value>[^<>=!]*)"
+    rf"(?P<metric>.*?(?:<.*>|[^<>=!\s]))\s*(?P<operator>{'|'.join(OPERATORS)})\s*(?P<value>[^<>=!]*)"
 )
 
 

@@ -41,8 +41,7 @@ def check(
         return [_INSIDE, *without_effect]
     else:
         made = plan(submission, *where)
-        kind_of_compute = clusters.kind_of(made.engine)
-        return job_and_plan_notes(
-            str(submission.spec["name"]), submission.spec, made, kind_of_compute
-        )
+        recipe, name = made.task.recipe, str(submission.spec["name"])
+        noted = job_and_plan_notes(name, submission.spec, made, clusters.kind_of(made.engine))
+        return [*(recipe.notes if recipe is not None else ()), *noted]
     return without_effect

@@ -22,6 +22,7 @@ from allranks.store.database import opened_database
 from allranks.store.endpoints import DeploymentRow, EndpointRow, Endpoints, ReplicaRow
 from allranks.store.files.blobs import Blobs
 from allranks.store.files.trees import Trees
+from allranks.store.jobs.records import Records
 from allranks.store.key_values import Settings
 from allranks.store.secrets import Secrets
 
@@ -67,6 +68,7 @@ def services(tmp_path: Path) -> Iterator[Any]:
             components=SimpleNamespace(find=None),
             blobs=Blobs(tmp_path / "blobs"),
             models=SimpleNamespace(versions=versions),
+            records=Records(database),
             endpoints=Endpoints(settings, Secrets(settings, tmp_path / "key", "k")),
         )
         made.batch.lock = Late()  # type: ignore[assignment]
