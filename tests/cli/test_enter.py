@@ -144,8 +144,10 @@ def test_a_shell_is_a_terminal(shared: Allranks, shared_home: Path, code: Path):
     first.expect(b"/dev/pts/")
     first.expect(b"by rank 0")
     # Ctrl-C is the program's.
-    first.press(b"echo be'gin'; sleep 600; echo en'd'\r")
+    first.press(b"echo be'gin'; sleep 987650; echo en'd'\r")
     first.expect(b"begin")
+    # Before it is the terminal's program, bash may take the signal, and wait for it all the same.
+    until(lambda: processes("sleep 987650"))
     first.press(b"\x03")
     first.expect(b"# " if os.geteuid() == 0 else b"$ ")
     # One is made larger, and the other one is not.
