@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import signal
 import sys
 from pathlib import Path
@@ -164,8 +165,8 @@ early_termination: {type: bandit, slack_amount: 0.2, delay_evaluation: 2}
         {"x": 0.3},
     )
     assert bad["status"] == "Canceled"
-    assert bad["stopped_early"].startswith("its best value is 0.35 at interval 2")
     # Both have 40 reports of 0.1 s each; a busy machine stops it some after its second one.
+    assert re.match(r"its best value is 0\.\d+ at interval \d; ", bad["stopped_early"])
     assert bad["duration"] < good["duration"]
     assert f"{bad['job']}  Canceled (stopped early)" in done.stderr
 
