@@ -140,7 +140,8 @@ class Router:
             if len(headers.get(name, b"")) in _ID_LENGTHS:
                 request_id = headers[name]
                 break
-        began, reply = time.monotonic(), Reply(send, scope.get(CYCLE))
+        began = time.monotonic()
+        reply = Reply(send, scope.get(CYCLE))
         try:
             await self._answer(scope, headers, request_id, receive, reply)
         except Refusal as refusal:
@@ -160,7 +161,8 @@ class Router:
             return
         # None: the caller has left before.
         status = "null" if reply.status is None else reply.status
-        client, method = scope.get("client") or ("", 0), scope["method"].encode()
+        client = scope.get("client") or ("", 0)
+        method = scope["method"].encode()
         # Not json.dumps: that would be a tenth of all that the router does for a request.
         self._log.write(
             f'{{"time": {time.time():.3f}, "client": {quoted_again(client[0].encode())}, '

@@ -161,7 +161,8 @@ def _row(made: EndpointAnswer | BatchEndpointAnswer) -> tuple[str, ...]:
 
 
 def traffic_of(made: EndpointAnswer) -> str:
-    mirror, shares = _shares(made["mirror_traffic"]), _shares(made["traffic"]) or "-"
+    mirror = _shares(made["mirror_traffic"])
+    shares = _shares(made["traffic"]) or "-"
     for item in made["deployments"]:
         if item["takes_traffic"] and made["traffic"].get(item["name"]) != 100:
             shares += f" ({item['name']}=100 when it is ready)"

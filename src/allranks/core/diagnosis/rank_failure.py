@@ -12,11 +12,11 @@ _PORT_TAKEN = re.compile(r"address already in use|EADDRINUSE", re.IGNORECASE)
 
 # Terminal colours.
 COLOURS = re.compile(r"\x1b\[[\d;]*m")
-# A line of a program that tells of a failure.
-_ERROR = re.compile(
-    r"error|exception|fail|fatal|abort|panic|usage:|cannot|can't|could ?n[o']t|unable|not found|"
-    r"no such|not permitted|denied|refused|invalid|unknown|missing|unrecognized|killed|core dumped",
-    re.IGNORECASE,
+# A line of a program that tells of a failure. Compiled when a rank has failed: agents import this.
+_ERROR = (
+    r"(?i)error|exception|fail|fatal|abort|panic|usage:|cannot|can't|could ?n[o']t|unable|"
+    r"not found|no such|not permitted|denied|refused|invalid|unknown|missing|unrecognized|killed|"
+    r"core dumped"
 )
 _AT = re.compile(r'File "([^"]+)", line (\d+)')
 
@@ -30,12 +30,12 @@ def error_line(tail: Sequence[str], code: int, behind_pipe: bool = False) -> str
 
 def last_words(tail: Sequence[str], code: int, behind_pipe: bool = False) -> str:
     """The error line as the end of a sentence, which says so if the line may be no error."""
-    line = error_line(tail, code, behind_pipe)
-    if not line:
-        return ""
     tail = [COLOURS.sub("", line) for line in tail]
-    is_error = _ERROR.search(line) or _exception_line(tail, code, behind_pipe)
-    return f": {line}" if is_error else f"; its last line: {line}"
+    if line := _exception_line(tail, code, behind_pipe):
+        return f": {line}"
+    if not (line := _last_line(tail)):
+        return ""
+    return f": {line}" if re.search(_ERROR, line) else f"; its last line: {line}"
 
 
 def _last_line(tail: Sequence[str]) -> str:

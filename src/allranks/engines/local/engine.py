@@ -126,12 +126,10 @@ class LocalEngine:
             self.admit(gang)
             folder = self._folder / gang.key
             folder.mkdir(parents=True, exist_ok=True)
-            arrived = self._gangs[gang.key] = _Gang(gang, folder, time.time(), None)
-            self._start_what_fits()
-            if not arrived.started:  # else it was saved as it started
-                self._save(arrived)
-        else:
-            self._start_what_fits()
+            self._gangs[gang.key] = _Gang(gang, folder, time.time(), None)
+        self._start_what_fits()
+        if not self._gangs[gang.key].started:  # else it was saved as it started
+            self._save(self._gangs[gang.key])
         return Handle(gang.key, gang.key)
 
     def poll(self, handles: Sequence[Handle]) -> Mapping[str, GangStatus]:
