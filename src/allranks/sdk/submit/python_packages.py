@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from allranks import folder_trees
+
 # Python says where it looks for modules. Not in the current folder, whose code is sent.
 _ASK = "import json, sys; print(json.dumps([sys.version, [p for p in sys.path if p]]))"
 _TIMEOUT = 20.0
@@ -80,7 +82,7 @@ def _installed(info: Path) -> Iterator[str]:
 def _modules(root: Path) -> Iterator[str]:
     """The modules below a folder. Raises ValueError if there are too many."""
     count = 0
-    for folder, folders, files in os.walk(root):
+    for folder, folders, files in folder_trees.walk(root):
         folders[:] = sorted(
             each
             for each in folders

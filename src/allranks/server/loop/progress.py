@@ -3,11 +3,11 @@ and its metrics."""
 
 from __future__ import annotations
 
-import os
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from allranks import folder_trees
 from allranks.core.lifecycle import repeated_time_limits
 from allranks.core.lifecycle.repeated_time_limits import Left
 from allranks.events import Kind
@@ -66,7 +66,7 @@ def _files(row: JobRow, home: Home, states: States) -> Iterator[tuple[str, str]]
                 yield f"state/{path}", entry.sha256
     record = home.jobs / row.name
     for folder in _RESULTS:
-        for above, _, names in os.walk(record / folder):
+        for above, _, names in folder_trees.walk(record / folder):
             for place in (Path(above, name) for name in names):
                 status = place.lstat()
                 yield str(place.relative_to(record)), f"{status.st_size} {status.st_mtime_ns}"

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from allranks import folder_trees
 from allranks.errors import NotFound, UsageError
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -40,7 +41,7 @@ class Blobs:
     def by_size(self, least: int) -> defaultdict[int, set[str]]:
         """The digests of the blobs from a size on."""
         digests = defaultdict[int, set[str]](set)
-        for folder, _, names in os.walk(self._folder):
+        for folder, _, names in folder_trees.walk(self._folder):
             for name in filter(_DIGEST.fullmatch, names):
                 with contextlib.suppress(FileNotFoundError):
                     if (size := os.stat(f"{folder}/{name}").st_size) >= least:

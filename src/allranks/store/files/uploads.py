@@ -185,7 +185,7 @@ def _names(top: Path) -> set[str]:
     if not top.is_dir():
         return {""}
     names = set[str]()
-    for above, folders, files in os.walk(top):
+    for above, folders, files in folder_trees.walk(top):
         within = os.path.relpath(above, top)
         start = "" if within == "." else f"{within}/"
         names.update(f"{start}{name}" for name in (*folders, *files))

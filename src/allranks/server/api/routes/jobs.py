@@ -11,6 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from allranks import folder_trees
 from allranks.api import jobs as api
 from allranks.api.metrics import ShownJob
 from allranks.api.server import PublicEndpoint, ServerAnswer, StopAnswer
@@ -182,7 +183,7 @@ def show(name: str, services: ServicesDep) -> ShownJob:
 
 def _has_files(job: str, services: Services) -> bool:
     """Whether there is any file in the job's own outputs."""
-    return any(files for _, _, files in os.walk(services.home.jobs / job / "artifacts"))
+    return any(files for _, _, files in folder_trees.walk(services.home.jobs / job / "artifacts"))
 
 
 def explanation(
