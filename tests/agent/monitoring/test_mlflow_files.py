@@ -29,3 +29,19 @@ def test_values_that_a_database_cannot_hold(tmp_path: Path) -> None:
     rows = json.loads((tmp_path / "points").read_text())["points"]
     assert math.isnan(rows[0][-1])
     assert [row[-1] for row in rows[1:]] == [math.inf, -math.inf, 1e308]
+
+
+def test_a_run_that_is_half_written_costs_no_other_its_points(tmp_path: Path) -> None:
+    """MLflow 2 makes ``meta.yaml`` empty, and then fills it."""
+    files = MlflowFiles(tmp_path, tmp_path / "points")
+    for name, text in (("a", "start_time: 1\n"), ("b", "")):
+        metrics = tmp_path / "mlruns" / "0" / name / "metrics"
+        metrics.mkdir(parents=True)
+        (metrics / "loss").write_text("1 0.5 0\n")
+        (metrics.parent / "meta.yaml").write_text(text)
+    files.look(at_once=True)
+    (metrics.parent / "meta.yaml").write_text("start_time: 1\n")
+    files.look(at_once=True)
+    lines = (tmp_path / "points").read_text().splitlines()
+    points = [point for line in lines for point in json.loads(line)["points"]]
+    assert points == [["loss", None, 0, 0.001, 0.5]] * 2

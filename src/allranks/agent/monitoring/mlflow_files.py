@@ -138,8 +138,9 @@ class _Database:
             # Not read-only, since a killed rank may have left a journal to be rolled back.
             uri = f"{self._path.absolute().as_uri()}?mode=rw"
             with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=_LOCKED)) as database:
-                runs = database.execute(self._RUNS, ["mlflow.parentRunId"]).fetchall()
+                # Before the runs, so that each point's run is among them.
                 rows = database.execute(self._POINTS, [self._last]).fetchall()
+                runs = database.execute(self._RUNS, ["mlflow.parentRunId"]).fetchall()
                 parameters = database.execute("SELECT run_uuid, key, value FROM params").fetchall()
         except sqlite3.Error:
             return _NOTHING  # it is being made, or is locked
@@ -178,7 +179,8 @@ class _Folder:
             return _NOTHING
         for meta in sorted(self._path.glob("*/*/meta.yaml")):
             folder = meta.parent
-            with contextlib.suppress(OSError, ValueError):
+            # One that is being written is read the next time.
+            with contextlib.suppress(OSError, ValueError, KeyError):
                 about = dict(_META.findall(meta.read_text(errors="replace")))
                 is_child = (folder / "tags/mlflow.parentRunId").exists()
                 name = about.get("run_name", "").strip("'\"") or folder.name
