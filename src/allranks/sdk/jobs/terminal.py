@@ -26,7 +26,8 @@ def remember(names: Iterable[str]) -> None:
         if not file.exists():
             file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             _clean(file.parent)
-        lines = "".join(f"{_server()}\t{name}\n" for name in names)
+        server = _server()
+        lines = "".join(f"{server}\t{name}\n" for name in names)
         with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "w") as opened:
             opened.write(lines)
 
@@ -38,8 +39,8 @@ def submitted() -> list[str]:
         lines = file.read_text(errors="replace").splitlines() if file is not None else []
     except OSError:
         return []
-    parts = (line.partition("\t") for line in reversed(lines))
-    names = (name for server, _, name in parts if server == _server())
+    parts, own = (line.partition("\t") for line in reversed(lines)), _server()
+    names = (name for server, _, name in parts if server == own)
     return list(dict.fromkeys(names))[:_MOST]
 
 

@@ -12,6 +12,7 @@ from allranks.sdk.jobs.names import no_job
 from allranks.sdk.submit.prepare import prepare
 from allranks.sdk.submit.script_notes import script_notes
 from allranks.sdk.submit.send import JOBS, Snapshots, post, send
+from allranks.sdk.submit.shell import Shell
 from allranks.spec.any_job import AnyJob
 from allranks.spec.job import CommandJob
 
@@ -41,7 +42,7 @@ def create(
 ) -> CreatedJob:
     """Submit a job, with keys replaced by ``words`` that are not None; ``data``: also large data is
     uploaded. Returns the server's job. Raises AllranksError."""
-    submission, snapshots, folders = _prepared(job, base, words, allow_large)
+    submission, snapshots, folders = _prepared(job, base, words, allow_large, Shell())
     with find_server.connect() as client:
         made: CreatedJob = send(client, submission, snapshots, allow_large_data=data)
         made["notes"] += [*script_notes(client, submission, made), *_left(made, folders)]
@@ -50,7 +51,7 @@ def create(
 
 def check(job: object, base: str | Path | None) -> list[str]:
     """Check a job as submitting it would. Returns notes. Raises AllranksError."""
-    submission, _, _ = _prepared(job, base, {}, True)
+    submission, _, _ = _prepared(job, base, {}, True, Shell())
     notes: list[str] = find_server.ask("POST", "/api/v1/jobs/checks", submission)
     return notes
 
@@ -69,7 +70,8 @@ def create_all(
             hint = "submit sweeps and pipelines one by one"
             where = f"jobs.{number}"
             raise UsageError(f"a list has command jobs; this is {what}", where=where, hint=hint)
-    prepared = [_prepared(each, base, words, allow_large) for each in jobs]
+    shell = Shell()
+    prepared = [_prepared(each, base, words, allow_large, shell) for each in jobs]
     snapshots = {each.digest: each for _, several, _ in prepared for each in several}
     submissions = [submission for submission, _, _ in prepared]
     with find_server.connect() as client:
@@ -87,7 +89,11 @@ def create_all(
 
 
 def _prepared(
-    job: object, base: str | Path | None, words: Mapping[str, Any], allow_large: bool
+    job: object,
+    base: str | Path | None,
+    words: Mapping[str, Any],
+    allow_large: bool,
+    shell: Shell,
 ) -> tuple[Document, Snapshots, dict[str, str]]:
     """With the folders of outputs that the server does not see."""
     if not isinstance(job, AnyJob):
@@ -100,7 +106,7 @@ def _prepared(
         from allranks.sdk.upload.outputs import apart  # lazy: few jobs have any
 
         spec, folders = apart(spec, start)
-    return *prepare(spec, start, allow_large=allow_large), folders
+    return *prepare(spec, start, shell=shell, allow_large=allow_large), folders
 
 
 def _left(job: CreatedJob, folders: Mapping[str, str]) -> list[str]:

@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 from allranks import settings
 from allranks.sdk.connection.contexts import LOCAL
-from allranks.sdk.connection.find_server import of_another_home
+from allranks.sdk.submit.shell import Shell
 
 if TYPE_CHECKING:
     from allranks.sdk.submit.python_lock import Lock
 
 
-def lock_for(spec: Mapping[str, Any], base: Mapping[str, str]) -> Lock | None:
+def lock_for(spec: Mapping[str, Any], shell: Shell) -> Lock | None:
     """The list of the current Python's packages; None for a job that only runs on this machine."""
     # This machine's compute has the name of its server.
     named = {name.removeprefix("azureml:") for name in _computes(spec)}
     by_default = not named and settings.home().elsewhere.exists()
-    if not (by_default or named - {LOCAL} or of_another_home()):
+    if not (by_default or named - {LOCAL} or shell.other_server):
         return None
     from allranks.sdk.submit.python_lock import lock  # lazy: most jobs run on this machine
 
-    return lock(base)
+    return lock(shell.variables)
 
 
 def _computes(spec: Mapping[str, Any]) -> Iterator[str]:

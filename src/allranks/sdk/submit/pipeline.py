@@ -15,12 +15,12 @@ from allranks.core.packing import pack
 from allranks.core.transfer_progress import OnProgress, unheard
 from allranks.errors import Problem, SpecError
 from allranks.sdk.submit import paths
-from allranks.sdk.submit.current_environment import current, is_current, tools
-from allranks.sdk.submit.editable_packages import live_packages
+from allranks.sdk.submit.current_environment import is_current, tools
 from allranks.sdk.submit.elsewhere import lock_for
 from allranks.sdk.submit.names import generate_name
 from allranks.sdk.submit.python_packages import packages
 from allranks.sdk.submit.send import Snapshots
+from allranks.sdk.submit.shell import Shell
 from allranks.snapshot.git import GitQuery
 from allranks.snapshot.packages import Package
 from allranks.snapshot.take import Snapshot, take_snapshot
@@ -41,6 +41,7 @@ _DEPTH = 16
 def prepare_pipeline(
     spec: Mapping[str, Any],
     base: Path,
+    shell: Shell,
     note: Callable[[str], None],
     allow_large: bool,
     progress: OnProgress,
@@ -48,20 +49,19 @@ def prepare_pipeline(
     """The submission of a pipeline and the snapshots of its steps' code. Raises like ``prepare``,
     with keys of the pipeline."""
     git = GitQuery(base.resolve())
-    shell = current()
     lock = lock_for(spec, shell)
     wheels = () if lock is None else lock.wheels
-    reader = Reader(cache(note), allow_large, progress, live_packages(shell), wheels)
+    reader = Reader(cache(note), allow_large, progress, shell.packages, wheels)
     made = reader.pipeline(dict(spec), base, "")
     made.setdefault("name", generate_name())
     made.setdefault("experiment_name", base.resolve().name or "Default")
-    text = packages(shell)
+    text = packages(shell.variables)
     properties = {**git.result().properties, **({PACKAGES: text} if text else {})}
     if left := {sentence for snapshot in reader.snapshots for sentence in snapshot.left}:
         properties[NOT_RECORDED] = "; ".join(sorted(left))
     if properties:
         made["properties"] = {**properties, **(made.get("properties") or {})}
-    submission = {"spec": made, "base": shell, "tools": tools()}
+    submission = {"spec": made, "base": shell.variables, "tools": tools()}
     if lock is not None:
         submission["python"] = pack(lock.python)
     paths.require_text(submission)

@@ -19,11 +19,11 @@ from allranks.core.transfer_progress import OnProgress, unheard
 from allranks.errors import SpecError, UsageError
 from allranks.masking import without_credentials
 from allranks.sdk.submit import paths
-from allranks.sdk.submit.current_environment import current, is_current, tools
-from allranks.sdk.submit.editable_packages import live_packages
+from allranks.sdk.submit.current_environment import is_current, tools
 from allranks.sdk.submit.elsewhere import lock_for
 from allranks.sdk.submit.names import generate_name
 from allranks.sdk.submit.send import Snapshots
+from allranks.sdk.submit.shell import Shell
 from allranks.snapshot.git import GitQuery, GitState
 from allranks.snapshot.take import take_snapshot
 
@@ -35,6 +35,7 @@ def prepare(
     spec: Mapping[str, Any],
     base: Path,
     *,
+    shell: Shell | None = None,
     in_place: bool = False,
     note: Callable[[str], None] = lambda sentence: None,
     allow_large: bool = False,
@@ -51,14 +52,15 @@ def prepare(
             raise UsageError("a pipeline does not run in place", where="--in-place", hint=hint)
         from allranks.sdk.submit.pipeline import prepare_pipeline  # lazy: few jobs are pipelines
 
-        return prepare_pipeline(spec, base, note, allow_large, progress)
+        return prepare_pipeline(spec, base, shell or Shell(), note, allow_large, progress)
     of_type = _sweep if isinstance(spec.get("trial"), Mapping) else _command
-    return of_type(spec, base, in_place, note, allow_large, progress)
+    return of_type(spec, base, shell or Shell(), in_place, note, allow_large, progress)
 
 
 def _command(
     spec: Mapping[str, Any],
     base: Path,
+    shell: Shell,
     in_place: bool,
     note: Callable[[str], None],
     allow_large: bool,
@@ -84,9 +86,9 @@ def _command(
         }
     if limit := os.environ.get("ALLRANKS_KEEP_WORK"):
         spec.setdefault("keep_work", limit)
-    submission: Document = {"spec": spec, "base": current()}
+    submission: Document = {"spec": spec, "base": {**shell.variables}}
     brought = is_current(spec.get("environment"))
-    lock = lock_for(spec, submission["base"]) if brought else None
+    lock = lock_for(spec, shell) if brought else None
     if lock is not None:
         submission["python"] = pack(lock.python)
     if not brought or lock is not None or paths.moves_data(spec):
@@ -99,7 +101,7 @@ def _command(
             return submission, ()
     if code is None and spec.get("inside"):
         return submission, ()  # all that it needs is there
-    packages = live_packages(submission["base"]) if brought else []
+    packages = shell.packages if brought else []
     wheels = () if lock is None else lock.wheels
     if code is None and not wheels and all(each.only_inside for each in packages):
         return submission, ()
@@ -130,6 +132,7 @@ def _command(
 def _sweep(
     spec: Mapping[str, Any],
     base: Path,
+    shell: Shell,
     in_place: bool,
     note: Callable[[str], None],
     allow_large: bool,
@@ -140,7 +143,7 @@ def _sweep(
     flat = {key: value for key, value in spec.items() if key != "trial"}
     flat |= {key: trial[key] for key in _OF_TRIAL if key in trial}
     with _of_trial():
-        submission, snapshots = _command(flat, base, in_place, note, allow_large, progress)
+        submission, snapshots = _command(flat, base, shell, in_place, note, allow_large, progress)
     made = submission["spec"]
     moved = {key: made.pop(key) for key in _OF_TRIAL if key in made}
     return {**submission, "spec": {**made, "trial": {**trial, **moved}}}, snapshots
