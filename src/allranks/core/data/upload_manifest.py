@@ -73,14 +73,19 @@ class Manifest(NamedTuple):
         return json.dumps({"name": self.name, **lists}, separators=(",", ":")).encode()
 
     @staticmethod
+    def read(text: bytes) -> Manifest:
+        """One that ``load`` has checked before. Raises ValueError, KeyError and TypeError."""
+        data: dict[str, Any] = json.loads(text)
+        files = [File(*item) for item in data["files"]]
+        return Manifest(data["name"], files, [Link(*e) for e in data["links"]], data["folders"])
+
+    @staticmethod
     def load(text: bytes) -> Manifest:
         """Raises UsageError for anything that would lie elsewhere, or twice."""
         try:
-            data: dict[str, Any] = json.loads(text)
-            files = [File(*item) for item in data["files"]]
-            links = [Link(*item) for item in data["links"]]
-            made = Manifest(data["name"], files, links, data["folders"])
-            leaves = [file.path for file in files] + [link.path for link in links]
+            made = Manifest.read(text)
+            files = made.files
+            leaves = [file.path for file in files] + [link.path for link in made.links]
             names = [*leaves, *made.folders]
             single = len(names) == len(files) == 1 and not names[0]
             well = _is_path(made.name) and "/" not in made.name and len({*names}) == len(names)
@@ -88,7 +93,7 @@ class Manifest(NamedTuple):
             # Nothing is placed through a link.
             well = well and {*leaves}.isdisjoint(above for item in names for above in _above(item))
             well = well and all(_is_file(file) for file in files)
-            well = well and all(_is_inside(item) for item in links)
+            well = well and all(_is_inside(item) for item in made.links)
         except (ValueError, KeyError, TypeError):
             well = False
         if not well:

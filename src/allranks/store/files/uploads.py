@@ -16,6 +16,7 @@ import json
 import os
 import secrets
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ class Uploads:
         if is_digest(digest) and self.touch(digest) and there.exists():
             content = there.read_bytes()
             if hashlib.sha256(content).hexdigest() == digest:
-                manifest = Manifest.load(content)
+                manifest = Manifest.read(content)
                 if self._is_unchanged(digest, manifest):
                     return manifest
                 self._discard(digest, manifest)
@@ -82,14 +83,19 @@ class Uploads:
             return False
         return True
 
-    def require(self, document: Any) -> None:
+    def require(self, document: Any, unchanged: bool = True) -> None:
         """Note the use of the uploads whose paths or addresses are in a document. Raises
-        MissingData for one that was removed or changed."""
+        MissingData for one that was removed or, with ``unchanged``, changed."""
         for digest in {*digests_in(document)}:
             folder = self.folder / digest
             if not self.touch(digest):
                 raise missing(str(folder))
-            manifest = Manifest.load((folder / _MANIFEST).read_bytes())
+            if not unchanged:
+                continue
+            try:
+                manifest = Manifest.read((folder / _MANIFEST).read_bytes())
+            except (OSError, ValueError, KeyError, TypeError):
+                manifest = Manifest("")  # it was changed, too
             if not self._is_unchanged(digest, manifest):
                 message = "this data was changed after its upload, by a job that wrote to it"
                 hint = "upload it again, from where it came: allranks data upload PATH"
@@ -101,19 +107,22 @@ class Uploads:
         top = self.folder / digest / _FILES / manifest.name
         try:
             times = json.loads((self.folder / digest / _TIMES).read_text())
-            for file, time in zip(manifest.files, times, strict=True):
-                path = _path(top, file.path)
-                status = os.lstat(path)
-                if not stat.S_ISREG(status.st_mode) or status.st_size != file.size:
+            pairs = zip(manifest.files, times, strict=True)
+            files = {file.path: (file, time) for file, time in pairs}
+            links, folders, count = dict(manifest.links), _folders(manifest), 0
+            for path, entry in _entries(top):
+                count += 1
+                if entry.is_symlink():
+                    same = path in links and os.readlink(entry.path) == links[path]
+                elif entry.is_dir():
+                    same = path in folders
+                else:
+                    same = path in files and _is_same(entry, *files[path])
+                if not same:
                     return False
-                if status.st_mtime_ns != time and _hash(path) != file.sha256:
-                    return False
-            if any(os.readlink(top / link.path) != link.target for link in manifest.links):
-                return False
         except (OSError, ValueError):
             return False
-        leaves = {file.path for file in manifest.files} | {link.path for link in manifest.links}
-        return _names(top) == leaves | _folders(manifest)
+        return count == len(files) + len(links) + len(folders)
 
     def _discard(self, digest: str, manifest: Manifest) -> None:
         """Remove a changed upload, and blobs that are no longer what their names say."""
@@ -180,16 +189,31 @@ def _folders(manifest: Manifest) -> set[str]:
     return folders
 
 
-def _names(top: Path) -> set[str]:
-    """All that lies below an upload's own folder; of a single file its empty path."""
-    if not top.is_dir():
-        return {""}
-    names = set[str]()
-    for above, folders, files in folder_trees.walk(top):
-        within = os.path.relpath(above, top)
-        start = "" if within == "." else f"{within}/"
-        names.update(f"{start}{name}" for name in (*folders, *files))
-    return names
+def _entries(top: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """All that lies below an upload's own folder, with its path there; of a single file itself,
+    with an empty path. Raises OSError, and ValueError if it is gone."""
+    with os.scandir(top.parent) as scan:
+        (own,) = (entry for entry in scan if entry.name == top.name)
+    if not own.is_dir(follow_symlinks=False):
+        yield "", own
+        return
+    pending = [""]
+    while pending:
+        start = pending.pop()
+        with os.scandir(f"{top}/{start}") as scan:
+            for entry in scan:
+                path = f"{start}{entry.name}"
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append(f"{path}/")
+                yield path, entry
+
+
+def _is_same(entry: os.DirEntry[str], file: File, time: int) -> bool:
+    """Raises OSError."""
+    status = entry.stat(follow_symlinks=False)
+    if not stat.S_ISREG(status.st_mode) or status.st_size != file.size:
+        return False
+    return status.st_mtime_ns == time or _hash(entry.path) == file.sha256
 
 
 def _hash(path: str | Path) -> str:
