@@ -17,6 +17,8 @@ _DASHED = ("--sort",)
 class Parser(argparse.ArgumentParser):
     """Raises UsageError with a hint where argparse would exit."""
 
+    _is_for_help = False
+
     def __init__(self, name: str, description: str) -> None:
         super().__init__(prog=f"allranks {name}", description=description, allow_abbrev=False)
         self.name = name
@@ -39,9 +41,16 @@ class Parser(argparse.ArgumentParser):
         # `-:PATH`, a path in the newest job, is not an option.
         return None if arg_string.startswith("-:") else super()._parse_optional(arg_string)
 
+    def _get_formatter(self) -> argparse.HelpFormatter:
+        if self._is_for_help:
+            return super()._get_formatter()
+        # argparse makes one for each option, to check it, and imports shutil for its width.
+        return argparse.HelpFormatter(self.prog, width=80)
+
     def format_help(self) -> str:
         from allranks.cli.examples import EXAMPLES  # lazy: only for `--help`
 
+        self._is_for_help = True
         lines = (f"{self.prog} {each}".rstrip() for each in EXAMPLES[self.name])
         return super().format_help() + "\nexamples:\n" + "".join(f"  {each}\n" for each in lines)
 

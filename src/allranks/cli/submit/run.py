@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import fcntl
 import os
 import re
 import shlex
-import shutil
 import stat
-import struct
-import termios
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -242,6 +238,10 @@ def _has_input() -> bool:
             return info.st_size > os.lseek(0, 0, os.SEEK_CUR)
         if not stat.S_ISFIFO(info.st_mode):
             return False
+        import fcntl  # lazy: few submit from a pipe
+        import struct
+        import termios
+
         (waiting,) = struct.unpack("i", fcntl.ioctl(0, termios.FIONREAD, b"\0" * 4))
     except OSError:
         return False
@@ -368,11 +368,13 @@ def _distribution(options: argparse.Namespace) -> Document | None:
     kind = options.distribution
     if kind is None:
         kind = "pytorch" if options.nodes * options.procs_per_node > 1 else "none"
-    if kind.lower() not in re.findall(r"\w+", _DISTRIBUTIONS) and (
-        shutil.which(kind) or Path(kind).is_file()
-    ):
-        hint = "put `--` before the command; to submit the job and return at once: `--detach`"
-        raise UsageError(f"{kind!r} is a program, not a type", where="-d/--distribution", hint=hint)
+    if kind.lower() not in re.findall(r"\w+", _DISTRIBUTIONS):
+        import shutil  # lazy: it imports modules for compression
+
+        if shutil.which(kind) or Path(kind).is_file():
+            message = f"{kind!r} is a program, not a type"
+            hint = "put `--` before the command; to submit the job and return at once: `--detach`"
+            raise UsageError(message, where="-d/--distribution", hint=hint)
     kind = kind.lower()
     if kind != "tensorflow" and (options.workers, options.parameter_servers) != (None, None):
         hint = "add -d tensorflow, or remove them"
