@@ -153,14 +153,33 @@ def test_an_upload_that_a_job_has_changed_is_noticed_and_made_again(
         (top / "sub" / "9").mkdir()
     uploads = Uploads(server.home.uploads, Blobs(server.home.blobs))
     with pytest.raises(MissingData, match="was changed after its upload"):
-        uploads.require({"path": first.path})
+        uploads.require_unchanged({"path": first.path})
     again = sent(server, data)
     assert again.path == first.path
     assert again.sent < 10 * KB
     assert content(place(server, again)) == content(data)
-    uploads.require({"path": again.path})
+    uploads.require_unchanged({"path": again.path})
     sent(server, data / "sub")
     assert content(place(server, other)) == content(data / "sub")
+
+
+def test_jobs_of_a_list_look_at_their_data_once_and_hold_up_no_other(
+    server: Served, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs = {"data": {"type": "uri_folder", "path": sent(server, data).path}}
+    look, looks = Uploads._is_unchanged, list[str]()
+
+    def looking(uploads: Uploads, digest: str, manifest: Manifest) -> bool:
+        looks.append(digest)
+        server.submit(f"other-{len(looks)}")
+        return look(uploads, digest, manifest)
+
+    monkeypatch.setattr(Uploads, "_is_unchanged", looking)
+    specs = ({"name": f"j{number}", "command": "true", "inputs": inputs} for number in range(3))
+    jobs = [{"spec": spec, "in_place": "/"} for spec in specs]
+    answer = server.people.post("/api/v1/jobs/list", json=jobs)
+    assert answer.status_code == 201, answer.text
+    assert len(looks) == 1
 
 
 def test_an_upload_whose_times_alone_differ_is_unchanged(server: Served, data: Path) -> None:

@@ -239,6 +239,7 @@ def submit(
         # Checked before anything is copied.
         require_code(submission, services)
         services.records.check_name_is_free(made.task.job)
+    services.uploads.require_unchanged(_sources(made))
     with Continuation(services, made.task, after) as continuation, services.admission_lock:
         _require_what_it_needs(submission, made, spec, services)
         if not services.records.ever_existed(made.task.job):
@@ -271,6 +272,7 @@ def submit_all(submissions: Sequence[Submission], services: Services, by: str) -
                     problems.append(problem._replace(where=where))
     if problems:
         raise SpecError(problems)
+    services.uploads.require_unchanged([_sources(made) for _, made in planned])
     with services.admission_lock:
         for submission, (spec, made) in zip(submissions, planned, strict=True):
             _require_what_it_needs(submission, made, spec, services)
@@ -321,10 +323,15 @@ def _require_what_it_needs(
 ) -> None:
     """Raise if the job's code, models or other jobs are not here."""
     services.models.versions.require_existing(each.source for each in made.task.inputs)
-    services.uploads.require([each.source for each in made.task.inputs])
+    services.uploads.require(_sources(made))
     require_code(submission, services)
     for other in referred(spec.get("inputs")):
         services.records.get(other)
+
+
+def _sources(made: Plan) -> list[str | None]:
+    """Where the job's inputs come from."""
+    return [item.source for item in made.task.inputs]
 
 
 def _write_diff(submission: Submission, made: Plan) -> None:

@@ -122,6 +122,7 @@ def create_pipeline(
     spec = signed(_pinned(with_components(submission.spec, component), steps.plans), by)
     made = _plan(submission, pipeline, services, child)
     needs = shared_needs(steps.plans, services) if pipeline.reuse_nodes else {}
+    services.uploads.require_unchanged(spec)
     with services.admission_lock:
         for digest in {*snapshots(spec)}:
             require_code(submission._replace(code=digest), services)

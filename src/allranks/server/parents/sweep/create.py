@@ -87,6 +87,7 @@ def create_sweep(
     made = first._replace(
         gang=first.gang._replace(key=f"{sweep.name}.1", nodes=0, argv=(), env={}), task=task
     )
+    services.uploads.require_unchanged(spec)
     with services.admission_lock:
         require_code(submission, services)
         services.uploads.require(spec)

@@ -135,7 +135,7 @@ def create_data(data: JsonBody, services: ServicesDep, labels: Labels) -> Create
     made = _valid(data, services)
     spec = made.model_dump(mode="json", exclude_defaults=True, exclude={"name", "version"})
     with services.admission_lock:
-        services.uploads.require(made.path, unchanged=False)  # jobs look at each use
+        services.uploads.require(made.path)
         row = services.data.create(made.name, made.version, spec)
     return {**_labelled(row, labels, services), "created": row.new}
 
