@@ -15,6 +15,7 @@ from allranks.engines.local.end_gang import marked
 from allranks.engines.local.engine import LocalEngine
 from tests.engines.contract import Case, Contract, sleeper
 from tests.engines.kubernetes import api_server
+from tests.engines.processes import kill
 
 
 class TestTheFakeEngine(Contract):
@@ -39,6 +40,7 @@ class TestTheLocalEngine(Contract):
             return marked(engine.mark(gang.key), Path("/nowhere"))
 
         yield Case(engine, gang, local, processes)
+        kill(engine, gang.key)
         engine.stop(Handle(gang.key))
         assert processes() == []
 

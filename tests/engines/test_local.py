@@ -22,6 +22,7 @@ from allranks.engines.local.fork_server import ForkServer
 from allranks.errors import Refused
 from allranks.statuses import GangState
 from tests import reforking
+from tests.engines.processes import kill
 from tests.support import until
 
 # These gangs' processes carry the marker themselves; none was forked by the fork server.
@@ -34,6 +35,7 @@ def engine(tmp_path: Path) -> Iterator[LocalEngine]:
     made = LocalEngine(tmp_path / "engine", tmp_path / "nodes", MACHINE)
     yield made
     for folder in (tmp_path / "engine").glob("*"):
+        kill(made, folder.name)
         made.stop(Handle(folder.name))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from allranks.engines.kubernetes.holding import Hold, Refusal, Step, decide, pause
@@ -71,6 +71,7 @@ def test_a_gang_that_never_fits_holds_hardly_anything(key: str, nodes: int, plac
     assert gang.held_for / 3600 < 0.06
 
 
+@settings(max_examples=15)  # each simulates three hours
 @given(KEYS)
 def test_with_an_autoscaler_it_holds_less_and_less(key: str):
     gang = Gang(key, 4)
