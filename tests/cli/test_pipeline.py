@@ -338,12 +338,12 @@ def test_a_failed_pipeline_continues_with_what_did_not_complete(
         for event in answer(allranks, "job", "events", "f")
         if event["kind"] == "resumed"
     ]
-    ended_at = answer(allranks, "job", "show", "f")["ended_at"]
-    took = seconds(
-        (datetime.fromisoformat(ended_at) - datetime.fromisoformat(resumed)).total_seconds()
-    )
-    assert f"f: Completed after {took}, 5 of 5 steps\n" in ended.stderr
     again = answer(allranks, "job", "show", "f")
+    assert again["started_at"] == resumed, "its time is that of what ran now"
+    took = datetime.fromisoformat(again["ended_at"]) - datetime.fromisoformat(resumed)
+    assert f"f: Completed after {seconds(took.total_seconds())}, 5 of 5 steps\n" in ended.stderr
+    (listed,) = (each for each in answer(allranks, "job", "list") if each["name"] == "f")
+    assert listed["duration"] == pytest.approx(took.total_seconds(), abs=0.01)
     assert {name: each["job"] for name, each in again["steps"].items()} == {
         "a": "f_a",
         "b": "f_b-2",

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Any
 from allranks.cli.job.children import ChildrenViewer
 from allranks.cli.output import show
 from allranks.cli.output.failure import took
-from allranks.sdk.connection import find_server
-from allranks.sdk.connection.urls import job_path
 
 if TYPE_CHECKING:
-    from allranks.api.jobs import EventAnswer, JobAnswer
+    from allranks.api.jobs import JobAnswer
 
 
 def viewer(job: JobAnswer, *, prefixed: bool | None = None, **options: Any) -> ChildrenViewer:
@@ -32,11 +30,7 @@ def show_result(job: JobAnswer) -> None:
     """Print how a sweep or a pipeline ended, and how long that took since it was last resumed."""
     from allranks.cli.job import pipeline, sweep  # lazy: one of the two
 
-    with find_server.connect() as client:
-        events: list[EventAnswer] = client.json("GET", job_path(job["name"], "/events"))
-    resumed = [event["at"] for event in events if event["kind"] == "resumed"]
-    text = took(job, resumed[-1] if resumed else "")
-    (sweep if job["type"] == "sweep" else pipeline).show_result(job, text)
+    (sweep if job["type"] == "sweep" else pipeline).show_result(job, took(job))
 
 
 def show_parent(job: JobAnswer) -> None:

@@ -38,12 +38,11 @@ def why(error: JobError) -> list[str]:
     return lines
 
 
-def took(job: JobRecord, resumed_at: str = "") -> str:
-    """` after 3.2 s`, since its start or ``resumed_at``; empty if it has not run or not ended."""
+def took(job: JobRecord) -> str:
+    """` after 3.2 s`, since its start; empty if it has not run or not ended."""
     if not job["started_at"] or not job["ended_at"]:
         return ""
-    started_at = resumed_at or job["started_at"]
-    began, ended = map(datetime.fromisoformat, (started_at, job["ended_at"]))
+    began, ended = map(datetime.fromisoformat, (job["started_at"], job["ended_at"]))
     return f" after {show.seconds((ended - began).total_seconds())}"
 
 

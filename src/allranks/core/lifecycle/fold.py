@@ -34,15 +34,10 @@ def fold(job: Job, event: Event) -> Job:
 
 
 def _resumed(job: Job, event: Event) -> Job:
-    """A job with children goes on; its record is as after its start."""
+    """A job with children goes on; its record is as after its start, which is now."""
     if job.status not in TERMINAL or job.nodes:
         return job
-    return Job(
-        nodes=(),
-        status=JobStatus.RUNNING,
-        started_at=job.started_at or event.at,
-        went_at=event.at,
-    )
+    return Job(nodes=(), status=JobStatus.RUNNING, started_at=event.at, went_at=event.at)
 
 
 def _preparing(job: Job) -> Job:
