@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from allranks.core.amounts import size_text
 from tests.support import CLI, Allranks, command_line, environment, kill_server, until
 
 # Real servers and processes, about a second a test.
@@ -249,6 +250,7 @@ def test_what_is_used_is_shown_while_it_runs_and_after(home, code):
     allranks = command_line(home, code)
     (code / "work.py").write_text(
         "import os, time\nheld = bytearray(200 << 20)\nwhile not os.path.exists('enough'): pass\n"
+        "del held\nwhile not os.path.exists('done'): time.sleep(0.1)\n"
     )
     words = ("--in-place", "-p", 2, "--name", "j", "--detach", "--", "python", "work.py")
     assert allranks("run", *words).returncode == 0
@@ -257,7 +259,7 @@ def test_what_is_used_is_shown_while_it_runs_and_after(home, code):
         found = json.loads(allranks("top", "--json").stdout)[0]["load"]
         return found[0] if found and len(found[0]["ranks"]) == 2 else None
 
-    until(lambda: (load() or {}).get("memory", 0) > 400 << 20)
+    until(lambda: (now := load()) and all(each["memory"] > 200 << 20 for each in now["ranks"]))
     told = load()
     assert told["now"]
     assert told["memory_total"] > told["memory"]
@@ -265,18 +267,30 @@ def test_what_is_used_is_shown_while_it_runs_and_after(home, code):
     assert told["node_load"]["memory_total"] == told["memory_total"]
     assert {"cpu", "memory", "disk_read", "disk_write", "net_in"} <= told["node_load"].keys()
     assert told["node_load"]["cpu"] > 0
-    assert all(each["memory"] > 200 << 20 for each in told["ranks"])
+    assert told["memory"] > 400 << 20
     assert any(each["cpu"] > 5 for each in told["ranks"])
     screen = allranks("top").stdout.splitlines()
     assert screen[0].split()[:4] == ["JOB", "STATUS", "NODE", "AGE"]
     assert screen[1].split()[:3] == ["j", "Running", "0"]
     (code / "enough").touch()
-    assert allranks("job", "wait", "j").returncode == 0
+    until(lambda: (load() or told)["memory"] < 200 << 20)
     shown = allranks("job", "show", "j").stdout.splitlines()
     (own,) = [n for n, line in enumerate(shown) if line.startswith("node 0      cpu ")]
     assert shown[own].endswith(": this job")
     assert shown[own + 1].endswith(": all that runs there")
-    assert not json.loads(allranks("job", "show", "j", "--json").stdout)["load"][0]["now"]
+    assert not json.loads(allranks("job", "show", "j", "--json").stdout)["peaks"]
+    (code / "done").touch()
+    assert allranks("job", "wait", "j").returncode == 0
+    ended = json.loads(allranks("job", "show", "j", "--json").stdout)
+    assert not ended["load"][0]["now"]
+    (peak,) = ended["peaks"]
+    assert ended["load"][0]["memory"] < 200 << 20 < 400 << 20 < peak["memory"] < 800 << 20
+    assert all(each["memory"] > 200 << 20 for each in peak["ranks"])
+    shown = allranks("job", "show", "j").stdout.splitlines()
+    (own,) = [n for n, line in enumerate(shown) if line.startswith("node 0      cpu ")]
+    assert f"memory {size_text(peak['memory'])} of " in shown[own]
+    assert shown[own].endswith(": this job, at most")
+    assert shown[own + 1].endswith(": all that runs there, at most")
     assert allranks("top").stdout.splitlines()[1:] == []
 
 

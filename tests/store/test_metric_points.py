@@ -89,6 +89,8 @@ def test_what_is_no_finite_number_comes_back_as_it_was(database, job):
     assert found[1:] == [math.inf, -math.inf, 2.0]
     one = points.series(job, METRIC)
     assert points.extremes(one) == {one[0].id: (2.0, 2.0)}
+    others = [one[0]._replace(id=one[0].id + n) for n in range(1, 260_000)]  # of many GPUs
+    assert points.extremes([*others, one[0]]) == points.extremes(one)
 
 
 def test_a_damaged_line_costs_only_itself(database, job):

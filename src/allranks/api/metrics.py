@@ -227,12 +227,14 @@ class RankTable(TypedDict):
 
 
 class ShownJob(JobAnswer):
-    """A job with all that is known of it. The keys after ``page`` are of command jobs;
-    ``has_outputs``: whether it has files of its own or named outputs."""
+    """A job with all that is known of it. The keys after ``page`` are of command jobs; ``peaks``:
+    as ``load``, the most of an ended job's last attempt; ``has_outputs``: whether it has files of
+    its own or named outputs."""
 
     page: str | None
     metrics: NotRequired[dict[str, Number]]
     load: NotRequired[list[NodeLoad]]
+    peaks: NotRequired[list[NodeLoad]]
     state: NotRequired[StateOfJob]
     working_folder: NotRequired[WorkingFolderAnswer | None]
     services: NotRequired[list[ServiceAnswer]]

@@ -218,18 +218,15 @@ class Points:
 
     def extremes(self, series: Iterable[Series]) -> dict[int, tuple[float, float]]:
         """The least and greatest finite value by series id; series without one are missing."""
-        value = _points.c.value
-        ids = [one.id for one in series]
-        query = (
-            select(_points.c.series_id, func.min(value), func.max(value))
-            .where(_points.c.series_id.in_(ids), value > -math.inf, value < math.inf)
-            .group_by(_points.c.series_id)
-        )
+        all_ids = [one.id for one in series]
+        extremes: dict[int, tuple[float, float]] = {}
         with self._reading.connect() as connection:
-            extremes = point_blocks.extremes(connection, ids)
-            for one, least, most in connection.execute(query):
-                before = extremes.get(one, (least, most))
-                extremes[one] = (min(least, before[0]), max(most, before[1]))
+            for start in range(0, len(all_ids), _PAGE):  # SQLite takes 32,766 variables
+                ids = all_ids[start : start + _PAGE]
+                extremes |= point_blocks.extremes(connection, ids)
+                for one, least, most in connection.execute(_EXTREMES, {"ids": ids}):
+                    before = extremes.get(one, (least, most))
+                    extremes[one] = (min(least, before[0]), max(most, before[1]))
         return extremes
 
 
@@ -239,6 +236,13 @@ _COLUMNS = [_series.c[name] for name in Series._fields]
 LEADS = _series.c.leads == literal_column("1")
 
 
+_VALUE = _points.c.value
+_EXTREMES = (
+    select(_points.c.series_id, func.min(_VALUE), func.max(_VALUE))
+    .where(_points.c.series_id.in_(bindparam("ids", expanding=True)))
+    .where(-math.inf < _VALUE, math.inf > _VALUE)
+    .group_by(_points.c.series_id)
+)
 _UNTIMED_OF = (
     select(_points.c.step, _points.c.value)
     .where(_points.c.series_id == bindparam("of"))

@@ -105,7 +105,7 @@ def show_job(options: argparse.Namespace) -> int:
         *((f"output {name}", path) for name, path in job["outputs"].items()),
         *_network(job["node_states"], on_cluster=bool(job["cluster_job"])),
         *_metrics(job),
-        *_load(job["load"]),
+        *(_load(job["peaks"], ", at most") if job["ended_at"] else _load(job["load"])),
         *_ranks(job),
         *_notes(times.events, job["attempts"]),
         *_services(job["services"], client.url),
@@ -235,16 +235,18 @@ def _metrics(job: ShownJob) -> list[tuple[str, str]]:
     return lines + (more if len(rows) > _MOST else [])
 
 
-def _load(nodes: list[NodeLoad]) -> list[tuple[str, str]]:
-    """The latest resource use of each node; above a few nodes, of all together."""
+def _load(nodes: list[NodeLoad], which: str = "") -> list[tuple[str, str]]:
+    """The resource use of each node; above a few nodes, of all together. ``which``: the latest by
+    default."""
     if len(nodes) > _FEW_NODES:
-        return load.summary(nodes)
+        (name, text), *rows = load.summary(nodes)
+        return [(name, text + which), *rows]
     rows = []
     for node in nodes:
         name = f"node {node['node']}"
-        rows.append((name, f"{load.own(node)}: this job"))
-        rows.append(("", f"{load.node(node['node_load'])}: all that runs there"))
-        rows += [(f"{name} gpu {gpu['gpu']}", load.gpu(gpu)) for gpu in node["gpus"]]
+        rows.append((name, f"{load.own(node)}: this job{which}"))
+        rows.append(("", f"{load.node(node['node_load'])}: all that runs there{which}"))
+        rows += [(f"{name} gpu {gpu['gpu']}", load.gpu(gpu) + which) for gpu in node["gpus"]]
     return rows
 
 

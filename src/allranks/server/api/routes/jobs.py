@@ -22,7 +22,7 @@ from allranks.errors import Conflict, NotFound, UsageError
 from allranks.events import Kind
 from allranks.masking import masked
 from allranks.server.api.routes.job_stream import follow, until_ended
-from allranks.server.api.routes.metrics import measured
+from allranks.server.api.routes.metrics import measured, peaks
 from allranks.server.api.routes.ui import page
 from allranks.server.arguments import BODY
 from allranks.server.auth.roles import Who, require_own
@@ -172,6 +172,7 @@ def show(name: str, services: ServicesDep) -> ShownJob:
     return {
         **parents.job(row, services),
         **measured(row, services),
+        "peaks": peaks(row, services) if row.record.status in TERMINAL else [],
         "state": services.states.brief(row),
         "working_folder": services.working_folders.brief(row),
         "services": services_of(row, services.records, with_pages=page(name) is not None),

@@ -195,6 +195,17 @@ def measured(row: JobRow, services: Services) -> api.Measured:
     }
 
 
+def peaks(row: JobRow, services: Services) -> list[api.NodeLoad]:
+    """The greatest values of each node, its GPUs and ranks in the last attempt."""
+    several = services.points.newest(row.id, RESOURCE, row.record.attempt)
+    extremes = services.points.extremes([series for series, _ in several])
+    greatest = [
+        (series, point._replace(value=extremes.get(series.id, (0.0, point.value))[1]))
+        for series, point in several
+    ]
+    return _load(greatest, row)
+
+
 def _load(several: list[tuple[Series, Point]], row: JobRow) -> list[api.NodeLoad]:
     """The job's load on each node; ``node_load`` is that of the whole node."""
     nodes: dict[int, _Gathered] = {}
