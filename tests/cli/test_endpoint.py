@@ -373,6 +373,15 @@ def test_an_update_of_the_model_keeps_script_and_code(shared: Allranks, code: Pa
     assert made.returncode == 0, made.stderr
     (code / "own.py").unlink()
     before = answer(shared, "deployment", "show", "default", "-e", "keeping")["spec"]
+    refused = shared("model", "deploy", "keeping:1", "--code", "other", "--deployment", "green")
+    assert "--code: which script of the folder answers?\n\nhint: name it" in refused.stderr
+    (code / "other").mkdir()
+    (code / "other" / "own.py").write_text("def init(): pass\ndef run(data): return 'other'")
+    made = shared("model", "deploy", "keeping:1", "--code", "other", timeout=120)
+    assert made.returncode == 0, made.stderr
+    assert shared("endpoint", "invoke", "keeping", "--data", "{}").stdout == '"other"\n'
+    words = ("deployment", "update", "default", "-e", "keeping", "--rollback")
+    assert shared(*words, timeout=120).returncode == 0
     made = shared("model", "deploy", "keeping:2", timeout=120)
     assert made.returncode == 0, made.stderr
     assert "keeping/default: keeping:1 → keeping:2" in made.stderr
@@ -381,7 +390,6 @@ def test_an_update_of_the_model_keeps_script_and_code(shared: Allranks, code: Pa
     (code / "r.json").write_text("{}")
     assert shared("endpoint", "invoke", "keeping", "--data", "@r.json").returncode == 0
     assert "cannot read" in shared("endpoint", "invoke", "keeping", "--data", "@gone").stderr
-    words = ("deployment", "update", "default", "-e", "keeping", "--rollback")
     made = shared(*words, timeout=120)
     assert made.stderr == "keeping/default is rolled back: keeping:2 → keeping:1\n"
     made = shared("model", "deploy", "keeping:1", "--instances", "1", timeout=120)

@@ -386,16 +386,19 @@ def deploy(options: argparse.Namespace) -> int:
         deployment["warm"] = options.warm
     if options.gpus is not None:
         deployment["resources"] = {"gpus_per_instance": options.gpus}
-    if options.script is not None:
-        deployment["code_configuration"] = {
-            "code": options.code or ".",
-            "scoring_script": options.script,
-        }
     options.file = None
-    is_new = _is_new(name, options)
-    made: EndpointAnswer = find_server.ask("GET", path(name))
-    before = next((e for e in made["deployments"] if e["name"] == options.deployment), None)
-    if before is not None and options.script is None and options.code is None:
+    try:
+        made: EndpointAnswer | None = find_server.ask("GET", path(name))
+    except NotFound:
+        made = None
+    deployments = made["deployments"] if made else []
+    before = next((e for e in deployments if e["name"] == options.deployment), None)
+    has_code = options.script is not None or options.code is not None
+    if has_code:
+        deployment["code_configuration"] = _code(options, before)
+    is_new = made is None
+    _prepare_endpoint(name, made, options)
+    if before is not None and not has_code:
         at = path(name, f"/deployments/{quote(options.deployment, safe='')}")
         code = _ready(options, find_server.ask("PATCH", at, {"changes": deployment}))
     elif before is not None:
@@ -419,15 +422,21 @@ def deploy(options: argparse.Namespace) -> int:
     return code
 
 
-def _is_new(name: str, options: argparse.Namespace) -> bool:
-    """Whether the endpoint was missing; it is there afterwards."""
-    try:
-        made: EndpointAnswer = find_server.ask("GET", path(name))
-    except NotFound:
+def _code(options: argparse.Namespace, before: DeploymentAnswer | None) -> dict[str, str]:
+    """The folder and the script in it, by default that of the deployment. Raises UsageError."""
+    own = (before["spec"].get("code_configuration") or {}) if before else {}
+    script = options.script or own.get("scoring_script")
+    if script is None:
+        hint = "name it, as seen from the folder: --script FILE"
+        raise UsageError("which script of the folder answers?", where="--code", hint=hint)
+    return {"code": options.code or ".", "scoring_script": script}
+
+
+def _prepare_endpoint(name: str, made: EndpointAnswer | None, options: argparse.Namespace) -> None:
+    """Make the endpoint if it is missing. Raises UsageError if it is there with another mode."""
+    if made is None:
         body = {"name": name, "auth_mode": options.auth_mode or "key"}
         find_server.ask("POST", "/api/v1/endpoints", body)
-        return True
-    if options.auth_mode not in (None, made["auth_mode"]):
+    elif options.auth_mode not in (None, made["auth_mode"]):
         hint = "leave --auth-mode out, or make another endpoint: --name NAME"
         raise UsageError(f"{name} is there, with auth_mode {made['auth_mode']}", hint=hint)
-    return False
