@@ -49,8 +49,9 @@ def test_without_a_terminal_each_other_reason_is_a_line(
         now = 100.0 + seconds
         made: Any = {"endpoint": "e", "name": "d", "ready": 0, "instances": 1, "replicas": []}
         progress.show({**made, "reason": reason})
-    printed = capsys.readouterr().err.splitlines()
-    assert printed == [f"e/d: 0 of 1 ready ({looks[at]})" for at in (11, 13)]
+    first, then = capsys.readouterr().err.splitlines()
+    assert first == f"e/d: 0 of 1 ready ({looks[11]}); it goes on if you stop waiting: Ctrl-C"
+    assert then == f"e/d: 0 of 1 ready ({looks[13]})"
 
 
 @pytest.mark.parametrize(

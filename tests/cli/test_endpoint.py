@@ -399,6 +399,28 @@ def test_an_update_of_the_model_keeps_script_and_code(shared: Allranks, code: Pa
     assert shared("endpoint", "delete", "keeping").returncode == 0
 
 
+def test_an_update_without_room_says_what_it_waits_for(allranks: Allranks, code: Path):
+    (code / "weights").write_text("w")
+    (code / "own.py").write_text("def init(): pass\ndef run(data): return 1")
+    cpus = str(len(os.sched_getaffinity(0)))  # a replica has them all
+    assert allranks("compute", "update", "local", "--cpus", cpus).returncode == 0
+    assert allranks("model", "create", "full", "--path", "weights").returncode == 0
+    assert allranks("model", "deploy", "full", "--script", "own.py", timeout=120).returncode == 0
+    (code / "own.py").write_text("def init(): pass\ndef run(data): return 2")
+    waits = f"waits for {cpus} CPU"
+    made = allranks("model", "deploy", "full", "--script", "own.py", "--timeout", 2)
+    assert made.returncode == 124, made.stderr
+    assert f"full/default is not ready after 2 s: {waits}" in made.stderr
+    hint = "hint: it goes on: allranks endpoint show full; to take an update back"
+    assert hint in made.stderr
+    assert waits in allranks("endpoint", "show", "full").stdout
+    assert waits in allranks("deployment", "list", "-e", "full").stdout
+    made = allranks("deployment", "update", "default", "-e", "full", "--rollback", timeout=120)
+    assert made.returncode == 0, made.stderr
+    assert waits not in allranks("deployment", "list", "-e", "full").stdout
+    assert allranks("endpoint", "invoke", "full", "--data", "{}").stdout == "1\n"
+
+
 FIRST = """
 from azureml.core import Environment, Webservice, Workspace
 from azureml.core.model import InferenceConfig, Model

@@ -58,11 +58,18 @@ def _from_file(parser: argparse.ArgumentParser, required: bool = True) -> None:
     add("name", help="its name, instead of the file's", **words)
     add("--name", metavar="NAME", help="the same")
     _endpoint(parser, required=False)
-    add("--no-wait", action="store_true", help="do not wait until it is ready")
+    _wait_options(parser)
     type_option(parser)
     set_option(parser)
     large_code_option(add)
     large_data_option(add)
+
+
+def _wait_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--no-wait", action="store_true", help="do not wait until it is ready")
+    time = f"stop waiting after so many seconds, with exit 124 ({_PATIENCE:g}); it goes on"
+    add("--timeout", type=float, default=_PATIENCE, metavar="SECONDS", help=time)
 
 
 def create_options(parser: argparse.ArgumentParser) -> None:
@@ -197,7 +204,7 @@ def _ready(options: argparse.Namespace, made: DeploymentAnswer, outcome: str | N
         return show.result(options, made, f"{named} is on its way")
     line = show.StatusLine(options.quiet or options.json)
     try:
-        made = wait(made["endpoint"], made["name"], _Progress(line, options).show, _PATIENCE)
+        made = wait(made["endpoint"], made["name"], _Progress(line, options).show, options.timeout)
     finally:
         line.clear()
     outcome = outcome or f"is ready: {made['ready']} of {made['instances']}"
@@ -221,13 +228,14 @@ class _Progress:
         reason = re.sub(r"-r\d+-\w{6}|\d+ s\b", "", text)
         is_late = time.monotonic() - self._began >= _SILENCE
         if self._prints and is_late and reason != self._printed:
-            show.talk(text)
+            show.talk(text if self._printed else f"{text}; it goes on if you stop waiting: Ctrl-C")
             self._printed = reason
 
 
 def _progress(made: DeploymentAnswer) -> str:
-    waits = [item for item in made["replicas"] if not item["ready"]]
-    why = made["reason"] or (waits[0]["reason"] if waits else None) or "starts"
+    from allranks.sdk.assets.endpoints import why_not_ready  # lazy: as above
+
+    why = why_not_ready(made) or "starts"
     return (
         f"{made['endpoint']}/{made['name']}: {made['ready']} of {made['instances']} ready ({why})"
     )
@@ -244,7 +252,10 @@ def list_deployments(options: argparse.Namespace) -> int:
 
         return batch.list_deployments(options, endpoint)
     rows = endpoint["deployments"]
-    head = ("NAME", "STATE", "READY", "TRAFFIC", "MODEL", "REQUESTS")
+    # lazy: as above
+    from allranks.sdk.assets.endpoints import why_not_ready
+
+    head = ("NAME", "STATE", "READY", "TRAFFIC", "MODEL", "REQUESTS", "REASON")
     shares = endpoint["traffic"]
     return show.listing(
         options,
@@ -258,6 +269,7 @@ def list_deployments(options: argparse.Namespace) -> int:
                 f"{shares.get(item['name'], 0)} %",
                 (item["model"] or "-").removeprefix("azureml:"),
                 str((item["counts"] or {"requests": 0})["requests"]),
+                why_not_ready(item) or "-",
             )
             for item in rows
         ],
@@ -361,7 +373,7 @@ def deploy_options(parser: argparse.ArgumentParser) -> None:
     warm = "modules that replicas find imported, e.g. sklearn (repeat)"
     add("--warm", action="append", default=[], metavar="MODULE", help=warm)
     add("--auth-mode", metavar="MODE", help="of a new endpoint: key or none")
-    add("--no-wait", action="store_true", help="do not wait until it is ready")
+    _wait_options(parser)
     large_code_option(add)
     large_data_option(add)
 

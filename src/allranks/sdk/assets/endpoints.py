@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from allranks.core.replicas import HOPELESS
-from allranks.errors import AllranksError, Conflict, ServerError, UsageError
+from allranks.errors import AllranksError, Conflict, ServerError, TimedOut, UsageError
 from allranks.sdk.assets.computes import Poller
 from allranks.sdk.assets.provisioning import provisioning_state
 from allranks.sdk.connection import contexts, find_server
@@ -295,11 +295,17 @@ def _path(endpoint: str, name: str) -> str:
     return asset_path("endpoints", endpoint, f"/deployments/{quote(name, safe='')}")
 
 
+def why_not_ready(made: DeploymentAnswer) -> str:
+    """Why its last replica failed, or what one waits for; empty if neither."""
+    waits = [replica for replica in made["replicas"] if not replica["ready"]]
+    return made["reason"] or (waits[0]["reason"] if waits else None) or ""
+
+
 def wait(
     endpoint: str, name: str, on_look: Callable[[DeploymentAnswer], None], timeout: float
 ) -> DeploymentAnswer:
     """Wait until a deployment is ready or has failed; ``on_look`` gets each look. Raises
-    RequestFailed when it failed, or a replica of it again and again, and ServerError after
+    RequestFailed when it failed, or a replica of it again and again, and TimedOut after
     ``timeout`` seconds."""
     at = f"{_ENDPOINTS}/{quote(endpoint, safe='')}/deployments/{quote(name, safe='')}"
     until = time.monotonic() + timeout
@@ -308,7 +314,6 @@ def wait(
         on_look(made)
         if made["state"] == "Ready" and not made["takes_traffic"]:
             return made
-        jobs = [replica["job"] for replica in made["replicas"]]
         hint = f"allranks deployment logs {name} -e {endpoint}"
         stays = ""
         if made["takes_traffic"]:
@@ -324,8 +329,9 @@ def wait(
             what = f"not all replicas of {endpoint}/{name} start ({count}): {made['reason']}"
             raise RequestFailed(what + stays, hint=hint)
         if time.monotonic() > until:
-            why = made["reason"] or (
-                f"{jobs[0]} is not ready" if jobs else "no replica has started"
-            )
-            raise ServerError(f"{endpoint}/{name} is not ready yet: {why}", hint=hint)
+            why = why_not_ready(made) or "no replica has started"
+            what = f"{endpoint}/{name} is not ready after {timeout:g} s: {why}"
+            back = f"allranks deployment update {name} -e {endpoint} --rollback"
+            hint = f"it goes on: allranks endpoint show {endpoint}; to take an update back: {back}"
+            raise TimedOut(what + stays, hint=hint)
         time.sleep(_LOOK)
