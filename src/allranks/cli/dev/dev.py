@@ -210,11 +210,15 @@ def stop_options(parser: argparse.ArgumentParser) -> None:
 def stop(options: argparse.Namespace) -> int:
     """End a session, with the jobs in it: each gets its time to save. What was changed there and
     not fetched is in the job's files: `allranks job files NAME`."""
+    from allranks.cli.ssh import keys  # lazy: few commands use ssh
+
     name = _named(options)
     job = notes.session_job(name)
     if job["status"] in TERMINAL:
+        keys.remove(name)
         return show.result(options, job, f"{name} has ended already")
     canceled: ShownJob = find_server.ask("POST", job_path(name, "/cancel"))
+    keys.remove(name)
     return show.result(options, canceled, f"{name} ends")
 
 
