@@ -161,6 +161,33 @@ def test_validate_prints_the_notes_of_submission(shared, code):
     assert "note: the service a (grafana) has neither a command nor a port" in done.stderr
 
 
+@pytest.mark.parametrize("verb", ["validate", "create"])
+def test_notes_of_sweeps_and_pipelines_are_those_of_their_jobs(shared, code, verb):
+    sweep = {
+        "type": "sweep",
+        "trial": {"command": "true"},
+        "services": {"lab": {"type": "jupyter_lab"}},
+        "search_space": {"lr": {"type": "choice", "values": [1, 2]}},
+        "sampling_algorithm": "random",
+        "objective": {"goal": "minimize", "primary_metric": "loss"},
+        "limits": {"max_total_trials": 1},
+    }
+    step = {"command": "true", "services": {"own": {"port": 80}}}
+    inner = {"type": "pipeline", "jobs": {"b": step}}
+    pipeline = {"type": "pipeline", "jobs": {"a": step, "in": inner, "s": sweep}}
+    unused = "note: the command does not use the parameter lr"
+    of_steps = [("own", "a"), ("own", "in_b"), ("lab", "s_0")]
+    for job, opened in ((sweep, [("lab", "0")]), (pipeline, of_steps)):
+        name = f"noted-{job['type']}-{verb}"
+        (code / "job.yml").write_text(json.dumps({**job, "name": name}))
+        done = shared("job", verb, "-f", "job.yml")
+        assert done.returncode == 0, done.stderr
+        for service, child in opened:
+            note = f"note: to open {service}: allranks job port-forward {name}_{child} {service}"
+            assert note in done.stderr
+        assert unused in done.stderr
+
+
 def test_set_of_a_name_that_the_job_does_not_have_submits_nothing(shared, job_file):
     before = len(json.loads(shared("job", "list", "--json").stdout))
     for words in (("create", "--stream"), ("create", "--dry-run"), ("validate",)):

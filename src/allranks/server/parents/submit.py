@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from allranks.server.dependencies import Services
+from allranks.server.parents.notes import parent_notes
 from allranks.server.parents.pipeline.create import create_pipeline
-from allranks.server.parents.sweep.create import create_sweep, unused_parameters
+from allranks.server.parents.sweep.create import create_sweep
 from allranks.server.submission.submit import Submission, notes
 from allranks.spec.any_job import parse_any
 from allranks.spec.job_type import job_type
 from allranks.spec.noted import job_notes
-from allranks.spec.sweep.job import SweepJob
 from allranks.store.jobs.job_rows import JobRow
 
 
@@ -23,7 +23,4 @@ def create_parent(submission: Submission, services: Services, by: str) -> tuple[
         parse_any(submission.spec)  # refuses unknown types
         row = create_sweep(submission, services, by)
     noted = notes(row.plan, services.clusters.kind_of(row.plan.engine))
-    noted += job_notes(row.spec)
-    if kind == "sweep":
-        noted += unused_parameters(SweepJob.parse(row.spec))
-    return row, noted
+    return row, [*noted, *job_notes(row.spec), *parent_notes(row.spec)]
