@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import signal
@@ -179,10 +180,28 @@ def test_a_metric_that_nobody_reports(allranks: Allranks, train: Path):
     lines = done.stderr.splitlines()
     note = next(line for line in lines if line.startswith("note: no trial has reported 'loss'"))
     assert "they reported score" in note
+    hints = ("-m 'loss=loss: ([0-9.]+)'", "`trial.metrics.loss: 'loss: ([0-9.]+)'`")
+    assert all(hint in note for hint in hints)
     assert lines.index(note) < max(i for i, line in enumerate(lines) if line.startswith("s_"))
     assert "error: no trial reported the metric 'loss'" in done.stderr
     job = answer(allranks, "job", "show", "s")
     assert (job["status"], job["best"], job["exit_code"]) == ("Failed", None, 1)
+
+    # What it says to write into a file reads the metric.
+    key, pattern = re.search(r"`([\w.]+): '([^']+)'`, in Python", note).groups()  # type: ignore[union-attr]
+    file = {
+        "type": "sweep",
+        "trial": {"command": "echo loss: ${{search_space.x}}"},
+        "search_space": {"x": {"type": "choice", "values": [0.5]}},
+        "sampling_algorithm": "grid",
+        "objective": {"goal": "minimize", "primary_metric": "loss"},
+        "limits": {"max_total_trials": 1},
+    }
+    (train / "sweep.yml").write_text(json.dumps(file))
+    words = ("job", "create", "-f", "sweep.yml", "--name", "t", "--stream")
+    done = allranks(*words, "--set", f"{key}={pattern}")
+    assert done.returncode == 0, done.stderr
+    assert answer(allranks, "job", "show", "t")["best"]["value"] == 0.5
 
 
 @pytest.mark.slow
