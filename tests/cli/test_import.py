@@ -303,3 +303,24 @@ def test_what_calls_return_is_followed(tmp_path: Path, line: str, problem: str) 
     judged = Judge(ast.parse(FOLLOWED + line), tmp_path)
     assert [each.partition(" is not")[0] for each in judged.problems] == [problem] * bool(problem)
     assert [*judged.doubts] == (["whether Job.nosuch_member is there"] if "nosuch" in line else [])
+
+
+@pytest.mark.slow
+def test_assets_of_a_program_are_those_of_the_server_in_use(
+    shared: Allranks, shared_home: Path, code: Path, tmp_path: Path
+):
+    (code / "mine").mkdir()
+    for name in ("there", "nowhere"):
+        text = "from azure.ai.ml import MLClient\nclient = MLClient()\n"
+        (code / "mine" / f"{name}.py").write_text(f"{text}client.data.get('{name}', version='1')\n")
+    (code / "a.csv").write_text("1")
+    assert shared("data", "create", "there", "--path", "a.csv").returncode == 0
+    elsewhere = {"ALLRANKS_HOME": str(tmp_path)}
+    url = json.loads((shared_home / "server.json").read_text())["url"]
+    token = (shared_home / "token").read_text()
+    remote = {**elsewhere, "ALLRANKS_SERVER": url, "ALLRANKS_TOKEN": token}
+    away = {**elsewhere, "ALLRANKS_SERVER": "http://127.0.0.1:9"}
+    for env, is_there in (({}, True), (elsewhere, False), (remote, True), (away, False)):
+        done = shared("import", "mine", "--json", env=env)
+        runs = {each["file"]: each["runs"] for each in json.loads(done.stdout)["files"]}
+        assert runs == {"nowhere.py": "not known", "there.py": "yes" if is_there else "not known"}

@@ -14,11 +14,13 @@ from allranks.cli.importing.finding import NO, NOT_KNOWN, PARTLY, YES, Finding, 
 from allranks.cli.importing.runs import import_runs
 from allranks.cli.output import show
 from allranks.cli.parser import refuse_with
-from allranks.errors import UsageError
+from allranks.errors import NotFound, Unreachable, UsageError
 from allranks.sdk.connection import find_server
+from allranks.sdk.connection.urls import versions_path
 
 if TYPE_CHECKING:
     from allranks.api.computes import ComputesAnswer
+    from allranks.cli.importing.judge import IsRegistered
 
 _ANSWERS = (YES, PARTLY, NO, NOT_KNOWN)
 _SKIPPED = {"node_modules", "__pycache__", "site-packages"}
@@ -62,7 +64,9 @@ def import_folder(options: argparse.Namespace) -> int:
 def _looked(root: Path) -> Iterator[Finding]:
     from allranks.server.assets.read_only_home import is_registered  # lazy: imports the database
 
-    registered = partial(is_registered, settings.home())
+    registered: IsRegistered = partial(is_registered, settings.home())
+    if find_server.of_another_home():
+        registered = _is_registered_there
     for folder, folders, files in folder_trees.walk(root):
         folders[:] = sorted(e for e in folders if e not in _SKIPPED and not e.startswith("."))
         for name in sorted(files):
@@ -76,6 +80,16 @@ def _looked(root: Path) -> Iterator[Finding]:
                 looked = programs.look_at_script(file, str(file.relative_to(root)))
             if looked is not None:
                 yield looked
+
+
+def _is_registered_there(kind: str, name: str, version: str | None = None) -> bool:
+    """As `is_registered`, of the server in use; False if it does not answer."""
+    collection = kind if kind == "data" else f"{kind}s"
+    try:
+        rows = find_server.ask("GET", versions_path(collection, name))
+    except (NotFound, Unreachable):
+        return False
+    return any(version in (None, row["version"]) for row in rows)
 
 
 def _write(findings: Sequence[Finding], data: str | None) -> dict[str, str]:
