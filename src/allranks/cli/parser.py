@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from allranks.cli.commands import COMMANDS
-from allranks.errors import UsageError
+from allranks.errors import Problem, UsageError
 
 # Options whose value may begin with a dash, which argparse takes for another option.
 _DASHED = ("--sort",)
@@ -96,6 +96,19 @@ def refuse_with(option: str, others: Mapping[str, object]) -> None:
         if value is not None and value is not False and value != []:
             hint = "leave one of them out"
             raise UsageError(f"not available with {option}", where=other, hint=hint)
+
+
+def option_of(key: str, options: Mapping[str, str]) -> str:
+    """The option that sets a key of a file: by its name unless ``options`` has another one."""
+    return options.get(key) or f"--{key.replace('_', '-')}"
+
+
+def with_option(problem: Problem, option: str) -> Problem:
+    """A problem of a key in a file, with the option that was typed instead."""
+    key = problem.where
+    message = problem.message.replace(f"`{key}` is", "is")
+    hint = problem.hint and problem.hint.replace(f"`{key}: …`", f"`{option}`")
+    return problem._replace(message=message, where=option, hint=hint)
 
 
 def parser_of(name: str) -> Parser:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allranks.cli.output import show
+from allranks.cli.parser import option_of, with_option
 from allranks.errors import NotFound, Problem, SpecError, UsageError
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import asset_path, versions_path
@@ -26,6 +27,8 @@ _AFTER_DELETE = {
     "models": "`allranks gc` removes files that no other version uses",
 }
 
+
+_OPTIONS = {"name": "NAME"}
 
 # Azure's keys of data, models and environments that have no effect.
 IDLE = ("auto_delete_setting", "datastore", "inference_config", "os_type")
@@ -71,12 +74,7 @@ def definition(file: str | None, overrides: Sequence[str] = ()) -> Iterator[Docu
 
 def _by_option(problem: Problem) -> Problem:
     key = problem.where or ""
-    if not key.isidentifier():
-        return problem
-    option = "NAME" if key == "name" else f"--{key.replace('_', '-')}"
-    message = problem.message.replace(f"`{key}` is", "is")
-    hint = problem.hint and problem.hint.replace(f"`{key}: …`", f"`{option}`")
-    return problem._replace(message=message, where=option, hint=hint)
+    return with_option(problem, option_of(key, _OPTIONS)) if key.isidentifier() else problem
 
 
 def given(options: argparse.Namespace, *keys: str) -> Document:

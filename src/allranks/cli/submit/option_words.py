@@ -7,14 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from shlex import quote
 
+from allranks.cli.parser import option_of, with_option
 from allranks.cli.submit.sweep import signature
 from allranks.errors import Problem, SpecError
 
-# The option of each key, and of the keys below it. ``trial.`` is taken off before.
+# The option of each key, and of the keys below it, where it is not called as the key. ``trial.`` is
+# taken off before.
 _OPTIONS: Mapping[str, str] = {
+    "code": "-C/--code",
     "command": "COMMAND",
     "compute": "-c/--compute",
-    "display_name": "--display-name",
     "distribution": "-d/--distribution",
     "distribution.parameter_server_count": "--parameter-servers",
     "distribution.process_count_per_instance": "-p/--procs-per-node",
@@ -24,25 +26,19 @@ _OPTIONS: Mapping[str, str] = {
     "environment.image": "--image",
     "environment_variables": "--env",
     "experiment_name": "--experiment",
-    "hang_timeout": "--hang-timeout",
     "inputs": "-i/--input",
-    "keep_work": "--keep-work",
     "limits.max_concurrent_trials": "--concurrent",
     "limits.max_total_trials": "--trials",
     "limits.timeout": "--timeout",
     "limits.trial_timeout": "--timeout",
     "metrics": "-m/--metric",
-    "name": "--name",
-    "on_failure": "--on-failure",
     "outputs": "-o/--output",
     "resources.gpus_per_instance": "--gpus",
     "resources.instance_count": "-n/--nodes",
     "retry.max_attempts": "--max-attempts",
     "sampling_algorithm": "--sampler",
     "sampling_algorithm.seed": "--seed",
-    "state": "--state",
     "tags": "--tag",
-    "warm": "--warm",
 }
 # Below these keys stand names of the user's.
 _NAMED = ("inputs", "outputs", "metrics", "environment_variables", "tags")
@@ -75,7 +71,7 @@ def _in_options(problem: Problem, options: argparse.Namespace) -> Problem:
     key = where
     while key and key not in _OPTIONS:
         key = key.rpartition(".")[0]
-    option = _OPTIONS.get(key, "")
+    option = option_of(key or where.partition(".")[0], _OPTIONS)
     if where.startswith("resources.properties."):  # the same of each engine
         option = f"--{where.rpartition('.')[2]}"
     elif where.startswith("metrics.") and where.endswith(".rank"):
@@ -86,7 +82,7 @@ def _in_options(problem: Problem, options: argparse.Namespace) -> Problem:
     attribute = _OPTIONS.get(key, option).rpartition("/")[2].lstrip("-").replace("-", "_").lower()
     if getattr(options, attribute, None) in (None, []):
         return problem  # nobody gave it: the default, or of a file
-    return problem._replace(where=option, hint=hint)
+    return with_option(problem._replace(where=where, hint=hint), option)
 
 
 def _overlap(one: str, other: str) -> bool:
