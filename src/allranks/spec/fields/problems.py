@@ -95,8 +95,13 @@ def placed(problem: Problem, lines: Mapping[str, int]) -> Problem:
 
 def nearest(word: str, names: Iterable[str], cutoff: float = 0.6) -> str | None:
     """``did you mean …?`` if a similar name exists."""
-    near = get_close_matches(word, sorted(names), 1, cutoff)
-    return f"did you mean `{near[0]}`?" if near else None
+    near = nearest_name(word, names, cutoff)
+    return f"did you mean `{near}`?" if near else None
+
+
+def nearest_name(word: str, names: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """The name that ``word`` is probably meant to be."""
+    return next(iter(get_close_matches(word, sorted(names), 1, cutoff)), None)
 
 
 def _dotted(loc: tuple[int | str, ...], data: Any, *, missing: bool) -> str:

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from allranks.errors import Problem, SpecError
 from allranks.spec.fields.azureml_references import output_uri
-from allranks.spec.fields.problems import nearest
+from allranks.spec.fields.problems import nearest, nearest_name
 from allranks.spec.pipeline import bindings
 from allranks.spec.pipeline.bindings import FromParent, FromStep
 from allranks.spec.pipeline.component import (
@@ -291,18 +291,18 @@ class _Resolver:
         """The inputs of a component, with defaults and in the declared types. What a pipeline
         component does not declare is left out, as Azure does; see ``noted``. Those in ``wrong``
         have a problem of their own."""
-        misspelt = ""
+        meant: set[str | None] = set()
         for name in () if is_pipeline else values.keys() - declared.keys():
             listed = ", ".join(f"`{key}`" for key in declared) or "none"
             hint = nearest(name, declared) or f"its inputs: {listed}"
-            misspelt += hint
+            meant.add(nearest_name(name, declared))
             self._problem(f"the component has no input `{name}`", f"{where}.{name}", hint)
         made: dict[str, Any] = {}
         for name, of in declared.items():
             key = f"{where}.{name}"
             value = values.get(name, of.default)
             if value is None:
-                if not of.optional and name not in wrong and f"mean `{name}`" not in misspelt:
+                if not of.optional and name not in wrong and name not in meant:
                     message = f"the input `{name}` is missing"
                     self._problem(
                         message, where.removesuffix(".inputs"), f"add `{name}` to its inputs"
