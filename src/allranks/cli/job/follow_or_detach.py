@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any, cast
 from allranks.cli.job.children import ChildrenViewer
 from allranks.cli.job.files import left
 from allranks.cli.output import show
-from allranks.cli.output.failure import exit_code, hold_hint, print_error, took, unsaved
+from allranks.cli.output.failure import (
+    exit_code,
+    hold_hint,
+    metric_notes,
+    print_error,
+    took,
+    unsaved,
+)
 from allranks.cli.output.phases import Phases, every
 from allranks.cli.output.rank_output import Printer, releasing
 from allranks.core.node_names import with_host
@@ -299,14 +306,13 @@ def _notes(job: JobAnswer) -> list[str]:
             for event in events
             # An agent says the first ones once.
             if (about := event["data"].get("about")) in ("warm", "checkpoint", "pipe")
-            or (about == "metrics" and event["attempt"] == job["attempts"])
             or (about == FOLDER and event["attempt"] == job["attempts"] == 1)
         ]
-        reported = (
-            _reported(job, client) if any("missed" in notice for notice in notices) else set()
-        )
+        of_metrics = metric_notes(events, job["attempts"])
+        reported = _reported(job, client) if any("missed" in e for e in of_metrics) else set()
     # Each node reports this separately; ignore it if the pattern matched on another node.
-    notes = [e["message"] for e in notices if e.get("missed") not in reported]
+    notices += [note for note in of_metrics if note.get("missed") not in reported]
+    notes = [notice["message"] for notice in notices]
     return list(dict.fromkeys([*notes, *unsaved(events, job["attempts"])]))
 
 

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from allranks.cli.job.follow_or_detach import SUCCESS, verdict
 from allranks.cli.job_names import OneOfSeveral, full_name, job_argument
 from allranks.cli.output import load, rank_table, show
-from allranks.cli.output.failure import exit_code, hold_hint, unsaved, why
+from allranks.cli.output.failure import exit_code, hold_hint, metric_notes, unsaved, why
 from allranks.cli.report.goodput import summary
 from allranks.core.amounts import counted
 from allranks.errors import AllranksError, Unreachable, UsageError
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     )
     from allranks.api.metrics import MetricsSummary, NodeLoad, RankTable, ShownJob
     from allranks.api.server import ServerAnswer
-    from allranks.events import Event
     from allranks.http_client import Client
 
 # The number of metrics, nodes and ranks shown.
@@ -101,7 +100,7 @@ def show_job(options: argparse.Namespace) -> int:
         ("exit code", "-" if job["exit_code"] is None else str(job["exit_code"])),
         ("folder", job["folder"]),
         *_state(job["state"]),
-        *_unsaved(job),
+        *_unsaved(job, times.events),
         *((f"output {name}", path) for name, path in job["outputs"].items()),
         *_network(job["node_states"], on_cluster=bool(job["cluster_job"])),
         *_metrics(job),
@@ -126,14 +125,10 @@ def show_job(options: argparse.Namespace) -> int:
     return 0
 
 
-def _notes(events: Sequence[Event], attempt: int) -> list[tuple[str, str]]:
+def _notes(events: Sequence[EventAnswer], attempt: int) -> list[tuple[str, str]]:
     """Lines that ranks logged for metrics and that are none."""
-    of_lines = (
-        event.data["message"]
-        for event in events
-        if event.attempt == attempt and event.data.get("about") == "metrics"
-        if "missed" not in event.data
-    )
+    notes = metric_notes(events, attempt)
+    of_lines = (note["message"] for note in notes if "missed" not in note)
     return [("note", message) for message in dict.fromkeys(of_lines)]
 
 
@@ -168,11 +163,10 @@ def _state(state: StateOfJob) -> list[tuple[str, str]]:
     return [("state", f"{state['name']}, {newest}")]
 
 
-def _unsaved(job: ShownJob) -> list[tuple[str, str]]:
+def _unsaved(job: ShownJob, events: Sequence[EventAnswer]) -> list[tuple[str, str]]:
     """What a job that did not complete could not save."""
     if job["ended_at"] is None or job["status"] == SUCCESS:
         return []
-    events: list[EventAnswer] = find_server.connect().json("GET", job_path(job["name"], "/events"))
     return [("unsaved", message) for message in unsaved(events, job["attempts"])]
 
 

@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 
 from allranks.cli.job_names import job_argument
 from allranks.cli.output import show
+from allranks.cli.output.failure import metric_notes
 from allranks.errors import NotFound
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
@@ -138,7 +139,7 @@ def _none(job: JobRecord, options: argparse.Namespace) -> str:
         return f"{name} has no metrics yet: it has not started"
     if not job["spec"].get("metrics"):
         events: list[EventAnswer] = find_server.ask("GET", job_path(name, "/events"))
-        notes = [event["data"] for event in events if event["data"].get("about") == "metrics"]
+        notes = metric_notes(events, job["attempts"])
         why = f": {notes[0]['message']}" if notes else _how(options)
         return f"{name} has no metrics{why}"
     if job["ended_at"] is None:

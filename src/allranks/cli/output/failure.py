@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from allranks.cli.output import show
 from allranks.cli.output.tables import cut
@@ -44,6 +44,13 @@ def took(job: JobRecord) -> str:
         return ""
     began, ended = map(datetime.fromisoformat, (job["started_at"], job["ended_at"]))
     return f" after {show.seconds((ended - began).total_seconds())}"
+
+
+def metric_notes(events: Iterable[EventAnswer], attempt: int) -> list[Mapping[str, Any]]:
+    """What agents say of the metrics of an attempt: a ``message``. A metric that one has ``missed``
+    may be found on another node."""
+    notes = (each["data"] for each in events if each["attempt"] == attempt)
+    return [note for note in notes if note.get("about") == "metrics"]
 
 
 def unsaved(events: Iterable[EventAnswer], attempt: int) -> list[str]:

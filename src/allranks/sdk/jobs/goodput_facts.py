@@ -19,6 +19,7 @@ from allranks.statuses import JobStatus
 
 if TYPE_CHECKING:
     from allranks.api.assets import ShownState
+    from allranks.api.jobs import EventAnswer
     from allranks.api.metrics import ShownJob
 
 # Metrics with which scripts report the seconds that a checkpoint takes.
@@ -35,20 +36,21 @@ class JobTimes(NamedTuple):
     status: str
     goodput: Goodput
     cost: float | None = None
-    events: Sequence[Event] = ()
+    events: Sequence[EventAnswer] = ()
 
 
 def job_times(client: Client, name: str) -> JobTimes:
     """How the job has spent its time so far. Raises NotFound if it does not exist."""
     job: ShownJob = client.json("GET", job_path(name))
-    events = [event(each) for each in client.json("GET", job_path(name, "/events"))]
+    answers: list[EventAnswer] = client.json("GET", job_path(name, "/events"))
+    events = [event(each) for each in answers]
     series = _series(client, job)
     ways = trails(job, series)
     result = goodput(events, time.time(), ways)._replace(stepless=_stepless(job))
     cost = _cost(series)
     if cost is None and ways:
         cost = _cost_by_state(client, job, ways)
-    return JobTimes(name, job["status"], result, cost, events)
+    return JobTimes(name, job["status"], result, cost, answers)
 
 
 def children_of(client: Client, name: str) -> list[str]:

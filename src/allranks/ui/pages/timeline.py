@@ -12,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from allranks.errors import AllranksError
 from allranks.events import Event, Kind
 from allranks.sdk.jobs.goodput_facts import JobTimes, job_times
+from allranks.sdk.jobs.goodput_facts import event as event_of
 from allranks.statuses import Reason
 from allranks.ui.api import Session
 
@@ -74,7 +75,7 @@ async def timeline(
         }
         for span in spans
     ]
-    marks = [*written, *_marks(job, times.events)]
+    marks = [*written, *_marks(job, [*map(event_of, times.events)])]
     return {
         "begin": begin,
         "seconds": whole,
