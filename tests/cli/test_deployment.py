@@ -55,17 +55,19 @@ def test_without_a_terminal_each_other_reason_is_a_line(
 
 
 @pytest.mark.parametrize(
-    ("words", "why"),
+    ("words", "why", "hint"),
     [
-        (["--input", "empty", "--data", "[1]"], "a body or an input, not both"),
-        (["--input", "empty"], "has no files to score"),
+        (["--input", "empty", "--data", "[1]"], "a body or an input, not both", "--input for a"),
+        (["--input", "empty"], "has no files to score", "name the folder that has them"),
+        (["--request-file", "gone"], "cannot read the request", "a file with the body"),
     ],
 )
 def test_input_that_would_be_ignored(
-    words: list[str], why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    words: list[str], why: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty" / "folder").mkdir(parents=True)
     options = parser_of("endpoint invoke").parse_args(["digits", *words])
-    with pytest.raises(UsageError, match=why):
+    with pytest.raises(UsageError, match=why) as refused:
         endpoint.invoke(options)
+    assert hint in (refused.value.hint or "")

@@ -98,7 +98,8 @@ def invoke(options: argparse.Namespace) -> int:
         kind = options.input_type or _type_of(options.input, Path.cwd())
         folder = Path(options.input.removeprefix("file:"))
         if folder.is_dir() and not any(item.is_file() for item in folder.rglob("*")):
-            raise UsageError(f"{folder} has no files to score", where="--input")
+            hint = "name the folder that has them, or one file"
+            raise UsageError(f"{folder} has no files to score", where="--input", hint=hint)
         inputs[""] = {"type": kind, "path": options.input}
         base = Path.cwd()
     if not inputs:

@@ -379,4 +379,5 @@ def _content(file: Path) -> bytes:
         return file.read_bytes()
     except OSError as error:
         why = error.strerror or str(error)
-        raise UsageError(f"cannot read the request: {why}", where=str(file)) from None
+        hint = "a file with the body of the request, or - for stdin"
+        raise UsageError(f"cannot read the request: {why}", where=str(file), hint=hint) from None
