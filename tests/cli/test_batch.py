@@ -158,6 +158,14 @@ def test_a_program_of_azure(shared: Allranks, files: Path):
     ]
     assert lines[-5:] == ["words", "JobException", "2", "True", "1"], done.stdout + done.stderr
     assert "1 file failed; the limit is 0" in done.stdout + done.stderr
+    (job,) = (
+        each["name"]
+        for each in answer(shared, "job", "list", "--all", "--experiment", "from-python")
+        if each["status"] == "Failed" and each["type"] == "command"
+    )
+    explained = shared("job", "explain", job)
+    assert "without an exception (MINI_BATCH_FAILED)" in explained.stdout
+    assert "hint: it returned 2 results for 3 files: return a result for each" in explained.stderr
 
 
 @pytest.mark.parametrize(

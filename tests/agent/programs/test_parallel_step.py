@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from allranks.agent import inside
 from allranks.core.diagnosis.causes import Cause
@@ -30,8 +35,8 @@ OPTIONS = {
 }
 
 
-def score(folder: Path) -> subprocess.CompletedProcess[str]:
-    (folder / "score.py").write_text(SCRIPT)
+def score(folder: Path, script: str = SCRIPT) -> subprocess.CompletedProcess[str]:
+    (folder / "score.py").write_text(script)
     (folder / "out").mkdir()
     words = [sys.executable, str(PROGRAM), json.dumps(OPTIONS), "in", "out", "--"]
     rank = {"RANK": "0", "WORLD_SIZE": "1", "ALLRANKS_JOB": "j", "MASTER_PORT": "0"}
@@ -52,6 +57,61 @@ def test_a_mini_batch_that_fails_is_the_cause_and_its_files_are_named(tmp_path: 
     cause = finding(done.stderr.splitlines(), Ending(1))
     assert cause is not None
     assert (cause.cause, cause.where) == (Cause.SCRIPT_EXCEPTION, f"{tmp_path}/score.py:4")
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "cause", "fix"),
+    [
+        ("return files[1:]", 1, Cause.MINI_BATCH_FAILED, "it returned 1 result for 2 files"),
+        ("pass", 1, Cause.MINI_BATCH_FAILED, "it returned 0 results for 2 files"),
+        ("sys.exit(3)", 3, Cause.MINI_BATCH_FAILED, "it called sys.exit(3) in mini-batch 0"),
+        ("sys.exit()", 1, Cause.MINI_BATCH_FAILED, "it called sys.exit(None) in mini-batch 0"),
+        ("while True: time.sleep(1)", 1, Cause.SCRIPT_EXCEPTION, ""),
+    ],
+)
+def test_what_is_known_of_a_mini_batch_without_an_exception(
+    tmp_path: Path, body: str, code: int, cause: Cause, fix: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(OPTIONS, "timeout", 0.5)
+    (tmp_path / "in").mkdir()
+    for name in "ab":
+        (tmp_path / "in" / name).touch()
+    done = score(tmp_path, f"import sys, time\ndef run(files):\n    {body}\n")
+    assert done.returncode == code, done.stderr
+    known = finding(done.stderr.splitlines(), Ending(code))
+    assert known is not None, done.stderr
+    assert (known.cause, known.fix[: len(fix)]) == (cause, fix)
+    if cause is Cause.SCRIPT_EXCEPTION:
+        assert (known.exception, known.where) == ("TimeoutError", f"{tmp_path}/score.py:3")
+
+
+def test_the_files_of_a_rank_that_ends_are_named(tmp_path: Path):
+    (tmp_path / "in").mkdir()
+    for name in "abc":
+        (tmp_path / "in" / name).touch()
+    (tmp_path / "score.py").write_text(
+        "import os, time\ndef run(files):\n"
+        "    if os.environ['RANK'] == '1': os._exit(3)\n    while True: time.sleep(1)\n"
+    )
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    options = json.dumps({**OPTIONS, "mini_batch_size": 1})
+    words = [sys.executable, str(PROGRAM), options, "in", "out", "--"]
+    common = {"WORLD_SIZE": "2", "ALLRANKS_JOB": "j", "MASTER_PORT": port}
+    where: dict[str, Any] = {"cwd": tmp_path, "stderr": subprocess.PIPE, "text": True}
+    env = {**os.environ, **common, "MASTER_ADDR": "127.0.0.1"}
+    with subprocess.Popen(words, env={**env, "RANK": "0"}, **where) as first:
+        try:
+            other = subprocess.run(words, env={**env, "RANK": "1"}, timeout=60, **where)
+            assert other.returncode == 3
+            assert first.stderr is not None
+            line = first.stderr.readline()
+            assert re.fullmatch(
+                r"mini-batch \d: the process of its rank ended; its files: [abc]\n", line
+            )
+        finally:
+            first.kill()
 
 
 def test_a_batch_without_files_is_an_error(tmp_path: Path):

@@ -52,8 +52,8 @@ class Board(object):
         self._next, self._done, self._failed, self._failed_items = 0, 0, 0, 0
         self.rows = {}  # type: Dict[int, List[str]]
         self.broken = ""
-        # The traceback of the last mini-batch that failed.
-        self.trace = ""
+        # The traceback of the last mini-batch that failed, and what one of the others lacked.
+        self.trace = self.lack = ""
         self._lock = threading.Lock()
         self._reported_at = time.time()
 
@@ -73,9 +73,13 @@ class Board(object):
             self._done += 1
             # Each has a row of its own, or has failed.
             self._failed_items += max(0, size - len(rows or ()))
+            if rows is not None and len(rows) < size:
+                results, items = _counted(len(rows), "results"), _counted(size, self._unit)
+                self.lack = ": run() returned %s for %s" % (results, items)
             if 0 <= self._error_threshold < self._failed_items:
                 failed = _counted(self._failed_items, self._unit)
-                self.broken = "%s failed; the limit is %d" % (failed, self._error_threshold)
+                text = "%s failed; the limit is %d%s"
+                self.broken = text % (failed, self._error_threshold, self.lack)
             if rows is not None:
                 self.rows[number] = rows
             else:
@@ -140,6 +144,7 @@ def serve(board, job, port, others):  # type: (Board, str, int, int) -> List[thr
     threads = []
 
     def answer(connection):  # type: (socket.socket) -> None
+        batch = None
         with connection, connection.makefile("r", encoding="utf-8") as lines:
             for line in lines:
                 try:
@@ -150,12 +155,16 @@ def serve(board, job, port, others):  # type: (Board, str, int, int) -> List[thr
                     return  # a stranger
                 reply = {}
                 if message["do"] == "take":
-                    reply["batch"] = board.take()
-                    if reply["batch"] is None:
+                    reply["batch"] = batch = board.take()
+                    if batch is None:
                         left.release()
                 else:
                     board.finish(**message["done"])
+                    batch = None
                 connection.sendall((json.dumps(reply) + "\n").encode())
+        if batch is not None:
+            line = "mini-batch %d: the process of its rank ended; its files: %s"
+            print(line % (batch["number"], names_of(batch["items"])), file=sys.stderr, flush=True)
 
     def accept():  # type: () -> None
         while True:
@@ -325,6 +334,13 @@ def work(board, run, options):  # type: (Any, Any, Dict[str, Any]) -> None
                 size = len(arguments[0])
                 rows = attempt(run, arguments, float(options["timeout"]))
                 break
+            except SystemExit as ended:
+                line = "mini-batch %d: run() called sys.exit(%r); its files: %s"
+                print(
+                    line % (batch["number"], ended.code, names_of(batch["items"])), file=sys.stderr
+                )
+                # Other mini-batches are left, whatever the script says of this one.
+                sys.exit(ended.code or 1)
             except Exception:
                 error = traceback.format_exc()
                 print("attempt %d:\n%s" % (number + 1, error), file=sys.stderr, flush=True)

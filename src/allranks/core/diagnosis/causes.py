@@ -44,6 +44,7 @@ class Cause(StrEnum):
     NAN_LOSS = "NAN_LOSS"
     ASSERTION = "ASSERTION"
     SCRIPT_EXCEPTION = "SCRIPT_EXCEPTION"
+    MINI_BATCH_FAILED = "MINI_BATCH_FAILED"
 
     NO_CUDA = "NO_CUDA"
     DRIVER_TOO_OLD = "DRIVER_TOO_OLD"
@@ -221,6 +222,10 @@ TABLE: dict[Cause, CauseInfo] = {
     ),
     Cause.SCRIPT_EXCEPTION: CauseInfo(
         "the script ended with an uncaught exception", "check the line named in the error"
+    ),
+    Cause.MINI_BATCH_FAILED: CauseInfo(
+        "`run` of a parallel step or batch deployment failed without an exception",
+        "read the lines of its log on mini-batches",
     ),
     Cause.NO_CUDA: CauseInfo(
         "the script needs a GPU, but none is available",

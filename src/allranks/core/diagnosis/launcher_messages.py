@@ -180,6 +180,19 @@ MESSAGES = (
         "it ran on Python {0} but requires {1}: request that version in the environment (-e FILE)",
     ),
     Message(
+        Cause.MINI_BATCH_FAILED,
+        re.compile(r"\d+ \w+ failed; the limit is \d+: run\(\) returned (\d+ \w+ for \d+ \w+)"),
+        (1,),
+        "it returned {0}: return a result for each, or raise `error_threshold`",
+    ),
+    Message(
+        Cause.MINI_BATCH_FAILED,
+        re.compile(r"mini-batch (\d+): run\(\) called sys\.exit\((.*)\); its files: "),
+        (),
+        "it called sys.exit({1}) in mini-batch {0}: raise an exception instead, which is tried "
+        "again and counts for the threshold",
+    ),
+    Message(
         Cause.DISK_FULL,
         re.compile(
             r"\S+: (?:line \d+: )?.*(?:write error|error writing .*|cannot .*): No space left"

@@ -73,8 +73,11 @@ _AT_WORK = re.compile(
     re.IGNORECASE,
 )
 _BEGINNING = re.compile(r"\W*([^\W\d]+|\d)")
-# Code of packages and of Python.
-_NOT_USER_CODE = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|<frozen |<string>|^<__array")
+# Code of packages, of Python, and of what runs entry scripts.
+_NOT_USER_CODE = re.compile(
+    r"/(?:site|dist)-packages/|/lib/python\d|<frozen |<string>|^<__array"
+    r"|/allranks_parallel_step\.py$"
+)
 
 
 class Frame(NamedTuple):
