@@ -268,6 +268,30 @@ def test_data_assets_in_all_their_life(shared, code):
     assert "birds.yml:3: kind: " in shared("data", "create", "-f", "birds.yml").stderr
 
 
+def test_a_type_that_the_path_is_not(shared, code):
+    (code / "in").mkdir()
+    (code / "in/b.csv").touch()
+    for kind, path, right in (
+        ("uri_folder", "in/b.csv", "uri_file"),
+        ("mltable", "in/b.csv", "uri_file"),
+        ("uri_file", "in", "uri_folder"),
+    ):
+        what = f"is a {'folder' if path == 'in' else 'file'}, no {kind}"
+        done = shared("data", "create", "wrong", "--path", path, "--type", kind)
+        assert (done.returncode, what in done.stderr) == (2, True), done.stderr
+        assert done.stderr.startswith("error: --type: ")
+        assert f"hint: `{right}`, or leave it out" in done.stderr
+        (code / "d.yml").write_text(f"name: wrong\npath: {path}\ntype: {kind}\n")
+        assert f"d.yml:3: type: {path.rpartition('/')[2]} {what}" in (
+            shared("data", "create", "-f", "d.yml").stderr
+        )
+        words = ("data", "create", "right", "--path", path, "--type")
+        assert shared(*words, right).returncode == 0
+    assert "no data named 'wrong'" in shared("data", "list", "wrong").stderr
+    # With --no-upload it is a path of the server's machine.
+    assert shared(*words, "uri_file", "--no-upload").returncode == 0
+
+
 @pytest.fixture
 def whole(shared):
     """A completed job that left a file in every place there is, and those places' addresses."""

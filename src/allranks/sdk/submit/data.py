@@ -9,6 +9,7 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from allranks.errors import Problem, SpecError
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import labelled
 from allranks.sdk.submit.paths import placed_data
@@ -44,6 +45,8 @@ def create_data(
         # Before anything is uploaded, and there: pydantic takes longer to import than to be asked.
         client.json("POST", f"{_DATA}/checks", body)
         if isinstance(path, str) and path.startswith("/"):
+            if when is not When.NEVER:
+                _require_kind(Path(path), body.get("type"))
             unseen = when is When.UNSEEN and bool(find_server.of_another_home())
             if when is When.ALWAYS or (unseen and unproven(client, [path])):
                 body["path"] = (how or How()).upload(path).path
@@ -51,6 +54,15 @@ def create_data(
             client.call("POST", labelled(_DATA, labels), json.dumps(body).encode()).body
         )
         return made
+
+
+def _require_kind(path: Path, kind: object) -> None:
+    """Raises SpecError if a local path is a file instead of a folder, or the other way round."""
+    wrong = ("uri_file",) if path.is_dir() else ("uri_folder", "mltable") if path.is_file() else ()
+    if kind in wrong:
+        what, right = ("folder", "uri_folder") if path.is_dir() else ("file", "uri_file")
+        hint = f"`{right}`, or leave it out"
+        raise SpecError(Problem(f"{path.name} is a {what}, no {kind}", "type", hint=hint))
 
 
 def name_of(path: Path) -> str:
