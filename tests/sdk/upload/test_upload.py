@@ -436,15 +436,18 @@ def test_random_cuts_lose_and_repeat_nothing(
     server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parallel, "_PAUSES", (0.0,) * 100)
+    cuts = 0
     for seed in range(8):
         # Also pieces that are longer than what passes.
         monkeypatch.setattr(send, "_PIECE", (256 * KB, 16 * MB)[seed % 2])
         monkeypatch.setattr(same_data, "SAMPLED", (MB, 32 * MB)[seed // 2 % 2])
-        cut_at_random(server, tmp_path / str(seed), seed)
+        cuts += cut_at_random(server, tmp_path / str(seed), seed)
+    assert cuts > 4, "the links were not cut"
 
 
-def cut_at_random(server: Served, folder: Path, seed: int) -> None:
-    """Upload through links that are cut after random amounts; then all is there, once."""
+def cut_at_random(server: Served, folder: Path, seed: int) -> bool:
+    """Upload through links that are cut after random amounts; then all is there, once. Whether a
+    link was cut."""
     chance = random.Random(seed)
     folder.mkdir()
     for number in range(chance.randrange(1, 60)):
@@ -456,6 +459,7 @@ def cut_at_random(server: Served, folder: Path, seed: int) -> None:
     assert content(place(server, made)) == content(folder), seed
     assert made.sent <= total + len(os.listdir(folder)) * 200, seed
     assert not [path for path in blobs(server) if path.name.endswith(".part")], seed
+    return proxy.reached.is_set()
 
 
 def collected(server: Served) -> list[str]:
