@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from allranks.core.diagnosis import tracebacks
@@ -578,8 +578,35 @@ def test_random_text_has_no_cause(parts: list[str], code: int):
     assert cause(" ".join(parts), code=code) in (Cause.UNKNOWN, Cause.SCRIPT_EXCEPTION)
 
 
-@given(
-    st.text(alphabet=st.sampled_from('Tr a\n  File "x", line 3:|+-[rank0]: Error'), max_size=400)
-)
-def test_any_text_is_read(text: str):
-    tracebacks.raised(text.splitlines())
+_HEAD = "Traceback (most recent call last):"
+_PARTS = [
+    _HEAD,
+    '  File "x.py", line 3, in f',
+    "    f()",
+    "    ^^^",
+    "ValueError: a",
+    "KeyError",
+    "",
+    "During handling of the above exception, another exception occurred:",
+    "  + Exception Group " + _HEAD,
+    "  | OSError: b",
+    "  +-+---------------- 1 ----------------",
+    f"[rank0]: {_HEAD}",
+    '[rank0]:   File "y.py", line 1, in <module>',
+    "[rank0]: OSError: b",
+    "step 3, loss 0.1",
+]
+
+
+@example([_HEAD, *_PARTS[11:14]])
+@given(st.lists(st.one_of(st.sampled_from(_PARTS), st.text(max_size=20)), max_size=30))
+def test_any_text_is_read(parts: list[str]):
+    """What is read is where it says, and no text before a traceback hides it."""
+    lines = "\n".join(parts).splitlines()
+    for each in tracebacks.raised(lines):
+        assert 0 <= each.at <= each.end < len(lines)
+        assert each.name in lines[each.at]
+    end = [_HEAD, '  File "train.py", line 7, in <module>', "    main()", "RuntimeError: last"]
+    (*_, last) = tracebacks.raised([*lines, "", *end])
+    assert (last.name, last.text, last.at) == ("RuntimeError", "last", len(lines) + 4)
+    assert last.frames[-1].line == 7

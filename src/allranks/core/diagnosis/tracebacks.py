@@ -207,7 +207,7 @@ def _block(
     more = list(_more(lines, index + 1))
     text = "\n".join([named[2] or "", *more]).strip()
     name = named[1].rpartition(".")[2]
-    at, end = lines[index].at, index + len(more)
+    at, end = lines[index].at, lines[index + len(more)].at
     return Raised(name, text, at, end, tuple(frames), link, stream, aside), index + 1
 
 
