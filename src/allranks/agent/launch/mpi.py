@@ -10,7 +10,7 @@ from allranks.agent import programs
 from allranks.agent.launch import remote_start
 from allranks.agent.launch.find_mpi import WITHOUT_BLANKS, find_inside, find_mpi
 from allranks.agent.launch.mpi_ranks import MpiRanks
-from allranks.agent.launch.stage import Launch, Stage
+from allranks.agent.launch.stage import Stage, StartedRanks
 from allranks.agent.network import ports
 from allranks.agent.processes.ranks import Process, Running, Started
 from allranks.core.distributions import mpi
@@ -18,7 +18,7 @@ from allranks.core.distributions.topology import ranks_of
 from allranks.core.environments.container import hostname
 
 
-def start(stage: Stage, running: Running) -> Launch:
+def start(stage: Stage, running: Running) -> StartedRanks:
     """Every node describes its ranks in files. Node 0 starts mpirun; the others start the helper
     through which mpirun reaches them."""
     task, own_ranks = stage.task, ranks_of(stage.task, stage.node)
@@ -44,7 +44,7 @@ def start(stage: Stage, running: Running) -> Launch:
         env = {**mpi.LOOPBACK, **env}
     if launcher is None:
         remote_start.serve(stage, running, env)
-        return Launch(running, stage.logs, hosted)
+        return StartedRanks(running, stage.logs, hosted)
     ports.release(stage.held)
     # Each container has its own host name, so MPI treats it as a host.
     names = [place.host for place in stage.places]
@@ -58,7 +58,7 @@ def start(stage: Stage, running: Running) -> Launch:
     argv = mpi.words(launcher, hosts, task.procs, hosted.program, root)
     # mpirun's own messages go to the log of rank 0, where users look.
     running.start(Process(os.path.basename(launcher.path), stage.logs[0]), argv, stage.cwd, env)
-    return Launch(running, stage.logs, hosted)
+    return StartedRanks(running, stage.logs, hosted)
 
 
 def clean(stage: Stage) -> None:

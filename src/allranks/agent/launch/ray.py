@@ -8,7 +8,7 @@ import shutil
 
 from allranks import folder_trees
 from allranks.agent import programs
-from allranks.agent.launch.stage import Launch, Stage
+from allranks.agent.launch.stage import Stage, StartedRanks
 from allranks.agent.network import ports
 from allranks.agent.processes.ranks import SHELL, Running, Started
 from allranks.core.distributions import ray
@@ -16,7 +16,7 @@ from allranks.core.distributions.topology import Rank
 from allranks.errors import NotFound
 
 
-def start(stage: Stage, running: Running) -> Launch:
+def start(stage: Stage, running: Running) -> StartedRanks:
     """Start the head or a worker; on node 0 also the rank, which waits for the others."""
     rank = Rank(0, stage.node, 0)
     env = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": stage.secret(), **stage.env(rank)}
@@ -38,7 +38,7 @@ def start(stage: Stage, running: Running) -> Launch:
         command = f"{wait} && exec {SHELL} -c {shlex.quote(stage.command)}"
         running.started[rank.rank] = Started(stage.cwd, env)
         running.start(stage.rank(rank), [SHELL, "-c", command], stage.cwd, env)
-    return Launch(running, stage.logs)
+    return StartedRanks(running, stage.logs)
 
 
 def clean(stage: Stage) -> None:

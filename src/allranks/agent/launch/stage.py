@@ -61,7 +61,7 @@ class Stage(NamedTuple):
         return {rank.rank: self.rank(rank).log for rank in ranks_of(self.task, self.node)}
 
 
-class Launch(NamedTuple):
+class StartedRanks(NamedTuple):
     """The running processes, the log of each rank here, the ranks that mpirun starts, and how many
     ranks started warm."""
 

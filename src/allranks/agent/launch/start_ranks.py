@@ -11,7 +11,7 @@ from pathlib import Path
 
 from allranks.agent.launch import deepspeed, horovod, mpi, pipes, ray
 from allranks.agent.launch.remote_start import STAND_INS, with_stand_ins
-from allranks.agent.launch.stage import Launch, Stage
+from allranks.agent.launch.stage import Stage, StartedRanks
 from allranks.agent.network import ports
 from allranks.agent.processes.hold import FOLDER
 from allranks.agent.processes.ranks import SHELL, Running, Started
@@ -22,7 +22,7 @@ from allranks.core.environments.warm_start import Cold
 # This folder is on PYTHONPATH of every Python of a job, for its sitecustomize.
 _INSIDE = str(Path(__file__).absolute().parents[1] / "inside")
 # Distributions whose launcher starts the ranks.
-_LAUNCHERS: Mapping[str, Callable[[Stage, Running], Launch]] = {
+_LAUNCHERS: Mapping[str, Callable[[Stage, Running], StartedRanks]] = {
     "mpi": mpi.start,
     "ray": ray.start,
 }
@@ -34,7 +34,7 @@ _HELPERS: Mapping[str, Callable[[Stage, Running], dict[str, str]]] = {
 _CLEAN_UPS: Mapping[str, Callable[[Stage], None]] = {"mpi": mpi.clean, "ray": ray.clean}
 
 
-def start(stage: Stage, running: Running) -> Launch:
+def start(stage: Stage, running: Running) -> StartedRanks:
     """Start this node's part. Raises AllranksError, OSError or ValueError; processes started before
     the error are in ``running``."""
     (stage.folder / rank_variables.HOSTFILE).write_text(
@@ -61,7 +61,7 @@ def start(stage: Stage, running: Running) -> Launch:
     warm = 0
     for rank in ranks_of(stage.task, stage.node):
         warm += _start_rank(stage, running, rank, more)
-    return Launch(running, stage.logs, warm=warm)
+    return StartedRanks(running, stage.logs, warm=warm)
 
 
 def clean(stage: Stage) -> None:

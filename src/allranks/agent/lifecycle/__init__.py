@@ -1,4 +1,4 @@
-"""Run the agent on one node: prepare, launch, watch, stop, collect.
+"""Run the agent on one node: prepare, start the ranks, watch, stop, collect.
 
 Imports every other agent package.
 """

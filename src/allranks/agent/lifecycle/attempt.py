@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from allranks import clock
 from allranks.agent.launch import pipes, start_ranks
 from allranks.agent.launch.mpi_ranks import MpiRanks
-from allranks.agent.launch.stage import Launch, Stage
+from allranks.agent.launch.stage import Stage, StartedRanks
 from allranks.agent.lifecycle import stop_ranks
 from allranks.agent.monitoring.failure_context import FailureContext
 from allranks.agent.processes.hold import Hold
@@ -68,7 +68,7 @@ class Attempt:
         self.when_released: Callable[[], None] = lambda: None
         self._order, self._say = order, say
         self._running = Running() if stage.container is None else stage.container.running()
-        self._launch = Launch(self._running, {})
+        self._ranks = StartedRanks(self._running, {})
         self._end = _End(Reason.DONE)
         self._cut_at: float | None = None
         self._started = 0.0
@@ -121,7 +121,7 @@ class Attempt:
     def pids(self) -> dict[int, int]:
         """The first process of each running rank, except those in containers."""
         pids = self._running.pids()
-        return pids if self._launch.hosted is None else pids | self._launch.hosted.pids()
+        return pids if self._ranks.hosted is None else pids | self._ranks.hosted.pids()
 
     def exceed(self, held: int, most: int, rank: int | None) -> None:
         """End the attempt because the job holds ``held`` bytes of memory on this node, more than
@@ -139,15 +139,15 @@ class Attempt:
 
     def _run(self, begun: Callable[[Mapping[int, Path]], None]) -> _End:
         try:
-            self._launch = start_ranks.start(self._stage, self._running)
+            self._ranks = start_ranks.start(self._stage, self._running)
         except (AllranksError, OSError, ValueError) as error:
             self._stop(Reason.PEER_FAILED)
             hint = getattr(error, "hint", None) or ""
             data = {"hint": hint, "passing": is_passing(error)}
             return _End(Reason.SETUP_FAILED, sentence(error), data=data)
-        begun(self._launch.logs)
+        begun(self._ranks.logs)
         ranks = [rank.rank for rank in ranks_of(self._stage.task, self._stage.node)]
-        warm = self._launch.warm
+        warm = self._ranks.warm
         self._say(Kind.STARTED, ranks=ranks, **({"warm": warm} if warm else {}))
         self._started = time.monotonic()
         return self._explained(*self._watch())
@@ -157,7 +157,7 @@ class Attempt:
     def _watch(self) -> tuple[Reason, Ended | None]:
         """Wait until no process is left. Return why, and the first failure if it was on this
         node."""
-        worked, running, hosted = False, self._running, self._launch.hosted
+        worked, running, hosted = False, self._running, self._ranks.hosted
         asking = [] if self._hold is None else self._hold.fds
         while running.processes:
             if not worked and all(process.service for process in running.processes):
@@ -316,7 +316,7 @@ class Attempt:
     def _stop(self, why: Reason, since: float | None = None) -> None:
         """Send SIGTERM, wait for the grace, send SIGKILL; then end what the ranks left behind."""
         self.deaths.begun = True
-        running, hosted = self._running, self._launch.hosted
+        running, hosted = self._running, self._ranks.hosted
         if why is Reason.PEER_FAILED:
             self._look_at_facts()
         if self._hold is not None:
@@ -364,11 +364,11 @@ class Attempt:
     def _explained(self, reason: Reason, first: Ended | None) -> _End:
         """How this node ended. Exit codes of mpirun's ranks take precedence over mpirun's own,
         which they cause; the server takes the earliest failure of all nodes."""
-        if self._launch.hosted is not None:
-            for end in self._launch.hosted.ended():
+        if self._ranks.hosted is not None:
+            for end in self._ranks.hosted.ended():
                 self._rank_ended(end)
             if first is not None or reason is Reason.PEER_FAILED:
-                first = self._launch.hosted.failure() or first
+                first = self._ranks.hosted.failure() or first
         if self._forced is not None and reason is self._forced[0]:
             return self._forced[1]()
         if self._kept_end is not None:
