@@ -77,3 +77,34 @@ def test_one_time_axis(site: Site, signed_in: Watched) -> None:
     page.mouse.click(*page.evaluate(_FAILURE))
     page.wait_for_url(re.compile(r"logs\?rank=0&attempt=1"))
     signed_in.ok()
+
+
+_APART = """\
+import os
+rank = int(os.environ["RANK"])
+for step in range(4):
+    print(f"step {step} apart {step * 10 if rank else -step} same {step * 5e307}")
+"""
+
+
+def test_the_row_of_several_ranks_draws_their_mean(site: Site, signed_in: Watched) -> None:
+    names = ("apart", "same")
+    patterns = [("-m", rf"{name}=step (?P<step>\d+).*{name} (?P<value>\S+)") for name in names]
+    words = ("-p", 2, "--metric-rank", "all", *(word for each in patterns for word in each))
+    done = site.allranks("run", "--name", "apart", "-q", *words, "--", "python", "-c", _APART)
+    assert done.returncode == 0, done.stderr
+    page = signed_in.page
+    signed_in.go(f"{site.url}/ui/jobs/apart")
+    for name in names:
+        row = page.locator("#metrics tr").filter(has_text=name)
+        assert "mean of 2 ranks" in row.inner_text()
+        curve = row.locator(".spark path")
+        curve.wait_for(state="attached")
+        heights = [float(y) for y in re.findall(r" ([\d.]+)", curve.get_attribute("d"))]
+        # The first rank goes down; their mean goes up, which is a smaller y.
+        assert heights == sorted(heights, reverse=True)
+        assert (heights[0], heights[-1]) == (24, 2)
+    for other, count in (("apart", 1), ("one", 0)):
+        signed_in.go(f"{site.url}/ui/compare?job=good&job={other}")
+        assert page.get_by_text("the values of the lowest one").count() == count
+    signed_in.ok()

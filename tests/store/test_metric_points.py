@@ -13,7 +13,7 @@ from allranks.core.plan import Gang, Plan, Rules, Task
 from allranks.store.compaction import compact
 from allranks.store.database import open_database
 from allranks.store.jobs.records import Records
-from allranks.store.metric_points import METRIC, RESOURCE, Point, Points, Source
+from allranks.store.metric_points import METRIC, RESOURCE, Point, Points, Source, number
 
 
 @pytest.fixture
@@ -196,10 +196,13 @@ def test_shapes_of_many_series_take_few_statements(database, packed):
     if packed:
         assert compact(database, -1.0, threading.Event(), 0) > 0
     series = points.series(job, METRIC)
-    expected = [[point.number for point in points.read(one, most=32)] for one in series]
+    expected = [
+        [(point.step, point.number) for point in points.read(one, most=32)] for one in series
+    ]
     statements: list[str] = []
     event.listen(database, "before_cursor_execute", lambda *call: statements.append(call[2]))
-    assert [*points.shapes(series, 32)] == expected
+    shapes = points.shapes(series, 32)
+    assert [[(n, number(v)) for n, v in zip(*each, strict=True)] for each in shapes] == expected
     assert len(statements) < len(series) + 10
 
 

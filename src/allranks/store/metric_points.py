@@ -29,7 +29,7 @@ _PAGE = 10_000
 # Series that are read in one query.
 _TOGETHER = 128
 # The most points of a series that is read whole together with others.
-_SHORT = 1_000
+_SHORT = point_blocks.LENGTH
 # Points of which a thinned series keeps only the extremes: so many are in memory at once.
 _LARGEST = 100_000
 # Points of a series that are searched for repeated ones, and points handled in one query.
@@ -70,6 +70,13 @@ class Series(NamedTuple):
     rank: int | None
     gpu: int | None
     length: int
+
+
+class Shape(NamedTuple):
+    """Some points of a series."""
+
+    steps: Sequence[int]
+    values: Sequence[float]
 
 
 class Points:
@@ -176,20 +183,24 @@ class Points:
                             so_far.times.extend(times[0])
         return columns
 
-    def shapes(self, several: Sequence[Series], most: int) -> Iterator[list[float | str]]:
-        """About ``most`` values of each series, evenly spaced and with the last one, for JSON.
-        Ten thousand short series take a second."""
+    def shapes(self, several: Sequence[Series], most: int) -> Iterator[Shape]:
+        """About ``most`` points of each series, evenly spaced and with the last one. Ten thousand
+        short series take a second."""
         for start in range(0, len(several), _TOGETHER):
             chunk = several[start : start + _TOGETHER]
             short = self.columns([one for one in chunk if one.length <= _SHORT], timed=False)
             for one in chunk:
                 if one.length > _SHORT:
-                    yield [point.number for point in self.read(one, most=most)]
+                    rows = [*self.read(one, most=most)]
+                    yield Shape([row.step for row in rows], [row.value for row in rows])
                     continue
-                columns = short.get(one.id)  # none, if its job has been deleted meanwhile
-                values = columns.values[: one.length] if columns is not None else array("d")
+                columns = short.get(one.id)
+                if columns is None:  # its job has been deleted meanwhile
+                    yield Shape([], [])
+                    continue
                 stride = max(1, math.ceil(one.length / most))
-                yield [number(value) for value in values[(one.length - 1) % stride :: stride]]
+                part = slice((one.length - 1) % stride, one.length, stride)
+                yield Shape(columns.steps[part], columns.values[part])
 
     def between(self, one: Series, begin: float, end: float) -> tuple[int, int]:
         """The numbers of the points of a time span, in seconds since the epoch: first, and after

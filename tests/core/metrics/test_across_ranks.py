@@ -1,6 +1,9 @@
 """A metric of many ranks: the band, and who differs."""
 
 import math
+import sys
+
+import pytest
 
 from allranks.core.metrics import across_ranks
 from allranks.core.metrics.across_ranks import Track
@@ -21,6 +24,14 @@ def test_a_band_has_the_extremes_and_says_whose_they_are():
     assert band.mean == [1.0, 10.5, 21.0, None]
     assert band.least == [0.0, 10.0, 20.0, None]
     assert band.greatest_track == [2, 1, 2, None]
+
+
+def test_the_mean_of_the_largest_numbers_is_a_number():
+    largest = sys.float_info.max
+    tracks = _tracks(3, 4, lambda rank, step: -largest if step == 3 else largest)
+    assert across_ranks.band(tracks, 4).mean == [largest] * 3 + [-largest]
+    assert across_ranks.band(tracks, 1).mean == [pytest.approx(largest / 2)]
+    assert across_ranks.mean([largest, 1.0]) == largest / 2
 
 
 def test_a_spike_of_one_rank_stays_however_few_places_are_asked_for():

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from allranks.cli.job_names import JobReference
 from allranks.cli.output import colours, load, rank_table, show, tables
 from allranks.core.amounts import counted
+from allranks.core.metrics.across_ranks import mean
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
 from allranks.sdk.jobs.follow import answered
@@ -207,7 +208,7 @@ def _values(metrics: Mapping[str, Number]) -> list[str]:
 def _mean(values: list[Number]) -> Number:
     numbers = [value for value in values if not isinstance(value, str)]
     strange = [value for value in values if isinstance(value, str)]
-    return strange[0] if strange else sum(numbers) / len(numbers)
+    return strange[0] if strange else mean(numbers)
 
 
 def _use(nodes: list[NodeLoad]) -> tuple[str, ...]:

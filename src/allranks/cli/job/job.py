@@ -210,7 +210,7 @@ def _metrics(job: ShownJob) -> list[tuple[str, str]]:
     """The last value of each metric with a sparkline."""
     if not job["metrics"]:
         return []
-    path = job_path(job["name"], "/metrics/summary?one_rank=true")
+    path = job_path(job["name"], "/metrics/summary?mean=true")
     answer: MetricsSummary = find_server.connect().json("GET", path)
     rows = across_ranks(answer["series"])
     shown = rows[:_MOST]

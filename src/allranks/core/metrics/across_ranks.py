@@ -93,7 +93,11 @@ class Grid(NamedTuple):
 
 
 def mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
+    """The mean of finite values, which is finite also where their sum is not."""
+    total = sum(values)
+    if math.isfinite(total):
+        return total / len(values)
+    return min(max(values), max(min(values), sum(value / len(values) for value in values)))
 
 
 def grid(tracks: Sequence[Track], most: int, reduce: Reduce = mean) -> Grid:

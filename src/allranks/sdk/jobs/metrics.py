@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
+from allranks.core.metrics.across_ranks import mean
 from allranks.http_client import Client
 from allranks.sdk.connection.urls import job_path
 from allranks.sdk.jobs.follow import answered
@@ -42,7 +43,8 @@ def by_name(several: Iterable[MetricPoints]) -> dict[str, list[LoggedPoint]]:
 
 class MetricRow(NamedTuple):
     """A metric of all ranks. ``last`` is the mean of the last values of the newest attempt, or one
-    that is no number; ``least`` and ``greatest`` are of all attempts; ``shape`` is of one rank."""
+    that is no number; ``least`` and ``greatest`` are of all attempts. ``shape`` is of the mean in
+    the newest attempt, if the summary was asked for with `mean=true`."""
 
     name: str
     ranks: int
@@ -70,7 +72,7 @@ def _row(name: str, several: list[MetricSummary]) -> MetricRow:
     return MetricRow(
         name,
         len(newest),
-        strange[0] if strange else sum(numbers) / len(numbers),
+        strange[0] if strange else mean(numbers),
         min((series["min"] for series in several if series["min"] is not None), default=None),
         max((series["max"] for series in several if series["max"] is not None), default=None),
         max(series["last"][0] for series in newest),

@@ -102,6 +102,7 @@ async def page(request: Request) -> Response:
         repeated=len(set(comparison["configurations"])) < len(names),
         metrics=shown[:_METRICS],
         more_metrics=len(shown) - _METRICS,
+        of_one_rank=any(one["rank"] for summary in summaries for one in summary),
         metric_names=[metric.name for metric in metrics],
         sections=sections,
         different=different,

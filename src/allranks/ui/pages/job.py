@@ -169,7 +169,7 @@ async def _metrics(session: Session, job: ShownJob) -> list[MetricSummary]:
     if not job.get("metrics"):
         return []
     path = job_path(job["name"], "metrics/summary")
-    answer: MetricsSummary = await session.get(path, one_rank="true")
+    answer: MetricsSummary = await session.get(path, shape="false")
     return answer["series"]
 
 

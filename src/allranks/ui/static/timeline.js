@@ -32,11 +32,10 @@ function amount(value, { kind, name }) {
 
 // Times, middle, least and greatest of a curve. Of several series their mean and range.
 async function curveOf([kind, name, count]) {
-  const { job } = find(".timeline").dataset;
   const metric = encodeURIComponent(name);
   const across = kind === "resource" || count > 1;
   const query = across ? `ranks.json?metric=${metric}&kind=${kind}&most=${POINTS}` : `metrics.json?metric=${metric}&most=${POINTS}`;
-  const answer = await get(`${job}/${query}`);
+  const answer = await get(`${location.pathname}/${query}`);
   if (!answer.ok) return [];
   const found = await answer.json();
   const rows = across
@@ -45,11 +44,19 @@ async function curveOf([kind, name, count]) {
   return rows.map((each) => each.filter((row) => row.every(Number.isFinite)));
 }
 
-function path(d, name) {
-  const made = document.createElementNS("http://www.w3.org/2000/svg", "path");
-  made.setAttribute("d", d);
-  made.setAttribute("class", name);
+function element(name, attributes) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
   return made;
+}
+
+function path(d, name) {
+  return element("path", { d, class: name });
+}
+
+// How far a value is from low to high; halves, because the greatest numbers have no difference.
+function share(value, low, high) {
+  return (value / 2 - low / 2) / (high / 2 - low / 2 || 1);
 }
 
 function drawCurve(svg, attempts) {
@@ -58,7 +65,7 @@ function drawCurve(svg, attempts) {
   const low = rows.reduce((least, row) => Math.min(least, row[2]), Infinity);
   const high = rows.reduce((most, row) => Math.max(most, row[3]), -Infinity);
   const x = (at) => ((WIDE * (at - begin)) / seconds).toFixed(2);
-  const y = (value) => (HEIGHT - 3 - ((HEIGHT - 6) * (value - low)) / (high - low || 1)).toFixed(3);
+  const y = (value) => (HEIGHT - 3 - (HEIGHT - 6) * share(value, low, high)).toFixed(3);
   svg.replaceChildren(
     ...attempts.filter((each) => each.length).flatMap((each) => [
       path(`M${each.map((row) => `${x(row[0])} ${y(row[3])}`).join("L")}L${each.toReversed().map((row) => `${x(row[0])} ${y(row[2])}`).join("L")}Z`, "band"),
@@ -80,26 +87,50 @@ function laneOf([kind, name]) {
   label.className = "lane-name";
   label.title = name;
   label.append(kind === "metric" ? name : name.replaceAll("_", " "), " ", document.createElement("small"));
-  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  for (const [key, value] of Object.entries({ class: "lane tall", preserveAspectRatio: "none", role: "img", "aria-label": `${name} over time`, "data-kind": kind, "data-name": name }))
-    svg.setAttribute(key, value);
+  const svg = element("svg", { class: "lane tall", preserveAspectRatio: "none", role: "img", "aria-label": `${name} over time`, "data-kind": kind, "data-name": name });
   lanes.append(label, svg);
   return svg;
 }
 
 async function draw() {
-  if (!find(".timeline")) return;
+  const begun = performance.now();
+  const curves = find(".timeline") ? await drawLanes() : new Map();
+  // The shape of each metric of the table: of several ranks that of their mean.
+  for (const cell of document.querySelectorAll("#metrics [data-metric]")) {
+    const { metric, ranks } = cell.dataset;
+    drawShape(cell, curves.get(metric) ?? (await curveOf(["metric", metric, Number(ranks)])));
+  }
+  // Of hundreds of ranks a curve is work for the server.
+  pause = Math.max(2000, 20 * (performance.now() - begun));
+}
+
+// The curves of the metrics that have a lane.
+async function drawLanes() {
   find(".timetools").hidden = false;
   view();
   const curves = JSON.parse(find(".timeline").dataset.curves);
   // In their order, whichever answers first.
   const lanes = curves.map(laneOf);
-  const begun = performance.now();
-  await Promise.all(curves.map(async (curve, n) => drawCurve(lanes[n], await curveOf(curve))));
-  // Of hundreds of ranks a curve is work for the server.
-  pause = Math.max(2000, 20 * (performance.now() - begun));
+  const drawn = curves.map(async (curve, n) => {
+    const attempts = await curveOf(curve);
+    drawCurve(lanes[n], attempts);
+    return [curve[0] === "metric" ? curve[1] : null, attempts];
+  });
+  const byMetric = new Map(await Promise.all(drawn));
   view();
   values(null);
+  return byMetric;
+}
+
+function drawShape(cell, attempts) {
+  const values = (attempts.at(-1) ?? []).map((row) => row[1]);
+  if (values.length < 2) return;
+  const [low, high] = [Math.min(...values), Math.max(...values)];
+  const x = (n) => ((150 * n) / (values.length - 1)).toFixed(1);
+  const y = (value) => (24 - 22 * share(value, low, high)).toFixed(1);
+  const svg = element("svg", { class: "spark", viewBox: "0 0 150 26", width: 150, height: 26, "aria-hidden": true });
+  svg.append(path(`M${values.map((value, n) => `${x(n)} ${y(value)}`).join("L")}`, ""));
+  cell.replaceChildren(svg);
 }
 
 // The top and height of what a lane has between two moments.

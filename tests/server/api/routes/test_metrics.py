@@ -5,6 +5,7 @@ import base64
 import contextlib
 import json
 import math
+import sys
 from collections import defaultdict
 from types import SimpleNamespace
 
@@ -26,10 +27,20 @@ from allranks.store.metric_points import Points, Source
 COUNT = 2 * metrics._PIECE + 7
 
 
+# Of a metric, by rank.
+VALUES = ([3.0, 2.0, 1.0], [0.0, 10.0, 20.0])
+
+
 @pytest.fixture
-def told(tmp_path):
+def database(tmp_path):
+    opened = open_database(tmp_path / "db")
+    yield opened
+    opened.dispose()
+
+
+@pytest.fixture
+def told(database):
     """Ask about a job that has ended, two ranks of which have told a metric."""
-    database = open_database(tmp_path / "db")
     records, points = Records(database), Points(database)
     task = Task("j", "e", "c", nodes=2, metrics=(MetricTask("speed", "(x)", None),))
     row = records.create({}, Plan(Gang("j.1", 2, ()), task, Rules(), "x"))
@@ -60,8 +71,7 @@ def told(tmp_path):
             method = "GET" if data is None else "POST"
             return await client.request(method, f"/api/v1/jobs/j/{path}", json=data)
 
-    yield lambda path, data=None: asyncio.run(ask(path, data))
-    database.dispose()
+    return lambda path, data=None: asyncio.run(ask(path, data))
 
 
 def test_long_answers_are_whole(told):
@@ -81,13 +91,23 @@ def test_long_answers_are_whole(told):
     assert (cpu["name"], cpu["points"]) == ("cpu", [[9.5, 7.0]])
 
 
-def test_a_summary_may_have_the_shape_of_one_rank_only(told):
-    """The first page of a job of 512 ranks shows one, and would wait a second for all."""
-    for query, shapes in (("", [True, True]), ("?one_rank=true", [True, False])):
+def test_a_summary_may_have_the_shape_of_the_mean_of_ranks(told, database):
+    """A row of many ranks names their mean, so its sparkline must not be the first rank's."""
+    rows = [["up", rank, n, 0.0, value] for rank in (0, 1) for n, value in enumerate(VALUES[rank])]
+    data = json.dumps({"points": [*rows, ["up", 2, 0, 0.0, math.nan]]}).encode() + b"\n"
+    for attempt in (2, 1):
+        Points(database).add_from_agent(Source(1, attempt, 0, "logged"), 0, data)
+    for query, shapes in (
+        ("", 2 * [*VALUES, ["NaN"]]),
+        ("?mean=true", [[], [], [], [1.5, 6.0, 10.5], [], []]),
+        ("?shape=false", [[]] * 6),
+    ):
         several = told(f"metrics/summary{query}").json()["series"]
-        assert [series["rank"] for series in several] == [0, 1]
-        assert [bool(series["shape"]) for series in several] == shapes
-        assert [series["max"] for series in several] == [COUNT - 1.0] * 2
+        by_rank = {
+            (one["attempt"], one["rank"]): one["shape"] for one in several if one["name"] == "up"
+        }
+        assert [by_rank[key] for key in sorted(by_rank)] == shapes
+        assert [one["max"] for one in several if one["name"] == "speed"] == [COUNT - 1.0] * 2
 
 
 def test_all_ranks_of_a_metric_in_one_answer(told):
@@ -113,6 +133,16 @@ def test_all_ranks_of_a_metric_in_one_answer(told):
     assert (cpu["places"], cpu["mean"]) == ([9.5], [7.0])
     assert told("metrics/ranks?metric=x").status_code == 404
     assert told("metrics/ranks?metric=speed&begin=1e9").json() == {"attempts": []}
+
+
+def test_the_largest_numbers_of_ranks_give_json(told, database):
+    largest = sys.float_info.max
+    rows = [["vast", r, n, 0.0, largest * (-1) ** (n + r // 2)] for n in range(3) for r in range(4)]
+    data = json.dumps({"points": rows}).encode() + b"\n"
+    Points(database).add_from_agent(Source(1, 1, 0, "logged"), 0, data)
+    for query in ("metrics/ranks?metric=vast", "metrics/ranks?metric=vast&heat=true"):
+        assert "Infinity" not in told(query).text
+        assert "NaN" not in told(query).text
 
 
 def test_who_follows_gets_a_part_at_a_time_and_each_point_once(told, monkeypatch):

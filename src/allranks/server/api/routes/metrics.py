@@ -10,7 +10,7 @@ import json
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice, repeat
+from itertools import islice
 from typing import Annotated, Any, NamedTuple, cast
 
 from pydantic import BaseModel, Field
@@ -20,6 +20,7 @@ from starlette.responses import Response, StreamingResponse
 from allranks.api import metrics as api
 from allranks.api.common import Number
 from allranks.core.metrics import names
+from allranks.core.metrics.across_ranks import Track, band
 from allranks.server.dependencies import Services, ServicesDep
 from allranks.server.http.content import Content
 from allranks.server.http.request_limits import Count
@@ -27,7 +28,7 @@ from allranks.server.jobs import view
 from allranks.server.timestamps import iso_time
 from allranks.statuses import TERMINAL
 from allranks.store.jobs.job_rows import JobRow
-from allranks.store.metric_points import METRIC, RESOURCE, Point, Points, Series
+from allranks.store.metric_points import METRIC, RESOURCE, Point, Points, Series, number
 
 Most = Annotated[int | None, Field(ge=1, lt=2**53)]
 
@@ -99,17 +100,17 @@ def _read(points: Points, one: Series, most: int | None, begin: float, end: floa
 
 
 def summary(
-    name: str, services: ServicesDep, shape: bool = True, one_rank: bool = False
+    name: str, services: ServicesDep, shape: bool = True, mean: bool = False
 ) -> Annotated[Response, Content(api.MetricsSummary)]:
     """Every series with its last point, minimum, maximum, and, unless ``shape`` is false, some
-    values as a sparkline; with ``one_rank`` only those of the lowest rank in each attempt."""
+    values as a sparkline; with ``mean`` those of the mean of all ranks in the newest attempt, at
+    the lowest rank, and none of the others."""
     row = services.records.answering(name)
     several = services.points.newest(row.id, METRIC)
     all_series = [series for series, _ in several]
     extremes = services.points.extremes(all_series)
-    shaped = _of_one_rank(all_series) if one_rank else all_series
-    drawn = services.points.shapes(shaped, _SHAPE) if shape else repeat([], len(shaped))
-    shapes = {series.id: values for series, values in zip(shaped, drawn, strict=True)}
+    groups = _of_newest_attempt(all_series) if mean else [[series] for series in all_series]
+    shapes = _shapes(services.points, groups if shape else [])
     rows: list[api.MetricSummary] = []
     for (series, last), which in zip(several, _named(all_series, row), strict=True):
         least, greatest = extremes.get(series.id, (None, None))
@@ -119,12 +120,27 @@ def summary(
     return _json(answer)
 
 
-def _of_one_rank(several: Sequence[Series]) -> list[Series]:
-    """Of each metric and attempt the series of the lowest rank."""
-    lowest: dict[tuple[str, int], Series] = {}
-    for series in sorted(several, key=lambda series: series.rank or 0):
-        lowest.setdefault((series.name, series.attempt), series)
-    return [*lowest.values()]
+def _shapes(points: Points, groups: Sequence[Sequence[Series]]) -> dict[int, list[Number]]:
+    """Of each group the mean of its series, by the id of the first."""
+    drawn = points.shapes([series for group in groups for series in group], _SHAPE)
+    shapes = {}
+    for first, *others in groups:
+        steps, values = next(drawn)
+        tracks = [Track(steps, values), *(Track(*next(drawn)) for _ in others)]
+        if others and all(track.places for track in tracks):  # else the job was deleted meanwhile
+            values = [math.nan if mean is None else mean for mean in band(tracks, _SHAPE).mean]
+        shapes[first.id] = [number(value) for value in values]
+    return shapes
+
+
+def _of_newest_attempt(several: Sequence[Series]) -> list[list[Series]]:
+    """Of each metric the series of its newest attempt, by rank."""
+    by_name: dict[str, list[Series]] = {}
+    for series in sorted(several, key=lambda series: (-series.attempt, series.rank or 0)):
+        group = by_name.setdefault(series.name, [])
+        if not group or group[0].attempt == series.attempt:
+            group.append(series)
+    return [*by_name.values()]
 
 
 async def follow(
@@ -293,9 +309,9 @@ def _streamed(several: Iterable[tuple[api.Series, Iterable[tuple[Number, ...]]]]
 
     def pieces() -> Iterator[str]:
         yield '{"series": ['
-        for number, (shown, points) in enumerate(several):
+        for place, (shown, points) in enumerate(several):
             start = json.dumps({**shown, "points": []}).removesuffix("]}")
-            yield f", {start}" if number else start
+            yield f", {start}" if place else start
             rest, comma = iter(points), ""
             while piece := list(islice(rest, _PIECE)):
                 yield comma + json.dumps(piece)[1:-1]

@@ -7,6 +7,7 @@ import math
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from itertools import compress, groupby
+from sys import float_info
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
@@ -188,7 +189,11 @@ def _odd(tracks: Sequence[Track]) -> list[tuple[float, int, Number]]:
 
 
 def _short(value: float) -> float:
-    return float(f"{value:.{_DIGITS}g}")
+    """With few digits. The difference of the largest numbers, which JSON lacks, is the largest."""
+    if not math.isfinite(value):
+        value = math.copysign(float_info.max, value)
+    rounded = float(f"{value:.{_DIGITS}g}")
+    return rounded if math.isfinite(rounded) else value
 
 
 def _shorts(values: Iterable[float | None]) -> list[float | None]:
