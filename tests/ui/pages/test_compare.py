@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from allranks.ui.pages.compare import Value, _column
@@ -29,3 +31,15 @@ def test_a_mean_has_the_digits_that_its_spread_leaves(
     value: float, spread: float | None, shown: float
 ) -> None:
     assert Value(value, spread).shown == shown
+
+
+_LARGEST = sys.float_info.max
+
+
+@pytest.mark.parametrize("values", [[_LARGEST, _LARGEST], [_LARGEST, -_LARGEST], [_LARGEST, 1e308]])
+def test_the_mean_of_the_largest_numbers_is_shown(values: list[float]) -> None:
+    """Their sum, the difference and the rounded mean are too large for a number."""
+    first, second = _column("loss", "last", [values, values[::-1]])
+    half = values[0] / 2 + values[1] / 2
+    assert first.value == second.value == pytest.approx(half)
+    assert first.shown == pytest.approx(half, rel=0.1)

@@ -6,7 +6,8 @@ import asyncio
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from statistics import fmean, stdev
+from contextlib import suppress
+from statistics import stdev
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.concurrency import run_in_threadpool
@@ -15,6 +16,7 @@ from starlette.responses import Response
 
 from allranks.core.insights import scaling_text
 from allranks.core.insights.scaling import Scaling, scaling
+from allranks.core.metrics.across_ranks import mean
 from allranks.errors import UsageError
 from allranks.sdk.jobs.line_differences import Different, line_differences
 from allranks.sdk.jobs.report_facts import observed
@@ -53,7 +55,9 @@ class Value(NamedTuple):
         """A mean with the digits that its spread leaves it, and one more."""
         if not self.spread or not isinstance(self.value, int | float):
             return self.value
-        return round(self.value, 1 - math.floor(math.log10(self.spread)))
+        with suppress(OverflowError):  # the largest numbers cannot be rounded up
+            return round(self.value, 1 - math.floor(math.log10(self.spread)))
+        return self.value
 
 
 class Values(NamedTuple):
@@ -211,7 +215,10 @@ def _mean(several: Sequence[Any]) -> Value:
     numbers = [number for value in several if (number := _finite(value)) is not None]
     if len(numbers) < len(several) or not numbers:
         return Value(several[0] if several else None)
-    return Value(fmean(numbers), stdev(numbers) if len(numbers) > 1 else None)
+    spread = None
+    with suppress(OverflowError):  # the largest numbers are farther apart than any number
+        spread = stdev(numbers) if len(numbers) > 1 else None
+    return Value(mean(numbers), spread)
 
 
 def _finite(value: Any) -> float | None:

@@ -41,9 +41,10 @@ export function meanAndSpread(label, colour, curves) {
   const points = x.map((_, n) => {
     const values = columns.map((column) => column[n]).filter((value) => value !== null);
     if (!values.length) return { mean: null, spread: null, count: 0 };
-    const mean = values.reduce((sum, each) => sum + each, 0) / values.length;
-    const squares = values.reduce((sum, each) => sum + (each - mean) ** 2, 0);
-    return { mean, spread: values.length > 1 ? Math.sqrt(squares / (values.length - 1)) : 0, count: values.length };
+    // Sums and squares of the largest numbers are none.
+    const mean = values.reduce((sum, each) => sum + each / values.length, 0);
+    const apart = Math.hypot(...values.map((each) => each - mean));
+    return { mean, spread: values.length > 1 ? apart / Math.sqrt(values.length - 1) : 0, count: values.length };
   });
   const look = style(colour);
   const shared = { x, type: "scatter", mode: "lines" };
