@@ -167,3 +167,24 @@ def signed_in(site: Site, browser: Any) -> Iterator[Watched]:
     with watched(browser) as found:
         found.go(site.link())
         yield found
+
+
+def bytes_sent(it: Watched, address: str) -> int:
+    """The bytes of a page as sent, without the chart library."""
+    protocol = it.page.context.new_cdp_session(it.page)
+    protocol.send("Network.enable")
+    protocol.send("Network.setCacheDisabled", {"cacheDisabled": True})
+    names: dict[str, str] = {}
+    sizes: dict[str, int] = {}
+    protocol.on(
+        "Network.requestWillBeSent",
+        lambda each: names.update({each["requestId"]: each["request"]["url"]}),
+    )
+    protocol.on(
+        "Network.loadingFinished",
+        lambda each: sizes.update({names.get(each["requestId"], ""): each["encodedDataLength"]}),
+    )
+    it.go(address)
+    until(lambda: any("keys.js" in url for url in sizes))
+    protocol.detach()
+    return sum(size for url, size in sizes.items() if "/ui/" in url and "plotly" not in url)

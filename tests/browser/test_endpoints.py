@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.browser.conftest import Site, watched
-from tests.browser.test_pages import bytes_sent, problems_of
+from tests.browser.conftest import Site, bytes_sent, watched
+from tests.browser.test_pages import problems_of
 from tests.support import answer, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.end_to_end, pytest.mark.timeout(600)]

@@ -1,6 +1,7 @@
 """Ten thousand metrics, numbers that are none, two thousand ranks, names in every script."""
 
 import json
+import re
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import pytest
 from allranks.settings import Home
 from allranks.store.database import open_database
 from allranks.store.metric_points import Point, Points
-from tests.browser.conftest import Site, watched
+from tests.browser.conftest import Site, bytes_sent, watched
 from tests.support import answer, command_line, leave_nothing, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -31,6 +32,8 @@ def extremes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     try:
         for name in ("metrics", "ranks"):
             assert allranks("run", "--name", name, "-q", "--", "true").returncode == 0
+        wide = ("run", "--name", "wide-" + 30 * "x", "-n", 24, "-p", 8, "-q")
+        assert allranks(*wide, "--", "true").returncode == 0
         assert allranks("server", "stop").returncode == 0
         _enlarge(home)
         assert allranks("server", "start").returncode == 0
@@ -79,4 +82,30 @@ def test_two_thousand_ranks(extremes: Site, browser: Any) -> None:
         assert "250 × 8 ranks" in it.page.locator("#head").inner_text()
         it.go(f"{extremes.url}/ui/jobs/ranks/logs?rank=1999")
         assert it.page.locator("select[name=rank] option").count() == 2001
+        it.ok()
+
+
+def test_many_nodes_are_shown_on_demand(extremes: Site, browser: Any) -> None:
+    """A page is 60 kB, however many nodes and ranks the job has."""
+    job = f"{extremes.url}/ui/jobs/wide-{30 * 'x'}"
+    with watched(browser) as it:
+        it.go(extremes.link())
+        assert bytes_sent(it, job) <= 60_000
+        assert it.page.locator("#nodes .node").count() == 16
+        it.page.get_by_role("link", name="All 24 nodes").click()
+        it.page.wait_for_url("**?nodes=all#nodes")
+        assert it.page.locator("#nodes .ranks a").count() == 192
+        assert bytes_sent(it, f"{job}/details") <= 60_000
+        assert it.page.locator("#events tbody tr").count() == 50
+        newest = it.page.locator("#events tbody tr").all_inner_texts()
+        it.page.get_by_role("link", name="earlier events").click()
+        it.page.wait_for_url("**?before=*#events")
+        assert not {*newest} & {*it.page.locator("#events tbody tr").all_inner_texts()}
+        it.page.get_by_role("link", name="Variables of 192 ranks").click()
+        it.page.wait_for_url("**ranks=0#ranks")
+        assert re.search(r"GROUP_RANK\s+\{node\}", it.page.locator("#ranks").inner_text())
+        it.page.get_by_role("link", name="Next").click()
+        it.page.wait_for_url("**ranks=64#ranks")
+        rows = it.page.get_by_role("region", name="Ranks", exact=True).locator("tbody tr")
+        assert (rows.count(), rows.first.inner_text().split()[:2]) == (64, ["64", "8"])
         it.ok()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser.conftest import Site, Watched, watched
+from tests.browser.conftest import Site, Watched, bytes_sent, watched
 from tests.support import answer, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -110,27 +110,6 @@ def test_pages_are_light(site: Site, browser: Any) -> None:
         it.go(site.link())
         for place in ("/", "/jobs/bad", "/jobs/good/logs", "/jobs/good/metrics"):
             assert bytes_sent(it, f"{site.url}/ui{place}") <= 60_000, place
-
-
-def bytes_sent(it: Watched, address: str) -> int:
-    """The bytes of a page as sent, without the chart library."""
-    protocol = it.page.context.new_cdp_session(it.page)
-    protocol.send("Network.enable")
-    protocol.send("Network.setCacheDisabled", {"cacheDisabled": True})
-    names: dict[str, str] = {}
-    sizes: dict[str, int] = {}
-    protocol.on(
-        "Network.requestWillBeSent",
-        lambda each: names.update({each["requestId"]: each["request"]["url"]}),
-    )
-    protocol.on(
-        "Network.loadingFinished",
-        lambda each: sizes.update({names.get(each["requestId"], ""): each["encodedDataLength"]}),
-    )
-    it.go(address)
-    until(lambda: any("keys.js" in url for url in sizes))
-    protocol.detach()
-    return sum(size for url, size in sizes.items() if "/ui/" in url and "plotly" not in url)
 
 
 def test_without_a_mouse(site: Site, signed_in: Watched) -> None:

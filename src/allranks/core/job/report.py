@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from allranks.api.jobs import PlanAnswer
 
 
-def report(job: Plan, rendered: str, spec: Mapping[str, Any]) -> PlanAnswer:
+def report(
+    job: Plan, rendered: str, spec: Mapping[str, Any], ranks: slice = slice(None)
+) -> PlanAnswer:
     """The plan as JSON, without secrets. ``rendered`` is what the engine receives."""
     task, properties = job.task, spec.get("properties")
     if task.recipe is not None:
@@ -76,7 +78,7 @@ def report(job: Plan, rendered: str, spec: Mapping[str, Any]) -> PlanAnswer:
                     properties,
                 ),
             }
-            for rank in topology.ranks(task)
+            for rank in topology.ranks(task)[ranks]
         ],
     }
 

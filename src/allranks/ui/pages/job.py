@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
@@ -11,7 +12,7 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import Response
 
-from allranks.core.job.rank_variables import summarize
+from allranks.core.job.rank_variables import Summary, summarize
 from allranks.errors import Conflict, NotFound
 from allranks.sdk.jobs.metrics import across_ranks
 from allranks.ui import render
@@ -19,7 +20,7 @@ from allranks.ui.api import Session, job_path
 from allranks.ui.pages.failures import culprit, culprit_of, explanation, failed_child
 from allranks.ui.pages.graph import graph
 from allranks.ui.pages.sweep import worth
-from allranks.ui.pages.timeline import timeline
+from allranks.ui.pages.timeline import curves, timeline
 
 if TYPE_CHECKING:
     from allranks.api.common import Document
@@ -35,8 +36,12 @@ if TYPE_CHECKING:
 
 # Cells of ranks that a page shows; and children of a sweep.
 _RANKS, _TRIALS = 4096, 500
-# Ranks whose variables a page shows.
-_PLANNED = 64
+# Ranks and nodes that a page shows at first: a node weighs as much as two ranks.
+_PLACES = 160
+# Ranks whose variables a page shows; jobs that have more show them on demand, so many at a time.
+_PLANNED, _PLANNED_PART = 16, 64
+# Events of a page.
+_EVENTS = 50
 # Ranks in the table of how they go.
 _PACES = 16
 # The last metrics of a long list are on the page of metrics only.
@@ -65,29 +70,39 @@ async def overview(request: Request) -> Response:
     session: Session = request.state.session
     name = request.path_params["name"]
     job: ShownJob = await session.get(job_path(name))
-    explained, failed, stack, metrics, children = await asyncio.gather(
-        explanation(session, job),
-        failed_child(session, job),
-        culprit(session, job),
-        _metrics(session, job),
-        _below(session, job),
-    )
-    rows = across_ranks(metrics)
-    return render.page(
-        request,
-        "job.html",
-        tab="overview",
-        job=job,
-        explained=explained,
-        failed=failed,
-        stack=stack,
-        metrics=rows[:_METRICS],
-        more_metrics=len(rows) - _METRICS,
-        timeline=await timeline(session, job, metrics),
-        nodes=_nodes(job),
-        paces=await _paces(session, job),
-        **children,
-    )
+
+    async def rest() -> str:
+        (explained, failed, stack), (metrics, children, axis, paces) = await asyncio.gather(
+            asyncio.gather(
+                explanation(session, job), failed_child(session, job), culprit(session, job)
+            ),
+            asyncio.gather(
+                _metrics(session, job),
+                _below(session, job),
+                timeline(session, job),
+                _paces(session, job),
+            ),
+        )
+        rows = across_ranks(metrics)
+        nodes = _nodes(job)
+        return render.text(
+            request,
+            "overview.html",
+            job=job,
+            explained=explained,
+            failed=failed,
+            stack=stack,
+            metrics=rows[:_METRICS],
+            more_metrics=len(rows) - _METRICS,
+            timeline=axis,
+            curves=[*curves(job, metrics)],
+            nodes=nodes if request.query_params.get("nodes") == "all" else _first(nodes),
+            all_nodes=len(nodes),
+            paces=paces,
+            **children,
+        )
+
+    return render.page_in_parts(request, "job.html", rest, tab="overview", job=job)
 
 
 async def _paces(session: Session, job: ShownJob) -> list[RankRow]:
@@ -103,10 +118,14 @@ async def details(request: Request) -> Response:
     """The job file, parameters, environment, what it came from, and what each rank gets."""
     session: Session = request.state.session
     job: ShownJob = await session.get(job_path(request.path_params["name"]))
+    query = request.query_params
     events: list[EventAnswer] = await session.get(job_path(job["name"], "events"))
-    plan: PlanAnswer | None = None
-    if job["type"] == "command":
-        plan = await session.get(job_path(job["name"], "plan"))
+    before = _number(query.get("before", ""), len(events) and events[-1]["id"] + 1)
+    events = [event for event in events if event["id"] < before]
+    plan = ranks = None
+    first = _number(query.get("ranks", ""), 0)
+    if job["type"] == "command" and (job["processes"] <= _PLANNED or "ranks" in query):
+        plan, ranks = await _plan(session, job, first)
     return render.page(
         request,
         "details.html",
@@ -114,10 +133,29 @@ async def details(request: Request) -> Response:
         job=job,
         inputs=inputs_of(job["spec"]),
         plan=plan,
-        ranks=summarize(plan["ranks"][:_PLANNED]) if plan else None,
-        events=events[-200:],
-        count=len(events),
+        ranks=ranks,
+        first=first,
+        part=_PLANNED_PART,
+        events=events[-_EVENTS:],
+        earlier=len(events) - _EVENTS,
     )
+
+
+def _number(text: str, default: int) -> int:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else default
+
+
+async def _plan(session: Session, job: ShownJob, first: int) -> tuple[PlanAnswer, Summary]:
+    """What some ranks get, from number ``first``. The job's first and last rank tell which
+    variables differ."""
+    path = job_path(job["name"], "plan")
+    plans: list[PlanAnswer] = await asyncio.gather(
+        session.get(path, first=first, most=_PLANNED_PART),
+        session.get(path, most=1),
+        session.get(path, first=max(0, job["processes"] - 1), most=1),
+    )
+    ranks = summarize([rank for plan in plans for rank in plan["ranks"]])
+    return plans[0], ranks._replace(rows=ranks.rows[: len(plans[0]["ranks"])])
 
 
 def inputs_of(spec: Document) -> dict[str, tuple[str, str]]:
@@ -217,6 +255,23 @@ def _nodes(job: ShownJob) -> list[Node]:
         )
         for node in job["node_states"]
     ]
+
+
+def _first(nodes: list[Node]) -> list[Node]:
+    """Those that a page shows at first, in order: one that failed or is in another state than most
+    is among them."""
+    states = Counter(node.state for node in nodes)
+
+    def order(node: Node) -> tuple[bool, int]:
+        return not any(cell.failed for cell in node.ranks), states[node.state]
+
+    first, left = list[Node](), _PLACES
+    for node in sorted(nodes, key=order):
+        left -= 2 + len(node.ranks)
+        if first and left < 0:
+            break
+        first.append(node)
+    return sorted(first)
 
 
 def _load(node: NodeLoad | None, rank: int, ranks: list[int]) -> float | None:

@@ -45,11 +45,8 @@ class Lane(NamedTuple):
     marks: list[tuple[float, Mark]]
 
 
-async def timeline(
-    session: Session, job: ShownJob, metrics: Sequence[MetricSummary]
-) -> dict[str, Any] | None:
-    """None for a job that has no time yet. ``curves``: kind, name and number of series of what
-    has a curve on the same axis."""
+async def timeline(session: Session, job: ShownJob) -> dict[str, Any] | None:
+    """None for a job that has no time yet."""
     if job["type"] != "command":
         return None
     try:
@@ -88,7 +85,6 @@ async def timeline(
             _lane(kind, [(place(mark.moment), mark) for mark in marks if mark.kind == kind])
             for kind in dict.fromkeys(mark.kind for mark in marks)
         ],
-        "curves": [*_curves(job, metrics)],
     }
 
 
@@ -160,7 +156,8 @@ def _is_failure(event: Event) -> bool:
     return event.kind in (Kind.ENDED, Kind.CLOSING) and reason not in (None, *_NO_FAILURES)
 
 
-def _curves(job: ShownJob, metrics: Sequence[MetricSummary]) -> Iterator[tuple[str, str, int]]:
+def curves(job: ShownJob, metrics: Sequence[MetricSummary]) -> Iterator[tuple[str, str, int]]:
+    """Kind, name and number of series of what has a curve on the same axis."""
     names = list(dict.fromkeys(series["name"] for series in metrics))
     for name in names[:_METRICS]:
         ranks = {series["rank"] for series in metrics if series["name"] == name}

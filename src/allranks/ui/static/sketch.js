@@ -17,13 +17,14 @@ export function sketch(box, data, look) {
   // The room that Plotly takes below for the texts of the axis.
   const tall = height - margin.t - (dated ? 60 : 46);
   const y = ranged(lines.flatMap((each) => each.y.map(up).map((value) => [value, 0.05 * tall])), tall, look.yaxis);
+  if (!Number.isFinite(y[1] - y[0])) return; // the largest numbers: Plotly's chart comes without it
   const rows = log ? powers(y) : even(y, (y[1] - y[0]) / count(tall, 40)).map((at) => [at, text(at, look.yaxis)]);
   const left = Math.max(margin.l, 12 + 6.7 * Math.max(...rows.map(([, label]) => label.length)) + (look.yaxis.title.text ? 18 : 0));
   const wide = width - left - margin.r;
   const x = ranged(curves.flatMap((each) => each.x.map((at) => [at === null ? null : Number(at), each.mode === "markers" ? 0.05 * wide + 4 : 0])), wide, look.xaxis);
   const columns = dated ? times(x, wide) : even(x, (x[1] - x[0]) / count(wide, 80)).map((at) => [at, text(at, look.xaxis)]);
   const across = (at) => (left + (wide * (Number(at) - x[0])) / (x[1] - x[0])).toFixed(1);
-  const down = (at) => (margin.t + (tall * (y[1] - at)) / (y[1] - y[0])).toFixed(1);
+  const down = (at) => (margin.t + tall * ((y[1] - at) / (y[1] - y[0]))).toFixed(1);
 
   const svg = node(null, "svg", { class: "sketch", viewBox: `0 0 ${width} ${height}`, "aria-hidden": true, "font-size": 12, fill: colour("--text") });
   const frame = node(svg, "svg", { x: left, y: margin.t, width: wide, height: tall, viewBox: `${left} ${margin.t} ${wide} ${tall}` });

@@ -207,12 +207,16 @@ def explanation(
     return explain.full_explanation(row, services.records, services.home, services.blobs)
 
 
-def show_plan(name: str, services: ServicesDep) -> api.PlanAnswer:
-    """What its engine received and what each rank gets, as `--dry-run --json` prints it."""
+def show_plan(
+    name: str, services: ServicesDep, first: Count = 0, most: Count | None = None
+) -> api.PlanAnswer:
+    """What its engine received and what each rank gets, as `--dry-run --json` prints it; of at
+    most ``most`` ranks, from number ``first``."""
     row = services.records.with_ranks(name)
     gang = row.plan.gang._replace(env=masked(row.plan.gang.env))
     engine = services.clusters.engine(services.clusters.cluster(row.plan))
-    return report(row.plan, engine.render(gang), row.spec)
+    some = slice(first, None if most is None else first + most)
+    return report(row.plan, engine.render(gang), row.spec, some)
 
 
 def events(name: str, services: ServicesDep, after: Count = 0) -> list[api.EventAnswer]:

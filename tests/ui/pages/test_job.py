@@ -1,0 +1,31 @@
+"""What the pages of a job of many nodes show at first."""
+
+from __future__ import annotations
+
+import pytest
+
+from allranks.ui.pages.job import Cell, Node, _first
+
+
+def _node(number: int, state: str = "RUNNING", *, failed: bool = False, ranks: int = 8) -> Node:
+    cells = [Cell(number * ranks + n, state, None, failed and n == 3) for n in range(ranks)]
+    return Node(number, state, "", "", None, cells)
+
+
+@pytest.mark.parametrize(("ranks", "shown"), [(8, 16), (1, 53), (200, 1)])
+def test_what_differs_is_among_the_first(ranks: int, shown: int) -> None:
+    nodes = [_node(number, ranks=ranks) for number in range(64)]
+    assert [node.number for node in _first(nodes)] == [*range(shown)]
+    nodes[40] = _node(40, "LOST", ranks=ranks)
+    nodes[50] = _node(50, failed=True, ranks=ranks)
+    numbers = [node.number for node in _first(nodes)]
+    assert 50 in numbers
+    assert (40 in numbers) == (shown > 1)
+    assert numbers == sorted(numbers)
+    assert len(numbers) == shown
+
+
+def test_few_are_all_shown() -> None:
+    nodes = [_node(number) for number in range(3)]
+    assert _first(nodes) == nodes
+    assert _first([]) == []
