@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.browser.conftest import Site, Watched, bytes_sent, watched
 from tests.support import answer, until
@@ -407,6 +408,24 @@ def test_the_plan(site: Site, signed_in: Watched) -> None:
     assert "WORLD_SIZE" not in text
     signed_in.page.get_by_text("variables that all ranks share").click()
     assert re.search(r"WORLD_SIZE\s+2", signed_in.page.locator("main").inner_text())
+
+
+def test_the_job_file_and_events_in_words(site: Site, signed_in: Watched) -> None:
+    page = signed_in.page
+    signed_in.go(f"{site.url}/ui/jobs/bad/details")
+    written = yaml.safe_load(
+        page.locator("section", has_text="As it was submitted").locator("pre").inner_text()
+    )
+    assert written["command"] == "python train.py 3 0 fail"
+    last = page.locator("#events tbody tr").last.locator("td").all_inner_texts()
+    assert re.fullmatch(r"\d+\.\d s", last[0])
+    assert last[1:3] == ["the job has ended", ""]
+    assert "status Failed" in last[3]
+    for link, key in (("As JSON", "command"), ("All as JSON", "kind")):
+        address = page.get_by_role("link", name=link, exact=True).get_attribute("href")
+        answer = page.request.get(f"{site.url}{address}").json()
+        assert key in (answer[0] if isinstance(answer, list) else answer)
+    signed_in.ok()
 
 
 def test_a_server_that_goes_away_and_comes_back(site: Site, signed_in: Watched) -> None:

@@ -12,8 +12,8 @@ from starlette.responses import Response
 from allranks.errors import NotFound
 from allranks.ui import render
 from allranks.ui.api import Session, job_path
+from allranks.ui.pages.details import inputs_of
 from allranks.ui.pages.graph import Graph, graph
-from allranks.ui.pages.job import inputs_of
 
 
 class Kind(NamedTuple):

@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from allranks.core.job.rank_variables import Summary, summarize
 from allranks.errors import Conflict, NotFound
 from allranks.sdk.jobs.metrics import across_ranks
 from allranks.ui import render
@@ -23,8 +20,7 @@ from allranks.ui.pages.sweep import worth
 from allranks.ui.pages.timeline import curves, timeline
 
 if TYPE_CHECKING:
-    from allranks.api.common import Document
-    from allranks.api.jobs import EventAnswer, ExplainedStep, PlanAnswer, ProfileAnswer
+    from allranks.api.jobs import ExplainedStep, ProfileAnswer
     from allranks.api.metrics import (
         MetricsSummary,
         MetricSummary,
@@ -38,10 +34,6 @@ if TYPE_CHECKING:
 _RANKS, _TRIALS = 4096, 500
 # Ranks and nodes that a page shows at first: a node weighs as much as two ranks.
 _PLACES = 160
-# Ranks whose variables a page shows; jobs that have more show them on demand, so many at a time.
-_PLANNED, _PLANNED_PART = 16, 64
-# Events of a page.
-_EVENTS = 50
 # Ranks in the table of how they go.
 _PACES = 16
 # The last metrics of a long list are on the page of metrics only.
@@ -112,64 +104,6 @@ async def _paces(session: Session, job: ShownJob) -> list[RankRow]:
     table: RankTable = await session.get(job_path(job["name"], "ranks"))
     order = sorted(table["ranks"], key=lambda one: (not one["slow"], one["waiting"] or 0.0))
     return sorted(order[:_PACES], key=lambda one: one["rank"])
-
-
-async def details(request: Request) -> Response:
-    """The job file, parameters, environment, what it came from, and what each rank gets."""
-    session: Session = request.state.session
-    job: ShownJob = await session.get(job_path(request.path_params["name"]))
-    query = request.query_params
-    events: list[EventAnswer] = await session.get(job_path(job["name"], "events"))
-    before = _number(query.get("before", ""), len(events) and events[-1]["id"] + 1)
-    events = [event for event in events if event["id"] < before]
-    plan = ranks = None
-    first = _number(query.get("ranks", ""), 0)
-    if job["type"] == "command" and (job["processes"] <= _PLANNED or "ranks" in query):
-        plan, ranks = await _plan(session, job, first)
-    return render.page(
-        request,
-        "details.html",
-        tab="details",
-        job=job,
-        inputs=inputs_of(job["spec"]),
-        plan=plan,
-        ranks=ranks,
-        first=first,
-        part=_PLANNED_PART,
-        events=events[-_EVENTS:],
-        earlier=len(events) - _EVENTS,
-    )
-
-
-def _number(text: str, default: int) -> int:
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else default
-
-
-async def _plan(session: Session, job: ShownJob, first: int) -> tuple[PlanAnswer, Summary]:
-    """What some ranks get, from number ``first``. The job's first and last rank tell which
-    variables differ."""
-    path = job_path(job["name"], "plan")
-    plans: list[PlanAnswer] = await asyncio.gather(
-        session.get(path, first=first, most=_PLANNED_PART),
-        session.get(path, most=1),
-        session.get(path, first=max(0, job["processes"] - 1), most=1),
-    )
-    ranks = summarize([rank for plan in plans for rank in plan["ranks"]])
-    return plans[0], ranks._replace(rows=ranks.rows[: len(plans[0]["ranks"])])
-
-
-def inputs_of(spec: Document) -> dict[str, tuple[str, str]]:
-    """What the job reads, by name: as written, and its page if it is an asset or another job's."""
-    inputs = {}
-    for name, value in (spec.get("inputs") or {}).items():
-        path = str(value.get("path", "")) if isinstance(value, Mapping) else str(value)
-        kind = value.get("type", "") if isinstance(value, Mapping) else ""
-        page = ""
-        if path.startswith("azureml:") and "/" not in path:
-            assets = "models" if str(kind).endswith("_model") else "data"
-            page = f"/ui/assets/{assets}/{quote(path.removeprefix('azureml:'), safe='')}"
-        inputs[name] = (path, page)
-    return inputs
 
 
 async def stacks(request: Request) -> Response:
