@@ -46,13 +46,18 @@ def test_services_of_a_job(shared: Allranks, shared_home: Path, code: Path):
 
     def settled() -> bool:
         states = [each["state"] for each in services(shared, "served").values()]
-        return states == ["Running", "Running", "Failed", "Failed", "Own", "Running", "Starting"]
+        started = ["Running", "Running", "Failed", "Failed", "Unchecked", "Running", "Starting"]
+        return states == started
 
     until(settled, seconds=60)
     shown = services(shared, "served")
     assert shown["bad", 0]["message"] == "exited with code 3: oh no"
     assert "code-server" in shown["code", 0]["message"]
-    assert "web on node 1: Running" in shared("job", "show", "served").stdout
+    text = shared("job", "show", "served").stdout
+    assert "web on node 1: Running" in text
+    assert "own (my_dashboard): Unchecked: a program of the job listens on port 5999" in " ".join(
+        text.split()
+    )
     line = ("az", "ml", "job", "show-services", "-n", "served", "-i", "1", "--query", "web.status")
     assert json.loads(shared(*line).stdout) == "Running"
     # The working folder of each node.

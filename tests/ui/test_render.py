@@ -99,3 +99,24 @@ def test_values_within_values_are_shown_as_pairs() -> None:
         '<ul><li><dl class="pairs"><dt>a</dt><dd>1</dd></dl></li></ul>'
     )
     assert made.render(it="a\nb") == '<pre tabindex="0">a\nb</pre>'
+
+
+@pytest.mark.parametrize(
+    ("shares", "shown"),
+    [
+        ({"blue": 100}, ["100 %, 0 % when green is ready", "0 %, 100 % when it is ready"]),
+        ({"blue": 9}, ["9 %, 0 % when green is ready", "0 %, 100 % when it is ready"]),
+        ({"green": 100}, ["0 %", "100 %"]),
+        ({}, ["0 %", "0 %, 100 % when it is ready"]),
+    ],
+)
+def test_traffic_that_waits_for_a_deployment_is_shown(
+    shares: dict[str, int], shown: list[str]
+) -> None:
+    macro = '{% from "macros.html" import traffic %}{{ traffic(it, name) }}'
+    made = render.environment().from_string(macro)
+    deployments = [{"name": name, "takes_traffic": name == "green"} for name in ("blue", "green")]
+    endpoint = {"traffic": shares, "deployments": deployments}
+    assert [made.render(it=endpoint, name=name) for name in ("blue", "green")] == shown
+    endpoint["deployments"] = deployments[:1]
+    assert made.render(it={**endpoint, "traffic": {"blue": 100}}, name="blue") == "100 %"

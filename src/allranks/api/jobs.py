@@ -374,7 +374,8 @@ class PlanAnswer(TypedDict):
 
 class ServiceAnswer(TypedDict):
     """A service of a job on a node. ``state``: Waiting, Starting, Running, Completed, Failed or
-    Ended; Own: the job itself listens on ``port``. ``page``: its path on the web page."""
+    Ended; Unchecked: a program of the job itself listens on ``port``. ``page``: its path on the
+    web page."""
 
     name: str
     type: str

@@ -58,10 +58,12 @@ def _answer(
     runs = not is_over and row.record.nodes[node].state is NodeState.RUNNING
     state, message = reported or ("Waiting", "")
     if not task.is_started:
-        state = "Running" if task.type == "ssh" and not is_over else "Own"
+        state = "Running" if task.type == "ssh" and not is_over else "Unchecked"
     if not runs and state not in _OVER:
         state = "Ended" if is_over else "Waiting"
-    is_open = runs and state in ("Running", "Own") and task.type != "ssh"
+    if state == "Unchecked":
+        message = f"a program of the job listens on port {task.port}"
+    is_open = runs and state in ("Running", "Unchecked") and task.type != "ssh"
     job, name = quote(row.name, safe=""), quote(task.name, safe="")
     return {
         "name": task.name,
