@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.browser.conftest import Site, Watched
-from tests.browser.test_pages import _axe
+from tests.browser.test_every_page import _axe
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

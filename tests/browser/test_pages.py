@@ -2,7 +2,6 @@
 
 import re
 import zipfile
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,97 +11,6 @@ from tests.browser.conftest import Site, Watched, bytes_sent, watched
 from tests.support import answer, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-
-_TABS = (
-    "",
-    "/metrics",
-    "/ranks",
-    "/logs",
-    "/logs?rank=0",
-    "/files",
-    "/code",
-    "/report",
-    "/stacks",
-    "/details",
-)
-_PAGES = [
-    "/",
-    "/?status=Failed",
-    "/?name=nosuch",
-    "/?parent=sweep",
-    *(f"/jobs/{name}{tab}" for name in ("good", "bad") for tab in _TABS),
-    *(f"/jobs/{name}{tab}" for name in ("sweep", "pipe") for tab in ("", "/files", "/details")),
-    "/jobs/good/files?path=artifacts/outputs/a.csv",
-    "/jobs/good/files?path=artifacts/outputs/a.json",
-    "/jobs/good/files?path=artifacts/outputs/b.html",
-    "/jobs/good/code?path=train.py",
-    "/jobs/bad/code?against=good",
-    "/compare?job=good&job=bad",
-    "/compare?job=good&job=one",
-    "/jobs/one",
-    "/assets/data/numbers:1",
-    "/computes",
-    "/endpoints",
-    *(f"/assets/{kind}" for kind in ("models", "data", "environments", "components")),
-    *(f"/assets/{kind}" for kind in ("datastores", "states", "schedules", "datastores/default")),
-    *(f"/do/{action}?job=good" for action in ("cancel", "restart", "preempt", "tag")),
-    *(f"/do/{action}?job=good" for action in ("archive", "delete", "register", "note")),
-    "/upload",
-]
-
-
-def _axe() -> str:
-    import axe_playwright_python  # lazy: only for this test
-
-    return (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
-
-
-@pytest.mark.parametrize(
-    ("scheme", "width"),
-    [pytest.param("light", 1440, marks=pytest.mark.end_to_end), ("dark", 1024), ("dark", 390)],
-)
-def test_every_page(site: Site, browser: Any, scheme: str, width: int) -> None:
-    """No error in the console, no failed request, nothing serious by axe-core, nothing wider than
-    the window, at most one button that stands out, and headers at the side of their numbers."""
-    found: list[str] = []
-    with watched(browser, color_scheme=scheme, viewport={"width": width, "height": 844}) as it:
-        it.go(site.link())
-        for place in _PAGES:
-            it.go(f"{site.url}/ui{place}")
-            if "metrics" in place or "compare" in place:
-                # A chart is drawn when its title is.
-                it.page.wait_for_selector(".chart .gtitle, .empty")
-            found += [f"{place}: {problem}" for problem in problems_of(it.page, width)]
-        assert not found, "\n".join(found)
-        it.ok()
-
-
-def problems_of(page: Any, width: int) -> list[str]:
-    """What is wrong with a page."""
-    wide = page.evaluate("document.documentElement.scrollWidth")
-    page.evaluate(_axe())
-    result = page.evaluate("axe.run({resultTypes: ['violations']})")
-    return [
-        *([] if page.locator("h1").count() == 1 else ["not one h1"]),
-        *([] if page.locator(".primary:visible").count() <= 1 else ["more than one .primary"]),
-        *([] if wide <= width else [f"it is {wide} pixels wide"]),
-        *(f"left of its numbers: {head}" for head in page.evaluate(_LEFT_OF_THEIR_NUMBERS)),
-        *(
-            f"{each['id']}: {each['nodes'][0]['html'][:200]}"
-            for each in result["violations"]
-            if each["impact"] in ("serious", "critical")
-        ),
-    ]
-
-
-# Headers of columns whose cells stand at the right, but which do not themselves.
-_LEFT_OF_THEIR_NUMBERS = """() => [...document.querySelectorAll("table")].flatMap((table) => {
-    const heads = [...table.querySelectorAll("thead th")];
-    const cells = [...table.querySelectorAll("tbody tr:first-child > *")];
-    return heads.filter((head, n) => cells.length === heads.length
-        && cells[n].classList.contains("right") && !head.classList.contains("right"))
-        .map((head) => head.textContent);
-})"""
 
 
 def test_pages_are_light(site: Site, browser: Any) -> None:
