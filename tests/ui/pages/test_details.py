@@ -25,6 +25,7 @@ def test_each_kind_of_event_has_words() -> None:
         ({"reason": "DONE", "message": "all is done", "tail": ["x"]}, "all is done; reason DONE"),
         ({"state": "up", "why": "", "reason": None}, "state up"),
         ({"status": "Failed", "error": {"message": "no"}}, "status Failed; no"),
+        ({"ranks": "all", "error": "no", "why": "x"}, "x; ranks all; error no"),
         ({"host": "vm", "ports": [1, 2], "python": {"version": "3.11", "packages": None}},
          "host vm; ports 1, 2; python: version 3.11"),
     ],

@@ -30,9 +30,10 @@ _PLANNED, _PLANNED_PART = 16, 64
 _EVENTS = 50
 # Properties that are recorded by itself, and not written in a job file.
 _RECORDED = ("allranks.", "azureml.git.", "mlflow.source.")
-# Data of events that say nothing to a reader, or too much.
+# Sentences of events; data that say nothing to a reader, or too much, and times.
+_FIRST = ("message", "why")
 _LEFT_OUT = {"about", "digest", "key", "pid", "facts", "tail", "hung", "over", "passing"}
-_TIMES = {"ended_at", "failed_at", "heard", "since", "end", "until"}
+_LEFT_OUT |= {"ended_at", "failed_at", "heard", "since", "end", "until"}
 
 # What happened, by the kind of an event.
 WHAT: Mapping[Kind, str] = {
@@ -138,31 +139,23 @@ def inputs_of(spec: Document) -> dict[str, tuple[str, str]]:
     return inputs
 
 
-async def spec(request: Request) -> Response:
-    """The job as it was submitted, as JSON."""
+async def as_json(request: Request) -> Response:
+    """The job as it was submitted, or all events, as the API has them."""
     session: Session = request.state.session
-    return _json((await session.get(job_path(request.path_params["name"])))["spec"])
-
-
-async def all_events(request: Request) -> Response:
-    """All events, as the API has them."""
-    session: Session = request.state.session
-    return _json(await session.get(job_path(request.path_params["name"], "events")))
-
-
-def _json(data: Any) -> Response:
+    name = request.path_params["name"]
+    if request.url.path.endswith("/events.json"):
+        data = await session.get(job_path(name, "events"))
+    else:
+        data = (await session.get(job_path(name)))["spec"]
     return Response(json.dumps(data, indent=2), media_type="application/json")
 
 
 def job_file(spec: Document) -> str:
     """The job as a file that its submitter might have written."""
-    properties = {
-        key: value
-        for key, value in (spec.get("properties") or {}).items()
-        if not key.startswith(_RECORDED)
-    }
+    properties = (spec.get("properties") or {}).items()
+    own = {key: value for key, value in properties if not key.startswith(_RECORDED)}
     rest = {key: value for key, value in spec.items() if key != "properties"}
-    return written({**rest, "properties": properties} if properties else rest)
+    return written({**rest, "properties": own} if own else rest)
 
 
 def shown_events(events: Iterable[EventAnswer], job: ShownJob) -> list[ShownEvent]:
@@ -192,17 +185,16 @@ def shown_events(events: Iterable[EventAnswer], job: ShownJob) -> list[ShownEven
 
 def _details(data: Mapping[str, Any]) -> Iterator[str]:
     """What an event tells, the sentence first."""
-    for key in ("message", "why"):
-        if data.get(key):
-            yield str(data[key])
-    for key, value in data.items():
-        is_empty = value is False or value in (None, "", [], {})
-        if key in ("message", "why", *_LEFT_OUT, *_TIMES) or is_empty:
-            continue
+    rest = {key: value for key, value in data.items() if key not in (*_FIRST, *_LEFT_OUT)}
+    for key, value in {**{key: data.get(key) for key in _FIRST}, **rest}.items():
         name = key.replace("_", " ")
-        if key == "error":
+        if value is False or value in (None, "", [], {}):
+            continue
+        if key in _FIRST:
+            yield str(value)
+        elif key == "error" and isinstance(value, Mapping):
             yield str(value.get("message"))
-        elif key == "ranks":
+        elif key == "ranks" and isinstance(value, list) and all(type(n) is int for n in value):
             yield _spans("rank", value)
         elif isinstance(value, Mapping):
             inner = [f"{k} {v}" for k, v in value.items() if isinstance(v, str | int | float)]

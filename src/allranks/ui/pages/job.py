@@ -64,16 +64,13 @@ async def overview(request: Request) -> Response:
     job: ShownJob = await session.get(job_path(name))
 
     async def rest() -> str:
-        (explained, failed, stack), (metrics, children, axis, paces) = await asyncio.gather(
-            asyncio.gather(
-                explanation(session, job), failed_child(session, job), culprit(session, job)
-            ),
-            asyncio.gather(
-                _metrics(session, job),
-                _below(session, job),
-                timeline(session, job),
-                _paces(session, job),
-            ),
+        reads = (explanation, failed_child, culprit)
+        (explained, failed, stack), metrics, children, axis, paces = await asyncio.gather(
+            asyncio.gather(*(read(session, job) for read in reads)),
+            _metrics(session, job),
+            _below(session, job),
+            timeline(session, job),
+            _paces(session, job),
         )
         rows = across_ranks(metrics)
         nodes = _nodes(job)
