@@ -92,6 +92,9 @@ def where(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
 def shared_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """One home with a server that is running, for the tests that do not mind one another."""
     path = tmp_path_factory.mktemp("shared") / "h'ome $(x)"
+    # Some tests use the home from their own process: it would start a server for fewer ranks.
+    started = command_line(path, path.parent)("server", "start")
+    assert started.returncode == 0, started.stderr
     yield path
     leave_nothing(path)
 

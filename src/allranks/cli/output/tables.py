@@ -93,11 +93,12 @@ def _is_numbers(cells: Sequence[str]) -> bool:
 
 
 def _shrunk(widths: list[int], head: Sequence[str], fixed: Sequence[bool], room: int) -> list[int]:
-    """The widths, reduced until they fit: text first, then the row's name, then headers."""
-    heads = [max(_LEAST, width(each)) for each in head]
+    """The widths, reduced until they fit: text first, then its headers, then the row's name, which
+    is what people copy."""
+    heads, leasts = [max(_LEAST, width(each)) for each in head], [_LEAST] * len(head)
     texts = [i for i in range(1, len(head)) if not fixed[i]]
     names = [] if fixed[0] else [0]
-    for several, least in ((texts, heads), (names, heads), (texts + names, [_LEAST] * len(head))):
+    for several, least in ((texts, heads), (texts, leasts), (names, leasts)):
         while sum(widths) > room:
             wide = [i for i in several if widths[i] > least[i]]
             if not wide:
