@@ -146,12 +146,17 @@ def watched(browser: Any, **options: Any) -> Iterator[Watched]:
     context.set_default_timeout(30_000 * PATIENCE)
     page, wrong = context.new_page(), []
 
+    def note(text: str) -> None:
+        # Other tests make network interfaces meanwhile, for which Chromium drops what it loads.
+        if "ERR_NETWORK_CHANGED" not in text:
+            wrong.append(text)
+
     def failed(request: Any) -> None:
         # A page that is left ends its streams, and what it was still loading.
         if "ERR_ABORTED" not in str(request.failure):
-            wrong.append(f"{request.url} failed: {request.failure}")
+            note(f"{request.url} failed: {request.failure}")
 
-    page.on("console", lambda each: each.type == "error" and wrong.append(f"console: {each.text}"))
+    page.on("console", lambda each: each.type == "error" and note(f"console: {each.text}"))
     page.on("pageerror", lambda each: wrong.append(f"error: {each}"))
     page.on("dialog", lambda each: (wrong.append(f"dialog: {each.message}"), each.dismiss()))
     page.on("requestfailed", failed)

@@ -138,7 +138,7 @@ def walked(site: Site) -> Iterator[str]:
 _LIVE = "import time\nfor n in range(10**6): print('step', n, 'time', n, flush=True); time.sleep(1)"
 
 
-@pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.end_to_end), "dark"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_page(site: Site, walked: str, browser: Any, scheme: str) -> None:
     """No error in the console, no failed request, no finding of axe-core, nothing wider than the
     window, at most one button that stands out, and headers at the side of their numbers."""
