@@ -182,6 +182,21 @@ def test_jobs_of_a_list_look_at_their_data_once_and_hold_up_no_other(
     assert len(looks) == 1
 
 
+@pytest.mark.parametrize("text", [None, b"", b"[]", b'{"name": 1, "files": [[[], 0, ""]]}'])
+def test_an_upload_whose_manifest_was_changed_is_noticed(
+    server: Served, data: Path, text: bytes | None
+) -> None:
+    made = sent(server, data)
+    manifest = place(server, made).parents[1] / "manifest.json"
+    manifest.unlink()
+    if text is not None:
+        manifest.write_bytes(text)
+    uploads = Uploads(server.home.uploads, Blobs(server.home.blobs))
+    with pytest.raises(MissingData, match="was changed after its upload"):
+        uploads.require_unchanged({"path": made.path})
+    assert content(place(server, sent(server, data))) == content(data)
+
+
 def test_an_upload_whose_times_alone_differ_is_unchanged(server: Served, data: Path) -> None:
     made = sent(server, data)
     os.utime(place(server, made) / "large", ns=(1, 1))

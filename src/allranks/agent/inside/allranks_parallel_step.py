@@ -74,8 +74,8 @@ class Board(object):
             # Each has a row of its own, or has failed.
             self._failed_items += max(0, size - len(rows or ()))
             if rows is not None and len(rows) < size:
-                results, items = _counted(len(rows), "results"), _counted(size, self._unit)
-                self.lack = ": run() returned %s for %s" % (results, items)
+                results = _counted(len(rows), "results")
+                self.lack = ": run() returned %s for %s" % (results, _counted(size, self._unit))
             if 0 <= self._error_threshold < self._failed_items:
                 failed = _counted(self._failed_items, self._unit)
                 text = "%s failed; the limit is %d%s"

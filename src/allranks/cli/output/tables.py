@@ -95,7 +95,8 @@ def _is_numbers(cells: Sequence[str]) -> bool:
 def _shrunk(widths: list[int], head: Sequence[str], fixed: Sequence[bool], room: int) -> list[int]:
     """The widths, reduced until they fit: text first, then its headers, then the row's name, which
     is what people copy."""
-    heads, leasts = [max(_LEAST, width(each)) for each in head], [_LEAST] * len(head)
+    heads = [max(_LEAST, width(each)) for each in head]
+    leasts = [_LEAST] * len(head)
     texts = [i for i in range(1, len(head)) if not fixed[i]]
     names = [] if fixed[0] else [0]
     for several, least in ((texts, heads), (texts, leasts), (names, leasts)):

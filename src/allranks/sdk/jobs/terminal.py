@@ -39,7 +39,8 @@ def submitted() -> list[str]:
         lines = file.read_text(errors="replace").splitlines() if file is not None else []
     except OSError:
         return []
-    parts, own = (line.partition("\t") for line in reversed(lines)), _server()
+    own = _server()
+    parts = (line.partition("\t") for line in reversed(lines))
     names = (name for server, _, name in parts if server == own)
     return list(dict.fromkeys(names))[:_MOST]
 

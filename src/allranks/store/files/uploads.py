@@ -10,6 +10,7 @@ Jobs read it in place. Its files and folders are read-only, which does not stop 
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import json
@@ -96,11 +97,12 @@ class Uploads:
         self.require(document)
         for digest in {*digests_in(document)}:
             folder = self.folder / digest
-            try:
-                manifest = Manifest.read((folder / _MANIFEST).read_bytes())
-            except (OSError, ValueError, KeyError, TypeError):
-                manifest = Manifest("")  # it was changed, too
-            if not self._is_unchanged(digest, manifest):
+            content = b""
+            with contextlib.suppress(OSError):
+                content = (folder / _MANIFEST).read_bytes()
+            is_own = hashlib.sha256(content).hexdigest() == digest
+            manifest = Manifest.read(content) if is_own else Manifest("")
+            if not is_own or not self._is_unchanged(digest, manifest):
                 message = "this data was changed after its upload, by a job that wrote to it"
                 hint = "upload it again, from where it came: allranks data upload PATH"
                 raise MissingData(message, where=str(folder / _FILES / manifest.name), hint=hint)
@@ -113,7 +115,9 @@ class Uploads:
             times = json.loads((self.folder / digest / _TIMES).read_text())
             pairs = zip(manifest.files, times, strict=True)
             files = {file.path: (file, time) for file, time in pairs}
-            links, folders, count = dict(manifest.links), _folders(manifest), 0
+            links = dict(manifest.links)
+            folders = _folders(manifest)
+            count = 0
             for path, entry in _entries(top):
                 count += 1
                 if entry.is_symlink():

@@ -177,7 +177,8 @@ def shown_events(events: Iterable[EventAnswer], job: ShownJob) -> list[ShownEven
             _spans("node", (event["node"] for event in run)),
             _spans("rank", (event["rank"] for event in run)),
         ]
-        at, place = run[0]["at"], ", ".join(filter(None, parts))
+        at = run[0]["at"]
+        place = ", ".join(filter(None, parts))
         after = (datetime.fromisoformat(at) - begin).total_seconds()
         shown.append(ShownEvent(run[0]["id"], at, after, WHAT[Kind(kind)], place, detail))
     return shown
