@@ -10,17 +10,16 @@ _SECRET = re.compile(
     r"TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|(^|_)KEY(_|$)|API_?KEY", re.I
 )
 # Up to the last @ before the path. Schemes are short: without a limit a long word takes minutes.
-_CREDENTIALS = re.compile(r"([a-z][a-z0-9+.-]{0,30}://)([^/\s]*)@", re.I)
+# (These are compiled when a text may have one: most commands see none.)
+_CREDENTIALS = r"(?i)([a-z][a-z0-9+.-]{0,30}://)([^/\s]*)@"
 # In Azure's schemes this is the container's name; anything else is a secret.
 _AZURES = ("abfs://", "abfss://", "wasb://", "wasbs://")
-_CONTAINER = re.compile(r"\$?[a-z0-9](?:-?[a-z0-9]){0,62}")
+_CONTAINER = r"\$?[a-z0-9](?:-?[a-z0-9]){0,62}"
 # Query parameters that grant access.
-_SIGNED = re.compile(
-    r"([?&](?:sig|signature|x-amz-signature|x-amz-security-token|x-goog-signature|"
-    r"(?:access_)?token|api_?key|password)=)[^&\s]+",
-    re.I,
+_SIGNED = (
+    r"(?i)([?&](?:sig|signature|x-amz-signature|x-amz-security-token|x-goog-signature|"
+    r"(?:access_)?token|api_?key|password)=)[^&\s]+"
 )
-_PROXY = re.compile(r"_proxy$", re.I)
 MASK = "********"
 # The job property that lists the variables of `--env KEY`, whose values came from the shell.
 PASSED_ON = "allranks.passed_on"
@@ -46,19 +45,21 @@ def masked(
 def _shown(name: str, raw: Any) -> str:
     value = str(raw)  # as it was written it may be a number
     # A proxy may be written without its scheme.
-    if _PROXY.search(name) and "://" not in value and "@" in value:
+    if name.lower().endswith("_proxy") and "://" not in value and "@" in value:
         return f"{MASK}@{value.rpartition('@')[2]}"
     return without_credentials(value)
 
 
 def without_credentials(text: str) -> str:
     """The text with users, passwords and signatures in addresses masked."""
-    return _SIGNED.sub(rf"\1{MASK}", _CREDENTIALS.sub(_without_user, text))
+    if "://" in text:
+        text = re.sub(_CREDENTIALS, _without_user, text)
+    return re.sub(_SIGNED, rf"\1{MASK}", text) if "=" in text else text
 
 
 def _without_user(match: re.Match[str]) -> str:
     scheme, user = match.groups()
-    if scheme.lower() in _AZURES and _CONTAINER.fullmatch(user):
+    if scheme.lower() in _AZURES and re.fullmatch(_CONTAINER, user):
         return match[0]
     return f"{scheme}{MASK}@"
 

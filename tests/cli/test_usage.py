@@ -169,6 +169,16 @@ def test_help_and_run_import_little():
     assert done.stdout == "[]\n", done.stderr
 
 
+def test_a_run_of_many_ranks_is_submitted_without_the_plan():
+    """Only server and agents read it, and its classes take longest of all modules to make."""
+    script = (
+        "import sys; import allranks.cli.submit.run, allranks.core.distributions.topology; "
+        "print('allranks.core.plan' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout == "False\n", done.stderr
+
+
 def test_errors_as_json(shared):
     done = shared("job", "show", "nosuch", "--json")
     assert done.returncode == 2

@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import subprocess
 import tarfile
 from pathlib import Path
@@ -300,7 +301,7 @@ def test_a_long_diff_is_cut(repository, monkeypatch):
 )
 def test_addresses_of_repositories(address: str, found: tuple[str | None, ...]):
     assert git.is_address(address)
-    matched = git._ADDRESS.fullmatch(address)
+    matched = re.fullmatch(git._ADDRESS, address)
     assert matched is not None
     url = matched["any"] or matched["plain"] or matched["short"]
     assert (url, matched["ref"], matched["folder"]) == found

@@ -28,8 +28,8 @@ _COMMANDS = {
 _OF_ONE_REPOSITORY = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX")
 
 
-# `git+URL@REF#FOLDER`; `git+` may be left out of URLs that are unambiguous.
-_ADDRESS = re.compile(
+# `git+URL@REF#FOLDER`; `git+` may be left out of URLs that are unambiguous. Compiled when needed.
+_ADDRESS = (
     r"(?:git\+(?P<any>(?:https?|ssh|file)://[^/#]*/[^#]*?)"
     r"|(?P<plain>(?:https?|ssh)://[^/#]*/[^#]*?)"
     r"|(?P<short>[\w.-]+@[\w.-]+:[^#@]+?))(?:@(?P<ref>[^@#/:][^@#:]*))?"
@@ -120,7 +120,7 @@ class Checkout(NamedTuple):
 
 def is_address(code: str) -> bool:
     """Whether ``code`` is the address of a repository rather than a local path."""
-    return _ADDRESS.fullmatch(code) is not None
+    return ":" in code and re.fullmatch(_ADDRESS, code) is not None
 
 
 def checkout(address: str, cache: Path) -> Checkout:
@@ -129,7 +129,7 @@ def checkout(address: str, cache: Path) -> Checkout:
 
     Raises UsageError with git's message, and NotFound if the folder does not exist.
     """
-    match = _ADDRESS.fullmatch(address)
+    match = re.fullmatch(_ADDRESS, address)
     assert match is not None
     url, ref = match["any"] or match["plain"] or match["short"], match["ref"] or "HEAD"
     shown = without_credentials(url)

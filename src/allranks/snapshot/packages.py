@@ -15,10 +15,7 @@ from allranks.snapshot.files import File, generated, walk
 from allranks.snapshot.ignore import excluded_by_user
 
 # What builds put beside the sources, where git ignores it: the package does not work without.
-_BUILT = re.compile(
-    r".*\.(?:so|pyd)|(?:.*/)?_?version\.py|.*_pb2(?:_grpc)?\.py|.*\.egg-info/[^/]*", re.DOTALL
-)
-_SLASH = re.compile("/")
+_BUILT = r"(?s).*\.(?:so|pyd)|(?:.*/)?_?version\.py|.*_pb2(?:_grpc)?\.py|.*\.egg-info/[^/]*"
 _TOO_LARGE = "with the code, it exceeds 500 MB or 20,000 files; --allow-large-code sends it"
 
 
@@ -117,7 +114,9 @@ def _built(
     existing = {*names}
     made = list[str]()
     missing = list[str]()
-    above = {name[: at.end()] for name in names for at in _SLASH.finditer(name, len(within))}
+    above = {
+        name[: at.end()] for name in names for at in re.compile("/").finditer(name, len(within))
+    }
     folders = sorted({within, *above})
     for folder in folders:
         with os.scandir(root / folder) as entries:
@@ -127,7 +126,7 @@ def _built(
                 continue
             if entry.is_dir():
                 folders += [f"{name}/"] if name.endswith(".egg-info") else []
-            elif _BUILT.fullmatch(name):
+            elif re.fullmatch(_BUILT, name):
                 made.append(name)
             elif name.endswith(".py") and f"{folder}__init__.py" in existing:
                 missing.append(name)

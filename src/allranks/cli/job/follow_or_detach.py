@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, cast
 
-from allranks.cli.job.children import ChildrenViewer
 from allranks.cli.job.files import left
 from allranks.cli.output import show
 from allranks.cli.output.failure import (
@@ -28,12 +27,12 @@ from allranks.http_client import Client
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
 from allranks.sdk.jobs.follow import Following
-from allranks.spec.fields.metric_formats import KNOWN
 from allranks.statuses import HELD, VERDICTS, Reason
 
 if TYPE_CHECKING:
     from allranks.api.jobs import EventAnswer, JobAnswer, JobProgress, StreamedJob
     from allranks.api.metrics import MetricSummary
+    from allranks.cli.job.children import ChildrenViewer
     from allranks.sdk.jobs.follow import Children
 
 SUCCESS = "Completed"
@@ -323,5 +322,8 @@ def _reported(job: JobAnswer, client: Client) -> set[str]:
     ]
     names = {one["name"] for one in series if one["attempt"] == job["attempts"]}
     requested = set(job["spec"].get("metrics") or ())
-    # Built-in metrics have points under other names.
-    return names | (requested & KNOWN.keys() if names - requested else set())
+    if not names - requested:
+        return names
+    from allranks.spec.fields.metric_formats import KNOWN  # lazy: few jobs have others
+
+    return names | (requested & KNOWN.keys())  # they have points under other names

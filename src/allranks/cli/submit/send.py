@@ -16,7 +16,6 @@ from allranks.masking import PASSED_ON
 from allranks.sdk.connection import find_server
 from allranks.sdk.submit.current_environment import is_current
 from allranks.sdk.submit.prepare import prepare
-from allranks.sdk.submit.script_notes import script_notes
 from allranks.sdk.submit.send import send
 
 if TYPE_CHECKING:
@@ -67,6 +66,9 @@ def submit(
                 allow_large_data=allow,
                 note=note,
             )
+            # lazy: the job starts meanwhile
+            from allranks.sdk.submit.script_notes import script_notes
+
             made["notes"] += script_notes(client, submission, made)
             return made
 

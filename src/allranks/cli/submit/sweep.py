@@ -17,8 +17,9 @@ from allranks.errors import UsageError
 if TYPE_CHECKING:
     from allranks.api.common import Document
 
-_SPACE = re.compile(r"(?P<name>[A-Za-z_][\w.-]*)=(?P<type>[a-z]+)\((?P<arguments>.*)\)", re.DOTALL)
-_ARGUMENT = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|([^,"']+?))\s*(?:,|$)""")
+# Compiled when there is a sweep.
+_SPACE = r"(?s)(?P<name>[A-Za-z_][\w.-]*)=(?P<type>[a-z]+)\((?P<arguments>.*)\)"
+_ARGUMENT = r"""\s*(?:"([^"]*)"|'([^']*)'|([^,"']+?))\s*(?:,|$)"""
 # The arguments of each distribution, by its keys.
 _KEYS: Mapping[str, tuple[str, ...]] = {
     "choice": (),
@@ -165,7 +166,7 @@ def _default_trials(sweep: Mapping[str, Any]) -> int:
 
 def _add_space(sweep: Document, text: str) -> None:
     """Add a parameter, or the parts of a sweep in a file."""
-    matched = _SPACE.fullmatch(text.strip())
+    matched = re.fullmatch(_SPACE, text.strip())
     if matched is None:
         if "=" in text or not Path(text).is_file():
             raise _wrong(text)
@@ -219,9 +220,10 @@ def _arguments(text: str, kind: str, written: str) -> Document:
 
 def _values(text: str, written: str) -> Iterator[Any]:
     """The arguments between commas: numbers, words, and texts in quotes."""
+    argument = re.compile(_ARGUMENT)
     at = 0
     while written[at:].strip():
-        matched = _ARGUMENT.match(written, at)
+        matched = argument.match(written, at)
         if matched is None:
             raise _wrong(text)
         double, single, plain = matched.groups()

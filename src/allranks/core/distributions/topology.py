@@ -5,9 +5,10 @@ What each rank finds in its environment is in ``variables``.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from allranks.core.plan import Task
+if TYPE_CHECKING:
+    from allranks.core.plan import Task
 
 # Those of which each node runs one process of the user's, whatever else is asked for.
 ONE_EACH = ("tensorflow", "ray")

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from allranks.core.job.shell_variables import is_ours
 from allranks.errors import UsageError
 from allranks.masking import looks_secret
 
@@ -29,14 +30,9 @@ _PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy")
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 # Indexes, caches and certificates of pip and uv, without what uv sets for its child processes.
-_TOOLS = re.compile(
-    r"(PIP_|UV_(?!RUN_|PROJECT|WORKING_DIR|PYTHON$)|SSL_CERT_|XDG_C(ONFIG|ACHE)_|NETRC$"
-    r"|REQUESTS_CA_BUNDLE$|SSH_AUTH_SOCK$)"
-)
-_OF_HERE = re.compile(r"[/~]|file:")
-_INDEXES = re.compile(r"INDEX|FIND_LINKS")
-# Variables of the CLI or the shell itself, never passed to jobs.
-_OURS = re.compile(r"ALLRANKS_|_$|PWD$|OLDPWD$|SHLVL$")
+_TOOLS = ("PIP_", "UV_", "SSL_CERT_", "XDG_CONFIG_", "XDG_CACHE_")
+_TOOL = ("NETRC", "REQUESTS_CA_BUNDLE", "SSH_AUTH_SOCK")
+_OF_UV_RUN = ("UV_RUN_", "UV_PROJECT", "UV_WORKING_DIR")
 
 
 def is_current(environment: object) -> bool:
@@ -69,11 +65,21 @@ def tools(
     """This shell's settings for pip and uv, for building the job's environment; with ``python``
     also the current Python if PATH does not show it (slow). ``elsewhere``: without those that name
     files of this machine, or indexes, which the list of packages names without passwords."""
-    env = {name: value for name, value in environ.items() if _TOOLS.match(name)}
+    env = {name: value for name, value in environ.items() if _is_of_a_tool(name)}
     if elsewhere:
-        env = {n: v for n, v in env.items() if not (_OF_HERE.match(v) or _INDEXES.search(n))}
+        env = {name: value for name, value in env.items() if _holds_elsewhere(name, value)}
     front = python_behind_shim(environ) if python else None
     return env if front is None else {**env, "ALLRANKS_PYTHON": front}
+
+
+def _is_of_a_tool(name: str) -> bool:
+    if name.startswith(_OF_UV_RUN) or name == "UV_PYTHON":
+        return False
+    return name.startswith(_TOOLS) or name in _TOOL
+
+
+def _holds_elsewhere(name: str, value: str) -> bool:
+    return not value.startswith(("/", "~", "file:")) and not re.search("INDEX|FIND_LINKS", name)
 
 
 def python_behind_shim(environ: Mapping[str, str] = os.environ) -> str | None:
@@ -110,7 +116,7 @@ def asked_for(
         env = {
             name: value
             for name, value in environ.items()
-            if not looks_secret(name) and not _OURS.match(name)
+            if not looks_secret(name) and not is_ours(name)
         }
     for assignment in assignments:
         name, equals, value = assignment.partition("=")

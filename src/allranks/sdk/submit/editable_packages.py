@@ -102,6 +102,8 @@ def _read_editable(site: str) -> Iterator[Package]:
         path = f"{site}/{name}"
         with contextlib.suppress(OSError, ValueError, KeyError, AttributeError):
             if name.endswith(".dist-info"):
+                if not os.access(f"{path}/direct_url.json", os.F_OK):
+                    continue  # as most: cheaper than an error
                 with open(f"{path}/direct_url.json", encoding="utf-8") as file:
                     origin = json.load(file)
                 if origin["dir_info"]["editable"]:
