@@ -120,7 +120,11 @@ def test_a_rank_that_skips_a_collective_is_named(shared: Allranks, code: Path):
     """All of them wait for one another, and none for the same."""
     (code / "train.py").write_text(SKIPS)
     words = ("-d", "pytorch", "-p", 3, "--hang-timeout", 4, "--env", "OMP_NUM_THREADS=1")
-    done = shared("run", *words, "--", "python", "train.py", timeout=150)
+    done = shared("run", "--name", "skips", *words, "--", "python", "train.py", timeout=150)
     assert done.returncode == 1
     told = "rank 1 called barrier #5 (train.py:6) where others called all_reduce #5 [3]"
     assert f"{told} of the default group, train.py:7; ranks 0-2 wait in it since" in done.stderr
+    assert "hint: call the same collectives in the same order" in done.stderr
+    error = ended(shared, "skips")["error"]
+    assert (error["reason"], error["cause"]) == ("HANG", "COLLECTIVE_MISMATCH")
+    assert error["retryable"] is False

@@ -9,7 +9,8 @@ from allranks.statuses import Reason
 
 
 class Failure(NamedTuple):
-    """The first cause: the earliest failure by time (``at``), on whichever node."""
+    """The first cause: the earliest failure by time (``at``), on whichever node. ``cause``: a
+    ``diagnosis.causes.Cause`` that was found with it, and that the reason does not tell."""
 
     reason: Reason
     node: int | None = None
@@ -19,6 +20,7 @@ class Failure(NamedTuple):
     hint: str = ""
     at: float = 0.0
     passing: bool = False
+    cause: str = ""
 
     @staticmethod
     def load(data: Mapping[str, Any]) -> Failure:

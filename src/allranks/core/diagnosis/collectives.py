@@ -69,6 +69,10 @@ class Kind(StrEnum):
     OUTSIDE = "outside"
 
 
+# Ranks that called different things: they would do so again.
+DISAGREE = (Kind.OPERATION, Kind.SHAPE, Kind.TYPE)
+
+
 class Finding(NamedTuple):
     """Why ranks wait: ``ranks`` are those to look at, ``waiting`` those that wait, since
     ``since`` at the latest; ``entry`` is what they wait in."""
@@ -154,9 +158,9 @@ def compare(ranks: Mapping[int, Recorded], ended: Collection[int] = ()) -> Findi
         return Finding(Kind.OUTSIDE, tuple(sorted(ranks)))
     waiting = {rank for finding in findings for rank in finding.waiting}
     # Who waits elsewhere is no cause: the one that it waits for is.
-    free = [one for one in findings if not set(one.ranks) <= waiting or _differs(one)]
+    free = [one for one in findings if not set(one.ranks) <= waiting or one.kind in DISAGREE]
     if free:
-        return min(free, key=lambda one: (not _differs(one), one.since))
+        return min(free, key=lambda one: (one.kind not in DISAGREE, one.since))
     first = min(findings, key=lambda one: one.since)
     second = next((one for one in findings if set(one.waiting) & set(first.ranks)), None)
     # Ranks are asked one after the other: those that go on may seem to wait for one another.
@@ -165,10 +169,6 @@ def compare(ranks: Mapping[int, Recorded], ended: Collection[int] = ()) -> Findi
     if first.kind is Kind.NETWORK or second is None or second is first or not together:
         return first
     return first._replace(kind=Kind.GROUPS, other=second.entry)
-
-
-def _differs(finding: Finding) -> bool:
-    return finding.kind in (Kind.OPERATION, Kind.SHAPE, Kind.TYPE)
 
 
 def last(recorded: Recorded) -> list[Entry]:
@@ -263,7 +263,7 @@ def sentence(
     name = f"{what}{_tensors(entry)} of {_group_text(finding.group)}{place}"
     wait = "waits" if len(finding.waiting) == 1 else "wait"
     waiting = f"{_subject(finding.waiting)} {wait} in it since {write_time(entry.since)}"
-    if _differs(finding) and other is not None:
+    if finding.kind in DISAGREE and other is not None:
         at = f" ({other.place})" if other.place else ""
         return (
             f"{who} called {other.operation} #{other.number}{_tensors(other)}{at} where others "

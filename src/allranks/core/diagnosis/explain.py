@@ -57,7 +57,8 @@ class RankEnd(NamedTuple):
 
 class FailedAttempt(NamedTuple):
     """What is known about a failed attempt: the ``node`` and ``rank`` that failed first, and per
-    node the ``facts`` that its agent recorded at the time of the failure."""
+    node the ``facts`` that its agent recorded at the time of the failure. ``cause``: as in
+    ``Failure``."""
 
     reason: Reason
     node: int | None = None
@@ -65,6 +66,7 @@ class FailedAttempt(NamedTuple):
     message: str = ""
     ranks: tuple[RankEnd, ...] = ()
     facts: Mapping[int, Mapping[str, Any]] = {}
+    cause: str = ""
 
     @staticmethod
     def load(data: Mapping[str, Any]) -> FailedAttempt:
@@ -127,7 +129,7 @@ _BY_RANKS = ("RANK_EXITED", "RANK_KILLED", "OUT_OF_MEMORY", "PEER_FAILED")
 def explain(attempt: FailedAttempt) -> Explanation:
     """The cause of the attempt's failure; UNKNOWN if it is not certain."""
     if attempt.reason not in _BY_RANKS:
-        cause = _BY_REASON.get(attempt.reason, Cause.UNKNOWN)
+        cause = Cause(attempt.cause or _BY_REASON.get(attempt.reason, Cause.UNKNOWN))
         if cause is Cause.SETUP_FAILED and "No space left on device" in attempt.message:
             cause = Cause.DISK_FULL
         message = attempt.message

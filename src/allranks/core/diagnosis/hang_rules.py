@@ -15,6 +15,7 @@ from typing import NamedTuple
 from allranks.core.amounts import counted
 from allranks.core.attempt_end import Failure
 from allranks.core.diagnosis import collectives, stacks
+from allranks.core.diagnosis.causes import Cause
 from allranks.core.diagnosis.stacks import Process
 from allranks.statuses import Reason
 
@@ -102,7 +103,8 @@ def _in_collectives(
     rank = next((rank for rank in finding.ranks if rank in nodes), None)
     node = None if rank is None else nodes[rank]
     message = f"no rank has made progress for {timeout:g} s: {text}"
-    return Failure(Reason.HANG, node, rank, message=message)
+    cause = Cause.COLLECTIVE_MISMATCH if finding.kind in collectives.DISAGREE else ""
+    return Failure(Reason.HANG, node, rank, message=message, cause=cause)
 
 
 def _polls(

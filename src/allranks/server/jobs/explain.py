@@ -143,6 +143,7 @@ def failure_facts(row: JobRow, records: Records, home: Home) -> FailedAttempt:
         failure.message,
         tuple(sorted(rank_ends)),
         _facts(events),
+        failure.cause,
     )
 
 

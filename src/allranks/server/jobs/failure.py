@@ -50,6 +50,8 @@ def _hint(row: JobRow, failure: Failure, verdict: Verdict, why: Explanation | No
     general = text.format(job=row.name, rank=failure.rank)
     if failure.reason in (Reason.SETUP_FAILED, Reason.GANG_REFUSED) and failure.hint:
         return failure.hint
+    if failure.cause and why is not None:
+        return why.fix
     own = failure.hint
     cause = why.cause if why is not None and failure.reason in _BY_RANKS else Cause.UNKNOWN
     unclear = cause is Cause.UNKNOWN or TABLE[cause].echo
