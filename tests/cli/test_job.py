@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.support import CLI, Allranks, environment, on_a_terminal, until
@@ -186,6 +187,26 @@ def test_notes_of_sweeps_and_pipelines_are_those_of_their_jobs(shared, code, ver
             note = f"note: to open {service}: allranks job port-forward {name}_{child} {service}"
             assert note in done.stderr
         assert unused in done.stderr
+
+
+@pytest.mark.parametrize("how", [{"type": "Sweep"}, {"$schema": "https://x/sweepJob.schema.json"}])
+def test_a_sweep_that_no_client_has_rewritten_is_taken(shared, shared_home, code, how):
+    sweep = {
+        "name": f"plain-{len(str(how))}",
+        "trial": {"command": "true"},
+        "search_space": {"lr": {"type": "choice", "values": [1]}},
+        "sampling_algorithm": "random",
+        "objective": {"goal": "minimize", "primary_metric": "loss"},
+        "limits": {"max_total_trials": 1},
+    }
+    url = json.loads((shared_home / "server.json").read_text())["url"]
+    token = {"authorization": f"Bearer {(shared_home / 'token').read_text().strip()}"}
+    body = {"spec": {**sweep, **how}, "in_place": str(code)}
+    for path, status in (("jobs/checks", 200), ("jobs", 201)):
+        answer = httpx.post(f"{url}/api/v1/{path}", json=body, headers=token, trust_env=False)
+        assert answer.status_code == status, answer.text
+        assert "the command does not use the parameter lr" in answer.text
+    assert shared("job", "cancel", sweep["name"]).returncode == 0
 
 
 def test_set_of_a_name_that_the_job_does_not_have_submits_nothing(shared, job_file):

@@ -7,6 +7,7 @@ from typing import Any
 
 from allranks.core.job.services import service_notes
 from allranks.server.parents.sweep.create import unused_parameters
+from allranks.spec.job_type import job_type
 from allranks.spec.pipeline.job import PipelineJob
 from allranks.spec.pipeline.steps import child_spec, steps_of
 from allranks.spec.sweep.job import SweepJob
@@ -15,7 +16,7 @@ from allranks.spec.sweep.job import SweepJob
 def parent_notes(spec: Mapping[str, Any]) -> list[str]:
     """How to open the services of the first trial or of the steps, and parameters without effect.
     ``spec`` has components instead of their names."""
-    if spec.get("type") == "sweep":
+    if job_type(spec) == "sweep":
         sweep = SweepJob.parse(spec)
         services = sweep.to_dict().get("services") or {}
         return [*service_notes(f"{sweep.name}_0", services), *unused_parameters(sweep)]
