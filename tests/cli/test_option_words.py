@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import shlex
 
 import pytest
 
 from allranks.cli.main import main
+from allranks.cli.submit.option_words import option_words
+from allranks.errors import Problem, SpecError
 
 _SWEEP = ("--sweep", "lr=uniform(0,1)", "--minimize", "loss")
 _GRID = ("--sweep", "lr=choice(1,2)", "--sampler", "grid")
@@ -119,3 +122,10 @@ def test_samplers_and_seeds_reach_the_sweep(tmp_path, monkeypatch):
 def test_options_without_effect_are_refused(words, error, capsys):
     assert main(shlex.split(words)) == 2
     assert error in capsys.readouterr().err
+
+
+def test_the_session_of_a_run_is_its_option():
+    options = argparse.Namespace(inside="dev-x", set=[], sweep=[])
+    with pytest.raises(SpecError) as refused, option_words(options):
+        raise SpecError(Problem("dev-x is no session", "inside"))
+    assert refused.value.problems[0].where == "--in"

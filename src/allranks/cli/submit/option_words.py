@@ -27,6 +27,7 @@ _OPTIONS: Mapping[str, str] = {
     "environment_variables": "--env",
     "experiment_name": "--experiment",
     "inputs": "-i/--input",
+    "inside": "--in",
     "limits.max_concurrent_trials": "--concurrent",
     "limits.max_total_trials": "--trials",
     "limits.timeout": "--timeout",
@@ -80,6 +81,7 @@ def _in_options(problem: Problem, options: argparse.Namespace) -> Problem:
         name = where.removeprefix(f"{key}.").removesuffix(".path")
         option = f"{option.partition('/')[0]} {quote(name)}"
     attribute = _OPTIONS.get(key, option).rpartition("/")[2].lstrip("-").replace("-", "_").lower()
+    attribute = "inside" if attribute == "in" else attribute  # a word of Python's
     if getattr(options, attribute, None) in (None, []):
         return problem  # nobody gave it: the default, or of a file
     return with_option(problem._replace(where=where, hint=hint), option)
