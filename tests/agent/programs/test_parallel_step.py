@@ -66,6 +66,7 @@ def test_a_mini_batch_that_fails_is_the_cause_and_its_files_are_named(tmp_path: 
         ("pass", 1, Cause.MINI_BATCH_FAILED, "it returned 0 results for 2 files"),
         ("sys.exit(3)", 3, Cause.MINI_BATCH_FAILED, "it called sys.exit(3) in mini-batch 0"),
         ("sys.exit()", 1, Cause.MINI_BATCH_FAILED, "it called sys.exit(None) in mini-batch 0"),
+        ("sys.exit('no model')", 1, Cause.MINI_BATCH_FAILED, "it called sys.exit('no model')"),
         ("while True: time.sleep(1)", 1, Cause.SCRIPT_EXCEPTION, ""),
     ],
 )

@@ -335,12 +335,17 @@ def work(board, run, options):  # type: (Any, Any, Dict[str, Any]) -> None
                 rows = attempt(run, arguments, float(options["timeout"]))
                 break
             except SystemExit as ended:
+                # Other mini-batches are left, whatever the script says of this one.
+                code = ended.code or 1
+                if not isinstance(code, int):
+                    # As Python does, but before the line that says what happened.
+                    print(code, file=sys.stderr)
+                    code = 1
                 line = "mini-batch %d: run() called sys.exit(%r); its files: %s"
                 print(
                     line % (batch["number"], ended.code, names_of(batch["items"])), file=sys.stderr
                 )
-                # Other mini-batches are left, whatever the script says of this one.
-                sys.exit(ended.code or 1)
+                sys.exit(code)
             except Exception:
                 error = traceback.format_exc()
                 print("attempt %d:\n%s" % (number + 1, error), file=sys.stderr, flush=True)
