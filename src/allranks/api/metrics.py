@@ -227,9 +227,9 @@ class RankTable(TypedDict):
 
 
 class ShownJob(JobAnswer):
-    """A job with all that is known of it. The keys after ``page`` are of command jobs; ``peaks``:
-    as ``load``, the most of an ended job's last attempt; ``has_outputs``: whether it has files of
-    its own or named outputs."""
+    """A job with all that is known of it. The keys after ``page`` are of command jobs; ``peaks``,
+    with `peaks=true`: as ``load``, the most of an ended job's last attempt; ``has_outputs``:
+    whether it has files of its own or named outputs."""
 
     page: str | None
     metrics: NotRequired[dict[str, Number]]

@@ -320,6 +320,8 @@ def shown(server: Server, name: str) -> None:
         server("GET", f"/jobs/{name}{way}")
     server("POST", f"/jobs/{name}/metrics/follow", {"wait": 0})
     if name not in ("sweep", "pipeline"):
+        assert "peaks" not in server("GET", f"/jobs/{name}"), "they are work"
+        assert "peaks" in server("GET", f"/jobs/{name}?peaks=true")
         whole = server("GET", f"/jobs/{name}/plan")
         assert server("GET", f"/jobs/{name}/plan?first=0&most=1")["ranks"] == whole["ranks"][:1]
     for each in server("GET", f"/jobs/{name}/metrics/summary")["series"]:

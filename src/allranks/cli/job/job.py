@@ -67,7 +67,7 @@ def _shape(job: Any) -> str:
 
 def show_job(options: argparse.Namespace) -> int:
     client = find_server.connect()
-    job: ShownJob = client.json("GET", job_path(options.name))
+    job: ShownJob = client.json("GET", job_path(options.name, "?peaks=true"))
     if options.json:
         show.as_json(job)
         return 0

@@ -22,7 +22,7 @@ from allranks.errors import Conflict, NotFound, UsageError
 from allranks.events import Kind
 from allranks.masking import masked
 from allranks.server.api.routes.job_stream import follow, until_ended
-from allranks.server.api.routes.metrics import measured, peaks
+from allranks.server.api.routes.metrics import measured, peaks_of
 from allranks.server.api.routes.ui import page
 from allranks.server.arguments import BODY
 from allranks.server.auth.roles import Who, require_own
@@ -165,14 +165,14 @@ def create_list(
     ]
 
 
-def show(name: str, services: ServicesDep) -> ShownJob:
+def show(name: str, services: ServicesDep, peaks: bool = False) -> ShownJob:
+    """A job; ``peaks``: with the most that it used, once it has ended. That reads all points."""
     row = services.records.get(name)
     if row.type != COMMAND:
         return {**parents.job(row, services, summary=True), "page": page(row.name)}
-    return {
+    answer: ShownJob = {
         **parents.job(row, services),
         **measured(row, services),
-        "peaks": peaks(row, services) if row.record.status in TERMINAL else [],
         "state": services.states.brief(row),
         "working_folder": services.working_folders.brief(row),
         "services": services_of(row, services.records, with_pages=page(name) is not None),
@@ -180,6 +180,9 @@ def show(name: str, services: ServicesDep) -> ShownJob:
         "has_outputs": bool(row.plan.task.outputs) or _has_files(row.name, services),
         "page": page(row.name),
     }
+    if peaks:
+        answer["peaks"] = peaks_of(row, services) if row.record.status in TERMINAL else []
+    return answer
 
 
 def _has_files(job: str, services: Services) -> bool:

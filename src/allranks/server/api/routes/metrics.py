@@ -211,7 +211,7 @@ def measured(row: JobRow, services: Services) -> api.Measured:
     }
 
 
-def peaks(row: JobRow, services: Services) -> list[api.NodeLoad]:
+def peaks_of(row: JobRow, services: Services) -> list[api.NodeLoad]:
     """The greatest values of each node, its GPUs and ranks in the last attempt."""
     several = services.points.newest(row.id, RESOURCE, row.record.attempt)
     extremes = services.points.extremes([series for series, _ in several])
