@@ -275,6 +275,7 @@ def test_a_type_that_the_path_is_not(shared, code):
         ("uri_folder", "in/b.csv", "uri_file"),
         ("mltable", "in/b.csv", "uri_file"),
         ("uri_file", "in", "uri_folder"),
+        ("UriFolder", "in/b.csv", "uri_file"),
     ):
         what = f"is a {'folder' if path == 'in' else 'file'}, no {kind}"
         done = shared("data", "create", "wrong", "--path", path, "--type", kind)

@@ -58,8 +58,9 @@ def create_data(
 
 def _require_kind(path: Path, kind: object) -> None:
     """Raises SpecError if a local path is a file instead of a folder, or the other way round."""
-    wrong = ("uri_file",) if path.is_dir() else ("uri_folder", "mltable") if path.is_file() else ()
-    if kind in wrong:
+    wrong = ("urifile",) if path.is_dir() else ("urifolder", "mltable") if path.is_file() else ()
+    # Types are written in several ways: `UriFile`, `uri-file`.
+    if re.sub(r"[-_\s]", "", str(kind)).lower() in wrong:
         what, right = ("folder", "uri_folder") if path.is_dir() else ("file", "uri_file")
         hint = f"`{right}`, or leave it out"
         raise SpecError(Problem(f"{path.name} is a {what}, no {kind}", "type", hint=hint))
