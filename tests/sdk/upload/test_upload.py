@@ -197,6 +197,15 @@ def test_an_upload_whose_manifest_was_changed_is_noticed(
     assert content(place(server, sent(server, data))) == content(data)
 
 
+def test_an_upload_whose_times_are_none_is_noticed(server: Served, data: Path) -> None:
+    made = sent(server, data)
+    (place(server, made).parents[1] / "times.json").write_text("null")
+    uploads = Uploads(server.home.uploads, Blobs(server.home.blobs))
+    with pytest.raises(MissingData, match="was changed after its upload"):
+        uploads.require_unchanged({"path": made.path})
+    assert content(place(server, sent(server, data))) == content(data)
+
+
 def test_an_upload_whose_times_alone_differ_is_unchanged(server: Served, data: Path) -> None:
     made = sent(server, data)
     os.utime(place(server, made) / "large", ns=(1, 1))

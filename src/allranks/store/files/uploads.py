@@ -128,7 +128,7 @@ class Uploads:
                     same = path in files and _is_same(entry, *files[path])
                 if not same:
                     return False
-        except (OSError, ValueError):
+        except (OSError, ValueError, TypeError):
             return False
         return count == len(files) + len(links) + len(folders)
 
