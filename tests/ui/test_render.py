@@ -1,9 +1,16 @@
 """How values are shown."""
 
+import asyncio
 import math
 from typing import Any
 
+import httpx
+import jinja2
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from allranks.ui import render
 
@@ -120,3 +127,26 @@ def test_traffic_that_waits_for_a_deployment_is_shown(
     assert [made.render(it=endpoint, name=name) for name in ("blue", "green")] == shown
     endpoint["deployments"] = deployments[:1]
     assert made.render(it={**endpoint, "traffic": {"blue": 100}}, name="blue") == "100 %"
+
+
+def test_a_page_whose_later_part_has_a_defect_is_whole_and_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def later() -> str:
+        raise KeyError("missing")
+
+    async def page(request: Request) -> Response:
+        return render.page_in_parts(request, "page.html", later)
+
+    async def answer() -> httpx.Response:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app)) as client:
+            return await client.get("http://x/")
+
+    app = Starlette(routes=[Route("/", page)])
+    templates = jinja2.DictLoader({"page.html": "<main>{{ later }}</main>"})
+    app.state.templates = jinja2.Environment(loader=templates, autoescape=True)
+    text = asyncio.run(answer()).text
+    assert text.startswith("<main><p")
+    assert "has a defect" in text
+    assert text.endswith("</main>")
+    assert "KeyError: 'missing'" in caplog.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import re
 import shlex
@@ -24,6 +25,8 @@ from allranks.statuses import TERMINAL
 from allranks.ui.markdown import markdown
 from allranks.ui.messages import COOKIE, Message, take
 from allranks.version import __version__
+
+log = logging.getLogger("allranks.ui")
 
 FOLDER = Path(__file__).parent
 # Of relative times, in seconds; a page may be looked at for years after.
@@ -176,6 +179,11 @@ def page_in_parts(
             yield await later()
         except AllranksError as error:
             yield f'<p class="empty">{escape(error)}</p>'
+        except Exception:
+            # The page has begun: it can no longer be that of the defect.
+            log.exception("a part of %s", request.url.path)
+            what = "this part has a defect: see `ui/server.log` in the server's home"
+            yield f'<p class="empty">{code(what)}</p>'
         yield after
 
     return _without_message(message, StreamingResponse(parts(), media_type="text/html"))
