@@ -87,7 +87,10 @@ async def page(request: Request) -> Response:
     query = request.query_params
     events: list[EventAnswer] = await session.get(job_path(job["name"], "events"))
     before = _number(query.get("before", ""), len(events) and events[-1]["id"] + 1)
-    shown = shown_events([event for event in events if event["id"] < before], job)
+    # In threads: thousands of events and a pipeline of hundreds of steps take up to a second.
+    until = [event for event in events if event["id"] < before]
+    shown = await asyncio.to_thread(shown_events, until, job)
+    file = await asyncio.to_thread(job_file, job["spec"])
     plan = ranks = None
     first = _number(query.get("ranks", ""), 0)
     if job["type"] == "command" and (job["processes"] <= _PLANNED or "ranks" in query):
@@ -102,7 +105,7 @@ async def page(request: Request) -> Response:
         ranks=ranks,
         first=first,
         part=_PLANNED_PART,
-        job_file=job_file(job["spec"]),
+        job_file=file,
         events=shown[-_EVENTS:],
         earlier=len(shown) - _EVENTS,
     )
