@@ -114,7 +114,7 @@ class Client:
             content = _whole(reply, file)
         except (OSError, ValueError) as error:
             self.close()
-            broken = Unreachable(f"the server at {self.url} closed the connection: {error}")
+            broken = self.closed(f": {error}")
             broken.sent = True
             raise broken from None
         if reply.headers.get("connection", "").lower() == "close":
@@ -141,7 +141,7 @@ class Client:
         try:
             yield from _lines(_body(reply, file))
         except (OSError, ValueError) as error:
-            raise Unreachable(f"the server at {self.url} closed the connection: {error}") from None
+            raise self.closed(f": {error}") from None
         finally:
             self.close()
 
@@ -162,13 +162,18 @@ class Client:
             checked(reply._replace(body=b"".join(_body(reply, file))))
         return reply, self._pieces(reply, file)
 
+    def closed(self, why: str = "") -> Unreachable:
+        """The error of a connection that broke."""
+        hint = "see `allranks server status`, and try it again"
+        return Unreachable(f"the server at {self.url} closed the connection{why}", hint=hint)
+
     def _pieces(self, reply: Reply, file: BufferedReader) -> Generator[bytes, None, None]:
         whole = False
         try:
             yield from _body(reply, file)
             whole = True
         except (OSError, ValueError) as error:
-            raise Unreachable(f"the server at {self.url} closed the connection: {error}") from None
+            raise self.closed(f": {error}") from None
         finally:
             if not whole:  # unread data would be taken for the next reply
                 self.close()
@@ -189,7 +194,8 @@ class Client:
         if reply.status != 101:
             with file:
                 checked(reply._replace(body=b"".join(_body(reply, file))))
-            raise Unreachable(f"the server at {self.url} does not speak {protocol}")
+            hint = "check that it is an allranks server of this version: `allranks server status`"
+            raise Unreachable(f"the server at {self.url} does not speak {protocol}", hint=hint)
         assert self._socket is not None
         upgraded, self._socket, self._file = self._socket, None, None
         return upgraded

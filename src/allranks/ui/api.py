@@ -128,7 +128,8 @@ def _checked(answer: httpx.Response) -> httpx.Response:
     except json.JSONDecodeError:
         body = {}
     if "error" not in body:
-        raise ServerError(f"the server answered {answer.status_code} without a reason")
+        message = f"the server answered {answer.status_code} without a reason"
+        raise ServerError(message, hint="its log says more: server.log in ALLRANKS_HOME")
     raise from_body(body)
 
 

@@ -68,7 +68,10 @@ class Mover:
             timeout = None if until is None else max(0.0, until - time.monotonic())
             self._wait(self._child.stdout.fileno(), timeout)
             if until is not None and time.monotonic() >= until:
-                raise AllranksError("no time left to upload all outputs")
+                raise AllranksError(
+                    "no time left to upload all outputs",
+                    hint="write less, or give it more time: --set limits.grace=120",
+                )
             piece = os.read(self._child.stdout.fileno(), 1 << 16)
             *lines, rest = (rest + piece).split(b"\n")
             for line in lines:

@@ -215,7 +215,9 @@ def _input(item: InputTask, folder: Path) -> str:
     source = Path(item.source or "")
     if not os.access(source, os.R_OK):
         problem = "cannot be read" if source.exists() else "was not found"
-        raise NotFound(f"the input {item.name} {problem} on this node", where=str(source))
+        hint = "put it on a disk that every node has mounted, or upload it: allranks data upload"
+        message = f"the input {item.name} {problem} on this node"
+        raise NotFound(message, where=str(source), hint=hint)
     if item.mode != "download":
         return str(source)
     copy = folder / "inputs" / item.name / source.name

@@ -79,7 +79,9 @@ class WorkingFolder:
         """Lay it out, unless it stays. Raises AllranksError, OSError, and what ``wait`` raises."""
         if self._task.in_place:
             if not self.folder.is_dir():
-                raise NotFound("folder not found on this node", where=self._task.in_place)
+                hint = "leave --in-place out, or use a folder on a disk that every node has mounted"
+                message = "folder not found on this node"
+                raise NotFound(message, where=self._task.in_place, hint=hint)
             return
         if self.stays:
             self.folder.mkdir(exist_ok=True)  # a rank may have removed it

@@ -37,7 +37,9 @@ def stacks(options: argparse.Namespace) -> int:
         answer["groups"] = [each for each in answer["groups"] if ranks & set(each["ranks"])]
         answer["processes"] = [each for each in answer["processes"] if each["rank"] in ranks]
         if not answer["processes"]:
-            raise NotFound(f"no stacks are known for rank {options.rank[0]} of {options.name}")
+            hint = f"see which ranks it has: allranks job show {options.name}"
+            message = f"no stacks are known for rank {options.rank[0]} of {options.name}"
+            raise NotFound(message, hint=hint)
     if options.json:
         show.as_json(answer)
         return 0

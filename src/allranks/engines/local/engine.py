@@ -311,7 +311,9 @@ class LocalEngine:
             held.append(os.open(gang.folder / f"node-{node}.log", flags, 0o600))
             gang.pids.append(self._start_process(gang.gang.argv, str(folder), env, *held))
         except OSError as error:
-            raise EngineError(f"an agent could not be started: {error.strerror}") from error
+            hint = "the server tries it again; it needs free processes, memory and disk"
+            message = f"an agent could not be started: {error.strerror}"
+            raise EngineError(message, hint=hint) from error
         finally:
             for file in held:
                 os.close(file)

@@ -81,7 +81,9 @@ def invoke(
         answer = connection.getresponse()
         text = answer.read().decode("utf-8", "replace")
     except (OSError, http.client.HTTPException) as error:
-        raise ServerError(f"the router does not answer: {error}", where=uri) from None
+        hint = "try it again: a server that has just started starts its router first"
+        message = f"the router does not answer: {error}"
+        raise ServerError(message, where=uri, hint=hint) from None
     finally:
         connection.close()
     if answer.status >= 400:

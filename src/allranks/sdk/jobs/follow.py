@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO, TypeAlias, cast
 
-from allranks.errors import ServerError, TimedOut, Unreachable, UsageError
+from allranks.errors import ServerError, TimedOut, UsageError
 from allranks.http_client import Client
 from allranks.sdk.connection.urls import job_path
 
@@ -142,7 +142,7 @@ class Following:
             self._request.pop("tail", None)  # of the next connection all is new
             yield line
         if not ended:
-            raise Unreachable(f"the server at {client.url} closed the connection")
+            raise client.closed()
 
     def _hold_to_time(self) -> None:
         """Raises TimedOut once it is up."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from allranks.errors import NotFound, ServerError, Unreachable
+from allranks.errors import NotFound, ServerError
 from allranks.http_client import Client
 from allranks.sdk.connection.parallel import Connection, Interrupted
 from allranks.sdk.connection.urls import checksum_path, file_path
@@ -201,7 +201,7 @@ class Fetcher:
             try:
                 answer: ChecksumAnswer = json.loads(last)
             except ValueError:
-                raise Unreachable(f"the server at {client.url} closed the connection") from None
+                raise client.closed() from None
             return answer
 
         return self._connection.ask(ask)

@@ -143,7 +143,8 @@ async def _answer(client: httpx.AsyncClient, uri: str, body: str, deployment: st
         answer, data = await _read(client, "POST", uri, _ANSWER, content=sent, headers=headers)
     except (httpx.HTTPError, TimeoutError) as error:
         why = str(error) or type(error).__name__
-        raise ServerError(f"the router does not answer: {why}", where=uri) from None
+        hint = "try it again: a server that has just started starts its router first"
+        raise ServerError(f"the router does not answer: {why}", where=uri, hint=hint) from None
     spent = (time.monotonic() - began) * 1000
     text = data.decode(errors="replace")
     own = ("azureml-model-deployment", "allranks-model", "x-request-id")
@@ -219,7 +220,8 @@ async def _deploy(session: Session, model: str, form: dict[str, str]) -> str:
     }
     data |= {key: form[key] for key in ("environment", "compute") if form.get(key)}
     if not name or not deployment:
-        raise UsageError("an endpoint and a deployment need names", where="deploy")
+        message = "an endpoint and a deployment need names"
+        raise UsageError(message, where="deploy", hint="fill in both fields")
     try:
         made: EndpointAnswer = await session.get(_path(name))
         is_new = False

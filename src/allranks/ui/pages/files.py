@@ -44,7 +44,8 @@ async def page(request: Request) -> Response:
     if chosen is not None:
         size = next((each["size"] for each in listing if each["path"] == chosen), None)
         if size is None:
-            raise NotFound(f"{job['name']} has no file {render.printable(chosen)[:255]!r}")
+            message = f"{job['name']} has no file {render.printable(chosen)[:255]!r}"
+            raise NotFound(message, hint="choose one from its list of files")
         shown_file = await preview(session, job["name"], chosen, size)
     folder = request.query_params.get("folder") or (chosen or "").rpartition("/")[0]
     folders: list[Folder] = []

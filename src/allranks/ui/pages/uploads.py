@@ -30,7 +30,8 @@ async def upload(request: Request) -> Response:
     files = [file for file in files if file.filename]
     name = str(form.get("name", "")).strip()
     if not name or not files:
-        raise UsageError("a name and at least one file are needed", where="upload")
+        message = "a name and at least one file are needed"
+        raise UsageError(message, where="upload", hint="fill in the name, and choose files")
     with tempfile.TemporaryDirectory(prefix="allranks-upload-") as folder:
         path, is_file = await run_in_threadpool(written, Path(folder), files)
         made = await run_in_threadpool(How().upload, str(path), session.client)
@@ -54,9 +55,9 @@ def written(folder: Path, files: list[UploadFile]) -> tuple[Path, bool]:
                 shutil.copyfileobj(file.file, copy)
         except OSError as error:  # a name twice, a file where a folder is, a name too long
             reason = (error.strerror or str(error)).lower()
-            raise UsageError(
-                f"{str(place)[:80]!r} cannot be kept: {reason}", where="files"
-            ) from None
+            message = f"{str(place)[:80]!r} cannot be kept: {reason}"
+            hint = "give each file a name of its own, or use `allranks data upload`"
+            raise UsageError(message, where="files", hint=hint) from None
     if len(files) == 1 and len(paths[0].parts) == 1:
         return root / paths[0], True
     first = paths[0].parts[0]
@@ -68,5 +69,6 @@ def _place(name: str) -> PurePosixPath:
     """Where a file goes below a folder. Raises UsageError for a name that leads out of it."""
     path = PurePosixPath(name.replace("\\", "/"))
     if path.is_absolute() or not path.parts or ".." in path.parts or "\0" in name:
-        raise UsageError(f"{name[:80]!r} is not a name of a file in a folder", where="files")
+        message = f"{name[:80]!r} is not a name of a file in a folder"
+        raise UsageError(message, where="files", hint="rename it: no `..`, and no `/` in front")
     return path

@@ -316,7 +316,8 @@ def restart(
     require_own(who, name, submitter(row.spec))
     overrides = data.pop("set", []) if isinstance(data, dict) else []
     if not isinstance(overrides, list) or not all(isinstance(each, str) for each in overrides):
-        raise UsageError("`set` is not a list of `KEY=VALUE`", where="set")
+        hint = 'write "set": ["KEY=VALUE"]'
+        raise UsageError("`set` is not a list of `KEY=VALUE`", where="set", hint=hint)
     if isinstance(data, dict) and data.get("limits") and row.type != "sweep":
         raise UsageError(f"{name} is not a sweep", hint="leave --trials and --concurrent out")
     choice = {"resume": resume, "fresh": fresh}

@@ -58,7 +58,8 @@ def _window(
     if at:
         piece = log.find([place_of(text) for text in at])
         if piece is None:
-            raise NotFound(f"{name} has printed nothing there", where=at[0][:80])
+            hint = "the log may have been cut since: search for a word of the line"
+            raise NotFound(f"{name} has printed nothing there", where=at[0][:80], hint=hint)
         begin = log.before(piece, WINDOW // 4).begin
         window = log.after(begin)
     elif after is not None:

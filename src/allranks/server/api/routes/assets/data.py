@@ -72,7 +72,8 @@ def delete_datastore(name: str, services: ServicesDep) -> DatastoreAnswer:
         raise Conflict(f"the datastore {DEFAULT!r} is built in", hint="it needs no deletion")
     datastore = services.datastores.get(name)
     if datastore.name != name:
-        raise Conflict(f"{name!r} means the built-in datastore {datastore.name!r}")
+        message = f"{name!r} means the built-in datastore {datastore.name!r}"
+        raise Conflict(message, hint="name one that you created: allranks datastore list")
     if name == services.datastores.default():
         hint = f"choose another one first: allranks datastore set-default {DEFAULT}"
         raise Conflict(f"{name!r} is the default datastore", hint=hint)
