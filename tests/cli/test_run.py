@@ -302,6 +302,64 @@ def test_an_interrupt_cancels_on_request(shared_home, code, number):
     assert output == "", "no output is printed twice"
 
 
+INTERRUPTED = """
+import os, signal, sys
+from allranks import http_client
+from allranks.cli.main import main
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+call = http_client.Client.call
+
+def interrupted(self, method, path, *rest, **more):
+    if (method, path) == ("POST", "/api/v1/jobs"):
+        os.kill(os.getpid(), signal.SIGINT)
+    return call(self, method, path, *rest, **more)
+
+http_client.Client.call = interrupted
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "exits", "says", "status"),
+    [
+        ([], 130, "Detached; {} is still running", "Running"),
+        (["--cancel-on-interrupt"], 1, "canceling {}", "Canceled"),
+        (["--detach"], 130, "interrupted", "Running"),
+    ],
+)
+def test_ctrl_c_while_the_server_takes_the_job(
+    shared_home, shared, tmp_path, words, exits, says, status
+):
+    """What became of the job is said: the server may have taken it."""
+    environ = {**os.environ, "ALLRANKS_HOME": str(shared_home)}
+
+    def run(name):
+        argv = ["run", "--name", name, *words, "--", "sleep", "60"]
+        return subprocess.run(
+            [sys.executable, "-c", INTERRUPTED, *argv],
+            cwd=tmp_path,
+            env=environ,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+
+    name = f"interrupted-{'-'.join(words).strip('-') or 'follow'}"
+    (tmp_path / f"{name}.txt").write_text("code that the server does not have")
+    early = run(f"{name}-early")
+    assert early.returncode == 130
+    assert shared("job", "show", f"{name}-early").returncode == 2, (
+        "code was missing: none was taken"
+    )
+    shared("run", "-q", "--code", tmp_path, "--", "true")
+    done = run(name)
+    assert done.returncode == exits, done.stderr
+    assert says.format(name) in done.stderr
+    until(lambda: answer(shared, "job", "show", name)["status"] == status)
+    shared("job", "cancel", name)
+
+
 @pytest.mark.parametrize("kind", ["pytorch", "tensorflow", "mpi", "horovod", "jax", "ray"])
 def test_a_dry_run_of_every_distribution(allranks, kind):
     done = allranks("run", "-n", 2, "-d", kind, "--dry-run", "--", "true")

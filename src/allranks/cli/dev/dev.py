@@ -14,6 +14,7 @@ from allranks.cli.dev import notes
 from allranks.cli.job.enter import open_shell
 from allranks.cli.job.list_jobs import age
 from allranks.cli.output import show
+from allranks.cli.output.interrupts import act_on_interrupt
 from allranks.cli.output.sending import large_code_option
 from allranks.cli.submit.option_words import option_words
 from allranks.cli.submit.run import duration, environment_of, resources_of
@@ -83,6 +84,7 @@ def dev(options: argparse.Namespace) -> int:
         show.as_json({"name": name, "status": made["status"]}) if options.json else print(name)
         if not options.json and not options.quiet:
             show.talk(f"to enter it: allranks dev attach {name}")
+        act_on_interrupt(options)
         return 0
     return _enter(options, name)
 
@@ -119,6 +121,7 @@ def attach(options: argparse.Namespace) -> int:
 
 def _enter(options: argparse.Namespace, name: str, node: int = 0) -> int:
     try:
+        act_on_interrupt(options)
         job = _running(name, options.quiet or options.json)
     except KeyboardInterrupt:
         show.talk(f"\n{name} goes on\n\nhint: allranks dev attach {name}, allranks dev stop {name}")

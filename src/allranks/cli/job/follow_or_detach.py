@@ -20,6 +20,7 @@ from allranks.cli.output.failure import (
     took,
     unsaved,
 )
+from allranks.cli.output.interrupts import act_on_interrupt
 from allranks.cli.output.phases import Phases, every
 from allranks.cli.output.rank_output import Printer, releasing
 from allranks.core.node_names import with_host
@@ -81,7 +82,7 @@ def follow_to_end(
     if cancel:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        ended = _follow(follower, name, cancel)
+        ended = _follow(follower, options, name, cancel)
     except KeyboardInterrupt:
         return _interrupted(name, cancel)
     if options.json:
@@ -107,9 +108,12 @@ def _interrupted(name: str, cancel: bool) -> int:
     return 130
 
 
-def _follow(follower: Viewer | ChildrenViewer, name: str, cancel: bool) -> JobAnswer:
+def _follow(
+    follower: Viewer | ChildrenViewer, options: argparse.Namespace, name: str, cancel: bool
+) -> JobAnswer:
     """Follow the job; with ``cancel``, the first interrupt cancels it and waits for its end."""
     try:
+        act_on_interrupt(options)
         return follower.follow()
     except KeyboardInterrupt:
         if not cancel:

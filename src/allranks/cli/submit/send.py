@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from allranks.cli.output import show
+from allranks.cli.output.interrupts import Interrupts, act_on_interrupt
 from allranks.cli.output.sending import confirm_large_code, confirm_large_data, sending
 from allranks.core.amounts import counted
 from allranks.core.job.shell_variables import dropped, passed_by_default, sentence
@@ -29,7 +30,7 @@ def submit(
     """Submit a job and return it as the server shows it; ``start_from`` names the job to continue.
 
     On a terminal, asks before it sends a large code folder. An interrupted submission leaves no
-    code on the server.
+    code on the server; Ctrl-C after that is kept for ``act_on_interrupt``.
     """
     with sending(options) as (line, note):
 
@@ -44,6 +45,7 @@ def submit(
             )
 
         submission, snapshots = confirm_large_code(options, prepared)
+        options.interrupts = Interrupts(submission["spec"]["name"])
         if start_from:
             submission["continues"] = start_from
         if names := _dropped_variables(submission):
@@ -65,6 +67,7 @@ def submit(
                 line.report,
                 allow_large_data=allow,
                 note=note,
+                asking=options.interrupts,
             )
             # lazy: the job starts meanwhile
             from allranks.sdk.submit.script_notes import script_notes
@@ -153,6 +156,7 @@ def after_submit(
         show.as_json(job) if options.json else print(name)
         if not options.json and not quiet:
             show.talk(f"to follow it: allranks job stream {name}")
+        act_on_interrupt(options)
         return 0
     from allranks.cli.job.follow_or_detach import follow_to_end  # lazy: not if detached
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from allranks.core.transfer_progress import OnProgress, Progress, unheard
@@ -19,6 +20,7 @@ from allranks.snapshot.take import Snapshot
 COPYING = 6 * 3600.0
 JOBS = "/api/v1/jobs"
 Snapshots = Sequence[Snapshot]
+_AT_ONCE = nullcontext()
 
 
 def send(
@@ -32,10 +34,12 @@ def send(
     timeout: float | None = None,
     allow_large_data: bool = False,
     note: Callable[[str], None] = lambda sentence: None,
+    asking: AbstractContextManager[None] = _AT_ONCE,
 ) -> Any:
     """Submit to ``where``, uploading code and data that the server lacks; returns the server's
     answer, of `JOBS` a `CreatedJob`. If interrupted, tell the server to discard the code. ``note``
-    receives what was uploaded. Raises DataTooLarge unless ``allow_large_data``."""
+    receives what was uploaded; each request that may submit is made in the context ``asking``.
+    Raises DataTooLarge unless ``allow_large_data``."""
     return post(
         client,
         submission,
@@ -46,6 +50,7 @@ def send(
         timeout=timeout,
         allow_large_data=allow_large_data,
         note=note,
+        asking=asking,
     )
 
 
@@ -60,6 +65,7 @@ def post(
     timeout: float | None = None,
     allow_large_data: bool = False,
     note: Callable[[str], None] = lambda sentence: None,
+    asking: AbstractContextManager[None] = _AT_ONCE,
 ) -> Any:
     """Like ``send``, for a list as well; returns the server's reply."""
     sent: list[str] = []
@@ -73,7 +79,8 @@ def post(
         while True:
             try:
                 body = json.dumps(submission).encode()
-                made = json.loads(client.call(method, where, body, timeout=timeout).body)
+                with asking:
+                    made = json.loads(client.call(method, where, body, timeout=timeout).body)
                 if where.startswith(JOBS):
                     terminal.remember(job["name"] for job in _several(made))
                 return made
