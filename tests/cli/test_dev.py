@@ -60,6 +60,11 @@ def test_jobs_run_in_a_session_and_its_changes_come_back(
         (code / name).write_text(text)
     started = ("dev", "-n", 2, "--name", "fix", "--no-jupyter", "--env", "COLOUR=red")
     assert answer(allranks, *started, "--json")["status"] == "Running"
+    again = allranks("dev", "--name", "fix")
+    assert again.returncode == 2
+    assert (
+        "hint: if it runs, enter it: allranks dev attach dev-fix; else use another" in again.stderr
+    )
 
     # A change on the first node is what all ranks of a job see.
     assert allranks("job", "exec", "dev-fix", "--", "sh", "-c", HOSTILE).returncode == 0

@@ -76,6 +76,11 @@ def dev(options: argparse.Namespace) -> int:
     except AllranksError as error:
         if not getattr(error, "sent", False):  # else the session may be there
             notes.remove(name, mark)
+        if isinstance(error, Conflict) and str(error.where).endswith("name"):
+            error.hint = (
+                f"if it runs, enter it: allranks dev attach {name}; else use another --name, or "
+                f"first: allranks job delete {name}"
+            )
         raise
     if not options.quiet:
         for note in made["notes"]:
