@@ -412,3 +412,22 @@ def test_a_sweep_says_that_its_early_stopping_comes_too_late(shared, code):
     early = ("--set", "early_termination.delay_evaluation=2", "--stop-early", "median")
     soon = shared(*sweep, *early, "--name", "stops-soon", "--", "python", "train.py")
     assert "early stopping" not in soon.stderr + soon.stdout
+
+
+def test_a_restart_runs_the_trials_that_failed_again(allranks: Allranks, code: Path):
+    (code / "t.py").write_text(
+        "import os, sys\n"
+        "trial, mended = int(sys.argv[1]), os.path.exists(sys.argv[2])\n"
+        "sys.exit(trial % 2 if not mended else 0)\n"
+    )
+    mended = code.parent / "mended"
+    words = ("run", "-q", "--name", "g", "--sweep", "x=choice(0, 1, 2, 3)", "--sampler", "grid")
+    command = ("python", "t.py", "${{search_space.x}}", mended)
+    allranks(*words, "--", *command)
+    assert answer(allranks, "job", "show", "g")["counts"] == {"Completed": 2, "Failed": 2}
+    mended.touch()
+    done = allranks("job", "restart", "g", "--resume", "--stream")
+    assert done.returncode == 0, done.stderr
+    job = answer(allranks, "job", "show", "g")
+    assert job["counts"] == {"Completed": 4}
+    assert [each["parameters"]["x"] for each in job["trials"]] == [0, 1, 2, 3]

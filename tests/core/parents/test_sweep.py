@@ -141,6 +141,15 @@ def test_a_deleted_trial_does_not_come_back():
     assert step == Step("draw", 3)
 
 
+def test_trials_that_a_restart_replaces_come_first():
+    trials = [Trial(number, COMPLETED, closed=True) for number in (1, 2, 5)]
+    parent, drawn = Parent(started_at=0.0, again=frozenset({0, 3})), []
+    while (step := next_step(Rules(8, 8, "minimize"), parent, trials, 1.0)) is not None:
+        drawn.append(step.number)
+        trials.append(Trial(step.number, RUNNING))
+    assert drawn == [0, 3, 6, 7], "4 was deleted"
+
+
 def test_failed_trials_do_not_count_and_the_earlier_of_equals_is_the_best():
     trials = [
         Trial(0, FAILED, value=9.0),

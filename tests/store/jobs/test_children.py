@@ -123,16 +123,16 @@ def test_an_ended_sweep_is_opened_again(records, children):
     rows = [add(records, number) for number in (0, 1)]
     row = records.get("s")
     with pytest.raises(Conflict):
-        records.reopen(row, row.event(Kind.RESUMED), {}, [])
+        records.reopen(row, row.event(Kind.RESUMED), {}, {})
     finish(records, "s", JobStatus.CANCELED)
     ended = records.get("s")
     spec = {"limits": {"max_total_trials": 9}}
-    live = records.reopen(ended, ended.event(Kind.RESUMED), spec, [rows[1].id])
+    live = records.reopen(ended, ended.event(Kind.RESUMED), spec, {rows[1].id: 1})
     assert (live.record.status, live.spec, live.ended_at) == (JobStatus.RUNNING, spec, None)
     assert not live.record.canceled
     assert "s" in [each.name for each in records.live()]
     assert [each.number for each in children.of("s")] == [0]
     assert children.names("s") == ["s_0", "s_1"]
     with pytest.raises(Conflict):
-        records.reopen(ended, ended.event(Kind.RESUMED), spec, [])
+        records.reopen(ended, ended.event(Kind.RESUMED), spec, {})
     add(records, 1, "s_1-2")

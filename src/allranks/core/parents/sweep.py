@@ -40,11 +40,12 @@ class Trial(NamedTuple):
 
 class Parent(NamedTuple):
     """The sweep's own record. ``started_at`` is None until its first step; ``refused`` says why a
-    trial could not be submitted."""
+    trial could not be submitted; ``again`` are the numbers of trials that a restart replaces."""
 
     started_at: float | None = None
     canceled: bool = False
     refused: str = ""
+    again: frozenset[int] = frozenset()
 
 
 class Step(NamedTuple):
@@ -78,7 +79,8 @@ def next_step(rules: Rules, parent: Parent, trials: Sequence[Trial], now: float)
         return Step("start")
     if (judged := _judged(rules, trials)) is not None:
         return judged
-    drawn = 1 + max((trial.number for trial in trials), default=-1)
+    numbers = {trial.number for trial in trials}
+    drawn = min({*parent.again, 1 + max(numbers, default=-1)} - numbers)
     if drawn < rules.trials:
         return Step("draw", drawn) if len(live) < rules.concurrent else None
     if live:

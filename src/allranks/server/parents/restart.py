@@ -99,7 +99,7 @@ def _resume(row: JobRow, services: Services, limits: Mapping[str, Any]) -> JobRo
         hint = f"to run it anew: {again}; with --fresh all steps run"
         raise Conflict(f"all steps of {row.name} have completed", hint=hint)
     children = services.children.of(row.name)
-    replaced = [child.id for child in children if _is_replaced(child, services)]
+    replaced = {child.id: child.number for child in children if _is_replaced(child, services)}
     if row.type == "sweep":
         spec = {**spec, "limits": {**spec["limits"], **limits}}
         total = total_trials(SweepJob.parse(spec))

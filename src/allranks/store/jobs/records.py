@@ -298,10 +298,15 @@ class Records:
         return job_rows.job_row(connection.execute(_WHOLE, {"job_id": current.id}).one())
 
     def reopen(
-        self, row: job_rows.JobRow, event: Event, spec: Mapping[str, Any], replaced: Collection[int]
+        self,
+        row: job_rows.JobRow,
+        event: Event,
+        spec: Mapping[str, Any],
+        replaced: Mapping[int, int],
     ) -> job_rows.JobRow:
         """Make an ended job with children live again, with a new spec. Children with an id in
-        ``replaced`` lose their number. Raises Conflict if the job has changed."""
+        ``replaced`` lose their number, which the job's notes keep in ``again``. Raises Conflict if
+        the job has changed."""
         mine = and_(_jobs.c.id == row.id, _jobs.c.version == row.version, _jobs.c.live == 0)
         with self._engine.begin() as connection:
             if connection.execute(select(_jobs.c.id).where(mine).with_for_update()).first() is None:
@@ -313,6 +318,7 @@ class Records:
             notes = {
                 key: value for key, value in row.notes.items() if key not in job_rows.OF_THE_END
             }
+            notes["again"] = sorted({*notes.get("again", ()), *replaced.values()})
             values = {"spec": dict(spec), "live": 1, "notes": notes}
             values |= dict.fromkeys(("ended_at", "exit_code", "error"))
             saved = _save(connection, row, fold(row.record, event), **values)

@@ -54,7 +54,8 @@ class Sweep(Controller):
 
     def _step(self, row: JobRow) -> bool:
         record = row.record
-        parent = Parent(record.went_at, record.canceled, record.message)
+        again = frozenset(row.notes.get("again", ()))
+        parent = Parent(record.went_at, record.canceled, record.message, again)
         trials = self._trials(force=record.given_up)
         step = decisions.next_step(self._rules, parent, trials, clock.now())
         if step is not None:
