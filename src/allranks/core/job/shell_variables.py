@@ -8,20 +8,20 @@ from fnmatch import fnmatchcase
 
 from allranks.masking import looks_secret
 
-# What frameworks, their libraries, trackers and stores read: words that names begin with, and whole
+# What frameworks, their libraries, trackers and stores read: the first words of names, and whole
 # names. (A regular expression of all takes 1 ms of each submission to compile.)
-_OF_TRAINING = (
+_PREFIXES = (
     " ACCELERATE AWS AZURE AZUREML CLEARML COMET CUBLAS CUDA CUDNN DEEPSPEED DS GLOO GOOGLE GRPC HF"
     " HOROVOD HUGGINGFACE JAX KERAS KMP MKL MLFLOW NCCL NEPTUNE NUMEXPR NVIDIA OMP OPENBLAS PYTORCH"
     " RAY TF TORCH TORCHDYNAMO TORCHELASTIC TORCHINDUCTOR TRANSFORMERS TRITON UCX WANDB XLA "
 )
-_READ_BY_TRAINING = (
+_WHOLE_NAMES = (
     " http_proxy https_proxy ftp_proxy all_proxy no_proxy HTTP_PROXY HTTPS_PROXY FTP_PROXY"
     " ALL_PROXY NO_PROXY PYTHONPATH PYTHONHASHSEED LD_LIBRARY_PATH LD_PRELOAD "
 )
 # Terraform's also begin with TF_; those of the clouds' command lines and certificates of this
 # machine are no setting of a training.
-_OF_OTHERS = (
+_OTHER_TOOLS = (
     r"TF_(CLI|VAR|LOG|WORKSPACE|DATA_DIR)(_.*)?"
     r"|(AWS|AZURE|GOOGLE|GRPC)_(CA_BUNDLE|PAGER|VAULT|CLI_.*|EXECUTION_ENV|CONFIG_DIR|EXTENSION_DIR"
     r"|CORE_.*|DEV_.*|HTTP_USER_AGENT|CLOUD_SHELL|DEFAULT_SSL_ROOTS_FILE_PATH)"
@@ -30,7 +30,7 @@ _NAMED = 6
 
 
 def is_ours(name: str) -> bool:
-    """Whether a variable is of allranks itself, or of the shell: never a job's."""
+    """Whether a variable belongs to allranks or the shell itself, and is never passed to jobs."""
     return name.startswith("ALLRANKS_") or name in ("_", "PWD", "OLDPWD", "SHLVL")
 
 
@@ -58,9 +58,9 @@ def dropped(environ: Mapping[str, str], passed: Set[str]) -> list[str]:
 
 def _is_read_by_training(name: str) -> bool:
     first, _, rest = name.partition("_")
-    if f" {first} " not in _OF_TRAINING or not rest:
-        return f" {name} " in _READ_BY_TRAINING
-    return not re.fullmatch(_OF_OTHERS, name, re.DOTALL)
+    if rest and f" {first} " in _PREFIXES:
+        return not re.fullmatch(_OTHER_TOOLS, name, re.DOTALL)
+    return f" {name} " in _WHOLE_NAMES
 
 
 def sentence(names: Iterable[str], mend: str) -> str:

@@ -30,9 +30,9 @@ _PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy")
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 # Indexes, caches and certificates of pip and uv, without what uv sets for its child processes.
-_TOOLS = ("PIP_", "UV_", "SSL_CERT_", "XDG_CONFIG_", "XDG_CACHE_")
-_TOOL = ("NETRC", "REQUESTS_CA_BUNDLE", "SSH_AUTH_SOCK")
-_OF_UV_RUN = ("UV_RUN_", "UV_PROJECT", "UV_WORKING_DIR")
+_TOOL_PREFIXES = ("PIP_", "UV_", "SSL_CERT_", "XDG_CONFIG_", "XDG_CACHE_")
+_TOOL_NAMES = ("NETRC", "REQUESTS_CA_BUNDLE", "SSH_AUTH_SOCK")
+_UV_CHILD_PREFIXES = ("UV_RUN_", "UV_PROJECT", "UV_WORKING_DIR")
 
 
 def is_current(environment: object) -> bool:
@@ -65,20 +65,20 @@ def tools(
     """This shell's settings for pip and uv, for building the job's environment; with ``python``
     also the current Python if PATH does not show it (slow). ``elsewhere``: without those that name
     files of this machine, or indexes, which the list of packages names without passwords."""
-    env = {name: value for name, value in environ.items() if _is_of_a_tool(name)}
+    env = {name: value for name, value in environ.items() if _is_tool_setting(name)}
     if elsewhere:
-        env = {name: value for name, value in env.items() if _holds_elsewhere(name, value)}
+        env = {name: value for name, value in env.items() if _works_elsewhere(name, value)}
     front = python_behind_shim(environ) if python else None
     return env if front is None else {**env, "ALLRANKS_PYTHON": front}
 
 
-def _is_of_a_tool(name: str) -> bool:
-    if name.startswith(_OF_UV_RUN) or name == "UV_PYTHON":
+def _is_tool_setting(name: str) -> bool:
+    if name.startswith(_UV_CHILD_PREFIXES) or name == "UV_PYTHON":
         return False
-    return name.startswith(_TOOLS) or name in _TOOL
+    return name.startswith(_TOOL_PREFIXES) or name in _TOOL_NAMES
 
 
-def _holds_elsewhere(name: str, value: str) -> bool:
+def _works_elsewhere(name: str, value: str) -> bool:
     return not value.startswith(("/", "~", "file:")) and not re.search("INDEX|FIND_LINKS", name)
 
 
