@@ -73,8 +73,8 @@ class Manifest(NamedTuple):
         return json.dumps({"name": self.name, **lists}, separators=(",", ":")).encode()
 
     @staticmethod
-    def read(text: bytes) -> Manifest:
-        """One that ``load`` has checked before. Raises ValueError, KeyError and TypeError."""
+    def parse(text: bytes) -> Manifest:
+        """Without the checks of ``load``. Raises ValueError, KeyError or TypeError."""
         data: dict[str, Any] = json.loads(text)
         files = [File(*item) for item in data["files"]]
         return Manifest(data["name"], files, [Link(*e) for e in data["links"]], data["folders"])
@@ -83,7 +83,7 @@ class Manifest(NamedTuple):
     def load(text: bytes) -> Manifest:
         """Raises UsageError for anything that would lie elsewhere, or twice."""
         try:
-            made = Manifest.read(text)
+            made = Manifest.parse(text)
             files = made.files
             leaves = [file.path for file in files] + [link.path for link in made.links]
             names = [*leaves, *made.folders]

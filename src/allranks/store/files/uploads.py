@@ -50,7 +50,7 @@ class Uploads:
         if is_digest(digest) and self.touch(digest) and there.exists():
             content = there.read_bytes()
             if hashlib.sha256(content).hexdigest() == digest:
-                manifest = Manifest.read(content)
+                manifest = Manifest.parse(content)
                 if self._is_unchanged(digest, manifest):
                     return manifest
                 self._discard(digest, manifest)
@@ -92,8 +92,8 @@ class Uploads:
                 raise missing(str(self.folder / digest))
 
     def require_unchanged(self, document: Any) -> None:
-        """The same, and raises MissingData for one that was changed. Looks at each of its files: a
-        second for 100,000."""
+        """As ``require``; also raises MissingData for one whose files were changed. Takes a second
+        for 100,000 files."""
         self.require(document)
         for digest in {*digests_in(document)}:
             folder = self.folder / digest
@@ -101,7 +101,7 @@ class Uploads:
             with contextlib.suppress(OSError):
                 content = (folder / _MANIFEST).read_bytes()
             is_own = hashlib.sha256(content).hexdigest() == digest
-            manifest = Manifest.read(content) if is_own else Manifest("")
+            manifest = Manifest.parse(content) if is_own else Manifest("")
             if not is_own or not self._is_unchanged(digest, manifest):
                 message = "this data was changed after its upload, by a job that wrote to it"
                 hint = "upload it again, from where it came: allranks data upload PATH"
@@ -217,7 +217,7 @@ def _entries(top: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
 
 
 def _is_same(entry: os.DirEntry[str], file: File, time: int) -> bool:
-    """Raises OSError."""
+    """Whether a file is as it was uploaded. Raises OSError."""
     status = entry.stat(follow_symlinks=False)
     if not stat.S_ISREG(status.st_mode) or status.st_size != file.size:
         return False
