@@ -246,12 +246,11 @@ _COLUMNS = [_series.c[name] for name in Series._fields]
 # in it, of the lowest rank leads: its last point is the metric's value. Literal, for the index.
 LEADS = _series.c.leads == literal_column("1")
 
-
-_VALUE = _points.c.value
+_value = _points.c.value
 _EXTREMES = (
-    select(_points.c.series_id, func.min(_VALUE), func.max(_VALUE))
+    select(_points.c.series_id, func.min(_value), func.max(_value))
     .where(_points.c.series_id.in_(bindparam("ids", expanding=True)))
-    .where(-math.inf < _VALUE, math.inf > _VALUE)
+    .where(_value > -math.inf, _value < math.inf)
     .group_by(_points.c.series_id)
 )
 _UNTIMED_OF = (
