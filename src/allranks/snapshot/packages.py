@@ -114,9 +114,8 @@ def _built(
     existing = {*names}
     made = list[str]()
     missing = list[str]()
-    above = {
-        name[: at.end()] for name in names for at in re.compile("/").finditer(name, len(within))
-    }
+    slash = re.compile("/")
+    above = {name[: at.end()] for name in names for at in slash.finditer(name, len(within))}
     folders = sorted({within, *above})
     for folder in folders:
         with os.scandir(root / folder) as entries:
