@@ -16,7 +16,7 @@ from typing import Any
 from allranks.agent.monitoring.inspection import ask_all
 from allranks.agent.processes.rank_processes import families
 from allranks.core.diagnosis import collectives
-from allranks.core.diagnosis.collectives import DISAGREE, Kind, Recorded
+from allranks.core.diagnosis.collectives import MISMATCHES, Kind, Recorded
 
 # Seconds to wait for the other ranks: an error of one soon becomes one of its peers.
 _PATIENCE = 0.5
@@ -45,7 +45,7 @@ def explain(folder: Path, rank: int, is_aborted: bool, roots: Mapping[int, int])
         member for one in recorded.values() for group in one.groups for member in group.ranks
     }
     finding = collectives.compare(recorded, expected - recorded.keys() - roots.keys())
-    kinds = DISAGREE if is_aborted else (*DISAGREE, Kind.GROUPS, Kind.GONE, Kind.NOT_CALLED)
+    kinds = MISMATCHES if is_aborted else (*MISMATCHES, Kind.GROUPS, Kind.GONE, Kind.NOT_CALLED)
     if finding is None or finding.kind not in kinds:
         return ""
     return collectives.sentence(finding, _time_of_day)

@@ -69,8 +69,8 @@ class Kind(StrEnum):
     OUTSIDE = "outside"
 
 
-# Ranks that called different things: they would do so again.
-DISAGREE = (Kind.OPERATION, Kind.SHAPE, Kind.TYPE)
+# Ranks called different collectives, or with different tensors, and would do so again.
+MISMATCHES = (Kind.OPERATION, Kind.SHAPE, Kind.TYPE)
 
 
 class Finding(NamedTuple):
@@ -158,9 +158,9 @@ def compare(ranks: Mapping[int, Recorded], ended: Collection[int] = ()) -> Findi
         return Finding(Kind.OUTSIDE, tuple(sorted(ranks)))
     waiting = {rank for finding in findings for rank in finding.waiting}
     # Who waits elsewhere is no cause: the one that it waits for is.
-    free = [one for one in findings if not set(one.ranks) <= waiting or one.kind in DISAGREE]
+    free = [one for one in findings if not set(one.ranks) <= waiting or one.kind in MISMATCHES]
     if free:
-        return min(free, key=lambda one: (one.kind not in DISAGREE, one.since))
+        return min(free, key=lambda one: (one.kind not in MISMATCHES, one.since))
     first = min(findings, key=lambda one: one.since)
     second = next((one for one in findings if set(one.waiting) & set(first.ranks)), None)
     # Ranks are asked one after the other: those that go on may seem to wait for one another.
@@ -263,7 +263,7 @@ def sentence(
     name = f"{what}{_tensors(entry)} of {_group_text(finding.group)}{place}"
     wait = "waits" if len(finding.waiting) == 1 else "wait"
     waiting = f"{_subject(finding.waiting)} {wait} in it since {write_time(entry.since)}"
-    if finding.kind in DISAGREE and other is not None:
+    if finding.kind in MISMATCHES and other is not None:
         at = f" ({other.place})" if other.place else ""
         return (
             f"{who} called {other.operation} #{other.number}{_tensors(other)}{at} where others "

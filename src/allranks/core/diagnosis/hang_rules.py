@@ -103,7 +103,7 @@ def _in_collectives(
     rank = next((rank for rank in finding.ranks if rank in nodes), None)
     node = None if rank is None else nodes[rank]
     message = f"no rank has made progress for {timeout:g} s: {text}"
-    cause = Cause.COLLECTIVE_MISMATCH if finding.kind in collectives.DISAGREE else ""
+    cause = Cause.COLLECTIVE_MISMATCH if finding.kind in collectives.MISMATCHES else ""
     return Failure(Reason.HANG, node, rank, message=message, cause=cause)
 
 
