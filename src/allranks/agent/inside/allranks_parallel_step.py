@@ -52,8 +52,8 @@ class Board(object):
         self._next, self._done, self._failed, self._failed_items = 0, 0, 0, 0
         self.rows = {}  # type: Dict[int, List[str]]
         self.broken = ""
-        # The traceback of the last mini-batch that failed, and what one of the others lacked.
-        self.trace = self.lack = ""
+        # The traceback of the last mini-batch that failed, and how another one returned too little.
+        self.trace = self.shortfall = ""
         self._lock = threading.Lock()
         self._reported_at = time.time()
 
@@ -74,12 +74,12 @@ class Board(object):
             # Each has a row of its own, or has failed.
             self._failed_items += max(0, size - len(rows or ()))
             if rows is not None and len(rows) < size:
-                results = _counted(len(rows), "results")
-                self.lack = ": run() returned %s for %s" % (results, _counted(size, self._unit))
+                few = ": run() returned %s for %s"
+                self.shortfall = few % (_counted(len(rows), "results"), _counted(size, self._unit))
             if 0 <= self._error_threshold < self._failed_items:
                 failed = _counted(self._failed_items, self._unit)
                 text = "%s failed; the limit is %d%s"
-                self.broken = text % (failed, self._error_threshold, self.lack)
+                self.broken = text % (failed, self._error_threshold, self.shortfall)
             if rows is not None:
                 self.rows[number] = rows
             else:
@@ -335,7 +335,7 @@ def work(board, run, options):  # type: (Any, Any, Dict[str, Any]) -> None
                 rows = attempt(run, arguments, float(options["timeout"]))
                 break
             except SystemExit as ended:
-                # Other mini-batches are left, whatever the script says of this one.
+                # Even with code 0 this is a failure: mini-batches are left.
                 code = ended.code or 1
                 if not isinstance(code, int):
                     # As Python does, but before the line that says what happened.
