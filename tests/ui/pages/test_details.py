@@ -8,12 +8,12 @@ import pytest
 import yaml
 
 from allranks.events import Kind
-from allranks.ui.pages.details import WHAT, job_file, shown_events
+from allranks.ui.pages.details import EVENT_TEXTS, job_file, shown_events
 
 
 def test_each_kind_of_event_has_words() -> None:
-    assert {*WHAT} == {*Kind}
-    assert len({*WHAT.values()}) == len(Kind)
+    assert {*EVENT_TEXTS} == {*Kind}
+    assert len({*EVENT_TEXTS.values()}) == len(Kind)
 
 
 @pytest.mark.parametrize(

@@ -24,19 +24,20 @@ if TYPE_CHECKING:
     from allranks.api.jobs import EventAnswer, PlanAnswer
     from allranks.api.metrics import ShownJob
 
-# Ranks whose variables a page shows; jobs that have more show them on demand, so many at a time.
+# The most ranks of a job whose variables are shown at once; of more, so many at a time, on demand.
 _PLANNED, _PLANNED_PART = 16, 64
 # Events of a page.
 _EVENTS = 50
-# Properties that are recorded by itself, and not written in a job file.
+# Prefixes of properties that allranks records: nobody writes them in a job file.
 _RECORDED = ("allranks.", "azureml.git.", "mlflow.source.")
-# Sentences of events; data that say nothing to a reader, or too much, and times.
-_FIRST = ("message", "why")
-_LEFT_OUT = {"about", "digest", "key", "pid", "facts", "tail", "hung", "over", "passing"}
-_LEFT_OUT |= {"ended_at", "failed_at", "heard", "since", "end", "until"}
+# Keys of an event's data that are sentences.
+_SENTENCES = ("message", "why")
+# Keys that are not shown: they mean nothing to a reader, or are too long; and times.
+_HIDDEN = ("about", "digest", "key", "pid", "facts", "tail", "hung", "over", "passing")
+_TIMES = ("ended_at", "failed_at", "heard", "since", "end", "until")
 
 # What happened, by the kind of an event.
-WHAT: Mapping[Kind, str] = {
+EVENT_TEXTS: Mapping[Kind, str] = {
     Kind.CREATED: "the job is submitted",
     Kind.SUBMITTED: "the compute has it",
     Kind.REFUSED: "the compute refuses it",
@@ -81,7 +82,7 @@ class ShownEvent(NamedTuple):
 
 
 async def page(request: Request) -> Response:
-    """The page; see this module."""
+    """The page of a job's details."""
     session: Session = request.state.session
     job: ShownJob = await session.get(job_path(request.path_params["name"]))
     query = request.query_params
@@ -162,8 +163,8 @@ def job_file(spec: Document) -> str:
 
 
 def shown_events(events: Iterable[EventAnswer], job: ShownJob) -> list[ShownEvent]:
-    """Events in words. Those that tell the same of several nodes, or of ranks of a node, one after
-    the other, are one."""
+    """Events in words. Consecutive ones that differ only in the node, or in the rank of a node, are
+    one."""
 
     def same(event: EventAnswer) -> tuple[Any, ...]:
         alone = event["id"] if event["node"] is None else None
@@ -183,18 +184,18 @@ def shown_events(events: Iterable[EventAnswer], job: ShownJob) -> list[ShownEven
         at = run[0]["at"]
         place = ", ".join(filter(None, parts))
         after = (datetime.fromisoformat(at) - begin).total_seconds()
-        shown.append(ShownEvent(run[0]["id"], at, after, WHAT[Kind(kind)], place, detail))
+        shown.append(ShownEvent(run[0]["id"], at, after, EVENT_TEXTS[Kind(kind)], place, detail))
     return shown
 
 
 def _details(data: Mapping[str, Any]) -> Iterator[str]:
-    """What an event tells, the sentence first."""
-    rest = {key: value for key, value in data.items() if key not in (*_FIRST, *_LEFT_OUT)}
-    for key, value in {**{key: data.get(key) for key in _FIRST}, **rest}.items():
+    """The data of an event in words, its sentences first."""
+    rest = {key: value for key, value in data.items() if key not in _SENTENCES + _HIDDEN + _TIMES}
+    for key, value in {**{key: data.get(key) for key in _SENTENCES}, **rest}.items():
         name = key.replace("_", " ")
         if value is False or value in (None, "", [], {}):
             continue
-        if key in _FIRST:
+        if key in _SENTENCES:
             yield str(value)
         elif key == "error" and isinstance(value, Mapping):
             yield str(value.get("message"))
