@@ -46,15 +46,16 @@ def prepare(
     Raises SpecError for missing files, and CodeTooLarge unless ``allow_large``. ``note`` receives
     messages for the user.
     """
+    shell = shell or Shell()
     if spec.get("type") == "pipeline":
         if in_place:
             hint = "leave it out: every step gets a copy of its own code"
             raise UsageError("a pipeline does not run in place", where="--in-place", hint=hint)
         from allranks.sdk.submit.pipeline import prepare_pipeline  # lazy: few jobs are pipelines
 
-        return prepare_pipeline(spec, base, shell or Shell(), note, allow_large, progress)
+        return prepare_pipeline(spec, base, shell, note, allow_large, progress)
     of_type = _sweep if isinstance(spec.get("trial"), Mapping) else _command
-    return of_type(spec, base, shell or Shell(), in_place, note, allow_large, progress)
+    return of_type(spec, base, shell, in_place, note, allow_large, progress)
 
 
 def _command(
