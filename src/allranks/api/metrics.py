@@ -228,8 +228,8 @@ class RankTable(TypedDict):
 
 class ShownJob(JobAnswer):
     """A job with all that is known of it. The keys after ``page`` are of command jobs; ``peaks``,
-    with `peaks=true`: as ``load``, the most of an ended job's last attempt; ``has_outputs``:
-    whether it has files of its own or named outputs."""
+    only with `peaks=true`: like ``load``, but the greatest values in the last attempt of a job
+    that has ended; ``has_outputs``: whether it has files of its own or named outputs."""
 
     page: str | None
     metrics: NotRequired[dict[str, Number]]

@@ -10,7 +10,7 @@ from allranks.statuses import Reason
 
 class Failure(NamedTuple):
     """The first cause: the earliest failure by time (``at``), on whichever node. ``cause``: a
-    ``diagnosis.causes.Cause`` that was found with it, and that the reason does not tell."""
+    ``diagnosis.causes.Cause``, where it is more exact than the reason; else empty."""
 
     reason: Reason
     node: int | None = None

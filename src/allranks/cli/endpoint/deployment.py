@@ -252,8 +252,7 @@ def list_deployments(options: argparse.Namespace) -> int:
 
         return batch.list_deployments(options, endpoint)
     rows = endpoint["deployments"]
-    # lazy: as above
-    from allranks.sdk.assets.endpoints import why_not_ready
+    from allranks.sdk.assets.endpoints import why_not_ready  # lazy: as above
 
     head = ("NAME", "STATE", "READY", "TRAFFIC", "MODEL", "REQUESTS", "REASON")
     shares = endpoint["traffic"]

@@ -229,18 +229,18 @@ def _metrics(job: ShownJob) -> list[tuple[str, str]]:
     return lines + (more if len(rows) > _MOST else [])
 
 
-def _load(nodes: list[NodeLoad], which: str = "") -> list[tuple[str, str]]:
-    """The resource use of each node; above a few nodes, of all together. ``which``: the latest by
-    default."""
+def _load(nodes: list[NodeLoad], suffix: str = "") -> list[tuple[str, str]]:
+    """The resource use of each node, or of all together if there are many, with ``suffix`` at the
+    end of each."""
     if len(nodes) > _FEW_NODES:
         (name, text), *rows = load.summary(nodes)
-        return [(name, text + which), *rows]
+        return [(name, text + suffix), *rows]
     rows = []
     for node in nodes:
         name = f"node {node['node']}"
-        rows.append((name, f"{load.own(node)}: this job{which}"))
-        rows.append(("", f"{load.node(node['node_load'])}: all that runs there{which}"))
-        rows += [(f"{name} gpu {gpu['gpu']}", load.gpu(gpu) + which) for gpu in node["gpus"]]
+        rows.append((name, f"{load.own(node)}: this job{suffix}"))
+        rows.append(("", f"{load.node(node['node_load'])}: all that runs there{suffix}"))
+        rows += [(f"{name} gpu {gpu['gpu']}", load.gpu(gpu) + suffix) for gpu in node["gpus"]]
     return rows
 
 

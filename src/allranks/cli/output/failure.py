@@ -47,8 +47,8 @@ def took(job: JobRecord) -> str:
 
 
 def metric_notes(events: Iterable[EventAnswer], attempt: int) -> list[Mapping[str, Any]]:
-    """What agents say of the metrics of an attempt: a ``message``. A metric that one has ``missed``
-    may be found on another node."""
+    """The notes on metrics in an attempt, each with a ``message``. ``missed`` names a metric that
+    did not match on one node; it may on another."""
     notes = (each["data"] for each in events if each["attempt"] == attempt)
     return [note for note in notes if note.get("about") == "metrics"]
 

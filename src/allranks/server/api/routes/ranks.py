@@ -189,7 +189,7 @@ def _odd(tracks: Sequence[Track]) -> list[tuple[float, int, Number]]:
 
 
 def _short(value: float) -> float:
-    """With few digits. The difference of the largest numbers, which JSON lacks, is the largest."""
+    """Round to few digits. Infinity, which JSON lacks, becomes the largest number."""
     if not math.isfinite(value):
         value = math.copysign(float_info.max, value)
     rounded = float(f"{value:.{_DIGITS}g}")
