@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allranks.cli.output.folded_lines import FoldedLines, ranges
+from allranks.cli.output.folded_lines import FoldedLines
 from allranks.cli.output.rank_output import Printer
 from tests.cli.test_progress_bars import Pipe, Screen, on_a_terminal, put
 from tests.support import CLI, environment, until
@@ -62,14 +62,6 @@ def test_lines_wait_for_other_ranks_unless_all_have_them():
     folded.put(2, [b"a"], 3.0)
     assert taken(folded, 1.0) == [([0, 1, 2], b"a")]
     assert taken(folded, 1.1) == [([0], b"b")]
-
-
-@pytest.mark.parametrize(
-    ("ranks", "text"),
-    [((3,), "3"), ((1, 2), "1–2"), ((0, 2, 3, 4, 9), "0, 2–4, 9"), (range(1, 512), "1–511")],
-)
-def test_ranges(ranks, text):
-    assert ranges(ranks) == text
 
 
 def test_a_terminal_shows_what_nine_ranks_print_once(monkeypatch):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from allranks.core.amounts import counted
+from allranks.core.amounts import counted, ranges
 
 
 @pytest.mark.parametrize(
@@ -18,3 +18,11 @@ from allranks.core.amounts import counted
 )
 def test_one_is_one(number, said):
     assert counted(number, "node") == said
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"),
+    [((3,), "3"), ((1, 2), "1–2"), ((0, 2, 3, 4, 9), "0, 2–4, 9"), (range(1, 512), "1–511")],
+)
+def test_ranges(numbers, text):
+    assert ranges(numbers) == text

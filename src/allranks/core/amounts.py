@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
@@ -28,6 +29,17 @@ def memory(value: Any) -> int:
 def counted(number: float, thing: str) -> str:
     """``1 node``, ``3 nodes``."""
     return f"{number:.12g} {thing}{'' if number == 1 else 's'}"
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Numbers in ascending order as text: ``0, 2–5, 9``."""
+    spans = list[list[int]]()
+    for value in numbers:
+        if spans and value == spans[-1][1] + 1:
+            spans[-1][1] = value
+        else:
+            spans.append([value, value])
+    return ", ".join(f"{first}–{last}" if last > first else str(first) for first, last in spans)
 
 
 def size_text(count: float) -> str:

@@ -75,14 +75,3 @@ class FoldedLines:
         if own:
             time, line = own[0]
             self._next.setdefault(line, {})[rank] = time
-
-
-def ranges(ranks: Iterable[int]) -> str:
-    """Numbers in ascending order as text: `0, 2–5, 9`."""
-    spans = list[list[int]]()
-    for rank in ranks:
-        if spans and rank == spans[-1][1] + 1:
-            spans[-1][1] = rank
-        else:
-            spans.append([rank, rank])
-    return ", ".join(f"{first}–{last}" if last > first else str(first) for first, last in spans)

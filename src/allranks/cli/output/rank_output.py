@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from allranks.cli.output import show
 from allranks.cli.output.colours import coloured
-from allranks.cli.output.folded_lines import FoldedLines, ranges
+from allranks.cli.output.folded_lines import FoldedLines
 from allranks.cli.output.live_lines import LiveLines, can_redraw
 from allranks.cli.output.phases import every
+from allranks.core.amounts import ranges
 
 if TYPE_CHECKING:
     from allranks.api.jobs import LogLine

@@ -13,6 +13,7 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import Response
 
+from allranks.core.amounts import ranges
 from allranks.core.job.rank_variables import Summary, summarize
 from allranks.events import Kind
 from allranks.spec.fields.plain_words import written
@@ -213,8 +214,4 @@ def _details(data: Mapping[str, Any]) -> Iterator[str]:
 def _spans(thing: str, numbers: Iterable[int | None]) -> str:
     """``ranks 0–2, 7`` of 7, 0, 2, 1; empty without numbers."""
     distinct = sorted({number for number in numbers if number is not None})
-    spans = []
-    for _, run in groupby(enumerate(distinct), lambda pair: pair[1] - pair[0]):
-        several = [number for _, number in run]
-        spans.append("–".join(str(number) for number in dict.fromkeys((several[0], several[-1]))))
-    return f"{thing}{'s' if len(distinct) > 1 else ''} {', '.join(spans)}" if spans else ""
+    return f"{thing}{'s' if len(distinct) > 1 else ''} {ranges(distinct)}" if distinct else ""
