@@ -184,3 +184,27 @@ def test_the_last_job_that_completed_ended_before_this_one(shared: Allranks, cod
     assert shared("job", "wait", "ends-last").returncode == 0
     found = json.loads(shared("job", "explain", "fails", "--json").stdout)
     assert found["last_completed"] == "ends-first"
+
+
+ECHOES = """\
+import os, time, traceback
+if os.environ["RANK"] == "1":
+    try:
+        {}["missing"]
+    except KeyError:
+        traceback.print_exc()
+    open("raised", "w").close()
+    time.sleep(60)
+while not os.path.exists("raised"):
+    time.sleep(0.01)
+raise RuntimeError("[/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:1")
+"""
+
+
+def test_the_hint_leads_to_the_log_with_the_cause(shared: Allranks, code: Path):
+    """The rank that failed first may only have noticed that another one did."""
+    (code / "t.py").write_text(ECHOES)
+    shared("run", "-q", "-p", 2, "--name", "echoes", "--", "python", "t.py")
+    error = json.loads(shared("job", "show", "echoes", "--json").stdout)["error"]
+    assert (error["rank"], error["evidence"]["rank"]) == (0, 1)
+    assert error["hint"].endswith("allranks job logs echoes --rank 1")

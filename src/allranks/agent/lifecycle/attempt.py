@@ -311,7 +311,11 @@ class Attempt:
             return ""
         from allranks.agent.monitoring import desync  # lazy: few attempts fail
 
-        return desync.explain(self._stage.folder, rank, is_aborted, self.pids())
+        there = {process.rank for process in self._running.processes}
+        if self._ranks.hosted is not None:
+            there |= self._ranks.hosted.alive().keys()
+        ended = self.started.keys() - there
+        return desync.explain(self._stage.folder, rank, is_aborted, self.pids(), ended)
 
     def _stop(self, why: Reason, since: float | None = None) -> None:
         """Send SIGTERM, wait for the grace, send SIGKILL; then end what the ranks left behind."""

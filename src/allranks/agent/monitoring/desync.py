@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +23,13 @@ _PATIENCE = 0.5
 _LEFT = "collectives-{}.json"
 
 
-def explain(folder: Path, rank: int, is_aborted: bool, roots: Mapping[int, int]) -> str:
+def explain(
+    folder: Path, rank: int, is_aborted: bool, roots: Mapping[int, int], ended: Set[int]
+) -> str:
     """In what the ranks disagreed, when ``rank`` had failed in a collective; else empty. One that
     was aborted, as gloo's threads do, leaves nothing. ``roots`` are the first processes of the
-    ranks that are there."""
+    ranks that are there, and ``ended`` those of this node that are not; of other nodes' ranks
+    nothing is known."""
     if not is_aborted and not (folder / _LEFT.format(rank)).exists():
         return ""
     until = time.monotonic() + _PATIENCE
@@ -41,10 +44,7 @@ def explain(folder: Path, rank: int, is_aborted: bool, roots: Mapping[int, int])
         with contextlib.suppress(TypeError, ValueError, KeyError):
             loaded = collectives.load(answer)
             recorded[loaded.rank] = loaded
-    expected = {
-        member for one in recorded.values() for group in one.groups for member in group.ranks
-    }
-    finding = collectives.compare(recorded, expected - recorded.keys() - roots.keys())
+    finding = collectives.compare(recorded, ended - recorded.keys())
     kinds = MISMATCHES if is_aborted else (*MISMATCHES, Kind.GROUPS, Kind.GONE, Kind.NOT_CALLED)
     if finding is None or finding.kind not in kinds:
         return ""

@@ -47,7 +47,8 @@ def error_of(row: JobRow, failure: Failure, records: Records, home: Home) -> Job
 def _hint(row: JobRow, failure: Failure, verdict: Verdict, why: Explanation | None) -> str:
     """The hint: the fix of the cause, then the general hint of the reason."""
     text = verdict.hint if failure.rank is not None else verdict.hint.replace(" --rank {rank}", "")
-    general = text.format(job=row.name, rank=failure.rank)
+    shown = None if why is None or why.evidence is None else why.evidence.rank
+    general = text.format(job=row.name, rank=failure.rank if shown is None else shown)
     if failure.reason in (Reason.SETUP_FAILED, Reason.GANG_REFUSED) and failure.hint:
         return failure.hint
     if failure.cause and why is not None:
