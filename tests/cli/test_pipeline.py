@@ -156,6 +156,8 @@ def test_steps_run_in_order_and_unchanged_ones_are_reused(
     registered = allranks("model", "register", "m", "--job", "one", "--path", "outputs.model")
     assert registered.returncode == 0, registered.stderr
     used = (
+        "--name",
+        "reads",
         "-i",
         "m=azureml://jobs/one/outputs/model/paths/",
         "--",
@@ -207,7 +209,13 @@ def test_steps_run_in_order_and_unchanged_ones_are_reused(
 
     refused = allranks("job", "delete", "one")
     assert refused.returncode != 0
-    assert "has outputs of" in refused.stderr
+    assert "outputs of one are needed by reads, two, three, four" in refused.stderr
+    assert (
+        "hint: delete them together: allranks job delete reads two three four one" in refused.stderr
+    )
+    assert allranks("job", "show", "one_show").returncode == 0, "nothing is gone"
+    deleted = allranks("job", "delete", "reads", "two", "three", "four", "one")
+    assert deleted.returncode == 0, deleted.stderr
 
 
 @pytest.mark.slow

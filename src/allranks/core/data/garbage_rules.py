@@ -133,9 +133,9 @@ def kept(jobs: Iterable[Job], protected: Set[str], older_than: float, now: float
     return stay
 
 
-def readers(name: str, jobs: Iterable[Job]) -> list[str]:
-    """The other jobs that read the outputs of the one of that name."""
-    return [job.name for job in jobs if name in job.refers and job.name != name]
+def readers(names: Set[str], jobs: Iterable[Job]) -> list[str]:
+    """The other jobs that read outputs of those of these names."""
+    return [job.name for job in jobs if names & job.refers and job.name not in names]
 
 
 def needs(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from allranks import folder_trees
 from allranks.core.data.garbage_rules import readers
 from allranks.errors import Conflict
@@ -25,13 +27,14 @@ def delete(row: JobRow | Damaged, services: Services) -> int:
     if isinstance(row, JobRow) and row.record.status not in TERMINAL:
         hint = f"cancel it: allranks job cancel {row.name}, then: allranks job wait {row.name}"
         raise Conflict(f"{row.name} is {row.record.status} and has not ended", hint=hint)
-    size = sum(
-        delete(services.records.read(each), services) for each in reversed(_children(row, services))
-    )
+    children = _children(row, services)
+    # Before the first is gone; and of each job again, when none can be created meanwhile.
+    _require_unused(_family(row.name, services), row.name, services)
+    size = sum(delete(services.records.read(each), services) for each in reversed(children))
     path = services.home.jobs / row.name
     # Locked: no job that reads its outputs may be created meanwhile.
     with services.admission_lock:
-        _require_unused(row, services)
+        _require_unused({row.name}, row.name, services)
         size += inventory.size(path)
         away = put_away(path) if path.exists() else None
         services.records.delete_job(row.name, damaged=isinstance(row, Damaged))
@@ -54,13 +57,28 @@ def _children(row: JobRow | Damaged, services: Services) -> list[str]:
     return [] if row.type == COMMAND else services.children.names(row.name)
 
 
-def _require_unused(row: JobRow | Damaged, services: Services) -> None:
+def _require_unused(names: Set[str], name: str, services: Services) -> None:
+    """Refuse if outputs of the jobs ``names``, which go with the one of that ``name``, are needed.
+
+    A pipeline or sweep stands for its jobs: without them it would be a record of nothing.
+    """
     jobs = [inventory.job(services.home, each) for each in services.records.uses()]
-    if others := readers(row.name, jobs):
-        hint = f"delete both: allranks job delete {others[0]} {row.name}"
-        raise Conflict(f"the job {others[0]} has outputs of {row.name} as inputs", hint=hint)
+    if others := [*dict.fromkeys(_top(each, services) for each in readers(names, jobs))]:
+        hint = f"delete them together: allranks job delete {' '.join([*others, name])}"
+        raise Conflict(f"outputs of {name} are needed by {', '.join(others)}", hint=hint)
     for version in services.data.versions():
-        if row.name in inventory.behind(services.home, [str(version.spec.get("path") or "")]):
+        if names & inventory.behind(services.home, [str(version.spec.get("path") or "")]):
             asset = f"{version.name}:{version.version}"
             hint = f"delete it first: allranks data delete {asset}"
-            raise Conflict(f"the data asset {asset} is in the outputs of {row.name}", hint=hint)
+            raise Conflict(f"the data asset {asset} is in the outputs of {name}", hint=hint)
+
+
+def _family(name: str, services: Services) -> set[str]:
+    """A job, its children, theirs, and so on."""
+    return {name}.union(*(_family(each, services) for each in services.children.names(name)))
+
+
+def _top(name: str, services: Services) -> str:
+    """The job of the user that a job belongs to, or itself."""
+    parent = services.records.get(name).parent
+    return name if parent is None or not services.records.has(parent) else _top(parent, services)
