@@ -26,7 +26,7 @@ from allranks import (
     load_job,
 )
 from allranks.api.assets import ModelAnswer
-from allranks.errors import Conflict, UsageError
+from allranks.errors import UsageError
 from allranks.sdk.jobs import interrupt
 from allranks.sdk.submit import rehearsal
 from allranks.spec.job import CommandJob
@@ -99,8 +99,11 @@ def test_a_list_of_jobs_is_all_or_none(client):
         client.jobs.create_or_update([good[0], wrong, good[1], wrong])
     wheres = [each.where for each in caught.value.problems]
     assert wheres == ["jobs.1.compute", "jobs.3.compute"]
-    with pytest.raises(Conflict, match="all_or_none_0"):
-        client.jobs.create_or_update([good[1], good[0], good[0]])
+    missing = command(command="cat ${{inputs.a}}", inputs={"a": Input(path="./nowhere")})
+    with pytest.raises(SpecError) as caught:
+        client.jobs.create_or_update([good[1], good[0], missing, good[0]])
+    wheres = [each.where for each in caught.value.problems]
+    assert wheres == ["jobs.2.inputs.a.path", "jobs.3.name"]
     tried = command(command="echo ${{inputs.a}}", inputs={"a": 1})(a=Choice([1, 2]))
     sweep = tried.sweep(primary_metric="x", goal="minimize", sampling_algorithm="random")
     with pytest.raises(UsageError, match="this is SweepJob") as refused:

@@ -149,8 +149,8 @@ TABLE: dict[Cause, CauseInfo] = {
     ),
     Cause.FILE_MISSING: CauseInfo(
         "a file or folder was not found",
-        "put it into the folder given by --code, on a disk that every node mounts, or pass it as "
-        "an input (-i NAME=PATH), which is available on all nodes",
+        "put it into the folder given by --code, where git does not ignore it, on a disk that "
+        "every node mounts, or pass it as an input (-i NAME=PATH), which is available on all nodes",
     ),
     Cause.PERMISSION_DENIED: CauseInfo(
         "the job lacks permission for a file or an operation",

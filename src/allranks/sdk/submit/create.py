@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from allranks.errors import UsageError
+from allranks.errors import Problem, SpecError, UsageError
 from allranks.sdk.connection import find_server
 from allranks.sdk.jobs.names import no_job
 from allranks.sdk.submit.prepare import prepare
@@ -19,6 +19,9 @@ from allranks.spec.job import CommandJob
 if TYPE_CHECKING:
     from allranks.api.common import Document
     from allranks.api.jobs import CreatedJob
+
+    # A submission, its snapshots, and the folders of outputs that the server does not see.
+    Prepared = tuple[Document, Snapshots, dict[str, str]]
 
 
 class Words(TypedDict, total=False):
@@ -70,8 +73,7 @@ def create_all(
             hint = "submit sweeps and pipelines one by one"
             where = f"jobs.{number}"
             raise UsageError(f"a list has command jobs; this is {what}", where=where, hint=hint)
-    shell = Shell()
-    prepared = [_prepared(each, base, words, allow_large, shell) for each in jobs]
+    prepared = _all_prepared(jobs, base, words, allow_large)
     snapshots = {each.digest: each for _, several, _ in prepared for each in several}
     submissions = [submission for submission, _, _ in prepared]
     with find_server.connect() as client:
@@ -88,14 +90,37 @@ def create_all(
         return made
 
 
+def _all_prepared(
+    jobs: Sequence[object], base: str | Path | None, words: Mapping[str, Any], allow_large: bool
+) -> list[Prepared]:
+    """Raises SpecError with the problems of every job, placed at `jobs.NUMBER`."""
+    shell = Shell()
+    prepared: list[Prepared] = []
+    problems, names = list[Problem](), set[str]()
+    for number, job in enumerate(jobs):
+        try:
+            made = _prepared(job, base, words, allow_large, shell)
+        except SpecError as error:
+            problems += [p._replace(where=f"jobs.{number}.{p.where}") for p in error.problems]
+            continue
+        name = made[0]["spec"]["name"]
+        if name in names:
+            where, hint = f"jobs.{number}.name", "leave it out to have one generated"
+            problems.append(Problem(f"an earlier job is named {name!r}", where, hint=hint))
+        prepared.append(made)
+        names.add(name)
+    if problems:
+        raise SpecError(problems)
+    return prepared
+
+
 def _prepared(
     job: object,
     base: str | Path | None,
     words: Mapping[str, Any],
     allow_large: bool,
     shell: Shell,
-) -> tuple[Document, Snapshots, dict[str, str]]:
-    """With the folders of outputs that the server does not see."""
+) -> Prepared:
     if not isinstance(job, AnyJob):
         raise no_job(job)
     changes = {name: value for name, value in words.items() if value is not None}
