@@ -149,7 +149,7 @@ def _public_line(home: Home) -> str:
         return ""
     tls = "TLS" if public.get("tls") else "no TLS"
     fingerprint = _fingerprint(home)
-    line = f"\nits key   {fingerprint}" if fingerprint else ""
+    line = f"\n          fingerprint {fingerprint}" if fingerprint else ""
     return f"\npublic    {public.get('host')}, port {public.get('port')}, {tls}{line}"
 
 
