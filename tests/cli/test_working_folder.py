@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from allranks.core.data.working_set import ABOUT
 from tests.support import Allranks, answer, kill_agents, until
 
 # Real servers and processes, about a second a test.
@@ -102,6 +103,7 @@ def test_the_next_attempt_after_a_lost_node(allranks: Allranks, script: Path, ho
     words = ("--max-attempts", 2, "--detach", "--", "python", "train.py", "wait")
     allranks("run", "--name", "j", *words)
     until(lambda: any(path.endswith("data.txt") for path in sent(home, "j")))
+    until(lambda: any(path.endswith(ABOUT) for path in sent(home, "j")))  # with what is gone
     unfinished_file = home / "jobs/j/working-folder/0/unfinished.json"
     until(lambda: unfinished_file.read_text() == '["torn.ckpt"]')
     kill_agents(home, "j")

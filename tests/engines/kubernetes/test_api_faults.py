@@ -241,8 +241,9 @@ def test_a_gang_that_a_quota_does_not_hold_now_lets_go_and_says_so(
     case.server.remove("pods", case.server.of("pods")[2]["metadata"]["name"])
     warn(case, exceeded(used=4, limited=4))
     words = "Kubernetes: holds no nodes until it tries again: pods are refused: exceeded quota"
-    until(lambda: case.seen().why.startswith(words))
-    assert case.seen().state is GangState.QUEUED
+    seen: list[GangStatus] = []
+    until(lambda: seen.append(case.seen()) or seen[-1].why.startswith(words))
+    assert seen[-1].state is GangState.QUEUED
     until(lambda: not case.server.of("pods"))
     # What was said of its earlier pods does not count after it is resumed.
     case.server.put("jobs", {**job, "status": {"startTime": "2026-01-01T00:01:08Z"}})
