@@ -360,6 +360,15 @@ def test_ctrl_c_while_the_server_takes_the_job(
     shared("job", "cancel", name)
 
 
+def test_an_ignored_ctrl_c_stays_ignored_while_the_server_takes_the_job(shared_home, code):
+    """A shell starts the background programs of a script so."""
+    script = INTERRUPTED.replace("default_int_handler", "SIG_IGN")
+    environ = {**os.environ, "ALLRANKS_HOME": str(shared_home)}
+    argv = [sys.executable, "-c", script, "run", "-q", "--", "echo", "ran"]
+    done = subprocess.run(argv, cwd=code, env=environ, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "ran\n"), done.stderr
+
+
 @pytest.mark.parametrize("kind", ["pytorch", "tensorflow", "mpi", "horovod", "jax", "ray"])
 def test_a_dry_run_of_every_distribution(allranks, kind):
     done = allranks("run", "-n", 2, "-d", kind, "--dry-run", "--", "true")

@@ -12,14 +12,17 @@ from allranks.errors import MissingCode
 
 
 class Interrupts:
-    """As a context around the request, it keeps a first Ctrl-C; a second one acts at once."""
+    """As a context around the request, it keeps a first Ctrl-C; a second one acts at once. Where
+    Ctrl-C is ignored, as in the background of a script, it stays so."""
 
     def __init__(self, name: str) -> None:
         self._name, self._kept = name, False
         self._before: Any = None
 
     def __enter__(self) -> None:
-        self._before = signal.signal(signal.SIGINT, self._keep)
+        self._before = signal.getsignal(signal.SIGINT)
+        if self._before != signal.SIG_IGN:
+            signal.signal(signal.SIGINT, self._keep)
 
     def __exit__(
         self,

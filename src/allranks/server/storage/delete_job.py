@@ -28,8 +28,8 @@ def delete(row: JobRow | Damaged, services: Services) -> int:
         hint = f"cancel it: allranks job cancel {row.name}, then: allranks job wait {row.name}"
         raise Conflict(f"{row.name} is {row.record.status} and has not ended", hint=hint)
     children = _children(row, services)
-    # Before the first is gone; and of each job again, when none can be created meanwhile.
-    _require_unused(_family(row.name, services), row.name, services)
+    if children:  # before the first is gone; below of each again, when no job can be created
+        _require_unused(_family(row.name, services), row.name, services)
     size = sum(delete(services.records.read(each), services) for each in reversed(children))
     path = services.home.jobs / row.name
     # Locked: no job that reads its outputs may be created meanwhile.
@@ -80,5 +80,6 @@ def _family(name: str, services: Services) -> set[str]:
 
 def _top(name: str, services: Services) -> str:
     """The job of the user that a job belongs to, or itself."""
-    parent = services.records.get(name).parent
+    row = services.records.read(name)
+    parent = row.parent if isinstance(row, JobRow) else None
     return name if parent is None or not services.records.has(parent) else _top(parent, services)
