@@ -79,11 +79,13 @@ class Blobs:
     @contextmanager
     def receive(self, digest: str) -> Iterator[Callable[[bytes], None]]:
         """Yield a function that writes the blob piece by piece. The blob appears, complete, when
-        the block ends. Raises UsageError if the content does not match the digest."""
+        the block ends. Raises UsageError if the content does not match the digest, and NotFound if
+        the blob was discarded meanwhile."""
         path = self.path(digest)
         path.parent.mkdir(parents=True, exist_ok=True)
         actual = hashlib.sha256()
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+        prefix = f"{digest}."
+        with tempfile.NamedTemporaryFile(prefix=prefix, dir=path.parent, delete=False) as file:
 
             def write(piece: bytes) -> None:
                 actual.update(piece)
@@ -95,6 +97,16 @@ class Blobs:
                     raise UsageError(f"content does not match {digest}", hint="upload it again")
                 file.flush()
                 os.replace(file.name, path)
+            except FileNotFoundError:
+                raise NotFound(f"blob {digest} was discarded", hint="upload it again") from None
             except BaseException:
-                os.unlink(file.name)
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(file.name)
                 raise
+
+    def discard(self, digest: str) -> None:
+        """Remove a blob, which need not exist, also one that is still being received: the end of
+        an interrupted request may arrive late."""
+        path = self.path(digest)
+        for each in (path, *path.parent.glob(f"{digest}.*")):
+            each.unlink(missing_ok=True)

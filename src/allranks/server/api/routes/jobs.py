@@ -369,7 +369,7 @@ def discard(digests: Annotated[list[str], BODY], services: ServicesDep) -> None:
         codes |= services.kept_codes()
         needed = codes.union(*(services.blobs.chunk_digests(code) for code in codes))
         for digest in {*digests} - needed:
-            services.blobs.path(digest).unlink(missing_ok=True)
+            services.blobs.discard(digest)
 
 
 async def blob(digest: str, services: ServicesDep, request: Request) -> None:
