@@ -48,6 +48,8 @@ LEFTOVERS = "leftovers"
 SERVICE = "service"
 # …of a note of the server on a rank that holds the others, or does so no longer.
 SLOW_RANK = "slow_rank"
+# …of a note that output of ranks may be missing.
+LOST_OUTPUT = "lost_output"
 
 FROM_AGENTS = frozenset(
     {

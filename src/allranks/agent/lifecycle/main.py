@@ -455,7 +455,7 @@ class Agent:
         if done:
             attempt.report_end()
         for note in reports.finish():
-            self._say(Kind.NOTE, about="metrics", **note)
+            self._say(Kind.NOTE, **note)
         return attempt.reason is Reason.DONE
 
     def _begun(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from allranks.agent.monitoring import process_usage
 from allranks.agent.monitoring.logged_lines import LoggedLines
+from allranks.agent.monitoring.lost_output import LostOutput
 from allranks.agent.monitoring.mlflow_files import MlflowFiles
 from allranks.agent.monitoring.monitor import Monitor, Sample
 from allranks.agent.monitoring.other_jobs import Met, StoreWatch
@@ -62,6 +63,7 @@ class AttemptReports:
         self._sample: Sample = {}
         self._period = period
         self._logged = LoggedLines(folder / LOGGED)
+        self._lost_output = LostOutput(folder)
         into = folder / FEEDS["trackers"]
         self._trackers = TrackerFiles(task, link.node, (work, *places), into)
 
@@ -130,6 +132,7 @@ class AttemptReports:
     def _sampled(self, sample: Sample) -> None:
         self._sample = sample
         self._logged.look()
+        self._lost_output.look()
         if self._mlflow is not None:
             self._mlflow.look()
         if self._idle is not None:
@@ -156,10 +159,12 @@ class AttemptReports:
         self._trackers.finish()
 
     def finish(self) -> list[dict[str, Any]]:
-        """Read the rest of the metrics. Return notes for the record, each with a ``message``."""
+        """Read the rest of the metrics. Return notes for the record."""
         self._logged.look(last=True)
         notes = [] if self._metrics is None else self._metrics.finish()
-        return [*notes, *self._logged.notes(), *self._trackers.notes()]
+        notes += [*self._logged.notes(), *self._trackers.notes()]
+        of_metrics = [{"about": "metrics", **note} for note in notes]
+        return [*of_metrics, *self._lost_output.notes()]
 
 
 class _Inside:

@@ -83,6 +83,9 @@ class ChildrenViewer(ABC):
                 self._printer.end(child["job"] or "")
         if self._quiet:
             return
+        if (reason := job["status_reason"]) and self.is_new(reason):
+            self._printer.hide()
+            show.talk(f"{job['name']} {job['status']}: {reason}")
         for text, status in self.lines(job, children):
             self._printer.hide()
             show.talk(text, status)

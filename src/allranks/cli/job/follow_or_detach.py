@@ -15,6 +15,7 @@ from allranks.cli.output import show
 from allranks.cli.output.failure import (
     exit_code,
     hold_hint,
+    lost_output,
     metric_notes,
     print_error,
     took,
@@ -197,11 +198,9 @@ class Viewer:
     def _say_reason(self, job: StreamedJob) -> None:
         """In a pipe, print each reason for waiting once."""
         self._again(job)
-        reason = f": {job['status_reason']}" if job["status_reason"] else ""
-        if job["status"] not in _WAITING and not (job["status"] == "Finalizing" and reason):
-            return
-        if reason and reason != self._reason:
-            show.talk(f"{self._name} {job['status']}{reason}")
+        reason = job["status_reason"] or ""
+        if reason and reason != self._reason and not reason.startswith(HELD):
+            show.talk(f"{self._name} {job['status']}: {reason}")
         self._reason = reason
 
     def _say_held(self, job: StreamedJob) -> None:
@@ -316,7 +315,7 @@ def _notes(job: JobAnswer) -> list[str]:
     # Each node reports this separately; ignore it if the pattern matched on another node.
     notices += [note for note in of_metrics if note.get("missed") not in reported]
     notes = [notice["message"] for notice in notices]
-    return list(dict.fromkeys([*notes, *unsaved(events, job["attempts"])]))
+    return list(dict.fromkeys([*notes, *lost_output(events), *unsaved(events, job["attempts"])]))
 
 
 def _reported(job: JobAnswer, client: Client) -> set[str]:

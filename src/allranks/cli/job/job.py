@@ -12,7 +12,14 @@ from urllib.parse import urlencode
 from allranks.cli.job.follow_or_detach import SUCCESS, verdict
 from allranks.cli.job_names import OneOfSeveral, full_name, job_argument
 from allranks.cli.output import load, rank_table, show
-from allranks.cli.output.failure import exit_code, hold_hint, metric_notes, unsaved, why
+from allranks.cli.output.failure import (
+    exit_code,
+    hold_hint,
+    lost_output,
+    metric_notes,
+    unsaved,
+    why,
+)
 from allranks.cli.report.goodput import summary
 from allranks.core.amounts import counted
 from allranks.errors import AllranksError, Unreachable, UsageError
@@ -126,10 +133,11 @@ def show_job(options: argparse.Namespace) -> int:
 
 
 def _notes(events: Sequence[EventAnswer], attempt: int) -> list[tuple[str, str]]:
-    """Lines that ranks logged for metrics and that are none."""
+    """Lines that ranks logged for metrics and that are none, and that output may be missing."""
     notes = metric_notes(events, attempt)
     of_lines = (note["message"] for note in notes if "missed" not in note)
-    return [("note", message) for message in dict.fromkeys(of_lines)]
+    messages = dict.fromkeys([*of_lines, *lost_output(events)])
+    return [("note", message) for message in messages]
 
 
 def _of_parent(job: ShownJob) -> list[tuple[str, str]]:

@@ -38,11 +38,12 @@ def show_parent(job: JobAnswer) -> None:
     from allranks.cli.job import pipeline, sweep  # lazy: one of the two
 
     of_type = sweep if job["type"] == "sweep" else pipeline
+    reason = f" ({job['status_reason']})" if job["status_reason"] else ""
     fields = [
         ("name", job["name"]),
         ("type", job["type"]),
         *([("parent", job["parent_job_name"])] if job["parent_job_name"] else []),
-        ("status", job["status"]),
+        ("status", job["status"] + reason),
         ("experiment", job["experiment_name"]),
         ("compute", job["compute"]),
         *of_type.fields(job),

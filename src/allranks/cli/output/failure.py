@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from allranks.cli.output import show
 from allranks.cli.output.tables import cut
 from allranks.core.node_names import node_name
+from allranks.events import LOST_OUTPUT
 
 if TYPE_CHECKING:
     from allranks.api.jobs import EventAnswer, JobError, JobRecord
@@ -51,6 +52,15 @@ def metric_notes(events: Iterable[EventAnswer], attempt: int) -> list[Mapping[st
     did not match on one node; it may on another."""
     notes = (each["data"] for each in events if each["attempt"] == attempt)
     return [note for note in notes if note.get("about") == "metrics"]
+
+
+def lost_output(events: Iterable[EventAnswer]) -> list[str]:
+    """That output of ranks may be missing, of each attempt the first node's note."""
+    notes: dict[int, str] = {}
+    for event in events:
+        if event["data"].get("about") == LOST_OUTPUT:
+            notes.setdefault(event["attempt"], event["data"]["message"])
+    return [*notes.values()]
 
 
 def unsaved(events: Iterable[EventAnswer], attempt: int) -> list[str]:

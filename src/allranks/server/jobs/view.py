@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from allranks import clock
+from allranks import clock, disk_space
 from allranks.core.distributions.topology import log_name, ranks, together, world
 from allranks.core.job.command_flags import command_flags
 from allranks.core.job.continuation import Carried
@@ -32,10 +32,17 @@ if TYPE_CHECKING:
 _CREATED_BY = "allranks.created_by"
 
 
-def status_reason(row: JobRow) -> str:
-    """Why the job is not making progress; empty if it is."""
+def status_reason(row: JobRow, home: Home) -> str:
+    """Why the job is not making progress; empty if it is. Looks at the home's disk, so it may
+    block."""
     reason = plan_standing.pending_reason(row.record, clock.now(), together(row.plan.task))
-    return with_host(row, reason)
+    reasons = [with_host(row, reason)]
+    if row.record.status not in TERMINAL and disk_space.is_full(home.root):
+        reasons.append(
+            f"the disk of the server's home {home.root} is full, so nothing more is recorded until "
+            "there is space: free some"
+        )
+    return "; ".join(filter(None, reasons))
 
 
 def signed(spec: Mapping[str, Any], by: str) -> dict[str, Any]:
@@ -62,7 +69,7 @@ def job(row: JobRow, home: Home, note: Annotation) -> api.JobRecord:
         "name": row.name,
         "type": row.type,
         "status": str(plan_standing.shown_status(record)),
-        "status_reason": status_reason(row) or None,
+        "status_reason": status_reason(row, home) or None,
         "leftovers": record.leftovers or None,
         "display_name": note.display_name or row.name,
         "description": spec.get("description"),
@@ -117,7 +124,10 @@ def job(row: JobRow, home: Home, note: Annotation) -> api.JobRecord:
 
 def outputs(row: JobRow) -> dict[str, str]:
     """The places of a job's outputs by name."""
-    return {each.name: without_credentials(each.uri or each.path) for each in row.plan.task.outputs}
+    return {
+        output.name: without_credentials(output.uri or output.path)
+        for output in row.plan.task.outputs
+    }
 
 
 def _parent(row: JobRow) -> str | None:

@@ -38,13 +38,14 @@ async def follow_children(
         row = await run_in_threadpool(services.records.get, name)
         ended = row.record.status in TERMINAL
         changed = await run_in_threadpool(children.refresh)
-        news = f"{row.record.status} {view.status_reason(row)}"
+        reason = await run_in_threadpool(view.status_reason, row, services.home)
+        news = f"{row.record.status} {reason}"
         over = [number for number in changed if children.states[number].status in TERMINAL]
         live = [number for number in changed if children.states[number].status not in TERMINAL]
         if changed or news != sent:
             progress: JobProgress = {
                 **view.brief(row),
-                "status_reason": view.status_reason(row) or None,
+                "status_reason": reason or None,
                 **children.summary(),
             }
         if live or news != sent:

@@ -132,7 +132,7 @@ def show(name: str, services: ServicesDep) -> api.ShownCompute:
                 "gpus": row.plan.task.nodes * row.plan.task.gpus,
                 "created_at": iso_time(row.created_at),
                 "created_by": view.submitter(row.spec),
-                "reason": view.status_reason(row) or None,
+                "reason": view.status_reason(row, services.home) or None,
             }
             for row in jobs
         ],

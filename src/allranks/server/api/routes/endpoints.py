@@ -437,7 +437,7 @@ def _reason(
         return f"{what} since {seconds} s; readiness_probe allows {ready_within(row):g} s"
     if job is None or job.record.status in (JobStatus.RUNNING, *TERMINAL):
         return reported
-    reason = status_reason(job)
+    reason = status_reason(job, services.home)
     if "GPU" in reason and any(item.was_ready for item in row.replicas):
         reason += "; those of the replicas that answer are kept until new ones do"
     return reason or reported

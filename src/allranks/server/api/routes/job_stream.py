@@ -30,7 +30,7 @@ async def follow(services: Services, name: str, request: StreamRequest) -> Async
         count = services.wakeups.count(name)
         row = await run_in_threadpool(services.records.get, name)
         ended = row.record.status in TERMINAL
-        reason = view.status_reason(row)
+        reason = await run_in_threadpool(view.status_reason, row, services.home)
         phase = phases.current(row.record, row.created_at)
         news = f"{row.record.status} {reason} {row.record.attempt} {phase}"
         if news != sent and not ended:

@@ -190,7 +190,7 @@ def top(services: ServicesDep) -> Annotated[Response, Content(list[api.LiveJob])
     live: list[api.LiveJob] = [
         {
             **view.brief(row),
-            "status_reason": view.status_reason(row) or None,
+            "status_reason": view.status_reason(row, services.home) or None,
             **measured(row, services),
         }
         for row in services.records.live()
