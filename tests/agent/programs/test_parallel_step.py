@@ -8,6 +8,7 @@ import re
 import socket
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,8 @@ def test_a_mini_batch_that_fails_is_the_cause_and_its_files_are_named(tmp_path: 
         ("sys.exit(3)", 3, Cause.MINI_BATCH_FAILED, "it called sys.exit(3) in mini-batch 0"),
         ("sys.exit()", 1, Cause.MINI_BATCH_FAILED, "it called sys.exit(None) in mini-batch 0"),
         ("sys.exit('no model')", 1, Cause.MINI_BATCH_FAILED, "it called sys.exit('no model')"),
+        ("os._exit(3)", 3, Cause.MINI_BATCH_FAILED, "it called os._exit(3) in mini-batch 0"),
+        ("os._exit(0)", 1, Cause.MINI_BATCH_FAILED, "it called os._exit(0) in mini-batch 0"),
         ("while True: time.sleep(1)", 1, Cause.SCRIPT_EXCEPTION, ""),
     ],
 )
@@ -77,13 +80,46 @@ def test_what_is_known_of_a_mini_batch_without_an_exception(
     (tmp_path / "in").mkdir()
     for name in "ab":
         (tmp_path / "in" / name).touch()
-    done = score(tmp_path, f"import sys, time\ndef run(files):\n    {body}\n")
+    done = score(tmp_path, f"import os, sys, time\ndef run(files):\n    {body}\n")
     assert done.returncode == code, done.stderr
     known = finding(done.stderr.splitlines(), Ending(code))
     assert known is not None, done.stderr
     assert (known.cause, known.fix[: len(fix)]) == (cause, fix)
     if cause is Cause.SCRIPT_EXCEPTION:
         assert (known.exception, known.where) == ("TimeoutError", f"{tmp_path}/score.py:3")
+
+
+def test_the_cause_is_known_if_the_message_has_several_lines(tmp_path: Path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a").touch()
+    message = "two problems:\nno image\n\nstep 3 was last\nValueError: not the last"
+    script = f"""
+        def run(files):
+            print("no image was read")
+            raise RuntimeError({message!r})
+    """
+    done = score(tmp_path, textwrap.dedent(script))
+    assert done.returncode == 1
+    cause = finding((done.stdout + done.stderr).splitlines(), Ending(1))
+    assert cause is not None, done.stderr
+    assert (cause.cause, cause.exception) == (Cause.SCRIPT_EXCEPTION, "RuntimeError")
+    assert cause.where == f"{tmp_path}/score.py:4"
+
+
+def test_processes_that_run_forks_may_end(tmp_path: Path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a").touch()
+    script = """
+        import multiprocessing
+        def run(files):
+            child = multiprocessing.get_context("fork").Process(target=str)
+            child.start()
+            child.join()
+            return [child.exitcode]
+    """
+    done = score(tmp_path, textwrap.dedent(script))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "out" / "rows").read_text() == "0\n"
 
 
 def test_the_files_of_a_rank_that_ends_are_named(tmp_path: Path):

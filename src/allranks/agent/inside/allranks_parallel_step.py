@@ -323,10 +323,19 @@ def attempt(run, arguments, seconds):  # type: (Any, List[Any], float) -> List[s
 
 def work(board, run, options):  # type: (Any, Any, Dict[str, Any]) -> None
     """Run mini-batches until none is left."""
+    process, end_process = os.getpid(), os._exit
     while True:
         batch = board.take()
         if batch is None:
+            os._exit = end_process
             return
+
+        def end(code, batch=batch):  # type: (int, Dict[str, Any]) -> None
+            # Children that were forked end by it, too.
+            ours = os.getpid() == process
+            end_process(exit_code(batch, "os._exit", code) if ours else code)
+
+        os._exit = end  # type: ignore[assignment]
         rows, error, size = None, "", len(batch["items"])
         for number in range(1 + options["max_retries"]):
             try:
@@ -335,21 +344,34 @@ def work(board, run, options):  # type: (Any, Any, Dict[str, Any]) -> None
                 rows = attempt(run, arguments, float(options["timeout"]))
                 break
             except SystemExit as ended:
-                # Even with code 0 this is a failure: mini-batches are left.
-                code = ended.code or 1
-                if not isinstance(code, int):
+                if ended.code and not isinstance(ended.code, int):
                     # As Python does, but before the line that says what happened.
-                    print(code, file=sys.stderr)
-                    code = 1
-                line = "mini-batch %d: run() called sys.exit(%r); its files: %s"
-                print(
-                    line % (batch["number"], ended.code, names_of(batch["items"])), file=sys.stderr
-                )
-                sys.exit(code)
-            except Exception:
-                error = traceback.format_exc()
+                    print(ended.code, file=sys.stderr)
+                sys.exit(exit_code(batch, "sys.exit", ended.code))
+            except Exception as raised:
+                error = printed(raised)
                 print("attempt %d:\n%s" % (number + 1, error), file=sys.stderr, flush=True)
         board.finish(batch["number"], size, rows, error)
+
+
+def exit_code(batch, function, code):  # type: (Dict[str, Any], str, Any) -> int
+    """Say that ``run`` ended its process. Even with code 0 this is a failure: mini-batches are
+    left."""
+    line = "mini-batch %d: run() called %s(%r); its files: %s"
+    names = names_of(batch["items"])
+    print(line % (batch["number"], function, code, names), file=sys.stderr, flush=True)
+    return code if code and isinstance(code, int) else 1
+
+
+def printed(error):  # type: (BaseException) -> str
+    """The traceback. The further lines of a message are indented, so that they are not taken for
+    what was printed after it."""
+    own = "".join(traceback.format_exception_only(type(error), error)).splitlines()
+    lines = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    before = lines.splitlines()[: -len(own)]
+    first = next((n for n, line in enumerate(own) if not line.startswith(" ")), len(own))
+    rest = ["  " + line for line in own[first + 1 :]]
+    return "\n".join(before + own[: first + 1] + rest) + "\n"
 
 
 def arguments_of(run, batch, options):  # type: (Any, Dict[str, Any], Dict[str, Any]) -> List[Any]

@@ -187,9 +187,9 @@ MESSAGES = (
     ),
     Message(
         Cause.MINI_BATCH_FAILED,
-        re.compile(r"mini-batch (\d+): run\(\) called sys\.exit\((.*)\); its files: "),
+        re.compile(r"mini-batch (\d+): run\(\) called (sys\.exit|os\._exit)\((.*)\); its files: "),
         (),
-        "it called sys.exit({1}) in mini-batch {0}: raise an exception instead, which is tried "
+        "it called {1}({2}) in mini-batch {0}: raise an exception instead, which is tried "
         "again and counts for the threshold",
     ),
     Message(
