@@ -52,8 +52,11 @@ def test_a_mini_batch_that_fails_is_the_cause_and_its_files_are_named(tmp_path: 
         (tmp_path / "in" / name).touch()
     done = score(tmp_path)
     assert done.returncode == 1
-    assert "mini-batch 1 failed: ValueError: no image; its files: 12, bad one\n" in done.stderr
-    assert done.stderr.count("attempt ") == 2
+    assert done.stderr.startswith(
+        "mini-batch 1, attempt 1: ValueError: no image; trying again\n"
+        "mini-batch 1 failed in 2 attempts: ValueError: no image; its files: 12, bad one\n"
+    )
+    assert done.stderr.count("Traceback") == 1
     assert "2 files failed; the limit is 0\n" in done.stderr
     cause = finding(done.stderr.splitlines(), Ending(1))
     assert cause is not None
@@ -87,6 +90,51 @@ def test_what_is_known_of_a_mini_batch_without_an_exception(
     assert (known.cause, known.fix[: len(fix)]) == (cause, fix)
     if cause is Cause.SCRIPT_EXCEPTION:
         assert (known.exception, known.where) == ("TimeoutError", f"{tmp_path}/score.py:3")
+
+
+def test_each_failure_of_a_mini_batch_is_shown_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(OPTIONS, "max_retries", 3)
+    monkeypatch.setitem(OPTIONS, "error_threshold", 1)
+    monkeypatch.setitem(OPTIONS, "mini_batch_size", 1)
+    (tmp_path / "in").mkdir()
+    for name in ("bad", "flaky", "worse"):
+        (tmp_path / "in" / name).touch()
+    script = """
+        count = 0
+        def run(files):
+            global count
+            count += 1
+            if "flaky" in files[0] and count % 4 != 0: raise OSError(f"no {count}")
+            if "flaky" not in files[0] and count % 4 == 1: raise RuntimeError("first")
+            if "flaky" not in files[0]: raise ValueError(f"no {count}")
+            return files
+    """
+    done = score(tmp_path, textwrap.dedent(script))
+    assert done.returncode == 1
+    texts = [line for line in done.stderr.splitlines() if not line.startswith(("Trace", " "))]
+    again = "mini-batch 0, attempt {}: {}; trying again".format
+    first = [again(1, "RuntimeError: first"), again(2, "ValueError: no 2")]
+    assert texts[:2] == first
+    assert texts[3:] == [
+        "mini-batch 0 failed in 4 attempts: ValueError: no 4; its files: bad",
+        "RuntimeError: first",
+        "ValueError: no 4",
+        *(f"mini-batch 1, attempt {n}: OSError: no {n + 4}; trying again" for n in (1, 2, 3)),
+        "mini-batch 1 succeeded in attempt 4; before that:",
+        "OSError: no 7",
+        "mini-batch 2, attempt 1: RuntimeError: first; trying again",
+        "mini-batch 2, attempt 2: ValueError: no 10; trying again",
+        "mini-batch 2, attempt 3: ValueError: no 11; trying again",
+        "mini-batch 2 failed in 4 attempts: ValueError: no 12; its files: worse",
+        "2 files failed; the limit is 1",
+        "RuntimeError: first",
+        "ValueError: no 12",
+    ]
+    cause = finding(done.stderr.splitlines(), Ending(1))
+    assert cause is not None
+    assert cause.exception == "ValueError"
 
 
 def test_the_cause_is_known_if_the_message_has_several_lines(tmp_path: Path):

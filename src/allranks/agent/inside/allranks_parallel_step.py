@@ -52,8 +52,9 @@ class Board(object):
         self._next, self._done, self._failed, self._failed_items = 0, 0, 0, 0
         self.rows = {}  # type: Dict[int, List[str]]
         self.broken = ""
-        # The traceback of the last mini-batch that failed, and how another one returned too little.
-        self.trace = self.shortfall = ""
+        # The tracebacks of the last mini-batch that failed, and of the one with which the step
+        # failed; how another one returned too little.
+        self.trace = self.final = self.shortfall = ""
         self._lock = threading.Lock()
         self._reported_at = time.time()
 
@@ -65,10 +66,10 @@ class Board(object):
             self._next += 1
             return {"number": self._next - 1, "items": self._batches[self._next - 1]}
 
-    def finish(self, number, size, rows, error):
-        # type: (int, int, Optional[List[str]], str) -> None
-        """Record what became of a mini-batch of so many files or rows: its results, or the
-        traceback of its failure."""
+    def finish(self, number, size, rows, failure):
+        # type: (int, int, Optional[List[str]], Dict[str, Any]) -> None
+        """Record what became of a mini-batch of so many files or rows: its results, or how it
+        failed: after so many ``attempts``, ``why``, and the ``trace``."""
         with self._lock:
             self._done += 1
             # Each has a row of its own, or has failed.
@@ -84,14 +85,18 @@ class Board(object):
                 self.rows[number] = rows
             else:
                 self._failed += 1
-                self.trace = error
-                why = error.strip().splitlines()[-1]
-                named = names_of(self._batches[number])
-                line = "mini-batch %d failed: %s; its files: %s" % (number, why, named)
-                print(line, file=sys.stderr, flush=True)
                 if 0 <= self._threshold < self._failed:
                     failed = _counted(self._failed, "mini-batches")
                     self.broken = "%s failed; the limit is %d" % (failed, self._threshold)
+                tries = _counted(failure["attempts"], "attempts")
+                named = names_of(self._batches[number])
+                line = "mini-batch %d failed in %s: %s; its files: %s"
+                print(line % (number, tries, failure["why"], named), file=sys.stderr, flush=True)
+                if self.broken and not self.final:
+                    self.final = failure["trace"]  # printed at the end: it is the cause
+                else:
+                    self.trace = failure["trace"]
+                    print(self.trace, end="", file=sys.stderr, flush=True)
             if time.time() - self._reported_at > _BEAT:
                 self._reported_at = time.time()
                 print("%d of %d mini-batches" % (self._done, len(self._batches)), flush=True)
@@ -120,9 +125,9 @@ class Remote(object):
     def take(self):  # type: () -> Any
         return self._ask({"do": "take"})["batch"]
 
-    def finish(self, number, size, rows, error):
-        # type: (int, int, Optional[List[str]], str) -> None
-        done = {"number": number, "size": size, "rows": rows, "error": error}
+    def finish(self, number, size, rows, failure):
+        # type: (int, int, Optional[List[str]], Dict[str, Any]) -> None
+        done = {"number": number, "size": size, "rows": rows, "failure": failure}
         self._ask({"do": "finish", "done": done})
 
     def _ask(self, message):  # type: (Dict[str, Any]) -> Dict[str, Any]
@@ -336,7 +341,8 @@ def work(board, run, options):  # type: (Any, Any, Dict[str, Any]) -> None
             end_process(exit_code(batch, "os._exit", code) if ours else code)
 
         os._exit = end  # type: ignore[assignment]
-        rows, error, size = None, "", len(batch["items"])
+        rows, why, size = None, "", len(batch["items"])
+        traces = {}  # type: Dict[Any, str]
         for number in range(1 + options["max_retries"]):
             try:
                 arguments = arguments_of(run, batch, options)
@@ -349,9 +355,19 @@ def work(board, run, options):  # type: (Any, Any, Dict[str, Any]) -> None
                     print(ended.code, file=sys.stderr)
                 sys.exit(exit_code(batch, "sys.exit", ended.code))
             except Exception as raised:
-                error = printed(raised)
-                print("attempt %d:\n%s" % (number + 1, error), file=sys.stderr, flush=True)
-        board.finish(batch["number"], size, rows, error)
+                trace, why = printed(raised)
+                # Each once, whatever numbers its message has.
+                traces[type(raised), tuple(traceback.format_tb(raised.__traceback__))] = trace
+                if number < options["max_retries"]:
+                    line = "mini-batch %d, attempt %d: %s; trying again"
+                    print(line % (batch["number"], number + 1, why), file=sys.stderr, flush=True)
+        trace = "".join(traces.values())
+        if rows is not None and trace:
+            line = "mini-batch %d succeeded in attempt %d; before that:\n%s"
+            line %= (batch["number"], number + 1, trace)
+            print(line, end="", file=sys.stderr, flush=True)
+        failure = {"attempts": number + 1, "why": why, "trace": trace}
+        board.finish(batch["number"], size, rows, failure)
 
 
 def exit_code(batch, function, code):  # type: (Dict[str, Any], str, Any) -> int
@@ -363,15 +379,15 @@ def exit_code(batch, function, code):  # type: (Dict[str, Any], str, Any) -> int
     return code if code and isinstance(code, int) else 1
 
 
-def printed(error):  # type: (BaseException) -> str
-    """The traceback. The further lines of a message are indented, so that they are not taken for
-    what was printed after it."""
+def printed(error):  # type: (BaseException) -> Tuple[str, str]
+    """The traceback, and the line of it that names the exception. The further lines of a message
+    are indented, so that they are not taken for what was printed after it."""
     own = "".join(traceback.format_exception_only(type(error), error)).splitlines()
     lines = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     before = lines.splitlines()[: -len(own)]
-    first = next((n for n, line in enumerate(own) if not line.startswith(" ")), len(own))
+    first = next((n for n, line in enumerate(own) if not line.startswith(" ")), len(own) - 1)
     rest = ["  " + line for line in own[first + 1 :]]
-    return "\n".join(before + own[: first + 1] + rest) + "\n"
+    return "\n".join(before + own[: first + 1] + rest) + "\n", own[first].strip()
 
 
 def arguments_of(run, batch, options):  # type: (Any, Dict[str, Any], Dict[str, Any]) -> List[Any]
@@ -454,8 +470,8 @@ def main():  # type: () -> None
         return
     print(board.summary(), flush=True)
     if board.broken:
-        # The traceback stands at the end: it is the cause.
-        sys.exit("%s\n%s" % (board.broken, board.trace) if board.trace else board.broken)
+        trace = (board.final or board.trace).rstrip()
+        sys.exit("%s\n%s" % (board.broken, trace) if trace else board.broken)
     name = options.get("file_name", "parallel_run_step.txt")
     if output and name is not None:
         where = os.path.join(output, name) if os.path.isdir(output) else output
