@@ -21,6 +21,8 @@ from allranks.core.insights import scaling_text
 from allranks.core.insights.job_facts import Facts
 from allranks.core.insights.scaling import scaling
 from allranks.errors import UsageError
+from allranks.sdk.connection import find_server
+from allranks.sdk.jobs.report_facts import observed
 
 SIZES = ((1, 26614.0), (2, 15400.0), (4, 9900.0), (8, 6700.0))
 HOSTILE = "a<script>&$x$'\"_^ b"
@@ -255,3 +257,24 @@ def test_a_real_job_that_only_computes_is_not_said_to_wait(shared, code):
         "compute",
         "unknown",
     )
+
+
+@pytest.mark.slow
+def test_of_many_ranks_only_the_points_that_count_are_read(allranks, code, home):
+    (code / "train.py").write_text(
+        "import json, os\n"
+        "if os.environ['RANK'] == '0':\n"
+        "    rows = [[name, rank, n, 9.0 + n, 0.5]\n"
+        "            for name in ('loss', 'batch_time') for rank in range(12) for n in range(30)]\n"
+        "    with open(os.environ['ALLRANKS_METRICS_FILE'], 'a') as file:\n"
+        "        print(json.dumps({'points': rows}), file=file)\n"
+    )
+    allranks("run", "--name", "j", "-p", 12, "--", "python", "train.py")
+    with find_server.connect() as client:
+        metrics = observed(client, "j").metrics
+    counts = {(each.name, each.rank): len(each.points) for each in metrics}
+    assert counts == {
+        **{("batch_time", rank): 30 for rank in range(12)},
+        **{("loss", rank): 30 if rank < 8 else 1 for rank in range(12)},
+    }
+    assert "a step took 0.5 s" in allranks("report", "j").stdout

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from allranks.core import insights
 from allranks.core.insights.analyze import report
 from allranks.core.insights.insight import Bottleneck, Kind
-from allranks.core.insights.job_facts import Facts, Point, Series
+from allranks.core.insights.job_facts import MEASURED, Facts, Point, Series
 from tests.core.simulated import Loop, simulate
 
 INPUT, COMPUTE = Bottleneck.INPUT, Bottleneck.COMPUTE
@@ -425,3 +428,10 @@ def test_a_size_with_rdma_on_hosts_without():
         {"size_with_rdma": ""},
     ):
         assert only(job._replace(**other), Kind.NETWORK) is None
+
+
+def test_all_points_are_there_of_each_metric_that_is_named() -> None:
+    sources = (file.read_text() for file in Path(insights.__path__[0]).glob("*.py"))
+    of_ranks = re.compile(r'(?:of_ranks\(|_by_rank\(job, )"(\w+)"')
+    named = {name for source in sources for name in of_ranks.findall(source)}
+    assert {"batch_time", "epoch", "dataset_size"} <= named <= {*MEASURED}

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from allranks.core.insights.job_facts import Facts, counted, epochs, samples
+from allranks.core.insights.job_facts import STEPWISE, Facts, counted, epochs, samples
 
 # Tolerance: samplers pad or drop the last batch of each rank, and not every step is printed.
 ALIKE = 0.05
@@ -24,7 +24,6 @@ _SIZES = re.compile(
     r"|-np)[ =]\S+"
 )
 # Metrics that scripts log every step or every few steps.
-_STEPWISE = ("batch_time", "data_time", "throughput", "samples_per_second", "it_per_second")
 
 
 class Same(StrEnum):
@@ -125,7 +124,7 @@ def _per_epoch(job: Facts, count: float | None) -> float | None:
 def _steps(one: Facts, other: Facts) -> tuple[float, float]:
     """The steps of a rank in both runs, from the same metric. They can only confirm equal work: a
     batch may be that of one rank or be shared by all."""
-    counts = ((_reached(one, name), _reached(other, name)) for name in _STEPWISE)
+    counts = ((_reached(one, name), _reached(other, name)) for name in STEPWISE)
     return next((pair for pair in counts if all(pair)), (0.0, 0.0))
 
 

@@ -7,6 +7,9 @@ from typing import NamedTuple
 
 # Values above this, and NaN, are ignored.
 _ABSURD = 1e18
+# Metrics that are told with each step, and all of which reports need every point.
+STEPWISE = ("batch_time", "data_time", "throughput", "samples_per_second", "it_per_second")
+MEASURED = (*STEPWISE, "epoch", "samples", "dataset_size")
 
 
 class Point(NamedTuple):
@@ -41,7 +44,8 @@ class Facts(NamedTuple):
     type that was requested, if its cloud has RDMA between such machines.
     ``request`` identifies the work (code, command, inputs, …) as text, None if unknown;
     ``aside`` are the ranks that do not train (parameter servers, evaluators); ``logged`` the bytes
-    that each rank printed. The series are those of the last attempt.
+    that each rank printed. The series are those of the last attempt; of metrics that are not
+    MEASURED, those of a few ranks are whole.
     """
 
     name: str

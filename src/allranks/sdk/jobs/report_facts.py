@@ -6,20 +6,23 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 from allranks.core.distributions.topology import log_name
 from allranks.core.insights import comparable_runs
-from allranks.core.insights.job_facts import Facts, Point, Series
+from allranks.core.insights.job_facts import MEASURED, Facts, Point, Series
 from allranks.core.job.instance_types import has_rdma
 from allranks.errors import UsageError
 from allranks.http_client import Client
 from allranks.sdk.connection.urls import job_path
 
 if TYPE_CHECKING:
-    from allranks.api.metrics import MetricsAnswer, ResourcesAnswer, ShownJob
+    from allranks.api.metrics import MetricsAnswer, MetricsSummary, ResourcesAnswer, ShownJob
 
 # These roles run beside the training ranks at their own pace.
 _ASIDE = ("ps", "evaluator")
+# Of so many metrics that are not MEASURED, and so many of their ranks, all points are read.
+_SOME = 8
 
 Answer = Mapping[str, Any]
 
@@ -33,9 +36,39 @@ def observed(client: Client, name: str) -> Facts:
         child = best["job"] if best else "CHILD"
         hint = f"name one of its jobs: allranks report {child}"
         raise UsageError(f"{name} is a {job['type']} and trains nothing itself", hint=hint)
-    metrics: MetricsAnswer = client.json("GET", job_path(name, "/metrics"))
+    metrics: Answer = {"series": _series(client, job)}
     resources: ResourcesAnswer = client.json("GET", job_path(name, "/resources"))
     return facts(job, metrics, resources, client.json("GET", job_path(name, "/files")))
+
+
+def _series(client: Client, job: ShownJob) -> list[Answer]:
+    """Those that reports look at, as there may be points by the million: the MEASURED ones; of
+    others those of some ranks, which tell how fast they train, and of the rest that they are
+    there."""
+    name, attempt = job["name"], job["attempts"]
+    summary: MetricsSummary = client.json("GET", job_path(name, "/metrics/summary?shape=false"))
+    several = [one for one in summary["series"] if one["attempt"] == attempt]
+    lengths: dict[str, int] = {}
+    for one in several:
+        lengths[one["name"]] = max(one["length"], lengths.get(one["name"], 0))
+    measured = [metric for metric in lengths if metric in MEASURED]
+    others = sorted(lengths.keys() - {*measured}, key=lambda metric: -lengths[metric])[:_SOME]
+    ranks = set[int]()
+    for metric in others:
+        reporting = (one["rank"] for one in several if one["name"] == metric)
+        ranks |= {*sorted(rank for rank in reporting if rank is not None)[:_SOME]}
+    series: list[Answer] = []
+    for metrics, of_ranks in ((measured, ()), (others, ranks)):
+        if metrics:
+            query = urlencode({"attempt": attempt, "metric": metrics, "rank": [*of_ranks]}, True)
+            answer: MetricsAnswer = client.json("GET", job_path(name, f"/metrics?{query}"))
+            series += answer["series"]
+    complete = {one["id"] for one in series}
+    for one in several:
+        if one["id"] not in complete and one["min"] is not None:
+            step, at, _ = one["last"]
+            series.append({**one, "points": [(step, at, one["min"])]})
+    return series
 
 
 def facts(job: Answer, metrics: Answer, resources: Answer, files: Iterable[Answer] = ()) -> Facts:

@@ -87,6 +87,14 @@ def test_long_answers_are_whole(told):
     assert few["thinned"]
     assert not any(each["thinned"] for each in found)
     assert told("metrics?metric=x").json() == {"series": []}
+    for query, ranks in (
+        ("metric=x&metric=speed", [0, 1]),
+        ("metric=speed/rank_1&metric=speed/rank_0", [0, 1]),
+        ("metric=speed&rank=1&rank=7", [1]),
+        ("rank=0&rank=1", [0, 1]),
+    ):
+        several = told(f"metrics?most=3&{query}").json()["series"]
+        assert [each["rank"] for each in several] == ranks
     (cpu,) = told("resources").json()["series"]
     assert (cpu["name"], cpu["points"]) == ("cpu", [[9.5, 7.0]])
 

@@ -56,26 +56,30 @@ class Follow(BaseModel):
 def metrics(
     name: str,
     services: ServicesDep,
-    metric: str | None = None,
+    metric: list[str] | None = None,
+    rank: list[Count] | None = None,
     attempt: Count | None = None,
     most: Most = None,
     begin: float = 0.0,
     end: float = math.inf,
 ) -> Annotated[Response, Content(api.MetricsAnswer)]:
-    """Every series with its points, [step, seconds since the epoch, value], of the time from
-    ``begin`` to ``end``. ``most`` limits the points of each: of neighbours the first, the last,
-    the least, the greatest, and a NaN or infinity of each kind stay."""
+    """Every series, or those of each ``metric`` and ``rank`` that are given, with its points,
+    [step, seconds since the epoch, value], of the time from ``begin`` to ``end``. ``most`` limits
+    the points of each: of neighbours the first, the last, the least, the greatest, and a NaN or
+    infinity of each kind stay."""
     row = services.records.answering(name)
     # A key begins with the name; of ten thousand series most are left out here.
     several = [
         one
         for one in services.points.series(row.id, METRIC)
-        if metric is None or metric.startswith(one.name)
+        if metric is None or any(key.startswith(one.name) for key in metric)
     ]
     selected = [
         (one, shown)
         for one, shown in zip(several, _named(several, row), strict=True)
-        if metric in (None, one.name, shown["key"]) and attempt in (None, one.attempt)
+        if (metric is None or one.name in metric or shown["key"] in metric)
+        and (rank is None or one.rank in rank)
+        and attempt in (None, one.attempt)
     ]
     return _streamed(
         (cast(api.Series, {**shown, "thinned": part.thinned}), map(_point, part.points))
