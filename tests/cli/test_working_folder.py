@@ -312,7 +312,8 @@ def test_a_checkpoint_that_a_kill_cuts_short(allranks: Allranks, script: Path, h
     # A log is shorter, too, when an attempt begins it anew.
     assert printed(allranks, "j", 2) == "300000 True begun", done.stderr
     said = "note: 'model.ckpt', or a file beside it, was being written when a rank was killed"
-    assert said in done.stderr
+    restarted, ended = (done.stderr.index(text) for text in ("attempt 2 starts", "j: Completed"))
+    assert restarted < done.stderr.index(said) < ended
     assert "torn/attempt-1/node-0 has the newer one (150.0 kB)" in done.stderr
     allranks("job", "download", "j", "--path", "torn/attempt-1/node-0/model.ckpt", "-p", "back")
     (torn,) = (script / "back").rglob("model.ckpt")

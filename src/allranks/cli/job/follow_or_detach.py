@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from allranks.sdk.jobs.follow import Children
 
 SUCCESS = "Completed"
-# What events about the working folder say of themselves.
-FOLDER = "working folder"
+# What events about the working folder, and about checkpoints, say of themselves.
+FOLDER, CHECKPOINT = "working folder", "checkpoint"
 
 
 def viewer(
@@ -213,12 +213,13 @@ class Viewer:
             show.talk(f"{self._name} is {reason}\n\nhint: {hold_hint(self._name)}")
 
     def _say_continued(self, job: StreamedJob) -> None:
-        """What a later attempt has of the working folder, once it has started."""
+        """What a later attempt has of the working folder, once it has started, and which
+        checkpoints those before have left in part."""
         if job["attempts"] <= self._continued or job["status"] in _WAITING:
             return
         self._again(job)
-        self._continued = job["attempts"]
-        for note in _of_folder(self._name, self._continued):
+        shown, self._continued = self._continued, job["attempts"]
+        for note in _of_files(self._name, shown, self._continued):
             show.talk(f"note: {note}")
 
     def _again(self, job: StreamedJob) -> None:
@@ -240,10 +241,15 @@ def _events(name: str) -> list[EventAnswer]:
     return events
 
 
-def _of_folder(name: str, attempt: int) -> list[str]:
-    """The notes on the working folder of an attempt; of several nodes that continue, the first."""
-    of_attempt = (event["data"] for event in _events(name) if event["attempt"] == attempt)
-    notes = dict.fromkeys(note["message"] for note in of_attempt if note.get("about") == FOLDER)
+def _of_files(name: str, first: int, attempt: int) -> list[str]:
+    """The notes on checkpoints of the attempts from ``first`` to ``attempt``, and on the working
+    folder of ``attempt``; of several nodes that continue, the first."""
+    notes = dict.fromkeys(
+        event["data"]["message"]
+        for event in _events(name)
+        if (event["attempt"] == attempt and event["data"].get("about") == FOLDER)
+        or (first <= event["attempt"] <= attempt and event["data"].get("about") == CHECKPOINT)
+    )
     continues = [note for note in notes if note.startswith(f"attempt {attempt} continues with")]
     return [note for note in notes if note not in continues[1:]]
 
@@ -307,7 +313,7 @@ def _notes(job: JobAnswer) -> list[str]:
             event["data"]
             for event in events
             # An agent says the first ones once.
-            if (about := event["data"].get("about")) in ("warm", "checkpoint", "pipe")
+            if (about := event["data"].get("about")) in ("warm", CHECKPOINT, "pipe")
             or (about == FOLDER and event["attempt"] == job["attempts"] == 1)
         ]
         of_metrics = metric_notes(events, job["attempts"])
