@@ -225,6 +225,14 @@ def test_defaults() -> None:
         ("command: x\nmetrics: {l: 'a'}", "metrics.l", 2, "needs a group", "second group"),
         ("command: x\nmetrics: {l: '(a)(b)(c)'}", "metrics.l", 2, "not 3", "(?:…)"),
         (
+            r"""command: x
+metrics: {l: 'step (\d+) loss (\S+)'}""",
+            "metrics.l",
+            2,
+            "has the step first",
+            r"`step (?P<step>\d+) loss (?P<value>\S+)`",
+        ),
+        (
             "command: x\nmetrics:\n  kears: builtin",
             "metrics.kears",
             3,

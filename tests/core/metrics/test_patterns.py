@@ -153,6 +153,9 @@ def test_a_metric_is_of_one_rank_or_of_all():
         (r"(?P<step>\d+) loss (\d+)", "none named `value`"),
         (r"loss [[](\d+)", "possible nested set at position 6"),
         ("(" * 200 + "a" + ")" * 200, "not 200"),
+        (r"step (\d+) loss (\S+)", "has the step first"),
+        (r"\((\d{1,6})\) [(]loss ([^()]+)", "has the step first"),
+        (r"([0-9]+): ([0-9.]+)", "has the step first"),
     ],
 )
 def test_a_pattern_that_can_find_nothing_is_refused(pattern, said):
@@ -162,7 +165,18 @@ def test_a_pattern_that_can_find_nothing_is_refused(pattern, said):
 
 
 @pytest.mark.parametrize(
-    "pattern", ["(a)", "(a) (b)", "(x)(?P<value>a)(b)(c)", "(?:x)(a)", r"[\[](a)"]
+    "pattern",
+    [
+        "(a)",
+        "(a) (b)",
+        "(x)(?P<value>a)(b)(c)",
+        "(?:x)(a)",
+        r"[\[](a)",
+        r"loss (\S+) at (\d+)",
+        r"loss (\S+)(?: at (\d+))?",
+        r"(\d+) of (\d+)",
+        r"([\d.]+) of (\S+)",
+    ],
 )
 def test_a_pattern_with_one_number_is_taken(pattern):
     assert wrong(pattern) is None

@@ -14,6 +14,10 @@ _WARNED = Lock()
 BUILTIN = "builtin"
 # Named groups, for lines with the step before the number.
 VALUE, STEP = "value", "step"
+# An escaped character, a set of characters, or a group without another one in it, which is kept.
+_GROUPS = re.compile(r"\\.|\[\^?\]?[^]]*\]|\((?!\?)((?:\\.|\[\^?\]?[^]]*\]|[^()\\])*)\)")
+# What a group holds that takes whole numbers only.
+_WHOLE = re.compile(r"(?:\\d|\[0-9\])(?:[*+]\??|\{\d*,?\d*\})?")
 
 
 class Known(NamedTuple):
@@ -119,4 +123,16 @@ def wrong(pattern: str) -> tuple[str, str] | None:
     if compiled.groups > 2:
         hint = "write other groups as `(?:…)`, or name the two: `(?P<value>…)`, `(?P<step>…)`"
         return f"must have one group, or two with the step, not {compiled.groups}", hint
+    if named_groups := _with_step_first(pattern):
+        return "has the step first: without names the first group is the number", named_groups
     return None
+
+
+def _with_step_first(pattern: str) -> str:
+    """The hint to name the two groups of a pattern, if only the second may hold a fraction."""
+    groups = [group for group in _GROUPS.finditer(pattern) if group[1] is not None]
+    if len(groups) != 2 or not _WHOLE.fullmatch(groups[0][1]) or _WHOLE.fullmatch(groups[1][1]):
+        return ""
+    step, value = (group.start() + 1 for group in groups)
+    named = f"{pattern[:step]}?P<{STEP}>{pattern[step:value]}?P<{VALUE}>{pattern[value:]}"
+    return f"name the groups: `{named}`"
