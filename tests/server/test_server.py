@@ -98,6 +98,14 @@ def test_a_killed_server_is_replaced_on_the_same_port(allranks, home):
     assert told(home)["pid"] != before["pid"]
 
 
+def test_a_killed_server_does_not_run_although_it_has_its_lock_for_a_moment(allranks, home, capsys):
+    for _ in range(3):
+        allranks("server", "start")
+        os.kill(told(home)["pid"], signal.SIGKILL)
+        assert server_commands.status(argparse.Namespace(json=True)) == 1
+        assert not json.loads(capsys.readouterr().out)["running"]
+
+
 @pytest.mark.end_to_end
 def test_a_job_does_not_notice_that_the_server_was_killed(allranks, home):
     script = "for i in $(seq 200); do echo $RANK $i; sleep 0.01; done"

@@ -109,6 +109,8 @@ def status(options: argparse.Namespace) -> int:
         return _remote_status(options, chosen)
     home = settings.home()
     server = find_server.look(home)
+    if server.alive and find_server.was_killed(server.pid):
+        server = server._replace(alive=False)
     if options.json:
         show.as_json(_status(home, server))
     elif server.alive:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from allranks import file_locks, settings
@@ -80,6 +81,18 @@ def look(home: Home) -> Running:
         data = {}
     alive = file_locks.is_held(home.lock)
     return Running(data.get("pid"), data.get("url"), data.get("version"), alive)
+
+
+def was_killed(pid: int | None) -> bool:
+    """Whether a process of this machine was killed and still has its files, and their locks: on a
+    busy machine for up to a second, with a disk that does not answer for longer."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return False
+    fields = dict(line.split(":", 1) for line in lines)
+    pending = int(fields["SigPnd"], 16) | int(fields["ShdPnd"], 16)
+    return fields["State"].split()[0] in "ZX" or bool(pending >> (signal.SIGKILL - 1) & 1)
 
 
 def start_server(home: Home, port: int | None = None) -> Running:
