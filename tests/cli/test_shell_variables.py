@@ -61,3 +61,15 @@ def test_job_files_report_dropped_variables_too(allranks, code):
     assert "`environment_variables`" in note(done)
     done = allranks(*words, env={**SHELL, "ALLRANKS_PASS_ENV": "*"})
     assert done.stdout == "of the file INFO\n"
+
+
+def test_programs_pass_them_too(shared, code):
+    (code / "submit.py").write_text(
+        "from azure.ai.ml import MLClient, command\n"
+        "jobs = MLClient.from_config().jobs\n"
+        "job = command(command='echo $HF_HOME $NCCL_DEBUG', environment='current')\n"
+        "job.environment_variables = {'NCCL_DEBUG': 'WARN'}\n"
+        "jobs.stream(jobs.create_or_update(job).name)\n"
+    )
+    done = shared("python", "submit.py", env={**SHELL, "ALLRANKS_PASS_ENV": "HF_*,NCCL_*"})
+    assert "/models & more WARN" in done.stdout, done.stderr

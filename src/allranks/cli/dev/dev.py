@@ -18,7 +18,7 @@ from allranks.cli.output.interrupts import act_on_interrupt
 from allranks.cli.output.sending import large_code_option
 from allranks.cli.submit.option_words import option_words
 from allranks.cli.submit.run import duration, environment_of, resources_of
-from allranks.cli.submit.send import submit, with_shell_variables
+from allranks.cli.submit.send import submit
 from allranks.core.amounts import seconds_text
 from allranks.core.job.sessions import TAG, session_name
 from allranks.errors import AllranksError, Conflict, UsageError
@@ -26,6 +26,7 @@ from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
 from allranks.sdk.submit.current_environment import asked_for
 from allranks.sdk.submit.names import generate_name
+from allranks.sdk.submit.shell_variables import with_shell_variables
 from allranks.statuses import TERMINAL
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ from allranks.cli.submit.send import (
     note_outputs,
     outputs_here,
     submit,
-    with_shell_variables,
 )
 from allranks.errors import AllranksError, Problem, SpecError, Unreachable, UsageError
 from allranks.sdk.connection import find_server
 from allranks.sdk.submit.prepare import prepare
+from allranks.sdk.submit.shell_variables import with_shell_variables
 from allranks.spec.fields.problems import placed
 from allranks.spec.yaml import load
 

@@ -23,12 +23,12 @@ from allranks.cli.submit.send import (
     note_outputs,
     outputs_here,
     submit,
-    with_shell_variables,
 )
 from allranks.cli.submit.sweep import is_sweep, sweep_options, sweep_spec
 from allranks.errors import UsageError
 from allranks.masking import PASSED_ON
 from allranks.sdk.submit.current_environment import asked_for
+from allranks.sdk.submit.shell_variables import with_shell_variables
 from allranks.spec.fields.python_forms import environment_reference
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from allranks.cli.output.sending import (
     large_data_option,
     sending,
 )
-from allranks.cli.submit.send import with_shell_variables
 from allranks.errors import SpecError, UsageError
 from allranks.sdk.connection import find_server
+from allranks.sdk.submit.shell_variables import with_shell_variables
 
 if TYPE_CHECKING:
     from allranks.api.schedules import ScheduleAnswer

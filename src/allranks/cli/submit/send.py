@@ -12,8 +12,7 @@ from allranks.cli.output import show
 from allranks.cli.output.interrupts import Interrupts, act_on_interrupt
 from allranks.cli.output.sending import confirm_large_code, confirm_large_data, sending
 from allranks.core.amounts import counted
-from allranks.core.job.shell_variables import dropped, passed_by_default, sentence
-from allranks.masking import PASSED_ON
+from allranks.core.job.shell_variables import dropped, sentence
 from allranks.sdk.connection import find_server
 from allranks.sdk.submit.current_environment import is_current
 from allranks.sdk.submit.prepare import prepare
@@ -76,31 +75,6 @@ def submit(
             return made
 
         return confirm_large_data(options, sent)
-
-
-def with_shell_variables(spec: Document) -> Document:
-    """Add the variables that ALLRANKS_PASS_ENV names, without overriding the job's own.
-
-    Their values are masked in the record, as those of ``--env KEY`` are.
-    """
-    if spec.get("type") == "pipeline":
-        return spec
-    if isinstance(trial := spec.get("trial"), Mapping):
-        inner = with_shell_variables({**trial, "properties": spec.get("properties")})
-        properties = inner.pop("properties")
-        return {**spec, "trial": inner, **({"properties": properties} if properties else {})}
-    passed = passed_by_default(os.environ.get("ALLRANKS_PASS_ENV", ""), os.environ)
-    own = spec.get("environment_variables") or {}
-    new = [name for name in passed if name not in own]
-    if not new or not isinstance(own, Mapping):
-        return spec
-    properties = spec.get("properties") or {}
-    masked = [each for each in str(properties.get(PASSED_ON) or "").split(",") if each]
-    return {
-        **spec,
-        "environment_variables": {**passed, **own},
-        "properties": {**properties, PASSED_ON: ",".join([*masked, *new])},
-    }
 
 
 def outputs_here(spec: Document, base: Path) -> tuple[Document, dict[str, str]]:

@@ -13,6 +13,7 @@ from allranks.sdk.submit.prepare import prepare
 from allranks.sdk.submit.script_notes import script_notes
 from allranks.sdk.submit.send import JOBS, Snapshots, post, send
 from allranks.sdk.submit.shell import Shell
+from allranks.sdk.submit.shell_variables import with_shell_variables
 from allranks.spec.any_job import AnyJob
 from allranks.spec.job import CommandJob
 
@@ -125,7 +126,7 @@ def _prepared(
         raise no_job(job)
     changes = {name: value for name, value in words.items() if value is not None}
     # Checked again as a whole, because values in its mappings may have changed.
-    spec = type(job).parse({**dict(job), **changes}).to_dict()
+    spec = with_shell_variables(type(job).parse({**dict(job), **changes}).to_dict())
     start, folders = Path(base or job.base or ".").absolute(), dict[str, str]()
     if spec.get("outputs"):
         from allranks.sdk.upload.outputs import apart  # lazy: few jobs have any
