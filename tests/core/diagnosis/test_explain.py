@@ -394,6 +394,25 @@ def test_a_variable_of_distributed_jobs_comes_with_its_distribution():
     assert "-d" not in fix(NO_VARIABLE.format("RANK", "/x/attempt-1/work/own.py", ""))
 
 
+def test_a_variable_of_mlflow_comes_with_a_server_that_has_it():
+    assert "`allranks[mlflow]`" in fix(NO_VARIABLE.format("MLFLOW_RUN_ID", "<frozen os>", ""))
+    unset = NO_MODULE.replace("import nosuch", 'os.environ["MLFLOW_RUN_ID"] = RUN').replace(
+        "ModuleNotFoundError: No module named 'nosuch'", "TypeError: str expected, not NoneType"
+    )
+    assert fix(unset).startswith("jobs get this variable from a server that has MLflow")
+    assert "mlflow" not in fix(unset.replace("MLFLOW_RUN_ID", "EPOCHS"))
+
+
+def test_a_name_that_numpy_has_removed():
+    removed = NO_MODULE.replace("import nosuch", "x = np.float(best)").replace(
+        "ModuleNotFoundError: No module named 'nosuch'",
+        "AttributeError: module 'numpy' has no attribute 'float'.\n`np.float` was a deprecated "
+        "alias for the builtin `float`.",
+    )
+    assert fix(removed).startswith("NumPy 1.24 has removed `np.float`: install `numpy<1.24`")
+    assert "1.24" not in fix(removed.replace("attribute 'float'", "attribute 'floaty'"))
+
+
 def test_what_a_shell_or_tool_could_not_open():
     missing, code = Cause.FILE_MISSING, 127
     assert cause("bash: nope.sh: No such file or directory\n", code=code) is missing

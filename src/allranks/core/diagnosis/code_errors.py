@@ -16,6 +16,10 @@ _AS_PYTORCH = (
 _NOT_PYTORCH = (
     "`-d pytorch` (in a job file: `distribution: {{type: pytorch}}`) sets {0}, " + _AS_PYTORCH
 )
+_NO_MLFLOW = (
+    "jobs get this variable from a server that has MLflow: install `allranks[mlflow]` for it, and "
+    "restart it (allranks server stop)"
+)
 CODE = (
     ErrorPattern(
         Cause.MODULE_MISSING,
@@ -112,6 +116,24 @@ CODE = (
         r"TypeError: int\(\) argument must be a string, [^\n]*'NoneType'$",
         "`-d pytorch` sets the variable that this line reads, " + _AS_PYTORCH,
         source=rf".*\b(?:getenv|environ\.get)\(['\"](?:{_RANKS})['\"]\)",
+    ),
+    ErrorPattern(
+        Cause.SCRIPT_EXCEPTION,
+        r"KeyError: 'MLFLOW_(?:RUN_ID|TRACKING_URI|EXPERIMENT_(?:ID|NAME))'$",
+        _NO_MLFLOW,
+        file=r"(?:\bos\.py|<frozen os>)$",
+    ),
+    ErrorPattern(
+        Cause.SCRIPT_EXCEPTION,
+        r"TypeError: str expected, not NoneType$",
+        _NO_MLFLOW,
+        source=r".*\bMLFLOW_(?:RUN_ID|TRACKING_URI|EXPERIMENT_(?:ID|NAME))\b",
+    ),
+    ErrorPattern(
+        Cause.SCRIPT_EXCEPTION,
+        r"AttributeError: module 'numpy' has no attribute '(bool|complex|float|int|object|str)'",
+        "NumPy 1.24 has removed `np.{0}`: install `numpy<1.24` (Python 3.11 or older), or write "
+        "`{0}`",
     ),
     ErrorPattern(
         Cause.SCRIPT_EXCEPTION,

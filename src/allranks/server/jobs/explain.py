@@ -15,6 +15,7 @@ from allranks.core.diagnosis.explain import Evidence, Explanation, FailedAttempt
 from allranks.core.diagnosis.rank_failure import COLOURS
 from allranks.core.distributions.topology import log_name, ranks, world
 from allranks.core.lifecycle import decide
+from allranks.core.plan import Recipe
 from allranks.errors import Conflict
 from allranks.events import Event, Kind
 from allranks.masking import without_credentials
@@ -98,6 +99,9 @@ def _explained(row: JobRow, facts: FailedAttempt, home: Home) -> Explanation:
     evidence = explanation.evidence
     if explanation.cause is Cause.BAD_ARGUMENT and (name := _rejected_input(row, evidence)):
         explanation = explanation._replace(fix=f"correct the input `{name}`: --set inputs.{name}=…")
+    if explanation.cause is Cause.MODULE_MISSING and evidence:
+        fix = without_build(row.plan.task.recipe, evidence.line) or explanation.fix
+        explanation = explanation._replace(fix=fix)
     rank = next((each for each in facts.ranks if evidence and each.rank == evidence.rank), None)
     if evidence is None or evidence.at is None or evidence.number is not None or rank is None:
         return explanation
@@ -105,6 +109,18 @@ def _explained(row: JobRow, facts: FailedAttempt, home: Home) -> Explanation:
     before = _lines_of(Logs(home.jobs / row.name).path(row.record.attempt, name), rank.skipped)
     number = None if before is None else before + 1 + evidence.at
     return explanation._replace(evidence=evidence._replace(number=number))
+
+
+def without_build(recipe: Recipe | None, line: str) -> str:
+    """What to do about a module that a built-in environment has only where the index has a build of
+    it; empty for others."""
+    module = re.search(r"No module named '(\w+)", line)
+    if recipe is None or module is None or module[1] not in recipe.optional:
+        return ""
+    return (
+        f"the package index has no build of {module[1]} for the PyTorch of this node: run on a "
+        "node with NVIDIA GPUs, or add an index to pip.conf that has it, such as PyTorch's own"
+    )
 
 
 def _rejected_input(row: JobRow, evidence: Evidence | None) -> str | None:
