@@ -192,7 +192,7 @@ import sys
 from simple_sagemaker.sm_project import SageMakerProject
 project = SageMakerProject("birds", prefix="api/")
 project.setDefaultCodeParams(source_dir="src", entry_point="worker.py", dependencies=["beside"])
-project.setDefaultInstanceParams(instance_count=2, max_run_mins=15)
+project.setDefaultInstanceParams(instance_count=2, volume_size=999999, max_run_mins=15)
 project.setDefaultImageParams(aws_repo_name="r", repo_name="r", image_tag="latest")
 image = project.buildOrGetImage(instance_type=project.defaultInstanceParams.instance_type)
 project.runTask("one", image, hyperparameters={"stage": 1}, input_data_path="data",
@@ -233,6 +233,7 @@ def test_a_program(allranks: Allranks, code: Path) -> None:
         "UsageError runTask runs no Processing task",
     ]
     assert "output/output_algo-1" in tree(code / "out")
+    assert "note: volume_size is 999999 GB, and " in done.stderr
 
 
 @pytest.mark.parametrize(

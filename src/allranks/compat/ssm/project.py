@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from allranks.compat.ssm import download_results
 from allranks.compat.ssm.parser import arguments_of
-from allranks.compat.ssm.task import REPLICATED, Channel, Request, Task
+from allranks.compat.ssm.task import REPLICATED, Channel, Request, Task, volume_note
 from allranks.errors import UsageError
 from allranks.sdk import Client
 from allranks.sdk.jobs.follow import submission_notes
@@ -202,6 +202,8 @@ class SageMakerProject:
         )
         job = task._task.submit(request)
         submission_notes(job.to_dict(), sys.stderr)
+        if note := volume_note(job, (self._instances | instead).get("volume_size")):
+            print(note, file=sys.stderr, flush=True)
         job = Client().jobs.stream(job.name)
         if job.status != "Completed":
             why = job.error["message"] if job.error else job.status
