@@ -23,7 +23,6 @@ _SIZES = re.compile(
     r"(?<!\S)(--(nnodes|nproc[-_]per[-_]node|num[-_](nodes|machines|processes|gpus))"
     r"|-np)[ =]\S+"
 )
-# Metrics that scripts log every step or every few steps.
 
 
 class Same(StrEnum):
