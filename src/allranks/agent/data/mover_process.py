@@ -118,7 +118,7 @@ def _progress_text(message: Mapping[str, Any]) -> str:
         return f"uploads {message['output']} {_bar(message)}"
     name = message["input"]
     if message.get("waiting"):
-        return f"waits for {name}, which another job is fetching"
+        return f"waits for {name}, which another node or job is fetching"
     if "unpacked" in message:
         return f"unpacks {name}: {message['unpacked']} of {message['of']} archives"
     return f"downloads {name} {_bar(message)}"
