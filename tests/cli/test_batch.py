@@ -19,13 +19,20 @@ from azure.ai.ml import Input, MLClient
 from azure.ai.ml.constants import AssetTypes, BatchDeploymentOutputAction
 from azure.ai.ml.entities import (
     BatchEndpoint, BatchRetrySettings, CodeConfiguration, Model, ModelBatchDeployment,
-    ModelBatchDeploymentSettings, PipelineComponentBatchDeployment, ResourceConfiguration,
+    ManagedOnlineEndpoint, ModelBatchDeploymentSettings, PipelineComponentBatchDeployment,
+    ResourceConfiguration,
 )
 from azure.ai.ml import load_component
 from azure.identity import DefaultAzureCredential
 client = MLClient(DefaultAzureCredential(), "s", "g", "w")
-endpoint = BatchEndpoint(name="from-python", tags={"a": "b"})
+endpoint = BatchEndpoint(name="batch-from-python", tags={"a": "b"})
 client.begin_create_or_update(endpoint).result()
+try:
+    client.online_endpoints.begin_create_or_update(ManagedOnlineEndpoint(name="batch-from-python"))
+except Exception as error:
+    assert "is a batch endpoint" in str(error), error
+else:
+    raise SystemExit("an online endpoint has the name of a batch endpoint")
 deployment = ModelBatchDeployment(
     name="words",
     endpoint_name=endpoint.name,
@@ -45,14 +52,14 @@ chain = PipelineComponentBatchDeployment(
     name="chain", endpoint_name=endpoint.name, component=load_component("chain.yml")
 )
 client.batch_deployments.begin_create_or_update(chain).result()
-endpoint = client.batch_endpoints.get("from-python")
+endpoint = client.batch_endpoints.get("batch-from-python")
 endpoint.defaults.deployment_name = "words"
 print(client.batch_endpoints.begin_create_or_update(endpoint).result().defaults.deployment_name)
 texts = Input(type=AssetTypes.URI_FOLDER, path="texts")
 jobs = [
-    client.batch_endpoints.invoke(endpoint_name="from-python", input=texts),
+    client.batch_endpoints.invoke(endpoint_name="batch-from-python", input=texts),
     client.batch_endpoints.invoke(
-        endpoint_name="from-python",
+        endpoint_name="batch-from-python",
         deployment_name="chain",
         inputs={"texts": texts, "word": Input(type="string", default="please")},
     ),
@@ -62,8 +69,8 @@ for job in jobs:
         client.jobs.stream(job.name)
     except Exception as error:
         print(type(error).__name__)
-print(len(client.batch_endpoints.list_jobs("from-python")))
-(listed,) = client.batch_deployments.list_jobs("chain", "from-python")
+print(len(client.batch_endpoints.list_jobs("batch-from-python")))
+(listed,) = client.batch_deployments.list_jobs("chain", "batch-from-python")
 print(listed.name == job.name)
 client.jobs.download(job.name, download_path="got", output_name="counted")
 print(open("got/named-outputs/counted/n").read(), end="")
@@ -160,7 +167,7 @@ def test_a_program_of_azure(shared: Allranks, files: Path):
     assert "1 file failed; the limit is 0" in done.stdout + done.stderr
     (job,) = (
         each["name"]
-        for each in answer(shared, "job", "list", "--all", "--experiment", "from-python")
+        for each in answer(shared, "job", "list", "--all", "--experiment", "batch-from-python")
         if each["status"] == "Failed" and each["type"] == "command"
     )
     explained = shared("job", "explain", job)

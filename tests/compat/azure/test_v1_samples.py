@@ -46,6 +46,7 @@ shutil.copy("train.py", project_folder)
 TRAIN_DISTRIBUTED = """
 import argparse, os, torch
 import torch.distributed as dist
+import torch.distributed.nn  # before the process group: examples/digits/train.py says why
 parser = argparse.ArgumentParser()
 parser.add_argument("--data-dir"); parser.add_argument("--epochs", type=int)
 args = parser.parse_args()
@@ -64,6 +65,7 @@ print("Rank %d of %d on %d: Finished Training on %s" % (rank, world_size, local_
 if rank == 0:
     os.makedirs("outputs", exist_ok=True)
     torch.save(model.state_dict(), "outputs/cifar_net.pt")
+del model, optimizer
 dist.destroy_process_group()
 """
 DISTRIBUTED = """

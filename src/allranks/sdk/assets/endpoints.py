@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from allranks.core.replicas import HOPELESS
-from allranks.errors import AllranksError, Conflict, ServerError, TimedOut, UsageError
+from allranks.errors import AllranksError, Conflict, NotFound, ServerError, TimedOut, UsageError
 from allranks.sdk.assets.computes import Poller
 from allranks.sdk.assets.provisioning import provisioning_state
 from allranks.sdk.connection import contexts, find_server
@@ -189,8 +189,11 @@ class OnlineEndpoints:
         data = Endpoint(**_given(endpoint)).model_dump(mode="json", exclude_unset=True)
         try:
             answer = find_server.ask("POST", _ENDPOINTS, data)
-        except Conflict:
-            answer = find_server.ask("PATCH", asset_path("endpoints", endpoint.name), data)
+        except Conflict as conflict:
+            try:
+                answer = find_server.ask("PATCH", asset_path("endpoints", endpoint.name), data)
+            except NotFound:
+                raise conflict from None  # a batch endpoint has the name
         return Poller(EndpointRecord.of(answer))
 
     def get(self, name: str, *, local: bool = False) -> EndpointRecord:
