@@ -100,7 +100,8 @@ class _Script:
                 value = self.number(part, depth + 1)
                 return None if value is None else _WHOLE[_last(node.func)](value)
             case ast.BinOp(op=ast.Div() | ast.FloorDiv()):
-                above, below = self.number(node.left, depth + 1), self.number(node.right, depth + 1)
+                above = self.number(node.left, depth + 1)
+                below = self.number(node.right, depth + 1)
                 if above is None or not below:
                     return None
                 return above // below if isinstance(node.op, ast.FloorDiv) else above / below
