@@ -82,8 +82,7 @@ class Commands:
         message = _message(argv[0], done.stderr) or f"`{argv[0]}` failed"
         if _NO_ANSWER.search(done.stderr):
             raise EngineError(f"Slurm does not answer: {message}")
-        hint = "change what it names, or the compute's options: allranks compute show"
-        raise Refused(f"Slurm rejects the job: {message}", hint=hint)
+        raise Refused(f"Slurm rejects the job: {message}")
 
     def age(self, patience: float = PATIENCE) -> float:
         """Seconds since the controller started; infinite if unknown."""
