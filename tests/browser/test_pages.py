@@ -24,6 +24,12 @@ def test_pages_are_light(site: Site, browser: Any) -> None:
 def test_without_a_mouse(site: Site, signed_in: Watched) -> None:
     """Pages, tabs, rows, a choice, the palette and the help, by keys alone."""
     page = signed_in.page
+
+    def opened(url: str) -> None:
+        """Wait until something of the page is drawn: before that Chromium drops keys."""
+        page.wait_for_url(re.compile(url))
+        page.wait_for_function("performance.getEntriesByName('first-contentful-paint').length")
+
     signed_in.go(f"{site.url}/ui/computes")
     page.keyboard.press("g")
     page.keyboard.press("j")
@@ -31,7 +37,7 @@ def test_without_a_mouse(site: Site, signed_in: Watched) -> None:
     page.keyboard.press("/")
     page.keyboard.type("good")
     page.keyboard.press("Enter")
-    page.wait_for_url(re.compile("name=good"))
+    opened("name=good")
     good = page.get_by_label("Choose good", exact=True)
 
     def choose() -> bool:
@@ -44,16 +50,16 @@ def test_without_a_mouse(site: Site, signed_in: Watched) -> None:
     until(choose)
     assert page.get_by_role("button", name="Compare").is_visible()
     page.keyboard.press("Enter")
-    page.wait_for_url(re.compile("/jobs/good$"))
+    opened("/jobs/good$")
     page.keyboard.press("2")
-    page.wait_for_url(re.compile("/jobs/good/metrics"))
+    opened("/jobs/good/metrics")
     page.keyboard.press("]")
-    page.wait_for_url(re.compile("/jobs/good/ranks"))
+    opened("/jobs/good/ranks")
     page.keyboard.press("Control+k")
     page.keyboard.type("restart bad")
     page.wait_for_selector("[aria-selected=true] >> text=restart bad")
     page.keyboard.press("Enter")
-    page.wait_for_url(re.compile("/do/restart.job=bad"))
+    opened("/do/restart.job=bad")
     page.keyboard.press("?")
     box = page.get_by_role("checkbox", name="single keys too")
     box.uncheck()
