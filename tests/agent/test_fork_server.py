@@ -41,6 +41,23 @@ def test_it_waits_for_no_agent_that_has_connected_and_says_nothing_yet(tmp_path)
             assert _started(other, tmp_path) != _started(silent, tmp_path)
 
 
+def test_an_agent_has_the_environment_that_it_was_given_and_nothing_else():
+    given = {"CHANGED": "new \udcff", "KEPT": "same", "NEW": ""}
+    shows = (
+        "import json, os, subprocess, sys\n"
+        "from allranks.agent import fork_server\n"
+        "fork_server._change_environment(json.loads(sys.argv[1]))\n"
+        "below = subprocess.run(['env', '-0'], stdout=subprocess.PIPE).stdout\n"
+        "print(json.dumps([dict(os.environ), os.fsdecode(below).split(chr(0))]))\n"
+    )
+    before = {**os.environ, "CHANGED": "old", "KEPT": "same", "REMOVED": "x"}
+    path = os.environ["PATH"]
+    argv = [sys.executable, "-c", shows, json.dumps({**given, "PATH": path})]
+    found, below = json.loads(subprocess.check_output(argv, env=before))
+    assert found == {**given, "PATH": path}
+    assert set(below) == {"", *(f"{name}={value}" for name, value in found.items())}
+
+
 def _connected(path: Path) -> socket.socket:
     connections: list[socket.socket] = []
     until(lambda: connections.extend(filter(None, [connect(str(path))])) or connections)

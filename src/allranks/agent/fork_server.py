@@ -168,8 +168,7 @@ def _fork(request: dict[str, Any], fds: list[int], ours: list[int]) -> int:
         null = os.open(os.devnull, os.O_RDONLY)
         for source, target in ((null, 0), (log, 1), (log, 2)):
             os.dup2(source, target)
-        os.environ.clear()
-        os.environ.update(request["env"])
+        _change_environment(request["env"])
         # The first one, the lock, stays open until the node's last process has ended.
         os.environ["ALLRANKS_AGENT_LOCK"] = str(fds[0])
         os.chdir(request["cwd"])
@@ -179,6 +178,16 @@ def _fork(request: dict[str, Any], fds: list[int], ours: list[int]) -> int:
     finally:
         sys.stderr.flush()
         os._exit(code)
+
+
+def _change_environment(env: Mapping[str, str]) -> None:
+    """Most of it is the same already; setting all anew copies many shared pages."""
+    before = dict(os.environ)
+    for name in before.keys() - env.keys():
+        del os.environ[name]
+    for name, value in env.items():
+        if before.get(name) != value:
+            os.environ[name] = value
 
 
 def _report_exits(engine: socket.socket, agents: set[int]) -> None:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 # Seconds between two samples of the counter, and the minimum age of the sample to compare with.
 _EVERY, _NEAR = 5.0, 1.0
+_COUNT = re.compile(rb"^oom_kill (\d+)$", re.M)
 _KILLED = re.compile(r"ut of memory: Killed process \d+")
 _PROC = Path("/proc")
 _MOUNT = Path("/sys/fs/cgroup")
@@ -78,11 +79,9 @@ def counter(proc: Path = _PROC, mount: Path = _MOUNT) -> Path:
 
 def count(file: Path, default: int = 0) -> int:
     """Return the value of `oom_kill` in the file."""
-    with contextlib.suppress(OSError, ValueError):
-        for line in file.read_text().splitlines():
-            name, _, value = line.partition(" ")
-            if name == "oom_kill":
-                return int(value)
+    with contextlib.suppress(OSError):
+        if found := _COUNT.search(file.read_bytes()):
+            return int(found[1])
     return default
 
 

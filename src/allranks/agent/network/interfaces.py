@@ -25,6 +25,8 @@ INFINIBAND = "InfiniBand"
 _GET_ADDRESSES, _REQUEST, _DUMP, _ERROR, _DONE = 22, 0x1, 0x300, 2, 3
 _ADDRESS, _LOCAL = 1, 2
 _GET_MTU = 0x8921
+# The loopback's index in every network namespace, <net/net_namespace.h>.
+_LOOPBACK = 1
 
 
 class Interface(NamedTuple):
@@ -106,9 +108,12 @@ def interface(
     """
     others = [peer for peer in dict.fromkeys(peers) if peer != own_address] or [own_address]
     try:
-        addresses = list(_addresses())
         names = dict(socket.if_nameindex())
-        sources = [source(peer) for peer in others]
+        if all(address.startswith("127.") for address in (own_address, *others)):
+            # All nodes are on this machine. Some have hundreds of addresses.
+            addresses, sources = [(_LOOPBACK, own_address, 8)], [own_address]
+        else:
+            addresses, sources = list(_addresses()), [source(peer) for peer in others]
     except (OSError, ValueError):
         return None
     of_address = {address: (index, prefix) for index, address, prefix in addresses}

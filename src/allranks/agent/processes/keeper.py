@@ -17,7 +17,12 @@ import time
 from collections.abc import Iterable
 
 from allranks.agent.processes.rank_processes import is_ours
-from allranks.agent.programs.allranks_warm.processes import below
+from allranks.agent.programs.allranks_warm.processes import (
+    LIBC,
+    SET_CHILD_SUBREAPER,
+    SET_PDEATHSIG,
+    below,
+)
 
 # Signals by which an engine announces a preemption or the time limit.
 NOTICES = (signal.SIGTERM, signal.SIGXCPU)
@@ -27,8 +32,6 @@ SPARED: set[int] = set()
 VISITORS: set[int] = set()
 # Seconds. Freeing the memory of a large process may take most of the second number.
 _TIDYING, _ENDING = 5.0, 60.0
-_PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
 
 
 def keep() -> int | None:
@@ -64,12 +67,12 @@ def keep() -> int | None:
 
 
 def become_subreaper() -> None:
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    _prctl(SET_CHILD_SUBREAPER, 1)
 
 
 def follow_to_death(number: int) -> None:
     """Have the kernel send this signal to this process when the thread that started it dies."""
-    _prctl(_PR_SET_PDEATHSIG, number)
+    _prctl(SET_PDEATHSIG, number)
 
 
 def end_descendants(seconds: float = _ENDING) -> list[int]:
@@ -147,6 +150,6 @@ def _send(pid: int, number: int) -> None:
 
 
 def _prctl(option: int, value: int) -> None:
-    if ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0) != 0:
+    if LIBC.prctl(option, value, 0, 0, 0) != 0:
         error = ctypes.get_errno()
         raise OSError(error, os.strerror(error))

@@ -70,11 +70,12 @@ class TrackerFiles:
         """``roots`` returns the first process of each rank."""
         self._roots = roots
         self._writers.see({rank: [root] for rank, root in roots().items()})
-        self._thread.start()
 
     def see(self, members: Members) -> None:
-        """Called with the processes of the ranks from time to time."""
+        """Called with the processes of the ranks from time to time; short jobs end before that."""
         self._writers.see(members.ranks)
+        if self._thread.ident is None:
+            self._thread.start()
 
     def finish(self) -> None:
         """Read the rest."""
