@@ -7,6 +7,7 @@ import contextlib
 import gc as gc_module
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from sqlalchemy import Engine
@@ -92,6 +93,8 @@ App = Callable[..., Any]
 
 # Seconds after the start of the server, when the first requests have been answered.
 _STARTED = 2.0
+# The most threads for calls that may block, for frequent ones: Starlette has as many for the rest.
+_THREADS = 40
 
 
 def create_app(
@@ -117,8 +120,10 @@ def create_app(
 
     async def start() -> list[asyncio.Task[None]]:
         listener = services.agents_listener
-        services.wakeups.attach(asyncio.get_running_loop())
-        keeper.lines.attach(asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(_THREADS))
+        services.wakeups.attach(loop)
+        keeper.lines.attach(loop)
         addresses = _addresses(services)
         # Agents behind an address that is not open yet must not be taken for lost.
         listener.trouble.update(dict.fromkeys(addresses, "not open yet"))
@@ -138,7 +143,7 @@ def create_app(
             services.clusters.prepare(services.clusters.first)
         if services.tracking is not None:
             services.tracking.mirror.start()
-        asyncio.get_running_loop().call_later(_STARTED, _spare_collector)
+        loop.call_later(_STARTED, _spare_collector)
         return tasks
 
     @contextlib.asynccontextmanager

@@ -102,7 +102,7 @@ async def hello(request: Request) -> Response:
     if over or job.nodes[agent.node].state is not NodeState.ABSENT:
         raise Unauthorized("this launch has ended for this node", hint="leave")
     own_disk = row.plan.task.sends_files or _says_own_disk(await request.body())
-    await run_in_threadpool(services.node_files.note_start, row, agent.node, own_disk)
+    await asyncio.to_thread(services.node_files.note_start, row, agent.node, own_disk)
     answer: HelloAnswer = {
         "attempt": job.attempt,
         "order": _order(services, row, agent, job.attempt, 0),
@@ -337,7 +337,7 @@ async def logs(request: Request) -> Response:
     offset = number_of(request, "offset")
     age = number_of(request, "age") / 1000 if "age" in request.query_params else 0.0
     data = await request.body()
-    size = await run_in_threadpool(_append, services, agent.job, attempt, rank, offset, data, age)
+    size = await asyncio.to_thread(_append, services, agent.job, attempt, rank, offset, data, age)
     services.wakeups.notify(agent.job, output=True)
     answer: ReceivedAnswer = {"size": size}
     return JSONResponse(answer)
@@ -410,7 +410,7 @@ async def to_mlflow(scope: Scope, receive: Receive, send: Send) -> None:
 async def row_of(services: Services, agent: Agent) -> JobRow:
     """The agent's job; a live one is in memory, without a change of threads. Raises NotFound."""
     row = services.records.latest(agent.job)
-    return await run_in_threadpool(services.records.get, agent.job) if row is None else row
+    return await asyncio.to_thread(services.records.get, agent.job) if row is None else row
 
 
 def _check_node(row: JobRow, node: int) -> None:

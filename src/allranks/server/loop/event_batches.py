@@ -12,8 +12,6 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from starlette.concurrency import run_in_threadpool
-
 from allranks.events import Event
 from allranks.store.jobs.job_rows import JobRow
 from allranks.store.jobs.records import Records
@@ -46,7 +44,7 @@ class EventBatches:
     async def _write(self) -> None:
         while self._waiting:
             batch, self._waiting = self._waiting, []
-            outcomes = await run_in_threadpool(self._append, batch)
+            outcomes = await asyncio.to_thread(self._append, batch)
             for request, outcome in zip(batch, outcomes, strict=True):
                 if request.outcome.done():
                     continue  # its agent has disconnected

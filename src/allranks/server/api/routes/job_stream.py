@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
-from starlette.concurrency import run_in_threadpool
-
 from allranks import clock
 from allranks.core.lifecycle import phases
 from allranks.server.dependencies import Services
@@ -17,7 +15,7 @@ from allranks.statuses import TERMINAL
 from allranks.store.jobs.job_rows import JobRow
 
 if TYPE_CHECKING:
-    from allranks.api.jobs import JobAnswer, JobProgress, Phase
+    from allranks.api.jobs import JobAnswer, JobProgress, LogLine, Phase
 
 
 async def follow(services: Services, name: str, request: StreamRequest) -> AsyncIterator[bytes]:
@@ -28,9 +26,8 @@ async def follow(services: Services, name: str, request: StreamRequest) -> Async
     sent = ""
     while True:
         count = services.wakeups.count(name)
-        row = await run_in_threadpool(services.records.get, name)
+        row, reason, pieces = await asyncio.to_thread(_look, services, name, positions, request)
         ended = row.record.status in TERMINAL
-        reason = await run_in_threadpool(view.status_reason, row, services.home)
         phase = phases.current(row.record, row.created_at)
         news = f"{row.record.status} {reason} {row.record.attempt} {phase}"
         if news != sent and not ended:
@@ -41,12 +38,13 @@ async def follow(services: Services, name: str, request: StreamRequest) -> Async
             }
             yield line({"job": progress, "last": False})
             sent = news
-        while pieces := await run_in_threadpool(read_logs, services.home, row, positions, request):
+        while pieces:
             for piece in pieces:
                 yield line(piece)
+            pieces = await asyncio.to_thread(read_logs, services.home, row, positions, request)
         request = request.model_copy(update={"tail": None})  # what comes from now on is new
         if ended or not request.follow:
-            note = await run_in_threadpool(services.annotations.of, row.id)
+            note = await asyncio.to_thread(services.annotations.of, row.id)
             ended_job: JobAnswer = {**view.job(row, services.home, note)}
             yield line({"job": ended_job, "last": True})
             return
@@ -55,13 +53,22 @@ async def follow(services: Services, name: str, request: StreamRequest) -> Async
             yield b"\n"
 
 
+def _look(
+    services: Services, name: str, positions: dict[str, int], request: StreamRequest
+) -> tuple[JobRow, str, list[LogLine]]:
+    """The job, the reason of its status, and the next pieces of its output."""
+    row = services.records.get(name)
+    reason = view.status_reason(row, services.home)
+    return row, reason, read_logs(services.home, row, positions, request)
+
+
 async def until_ended(services: Services, name: str, timeout: float) -> JobRow:
     """The job once it has ended, or after ``timeout`` seconds."""
     loop = asyncio.get_running_loop()
     until = loop.time() + timeout
     while True:
         count = services.wakeups.count(name)
-        row = await run_in_threadpool(services.records.get, name)
+        row = await asyncio.to_thread(services.records.get, name)
         remaining = until - loop.time()
         if row.record.status in TERMINAL or remaining <= 0:
             return row
