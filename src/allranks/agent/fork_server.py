@@ -62,7 +62,8 @@ def main() -> int:
         while True:
             ready, _, _ = select.select([requests.fileno(), *others, *callers, read], [], [], idle)
             if not ready:
-                import allranks.agent.data.transfers  # noqa: F401  # lazy: agents come first
+                import allranks.agent.data.transfers  # lazy: agents come first
+                import allranks.agent.monitoring.metrics  # noqa: F401  # lazy: as above
 
                 gc.freeze()
                 idle = None

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import random
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -86,7 +87,9 @@ def test_a_metric_that_matched_nothing_is_told(tmp_path):
 
 
 @pytest.mark.medium
-def test_a_pattern_that_explodes_is_broken_off_and_then_dropped(tmp_path):
+@pytest.mark.parametrize("little", [0, 1 << 20], ids=["by a process", "by the agent"])
+def test_a_pattern_that_explodes_is_broken_off_and_then_dropped(tmp_path, monkeypatch, little):
+    monkeypatch.setattr("allranks.agent.monitoring.metrics._LITTLE", little)
     text = (b"a" * 60 + b"b\nloss 1\n") * 6
     wanted = [MetricTask("evil", "^(a+)+$"), MetricTask("loss", r"loss (\S+)")]
     found, told = scrape(tmp_path, {0: text}, *wanted)
@@ -143,6 +146,7 @@ def test_killed_at_any_moment_it_finds_every_point_once(tmp_path, seed):
     with log.open("ab", buffering=0) as file:
         while written < total:
             metrics = Metrics(task, {0: log}, into)
+            metrics.begin()
             more = min(total - written, dice.randrange(5000))
             file.write(b"".join(b"n %d\n" % n for n in range(written, written + more)))
             written += more
@@ -169,6 +173,31 @@ def test_what_was_torn_off_is_written_again(tmp_path):
     assert [point[4] for point in points_of(into)] == [1.0, 2.0, 3.0]
 
 
+def test_a_short_job_costs_no_process_and_a_long_log_one(tmp_path, monkeypatch):
+    started = []
+    popen = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", lambda *a, **k: (started.append(a), popen(*a, **k))[1])
+    before = signal.getsignal(signal.SIGPROF), signal.getitimer(signal.ITIMER_PROF)
+    found, told = scrape(tmp_path, {0: b"n 1\nn 2"}, MetricTask("n", r"n (\d+)"))
+    assert ([point[4] for point in found], told, started) == ([1.0, 2.0], [], [])
+    assert before == (signal.getsignal(signal.SIGPROF), signal.getitimer(signal.ITIMER_PROF))
+    text = b"x\n" * 200_000 + b"n 3"
+    found, told = scrape(tmp_path, {0: text}, MetricTask("n", r"n (\d+)"), name="long")
+    assert ([point[4] for point in found], told, len(started)) == ([3.0], [], 1)
+
+
+@pytest.mark.parametrize("damage", [b"{\n", b"\xff\n"])
+def test_what_it_has_written_is_damaged(tmp_path, damage):
+    (tmp_path / "m.jsonl").write_bytes(damage)
+    metrics = Metrics(
+        Task("j", "e", "c", metrics=(MetricTask("n", r"n (\d+)"),)),
+        {0: tmp_path / "log"},
+        tmp_path / "m.jsonl",
+    )
+    (told,) = metrics.finish()
+    assert told["message"].startswith("some metrics could not be read from the logs: ")
+
+
 def test_a_scraper_imports_little():
     line = "import sys; import allranks.agent.monitoring.metric_scraper; print(*sys.modules)"
     said = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=True)
@@ -181,6 +210,7 @@ def test_its_parent_gone_it_ends(tmp_path):
     metrics = Metrics(
         Task("j", "e", "c", metrics=(MetricTask("n", r"n (\d+)"),)), {0: log}, tmp_path / "m"
     )
+    metrics.begin()
     assert metrics._child is not None
     pid = metrics._child.pid
     assert metrics._child.stdin is not None

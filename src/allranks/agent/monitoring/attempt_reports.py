@@ -133,6 +133,8 @@ class AttemptReports:
         self._sample = sample
         self._logged.look()
         self._lost_output.look()
+        if self._metrics is not None:
+            self._metrics.begin()
         if self._mlflow is not None:
             self._mlflow.look()
         if self._idle is not None:

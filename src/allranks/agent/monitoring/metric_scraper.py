@@ -2,7 +2,8 @@
 
 It is a separate process because Python's `re` blocks all threads while it searches, and a pattern
 with nested quantifiers may search for years. A timer signal interrupts such a search, and the
-metric is dropped. The timer runs all the time; each tick counts for the metric being searched.
+metric is dropped. The timer runs all the time; each tick counts for the metric being searched. When
+the ranks have ended the agent itself reads the rest, if that is little.
 
 After each pass it appends a line to a file: ``{"points": [[metric, rank, step, at, value], …],
 "read": {rank: bytes}, …}``. The last complete line is its state: killed at any moment and started
@@ -19,6 +20,7 @@ import signal
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,7 @@ STRIKES = 3
 _TICK = 0.05
 # Maximum number of names that known formats may find per rank: each pass writes all of them.
 NAMES = 500
+FULL = "the disk is full"
 # Seconds between two passes, and the maximum bytes of a piece.
 LOOK = 0.1
 PIECE = 1 << 15
@@ -87,16 +90,46 @@ class Scraper:
             largest = max(largest, len(piece))
             self._durations = {}
             signal.setitimer(signal.ITIMER_PROF, _TICK, _TICK)
-            for line in lines(piece.decode(errors="replace")):
-                if line:
-                    self._line(rank, readers, line[:LONGEST], at)
-            signal.setitimer(signal.ITIMER_PROF, 0)
+            try:
+                for line in lines(piece.decode(errors="replace")):
+                    if line:
+                        self._line(rank, readers, line[:LONGEST], at)
+            finally:
+                signal.setitimer(signal.ITIMER_PROF, 0)
             self._read[str(rank)] = self._read.get(str(rank), 0) + len(piece)
         if self._changed:
             self._write()
         return largest
 
-    def end(self) -> None:
+    def unread(self) -> int:
+        """Bytes of the logs that have not been read."""
+        size = 0
+        for rank, log in self._logs.items():
+            with contextlib.suppress(OSError):  # the job removed it
+                size += log.stat().st_size - self._read.get(str(rank), 0)
+        return size
+
+    def read_rest(self) -> bool:
+        """Read all, and write the summary. Return False if the disk is full. For the first thread
+        of a process."""
+        with self.interrupted():
+            while self.look(to_the_end=True):
+                pass
+        return self._summarize()
+
+    @contextlib.contextmanager
+    def interrupted(self) -> Iterator[None]:
+        """Interrupt searches that take too long meanwhile."""
+        before = signal.signal(signal.SIGPROF, self._alarm)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGPROF, before)
+
+    def close(self) -> None:
+        os.close(self._into)
+
+    def _summarize(self) -> bool:
         """Write the summary of every metric as the last line."""
         for rank, readers in self._readers.items():
             for reader in readers:
@@ -108,10 +141,9 @@ class Scraper:
         slow = {name: count for name, count in self._strikes.items() if name not in off}
         summary = {"off": off, "slow": slow, "missed": missed, "odd": self._odd}
         summary |= {"many": sorted(self._many)}
-        if not self._write(end={**summary, "steps": self._odd_steps()}):
-            print("the disk is full", file=sys.stderr)
+        return self._write(end={**summary, "steps": self._odd_steps()})
 
-    def alarm(self, *_: object) -> None:
+    def _alarm(self, *_: object) -> None:
         """Count the time for the metric being searched; interrupt it after PATIENCE."""
         if name := self._searching:
             self._durations[name] = self._durations.get(name, 0.0) + _TICK
@@ -203,7 +235,8 @@ class _Slow(Exception):
 
 
 def _resumed(file: int) -> dict[str, Any]:
-    """Return the state in the last complete line; cut off what follows it."""
+    """Return the state in the last complete line; cut off what follows it. Raises OSError,
+    ValueError."""
     size = os.lseek(file, 0, os.SEEK_END)
     data, start = b"", size
     while start and data.count(b"\n") < 2:
@@ -218,14 +251,13 @@ def _resumed(file: int) -> dict[str, Any]:
 def main() -> int:
     os.nice(10)  # ranks have priority
     scraper = Scraper(json.loads(sys.stdin.buffer.readline()))
-    signal.signal(signal.SIGPROF, scraper.alarm)
     over = False
-    while not over:
-        behind = scraper.look() > PIECE // 2
-        over = bool(select.select([0], [], [], 0.0 if behind else LOOK)[0])
-    while scraper.look(to_the_end=True):
-        pass
-    scraper.end()
+    with scraper.interrupted():
+        while not over:
+            behind = scraper.look() > PIECE // 2
+            over = bool(select.select([0], [], [], 0.0 if behind else LOOK)[0])
+    if not scraper.read_rest():
+        print(FULL, file=sys.stderr)
     return 0
 
 

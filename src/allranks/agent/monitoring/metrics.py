@@ -1,7 +1,7 @@
 """Run the scraper that reads an attempt's metrics from the logs, and report its problems.
 
-The scraper ends with the ranks, like all processes below the agent; a second one then continues
-where the first one stopped, and reads the rest.
+The scraper ends with the ranks, like all processes below the agent. What is left is then read from
+where it stopped: here if it is little, so that a short job costs no process, else by a second one.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import select
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from allranks.agent.monitoring.metric_scraper import NAMES
+from allranks.agent.monitoring.metric_scraper import FULL, NAMES, Scraper
 from allranks.core.metrics.printed_metrics import of_rank
 from allranks.core.packing import pack
 from allranks.core.plan import MetricTask, Task
@@ -27,6 +28,8 @@ _OURS = {"PYTHONPATH": str(Path(__file__).absolute().parents[3])}
 _NEEDED = ("PATH", "HOME", "ALLRANKS_GANG")
 # Seconds to read the rest when ranks have ended: some hundred million lines.
 _LONG = 300.0
+# Bytes that are read in less time than a process starts.
+_LITTLE = 1 << 18
 
 
 class Metrics:
@@ -37,13 +40,37 @@ class Metrics:
             metric for metric in task.metrics if any(of_rank([metric], rank) for rank in logs)
         ]
         self._logs, self.into = logs, into
-        self._child = self._start() if self._metrics else None
+        self._child: subprocess.Popen[bytes] | None = None
+        self._over = False
+
+    def begin(self) -> None:
+        """Read while the ranks run, from the first call on."""
+        if self._metrics and self._child is None and not self._over:
+            with contextlib.suppress(OSError):  # no process or memory is free: the next call
+                self._child = self._start()
 
     def finish(self) -> list[dict[str, Any]]:
         """Read the rest of the logs. Return notes for the record, each with a ``message``."""
-        if self._child is None:
+        self._over = True
+        if not self._metrics:
             return []
-        self._end(self._child)
+        if self._child is not None:
+            self._end(self._child)
+        try:
+            why = self._read_rest()
+        except (OSError, ValueError, re.error) as error:  # also of a pattern of a newer Python
+            why = str(error)
+        summary = self._summary()
+        if summary is None:
+            return [{"message": f"some metrics could not be read from the logs: {why}"}]
+        return list(_notes(summary, self._metrics))
+
+    def _read_rest(self) -> str:
+        """Return why not all was read, if the last line is no summary. Raises OSError,
+        ValueError or re.error."""
+        with contextlib.closing(Scraper(self._request())) as scraper:
+            if scraper.unread() <= _LITTLE:
+                return "" if scraper.read_rest() else FULL
         rest = self._start()
         assert rest.stdin is not None
         rest.stdin.close()
@@ -53,11 +80,14 @@ class Metrics:
         finally:
             os.close(fd)
             errors = self._end(rest)
-        summary = self._summary()
-        if summary is None:
-            why = errors[-1] if errors else f"exit code {rest.returncode}"
-            return [{"message": f"some metrics could not be read from the logs: {why}"}]
-        return list(_notes(summary, self._metrics))
+        return errors[-1] if errors else f"exit code {rest.returncode}"
+
+    def _request(self) -> dict[str, Any]:
+        return {
+            "metrics": pack(self._metrics),
+            "logs": {rank: str(path) for rank, path in self._logs.items()},
+            "into": str(self.into),
+        }
 
     def _start(self) -> subprocess.Popen[bytes]:
         child = subprocess.Popen(
@@ -68,14 +98,9 @@ class Metrics:
             stderr=subprocess.PIPE,
             process_group=0,
         )
-        request = {
-            "metrics": pack(self._metrics),
-            "logs": {rank: str(path) for rank, path in self._logs.items()},
-            "into": str(self.into),
-        }
         assert child.stdin is not None
         with contextlib.suppress(BrokenPipeError):
-            child.stdin.write(json.dumps(request).encode() + b"\n")
+            child.stdin.write(json.dumps(self._request()).encode() + b"\n")
             child.stdin.flush()
         return child
 
