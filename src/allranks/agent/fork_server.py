@@ -63,7 +63,9 @@ def main() -> int:
             ready, _, _ = select.select([requests.fileno(), *others, *callers, read], [], [], idle)
             if not ready:
                 import allranks.agent.data.transfers  # lazy: agents come first
-                import allranks.agent.monitoring.metrics  # noqa: F401  # lazy: as above
+                import allranks.agent.launch.warm_ranks  # lazy: as above
+                import allranks.agent.monitoring.metrics  # lazy: as above
+                import allranks.agent.monitoring.pace  # noqa: F401  # lazy: as above
 
                 gc.freeze()
                 idle = None

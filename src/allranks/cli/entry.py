@@ -1,14 +1,22 @@
 """The program `allranks`: Ctrl-C prints no stack trace, even during imports."""
 
+import os
 import sys
 
 
-def main() -> int:
-    """Run the command line. Returns the exit code."""
+def main() -> None:
+    """Run the command line, and end this process with its exit code."""
     try:
         from allranks.cli import main as command_line  # lazy: may be interrupted
 
-        return command_line.main()
+        code = command_line.main()
     except KeyboardInterrupt:
         print("\ninterrupted", file=sys.stderr)
-        return 130
+        code = 130
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):  # nobody is left to tell
+            continue
+    # Skip the interpreter's clean-up: it takes a twentieth of a short job's time.
+    os._exit(code)

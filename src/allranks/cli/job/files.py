@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from allranks.cli.job_names import job_argument
@@ -53,8 +54,8 @@ def files(options: argparse.Namespace) -> int:
     return 0
 
 
-def left(job: JobRecord) -> list[str]:
-    """A summary of the files in a job's folders, as lines."""
+def left(job: JobRecord, events: Sequence[EventAnswer]) -> list[str]:
+    """A summary of the files in the folders of a job with these ``events``, as lines."""
     lines = []
     elsewhere = set[str]() if os.path.isdir(job["folder"]) else _folders_elsewhere(job["name"])
     for name, variable in _FOLDERS.items():
@@ -67,9 +68,6 @@ def left(job: JobRecord) -> list[str]:
         # Of a job that did not complete, what it wrote.
         if job["status"] == JobStatus.COMPLETED or _has_files(path):
             lines.append(f"output {name}: {path}")
-    events: list[EventAnswer] = []
-    with contextlib.suppress(ServerError), find_server.connect() as client:  # how it ended is known
-        events = client.json("GET", job_path(job["name"], "/events"))
     kept = kept_files.summary(events, job["attempts"])
     if kept.files:
         folder = os.path.join(job["folder"], "artifacts", "work")

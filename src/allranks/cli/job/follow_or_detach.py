@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import signal
 import sys
 import threading
@@ -25,7 +26,7 @@ from allranks.cli.output.interrupts import act_on_interrupt
 from allranks.cli.output.phases import Phases, every
 from allranks.cli.output.rank_output import Printer, releasing
 from allranks.core.node_names import with_host
-from allranks.http_client import Client
+from allranks.errors import ServerError
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import job_path
 from allranks.sdk.jobs.follow import Following
@@ -236,8 +237,7 @@ _WAITING = ("NotStarted", "Queued", "Provisioning", "Preparing")
 
 
 def _events(name: str) -> list[EventAnswer]:
-    with find_server.connect() as client:
-        events: list[EventAnswer] = client.json("GET", job_path(name, "/events"))
+    events: list[EventAnswer] = find_server.ask("GET", job_path(name, "/events"))
     return events
 
 
@@ -298,37 +298,37 @@ def _show_result(job: JobAnswer) -> None:
     canceled = job["error"] if job["status"] == "Canceled" else None
     why = f": {canceled['message']}" if canceled and canceled["message"] != _BY_USER else ""
     show.talk(f"{job['name']}: {job['status']}{took(job)}{tries}{why}", job["status"])
-    for line in left(job):
+    events: list[EventAnswer] = []
+    with contextlib.suppress(ServerError):  # how it ended is known
+        events = _events(job["name"])
+    for line in left(job, events):
         show.talk(line)
-    for note in _notes(job):
+    for note in _notes(job, events):
         show.talk(f"note: {note}")
 
 
-def _notes(job: JobAnswer) -> list[str]:
+def _notes(job: JobAnswer, events: Sequence[EventAnswer]) -> list[str]:
     """What was asked for and did not work: metrics without points, ranks that started cold; what
     a restarted job went on with; checkpoints that are not what they seem; and what is not saved."""
-    with find_server.connect() as client:
-        events: list[EventAnswer] = client.json("GET", job_path(job["name"], "/events"))
-        notices = [
-            event["data"]
-            for event in events
-            # An agent says the first ones once.
-            if (about := event["data"].get("about")) in ("warm", CHECKPOINT, "pipe")
-            or (about == FOLDER and event["attempt"] == job["attempts"] == 1)
-        ]
-        of_metrics = metric_notes(events, job["attempts"])
-        reported = _reported(job, client) if any("missed" in e for e in of_metrics) else set()
+    notices = [
+        event["data"]
+        for event in events
+        # An agent says the first ones once.
+        if (about := event["data"].get("about")) in ("warm", CHECKPOINT, "pipe")
+        or (about == FOLDER and event["attempt"] == job["attempts"] == 1)
+    ]
+    of_metrics = metric_notes(events, job["attempts"])
+    reported = _reported(job) if any("missed" in note for note in of_metrics) else set()
     # Each node reports this separately; ignore it if the pattern matched on another node.
     notices += [note for note in of_metrics if note.get("missed") not in reported]
     notes = [notice["message"] for notice in notices]
     return list(dict.fromkeys([*notes, *lost_output(events), *unsaved(events, job["attempts"])]))
 
 
-def _reported(job: JobAnswer, client: Client) -> set[str]:
+def _reported(job: JobAnswer) -> set[str]:
     """The requested metrics that have points in the last attempt."""
-    series: list[MetricSummary] = client.json("GET", job_path(job["name"], "/metrics/summary"))[
-        "series"
-    ]
+    summary = find_server.ask("GET", job_path(job["name"], "/metrics/summary"))
+    series: list[MetricSummary] = summary["series"]
     names = {one["name"] for one in series if one["attempt"] == job["attempts"]}
     requested = set(job["spec"].get("metrics") or ())
     if not names - requested:
