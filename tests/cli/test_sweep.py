@@ -204,6 +204,20 @@ def test_a_metric_that_nobody_reports(allranks: Allranks, train: Path):
     assert answer(allranks, "job", "show", "t")["best"]["value"] == 0.5
 
 
+@pytest.mark.medium
+def test_a_pattern_without_a_match_and_the_trial_that_failed_first_are_named(
+    allranks: Allranks, code: Path
+):
+    sweep = ("run", "--sweep", "x=choice(1,2)", "--minimize", "loss", "--name")
+    done = allranks(*sweep, "none", "-m", "loss=nothing (.*)", "--", "echo", "loss: 1")
+    assert "hint: 'nothing (.*)' found no number; see" in done.stderr
+    assert "job logs none_0" in done.stderr
+    script = "sleep $(( 4 - 2 * AZUREML_SWEEP_x )); exit $AZUREML_SWEEP_x"
+    done = allranks(*sweep, "bad", "-m", "loss=loss: (.*)", "--", "bash", "-c", script)
+    assert done.returncode == 2
+    assert "all 2 trials failed; the first, bad_1: rank 0 on node 0 exited" in done.stderr
+
+
 @pytest.mark.slow
 def test_choices_without_an_objective_are_an_array(allranks: Allranks, code: Path):
     """No metric, no sampler: each combination runs, and all have to complete."""

@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         reason = (error.strerror or str(error)).lower()
         where = str(error.filename) if error.filename else None
         hint = "check that the disk has room and that the current folder still exists"
-        print_error(AllranksError(f"system error: {reason}", where=where, hint=hint), as_json)
+        print_error(AllranksError(f"system error: {reason}", where=where, hint=hint))
         return 1
 
 

@@ -64,6 +64,12 @@ def test_bars_odd_bytes_and_endless_lines(tmp_path):
     )
 
 
+def test_a_number_in_which_a_long_line_is_cut_is_none(tmp_path):
+    text = b"loss 7 " + b"x" * 16_370 + b" loss 12345\n" + b"x" * 16_377 + b"loss 12345\n"
+    found, told = scrape(tmp_path, {0: text + b"y" * 40_000}, MetricTask("n", r" loss (\d+)|y$"))
+    assert (found, told[0]) == ([], "the metric 'n' matched no line that rank 0 printed")
+
+
 def test_names_may_hold_anything_that_prints(tmp_path):
     wanted = [MetricTask("train/loss", r"loss (\S+)", None), MetricTask("../x/0", r"acc (\S+)")]
     found, told = scrape(tmp_path, {0: b"loss 1\nacc 2\n", 1: b"loss 3\n"}, *wanted)

@@ -93,11 +93,10 @@ class AttemptReports:
             self._link.stacks = partial(_stacks, node, roots, self._idle.busy)
         into = self._folder / FEEDS["resources"]
         visible = roots if self._task.container is None else _Inside(self._link.node, roots)
-        monitor = partial(Monitor, visible, into, also=self._sampled)
+        monitor = partial(Monitor, visible, into, self._lasts, self._sampled)
         stores = None if met is None else StoreWatch(met)
 
-        self._trackers.start(visible)
-
+        self._trackers.look_at(visible)
         pace = self._pace()
 
         def held(members: Members, ranks: Mapping[int, process_usage.Rank], size: int) -> None:
@@ -109,11 +108,11 @@ class AttemptReports:
             if stores is not None:
                 stores.look(members)
 
-        self._monitor = monitor(held=held, most=None if limit is None else limit.most)
         if self._task.metrics:
             from allranks.agent.monitoring.metrics import Metrics  # lazy: many jobs have none
 
             self._metrics = Metrics(self._task, logs, self._folder / FEEDS["metrics"])
+        self._monitor = monitor(held=held, most=None if limit is None else limit.most)
 
     def _pace(self) -> Pace | None:
         """Who waits for whom, if ranks may."""
@@ -129,12 +128,15 @@ class AttemptReports:
             return None
         return MlflowFiles(self._work, self._folder / FEEDS["logged"])
 
+    def _lasts(self) -> None:
+        self._trackers.start()
+        if self._metrics is not None:
+            self._metrics.begin()
+
     def _sampled(self, sample: Sample) -> None:
         self._sample = sample
         self._logged.look()
         self._lost_output.look()
-        if self._metrics is not None:
-            self._metrics.begin()
         if self._mlflow is not None:
             self._mlflow.look()
         if self._idle is not None:

@@ -25,12 +25,12 @@ from pathlib import Path
 from typing import Any
 
 from allranks.core.metrics.printed_metrics import (
-    LONGEST,
     MetricPoint,
     NotANumber,
     Reader,
     lines,
     of_rank,
+    shortened,
 )
 from allranks.core.plan import MetricTask
 
@@ -93,7 +93,7 @@ class Scraper:
             try:
                 for line in lines(piece.decode(errors="replace")):
                     if line:
-                        self._line(rank, readers, line[:LONGEST], at)
+                        self._line(rank, readers, shortened(line), at)
             finally:
                 signal.setitimer(signal.ITIMER_PROF, 0)
             self._read[str(rank)] = self._read.get(str(rank), 0) + len(piece)

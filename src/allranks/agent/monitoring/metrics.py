@@ -44,9 +44,9 @@ class Metrics:
         self._over = False
 
     def begin(self) -> None:
-        """Read while the ranks run, from the first call on."""
-        if self._metrics and self._child is None and not self._over:
-            with contextlib.suppress(OSError):  # no process or memory is free: the next call
+        """Read while the ranks run, too."""
+        if self._metrics and not self._over:
+            with contextlib.suppress(OSError):  # no process or memory is free: all is read later
                 self._child = self._start()
 
     def finish(self) -> list[dict[str, Any]]:

@@ -22,7 +22,7 @@ from allranks.agent.processes.rank_processes import Members, RankProcesses
 # Seconds between two samples; the share of an attempt's age that one point covers, and the maximum.
 LOOK = 1.0
 _PART, _MOST = 1 / 300, 30.0
-# Shorter attempts, in seconds, leave no points.
+# Shorter attempts, in seconds, leave no points, and need no other helpers.
 _LEAST = 0.2
 _LEVELS = (
     "memory",
@@ -44,19 +44,21 @@ Sample = dict[tuple[str, int | None, int | None], float]
 class Monitor:
     """Samples from its creation until ``stop``. ``roots`` returns each rank's first process. Points
     go ``into`` a file, one line per time: ``{"at": …, "points": [[name, gpu, rank, value], …]}``.
-    ``also`` is called with each sample, ``held`` with the processes and the bytes of memory that
-    they hold; ``most`` is the job's memory limit in bytes.
+    ``lasts`` is called once, unless the attempt is short; ``also`` with each sample; ``held`` with
+    the processes and the bytes of memory that they hold. ``most``: the job's memory limit in bytes.
     """
 
     def __init__(
         self,
         roots: Callable[[], Mapping[int, int]],
         into: Path,
+        lasts: Callable[[], None] = lambda: None,
         also: Callable[[Sample], None] = lambda sample: None,
         held: Callable[[Members, Mapping[int, process_usage.Rank], int], None] = lambda *held: None,
         most: int | None = None,
     ) -> None:
-        self._roots, self.into, self._also = roots, into, also
+        self._roots, self.into = roots, into
+        self._lasts, self._also = lasts, also
         self._held, self._most = held, most
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -72,6 +74,8 @@ class Monitor:
         began, due = time.monotonic(), 0.0
         sampler = _Sampler(self._roots, self._most)
         samples = list[Sample]()
+        if not self._over.wait(_LEAST):
+            self._lasts()
         while not self._over.wait(LOOK):
             sample = sampler.look()
             self._also(sample)

@@ -44,8 +44,8 @@ class _File(NamedTuple):
 
 
 class TrackerFiles:
-    """Files below ``folders`` from now on, of which the working folder is the first. ``start`` when
-    ranks run, ``finish`` when they have ended."""
+    """Files below ``folders`` from now on, of which the working folder is the first.
+    ``look_at`` when ranks run, ``finish`` when they have ended; ``start`` in between, or not."""
 
     def __init__(self, task: Task, node: int, folders: Sequence[Path], into: Path) -> None:
         self._task, self._into = task, into
@@ -66,16 +66,18 @@ class TrackerFiles:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="trackers", daemon=True)
 
-    def start(self, roots: Callable[[], Mapping[int, int]]) -> None:
+    def look_at(self, roots: Callable[[], Mapping[int, int]]) -> None:
         """``roots`` returns the first process of each rank."""
         self._roots = roots
         self._writers.see({rank: [root] for rank, root in roots().items()})
 
+    def start(self) -> None:
+        """Read while the ranks run."""
+        self._thread.start()
+
     def see(self, members: Members) -> None:
-        """Called with the processes of the ranks from time to time; short jobs end before that."""
+        """Called with the processes of the ranks from time to time."""
         self._writers.see(members.ranks)
-        if self._thread.ident is None:
-            self._thread.start()
 
     def finish(self) -> None:
         """Read the rest."""

@@ -44,6 +44,12 @@ def lines(text: str) -> list[str]:
     return _BREAKS.split(text)
 
 
+def shortened(line: str) -> str:
+    """What is looked at of a line: a long one ends before the word in which it is cut, because half
+    of a number is another number."""
+    return line if len(line) <= LONGEST else line[:LONGEST].rpartition(" ")[0]
+
+
 class Reader:
     """Reads one rank's lines for one metric. ``memory`` is what it keeps of the lines before: plain
     JSON, for who goes on from there."""

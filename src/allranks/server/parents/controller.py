@@ -96,10 +96,14 @@ def _exit_code(outcome: JobStatus, children: Iterable[ChildState]) -> int:
     if no rank gave one."""
     if outcome is JobStatus.COMPLETED:
         return 0
+    first = first_failed(children)
+    return 1 if outcome is not JobStatus.FAILED or first is None else first.exit_code or 1
+
+
+def first_failed(children: Iterable[ChildState]) -> ChildState | None:
+    """The child that failed first."""
     failed = [child for child in children if child.status is JobStatus.FAILED]
-    if outcome is not JobStatus.FAILED or not failed:
-        return 1
-    return min(failed, key=lambda child: child.ended_at or math.inf).exit_code or 1
+    return min(failed, key=lambda child: child.ended_at or math.inf, default=None)
 
 
 def error_of(row: JobRow, reason: Reason, message: str = "", hint: str = "") -> JobError:

@@ -14,7 +14,7 @@ from allranks.errors import Conflict, NotFound, Refused, SpecError
 from allranks.events import Kind
 from allranks.server.dependencies import Services
 from allranks.server.jobs.view import submitter
-from allranks.server.parents.controller import Controller, error_of, one_line
+from allranks.server.parents.controller import Controller, error_of, first_failed, one_line
 from allranks.server.parents.kept_nodes import KeptNodes, keeps_nodes
 from allranks.server.parents.sweep.create import total_trials
 from allranks.server.parents.sweep.reports import reported_metrics, reports
@@ -206,8 +206,8 @@ class Sweep(Controller):
         if reason is Reason.TIME_LIMIT:
             message = "the sweep ran longer than limits.timeout"
             return error_of(row, reason, message, "raise limits.timeout")
-        if failed and len(failed) == len(trials):
-            first = self._states[failed[0].number]
+        first = first_failed(self._states.values())
+        if first is not None and len(failed) == len(trials):
             why = first.error["message"] if first.error is not None else "it failed"
             message = f"all {len(failed)} trials failed; the first, {first.name}: {why}"
             return error_of(row, reason, message, f"allranks job explain {first.name}")
@@ -223,7 +223,7 @@ class Sweep(Controller):
             hint = f"see its values: allranks job metrics {reporting[0].name} --name {metric}"
             return error_of(row, reason, message, hint)
         message = f"no trial reported the metric {metric!r}"
-        return error_of(row, reason, message, metric_hint(metric, self._states))
+        return error_of(row, reason, message, metric_hint(row.spec, metric, self._states))
 
     def _unprepared(self, row: JobRow, state: ChildState) -> JobError:
         error = state.error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from allranks.core.parents import early_termination
 from allranks.core.parents import sweep as decisions
@@ -41,7 +41,7 @@ class Trials:
     def __init__(self, row: JobRow, services: Services) -> None:
         self._name, self._services = row.name, services
         spec = SweepJob.parse(row.spec)
-        self._goal, self._metric = spec.goal, spec.metric
+        self._spec, self._goal, self._metric = row.spec, spec.goal, spec.metric
         self._space = spec.search_space
         self._policy = spec.policy
         self._total = total_trials(spec)
@@ -143,9 +143,8 @@ class Trials:
             return None
         if any(child.notes["reports"] for child in closed):
             return self._never_judged(done)
-        return (
-            f"no trial has reported {self._metric!r} yet; {metric_hint(self._metric, self.states)}"
-        )
+        hint = metric_hint(self._spec, self._metric, self.states)
+        return f"no trial has reported {self._metric!r} yet; {hint}"
 
     def _never_judged(self, done: Sequence[ChildState]) -> str | None:
         completed = [child for child in done if child.status is JobStatus.COMPLETED]
@@ -170,8 +169,12 @@ def _is_stopped_early(state: ChildState) -> bool:
 _INTERVALS = "delay_evaluation or evaluation_interval"
 
 
-def metric_hint(metric: str, states: Mapping[int, ChildState]) -> str:
-    """What trials reported instead of the primary metric, and how to read it from their output."""
+def metric_hint(spec: Mapping[str, Any], metric: str, states: Mapping[int, ChildState]) -> str:
+    """What trials reported instead of the primary metric of the sweep ``spec``, and how to read it
+    from their output."""
+    if pattern := ((spec.get("trial") or {}).get("metrics") or {}).get(metric):
+        first = states[min(states)].name
+        return f"{pattern!r} found no number; see what they print: allranks job logs {first}"
     names = sorted({name for child in states.values() for name in child.notes.get("metrics", ())})
     listed = f"they reported {', '.join(names)}" if names else "they reported no metric"
     mlflow = (
