@@ -184,7 +184,8 @@ def _fork(request: dict[str, Any], fds: list[int], ours: list[int]) -> int:
 
 
 def _change_environment(env: Mapping[str, str]) -> None:
-    """Most of it is the same already; setting all anew copies many shared pages."""
+    """Set this process's environment to ``env``. Changes what differs alone, because each change
+    copies shared pages."""
     before = dict(os.environ)
     for name in before.keys() - env.keys():
         del os.environ[name]

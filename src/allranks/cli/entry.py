@@ -15,8 +15,9 @@ def main() -> None:
         code = 130
     for stream in (sys.stdout, sys.stderr):
         try:
-            stream.flush()
-        except (OSError, ValueError):  # nobody is left to tell
+            if stream is not None:
+                stream.flush()
+        except (OSError, ValueError, KeyboardInterrupt):  # the reader has gone, or the user goes
             continue
     # Skip the interpreter's clean-up: it takes a twentieth of a short job's time.
     os._exit(code)

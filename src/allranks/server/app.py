@@ -93,7 +93,7 @@ App = Callable[..., Any]
 
 # Seconds after the start of the server, when the first requests have been answered.
 _STARTED = 2.0
-# The most threads for calls that may block, for frequent ones: Starlette has as many for the rest.
+# Maximum threads for frequent calls that block; Starlette has as many of its own for the others.
 _THREADS = 40
 
 

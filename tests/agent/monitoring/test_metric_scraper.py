@@ -1,5 +1,6 @@
 """The scraper: every point once and in order, whatever the lines, however often it is killed."""
 
+import contextlib
 import json
 import math
 import os
@@ -7,11 +8,12 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
-from allranks.agent.monitoring.metric_scraper import NAMES
+from allranks.agent.monitoring.metric_scraper import NAMES, Scraper
 from allranks.agent.monitoring.metrics import Metrics
 from allranks.core.plan import MetricTask, Task
 from allranks.spec.fields.metric_formats import BUILTIN
@@ -181,8 +183,13 @@ def test_what_was_torn_off_is_written_again(tmp_path):
 
 def test_a_short_job_costs_no_process_and_a_long_log_one(tmp_path, monkeypatch):
     started = []
-    popen = subprocess.Popen
-    monkeypatch.setattr(subprocess, "Popen", lambda *a, **k: (started.append(a), popen(*a, **k))[1])
+
+    class Counted(subprocess.Popen):
+        def __init__(self, *words, **more):
+            started.append(words)
+            super().__init__(*words, **more)
+
+    monkeypatch.setattr(subprocess, "Popen", Counted)
     before = signal.getsignal(signal.SIGPROF), signal.getitimer(signal.ITIMER_PROF)
     found, told = scrape(tmp_path, {0: b"n 1\nn 2"}, MetricTask("n", r"n (\d+)"))
     assert ([point[4] for point in found], told, started) == ([1.0, 2.0], [], [])
@@ -192,7 +199,7 @@ def test_a_short_job_costs_no_process_and_a_long_log_one(tmp_path, monkeypatch):
     assert ([point[4] for point in found], told, len(started)) == ([3.0], [], 1)
 
 
-@pytest.mark.parametrize("damage", [b"{\n", b"\xff\n"])
+@pytest.mark.parametrize("damage", [b"{\n", b"\xff\n", b"[1]\n", b'{"read": 1}\n'])
 def test_what_it_has_written_is_damaged(tmp_path, damage):
     (tmp_path / "m.jsonl").write_bytes(damage)
     metrics = Metrics(
@@ -202,6 +209,58 @@ def test_what_it_has_written_is_damaged(tmp_path, damage):
     )
     (told,) = metrics.finish()
     assert told["message"].startswith("some metrics could not be read from the logs: ")
+
+
+@pytest.mark.parametrize("end", ["/dev/zero", "pipe"])
+def test_a_log_that_has_become_endless_is_left(tmp_path, end):
+    os.mkfifo(tmp_path / "pipe")
+    log = tmp_path / "log"
+    log.symlink_to(tmp_path / end)  # an absolute path stays what it is
+    task = Task("j", "e", "c", metrics=(MetricTask("n", r"n (\d+)"),))
+    (told,) = Metrics(task, {0: log}, tmp_path / "m").finish()
+    assert told["missed"] == "n"
+
+
+def test_a_truncated_log_does_not_count_against_another(tmp_path):
+    (tmp_path / "a").write_bytes(b"n 1\n" * 100)
+    (tmp_path / "b").write_bytes(b"n 1\n" * 10)
+    request = {
+        "metrics": [{"name": "n", "pattern": r"n (\d+)", "rank": None}],
+        "logs": {0: str(tmp_path / "a"), 1: str(tmp_path / "b")},
+        "into": str(tmp_path / "m"),
+    }
+    with contextlib.closing(Scraper(request)) as scraper:
+        assert scraper.unread() == 440
+        assert scraper.read_rest() == ""
+        (tmp_path / "a").write_bytes(b"")
+        (tmp_path / "b").write_bytes(b"n 1\n" * 20)
+        assert scraper.unread() == 40
+
+
+def test_a_process_that_starts_when_the_ranks_end_is_ended(tmp_path, monkeypatch):
+    log = tmp_path / "log"
+    log.write_text("n 1\n")
+    metrics = Metrics(
+        Task("j", "e", "c", metrics=(MetricTask("n", r"n (\d+)"),)), {0: log}, tmp_path / "m"
+    )
+    start = metrics._start
+    begun, may_go_on = threading.Event(), threading.Event()
+
+    def slow_start():
+        begun.set()
+        may_go_on.wait(60)
+        return start()
+
+    monkeypatch.setattr(metrics, "_start", slow_start)
+    starting = threading.Thread(target=metrics.begin)
+    starting.start()
+    begun.wait(60)
+    threading.Timer(0.1, may_go_on.set).start()
+    assert metrics.finish() == []
+    assert metrics._child is not None
+    assert metrics._child.returncode is not None
+    starting.join()
+    assert [point[4] for point in points_of(tmp_path / "m")] == [1.0]
 
 
 def test_a_scraper_imports_little():

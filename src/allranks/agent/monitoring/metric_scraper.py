@@ -1,4 +1,4 @@
-"""A process beside the agent that reads metric points from the ranks' logs.
+"""Read metric points from the ranks' logs, in a process beside the agent.
 
 It is a separate process because Python's `re` blocks all threads while it searches, and a pattern
 with nested quantifiers may search for years. A timer signal interrupts such a search, and the
@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import select
 import signal
+import stat
 import sys
 import time
 from collections import Counter
@@ -42,7 +44,6 @@ STRIKES = 3
 _TICK = 0.05
 # Maximum number of names that known formats may find per rank: each pass writes all of them.
 NAMES = 500
-FULL = "the disk is full"
 # Seconds between two passes, and the maximum bytes of a piece.
 LOOK = 0.1
 PIECE = 1 << 15
@@ -55,7 +56,13 @@ class Scraper:
         self._metrics = [MetricTask(**fields) for fields in request["metrics"]]
         self._logs = {int(rank): Path(path) for rank, path in request["logs"].items()}
         self._into = os.open(request["into"], os.O_RDWR | os.O_CREAT, 0o600)
-        state = _resumed(self._into)
+        try:
+            self._resume(_resumed(self._into))
+        except BaseException:
+            os.close(self._into)
+            raise
+
+    def _resume(self, state: dict[str, Any]) -> None:
         # Bytes read of each log, number of points of each series, metrics with a match, how often
         # each took too long, and text found in place of a number.
         self._read: dict[str, int] = state.get("read", {})
@@ -106,16 +113,18 @@ class Scraper:
         size = 0
         for rank, log in self._logs.items():
             with contextlib.suppress(OSError):  # the job removed it
-                size += log.stat().st_size - self._read.get(str(rank), 0)
+                size += max(0, log.stat().st_size - self._read.get(str(rank), 0))
         return size
 
-    def read_rest(self) -> bool:
-        """Read all, and write the summary. Return False if the disk is full. For the first thread
-        of a process."""
+    def read_rest(self, seconds: float = math.inf) -> str:
+        """Read all, and write the summary. Return why it could not be written, or ''. Call it in
+        the main thread, which handles signals."""
+        until = time.monotonic() + seconds
         with self.interrupted():
             while self.look(to_the_end=True):
-                pass
-        return self._summarize()
+                if time.monotonic() > until:
+                    return f"not all was read in {seconds:g} s"
+        return "" if self._summarize() else "the disk is full"
 
     @contextlib.contextmanager
     def interrupted(self) -> Iterator[None]:
@@ -153,10 +162,12 @@ class Scraper:
     def _piece(self, rank: int, to_the_end: bool) -> tuple[bytes, float]:
         """Return the next complete lines, and when they were written."""
         before = self._read.get(str(rank), 0)
-        # OSError: the job removed its log.
-        with contextlib.suppress(OSError), self._logs[rank].open("rb", buffering=0) as file:
-            status = os.fstat(file.fileno())
-            piece = os.pread(file.fileno(), PIECE, before)
+        with contextlib.suppress(OSError):  # the job removed its log
+            status = self._logs[rank].stat()
+            if not stat.S_ISREG(status.st_mode) or status.st_size <= before:
+                return b"", 0.0  # a device or a pipe, in its place, has no end
+            with self._logs[rank].open("rb", buffering=0) as file:
+                piece = os.pread(file.fileno(), PIECE, before)
             end = max(piece.rfind(b"\n"), piece.rfind(b"\r")) + 1
             last = to_the_end and before + len(piece) >= status.st_size
             if not last and (end or len(piece) < PIECE):
@@ -256,8 +267,8 @@ def main() -> int:
         while not over:
             behind = scraper.look() > PIECE // 2
             over = bool(select.select([0], [], [], 0.0 if behind else LOOK)[0])
-    if not scraper.read_rest():
-        print(FULL, file=sys.stderr)
+    if why := scraper.read_rest():
+        print(why, file=sys.stderr)
     return 0
 
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import select
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from allranks.agent.monitoring.metric_scraper import FULL, NAMES, Scraper
+from allranks.agent.monitoring.metric_scraper import NAMES, Scraper
 from allranks.core.metrics.printed_metrics import of_rank
 from allranks.core.packing import pack
 from allranks.core.plan import MetricTask, Task
@@ -42,35 +42,39 @@ class Metrics:
         self._logs, self.into = logs, into
         self._child: subprocess.Popen[bytes] | None = None
         self._over = False
+        # For a process that starts in another thread when the ranks end.
+        self._starting = threading.Lock()
 
     def begin(self) -> None:
         """Read while the ranks run, too."""
-        if self._metrics and not self._over:
-            with contextlib.suppress(OSError):  # no process or memory is free: all is read later
-                self._child = self._start()
+        with self._starting:
+            if self._metrics and not self._over:
+                # No process or memory is free: all is read later.
+                with contextlib.suppress(OSError):
+                    self._child = self._start()
 
     def finish(self) -> list[dict[str, Any]]:
         """Read the rest of the logs. Return notes for the record, each with a ``message``."""
-        self._over = True
+        with self._starting:
+            self._over = True
         if not self._metrics:
             return []
         if self._child is not None:
             self._end(self._child)
         try:
             why = self._read_rest()
-        except (OSError, ValueError, re.error) as error:  # also of a pattern of a newer Python
-            why = str(error)
+        except Exception as error:  # what was written is damaged, a pattern is of a newer Python
+            why = str(error) or type(error).__name__
         summary = self._summary()
         if summary is None:
             return [{"message": f"some metrics could not be read from the logs: {why}"}]
         return list(_notes(summary, self._metrics))
 
     def _read_rest(self) -> str:
-        """Return why not all was read, if the last line is no summary. Raises OSError,
-        ValueError or re.error."""
+        """Return why the summary may be missing."""
         with contextlib.closing(Scraper(self._request())) as scraper:
             if scraper.unread() <= _LITTLE:
-                return "" if scraper.read_rest() else FULL
+                return scraper.read_rest(_LONG)
         rest = self._start()
         assert rest.stdin is not None
         rest.stdin.close()
@@ -99,7 +103,7 @@ class Metrics:
             process_group=0,
         )
         assert child.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
+        with contextlib.suppress(OSError):  # it has ended: `_end` tells why
             child.stdin.write(json.dumps(self._request()).encode() + b"\n")
             child.stdin.flush()
         return child
@@ -120,8 +124,8 @@ class Metrics:
         """The scraper's last line."""
         with contextlib.suppress(OSError, ValueError), self.into.open("rb") as file:
             *_, last = file
-            summary: dict[str, Any] | None = json.loads(last).get("end")
-            return summary
+            state = json.loads(last)
+            return state.get("end") if isinstance(state, dict) else None
         return None
 
 

@@ -22,7 +22,7 @@ from allranks.agent.processes.rank_processes import Members, RankProcesses
 # Seconds between two samples; the share of an attempt's age that one point covers, and the maximum.
 LOOK = 1.0
 _PART, _MOST = 1 / 300, 30.0
-# Shorter attempts, in seconds, leave no points, and need no other helpers.
+# Shorter attempts, in seconds, leave no points, and start neither scraper nor trackers' thread.
 _LEAST = 0.2
 _LEVELS = (
     "memory",
@@ -74,8 +74,9 @@ class Monitor:
         began, due = time.monotonic(), 0.0
         sampler = _Sampler(self._roots, self._most)
         samples = list[Sample]()
-        if not self._over.wait(_LEAST):
-            self._lasts()
+        if self._over.wait(_LEAST):
+            return
+        self._lasts()
         while not self._over.wait(LOOK):
             sample = sampler.look()
             self._also(sample)
@@ -85,8 +86,7 @@ class Monitor:
                 self._write(merged(samples))
                 samples.clear()
                 due = age + min(_MOST, age * _PART)
-        if time.monotonic() - began > _LEAST:
-            samples.append(sampler.look())
+        samples.append(sampler.look())
         self._write(merged(samples))
 
     def _write(self, points: Sample) -> None:
@@ -105,7 +105,7 @@ class _Sampler:
         self._roots = roots
         self._most = most
         self._family = RankProcesses()
-        self._gpus = Gpus()
+        self._gpus: Gpus | None = None
         self._node = process_usage.node()
         self._at = time.monotonic()
         self.members = Members({}, [])
@@ -119,6 +119,7 @@ class _Sampler:
         sample: Sample = {}
         for name, value in process_usage.between(before, node).items():
             sample[name if name in _SHARED else f"node_{name}", None, None] = value
+        self._gpus = self._gpus or Gpus()  # not before the first look: a driver may block for ever
         for gpu, values in self._gpus.look().items():
             sample |= {(name, gpu, None): value for name, value in values.items()}
         total = node.memory_total if self._most is None else min(self._most, node.memory_total)

@@ -111,9 +111,11 @@ def interface(
         names = dict(socket.if_nameindex())
         if all(address.startswith("127.") for address in (own_address, *others)):
             # All nodes are on this machine. Some have hundreds of addresses.
-            addresses, sources = [(_LOOPBACK, own_address, 8)], [own_address]
+            addresses = [(_LOOPBACK, own_address, 8)]
+            sources = [own_address]
         else:
-            addresses, sources = list(_addresses()), [source(peer) for peer in others]
+            addresses = list(_addresses())
+            sources = [source(peer) for peer in others]
     except (OSError, ValueError):
         return None
     of_address = {address: (index, prefix) for index, address, prefix in addresses}

@@ -72,8 +72,9 @@ class TrackerFiles:
         self._writers.see({rank: [root] for rank, root in roots().items()})
 
     def start(self) -> None:
-        """Read while the ranks run."""
-        self._thread.start()
+        """Read while the ranks run, too."""
+        with contextlib.suppress(RuntimeError):  # no thread is free: all is read later
+            self._thread.start()
 
     def see(self, members: Members) -> None:
         """Called with the processes of the ranks from time to time."""

@@ -16,6 +16,7 @@ LONGEST = 1 << 14
 # Progress bars go back to the start of their line instead of beginning another.
 _BREAKS = re.compile(r"[\r\n\b]+")
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_LAST_WORD = re.compile(r"[^\s,;]*\Z")
 # What a pattern like `([0-9.]+)` takes along of the text around the number.
 _AROUND = " \t.,;:%\"'"
 
@@ -47,7 +48,10 @@ def lines(text: str) -> list[str]:
 def shortened(line: str) -> str:
     """What is looked at of a line: a long one ends before the word in which it is cut, because half
     of a number is another number."""
-    return line if len(line) <= LONGEST else line[:LONGEST].rpartition(" ")[0]
+    if len(line) <= LONGEST:
+        return line
+    head = line[:LONGEST]
+    return head[: _LAST_WORD.search(head).start()] or head  # type: ignore[union-attr]
 
 
 class Reader:
