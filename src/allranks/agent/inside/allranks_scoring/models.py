@@ -173,7 +173,7 @@ def _torch(file: str) -> Predict:
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        model: Any = torch.jit.load(file, map_location=device)  # type: ignore[no-untyped-call]
+        model: Any = torch.jit.load(file, map_location=device)
     except RuntimeError as error:
         if "CUDA" in str(error):
             raise
