@@ -16,7 +16,6 @@ LONGEST = 1 << 14
 # Progress bars go back to the start of their line instead of beginning another.
 _BREAKS = re.compile(r"[\r\n\b]+")
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_LAST_WORD = re.compile(r"[^\s,;]*\Z")
 # What a pattern like `([0-9.]+)` takes along of the text around the number.
 _AROUND = " \t.,;:%\"'"
 
@@ -51,7 +50,7 @@ def shortened(line: str) -> str:
     if len(line) <= LONGEST:
         return line
     head = line[:LONGEST]
-    return head[: _LAST_WORD.search(head).start()] or head  # type: ignore[union-attr]
+    return head[: 1 + max(map(head.rfind, " \t,;"))] or head
 
 
 class Reader:
