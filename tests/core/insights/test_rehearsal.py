@@ -1,6 +1,7 @@
 """Whether a killed job goes on as if it had not been: the whole table, and what always holds."""
 
 import math
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -43,11 +44,15 @@ def trails(draw, values=VALUES, least: int = 1):
     return whole, steps, kill, checkpoint, stride
 
 
-def telling(whole, tolerance=0.0):
-    """Whether any of them changes by more than that."""
+def telling(whole, steps, tolerance=0.0):
+    """Whether half of the values of these steps of a metric differ from the step before."""
     for told in whole.values():
-        finite = [value for value in told.values() if math.isfinite(value)]
-        if finite and difference(min(finite), max(finite)) > tolerance:
+        order = sorted(told)
+        pairs = [(one, other) for one, other in pairwise(order) if other in steps]
+        moves = [
+            math.isfinite(told[b]) and difference(told[a], told[b]) > tolerance for a, b in pairs
+        ]
+        if moves and 2 * sum(moves) >= len(moves):
             return True
     return False
 
@@ -60,7 +65,7 @@ def cut(whole, steps):
 def test_what_goes_on_to_the_bit_is_exact_and_tells_how_much_was_done_twice(made):
     whole, steps, kill, checkpoint, stride = made
     found = judge(cut(whole, steps[:kill]), cut(whole, steps[checkpoint:]), whole, 0.0)
-    verdict = Verdict.EXACT if telling(whole) else Verdict.NOT_SHOWN
+    verdict = Verdict.EXACT if telling(whole, steps[checkpoint:]) else Verdict.NOT_SHOWN
     assert (found.verdict, found.largest, found.noise) == (verdict, 0.0, 0.0)
     assert found.compared == 2 * (len(steps) - checkpoint)
     assert (found.again, found.skipped) == ((kill - checkpoint) * stride, 0)
@@ -84,14 +89,20 @@ def test_the_first_step_that_differs_is_the_one_that_is_told(made, data):
             whole["loss"][min(different)], nan_ok=True
         )
     else:
-        verdict = Verdict.EXACT if telling(whole, TOLERANCE) else Verdict.NOT_SHOWN
+        moves = telling(whole, steps[checkpoint:], TOLERANCE)
+        verdict = Verdict.EXACT if moves else Verdict.NOT_SHOWN
         assert found.verdict is verdict
+
+
+def falling(whole):
+    """The trail with a loss that moves at every step."""
+    return {**whole, "loss": {step: 1e31 / 2**n for n, step in enumerate(whole["loss"])}}
 
 
 @given(trails(st.floats(1.0, 1e30)), st.floats(1e-9, 1e-2), st.data())
 def test_the_tolerance_is_where_within_ends(made, off, data):
     whole, steps, kill, checkpoint, _ = made
-    whole["loss"][steps[0]] = 1e31
+    whole = falling(whole)
     after = cut(whole, steps[checkpoint:])
     step = data.draw(st.sampled_from(steps[checkpoint:]))
     after["loss"][step] *= 1 + off
@@ -116,7 +127,7 @@ def test_a_metric_that_is_never_the_same_is_left_out(made, off):
     """Seconds a step, for one: nothing is told of them, and all of the others. One that follows
     from what was learnt is not to be left out: then nothing is verified."""
     whole, steps, kill, checkpoint, _ = made
-    whole = {"speed": whole["acc"], "loss": {**whole["loss"], steps[0]: 1e31}}
+    whole = {"speed": whole["acc"], "loss": falling(whole)["loss"]}
     before, after = cut(whole, steps[:kill]), cut(whole, steps[checkpoint:])
     for told in (before, after):
         told["speed"] = {step: value * (1 + off) for step, value in told["speed"].items()}
@@ -144,6 +155,24 @@ def test_what_is_the_same_whatever_was_forgotten_verifies_nothing(metric, value)
     whole = {metric: {step: value(step) for step in range(1, 9)}}
     found = judge(cut(whole, [1, 2, 3]), cut(whole, [3, 4, 5]), whole)
     assert found.verdict is Verdict.NOT_SHOWN
+
+
+@pytest.mark.parametrize(
+    ("losses", "verdict"),
+    [
+        # It has learnt all there is before the kill, or soon after it.
+        ([0.9, 0.5, 0.1, 0.0, 0.0, 0.0, 0.0, 0.0], Verdict.NOT_SHOWN),
+        ([0.9, 0.5, 0.4, 0.1, 0.0, 0.0, 0.0, 0.0], Verdict.NOT_SHOWN),
+        ([0.9, 0.5, 0.4, 0.3, 0.3, 0.1, 0.1, 0.2], Verdict.EXACT),
+        ([0.9, 0.5, 0.4, 0.4, math.nan, math.nan, math.nan, math.nan], Verdict.NOT_SHOWN),
+        ([0.9, 0.5, 0.4, 0.4], Verdict.NOT_SHOWN),
+        ([0.9, 0.5, 0.4, 0.3], Verdict.EXACT),
+    ],
+)
+def test_only_values_after_the_kill_that_differ_between_steps_prove_anything(losses, verdict):
+    whole = {"loss": dict(enumerate(losses))}
+    found = judge(cut(whole, [0, 1, 2]), cut(whole, range(3, len(losses))), whole)
+    assert found.verdict is verdict
 
 
 def test_what_was_learnt_is_told_by_the_name_of_a_metric():

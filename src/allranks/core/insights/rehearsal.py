@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -69,8 +69,9 @@ HINTS: Mapping[Verdict, str] = {
     " temporary name and rename it, so that it is complete as soon as it appears",
     Verdict.DISTURBED: "read its log: a rehearsal needs a job that succeeds",
     Verdict.NOT_REPRODUCIBLE: "seed the random generators, or allow more: --tolerance",
-    Verdict.NOT_SHOWN: "log a metric that depends on the learnt state, such as the loss of each"
-    " step: constants, schedules and timers do not show whether state was lost",
+    Verdict.NOT_SHOWN: "log a metric that depends on the learnt state and still changes after the"
+    " kill, such as the loss of each step: constants, a loss of 0, schedules and timers do not show"
+    " whether state was lost",
 }
 
 
@@ -240,7 +241,8 @@ def _compared(
     if divergent:
         verdict = Verdict.DIFFERS
     elif not any(
-        _shows_lost_state(metric, uninterrupted[metric].values(), tolerance) for metric in kept
+        _shows_lost_state(metric, after[metric], uninterrupted[metric], tolerance)
+        for metric in kept
     ):
         verdict = Verdict.NOT_REPRODUCIBLE if left_out else Verdict.NOT_SHOWN
     elif any(map(_LEARNT.search, left_out)):
@@ -253,11 +255,19 @@ def _compared(
     )
 
 
-def _shows_lost_state(metric: str, values: Iterable[float], tolerance: float) -> bool:
-    """Whether a metric would show lost state: it changes by more than allowed, and not with the
-    step alone."""
-    finite = [value for value in values if math.isfinite(value)]
-    moves = bool(finite) and difference(min(finite), max(finite)) > tolerance
+def _shows_lost_state(
+    metric: str, after: Mapping[int, float], whole: Mapping[int, float], tolerance: float
+) -> bool:
+    """Whether a metric would show lost state: at least half of its compared values are finite and
+    differ by more than allowed from those of the step before. A loss that comes down to 0, in the
+    printed digits, is the same whatever was lost; so are values of the step alone."""
+    steps = sorted(whole)
+    changes = [
+        math.isfinite(whole[step]) and difference(whole[before], whole[step]) > tolerance
+        for before, step in pairwise(steps)
+        if step in after
+    ]
+    moves = 2 * sum(changes) >= len(changes) > 0
     return moves and bool(_LEARNT.search(metric) or not _OF_THE_STEP.search(metric))
 
 
