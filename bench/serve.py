@@ -272,7 +272,7 @@ def _model(home: Home, rounds: int) -> dict[str, list[float]]:
         while home.told("deployment", "show", "default", "-e", "sleeper", "--json")["replicas"]:
             time.sleep(0.1)
         took.append(_first(home, "sleeper"))
-        home.allranks("endpoint", "delete", name)
+        home.allranks("endpoint", "delete", "--yes", name)
         for kind, seconds in zip(times, took, strict=True):
             times[kind] += [seconds] if number else []
     return times

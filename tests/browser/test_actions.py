@@ -36,7 +36,7 @@ def test_a_restart_by_the_rule_or_by_choice(
     created = answer(site.allranks, "job", "events", new)[0]["data"]
     assert created["restarts"] == job
     assert ("message" in created) == resumed
-    site.allranks("job", "delete", new)
+    site.allranks("job", "delete", "--yes", new)
 
 
 def post(site: Site, path: str, form: dict[str, Any], **more: Any) -> httpx.Response:

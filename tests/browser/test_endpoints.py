@@ -66,5 +66,5 @@ def test_endpoints(site: Site, browser: Any) -> None:
                 it.go(f"{site.url}/ui/{place}")
                 assert not problems_of(page), (scheme, place)
         it.ok()
-    assert site.allranks("endpoint", "delete", "doubler").returncode == 0
+    assert site.allranks("endpoint", "delete", "--yes", "doubler").returncode == 0
     until(lambda: not answer(site.allranks, "endpoint", "list"))

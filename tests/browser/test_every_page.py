@@ -131,7 +131,7 @@ def walked(site: Site) -> Iterator[str]:
     until(lambda: answer(site.allranks, "job", "show", "live")["status"] == "Running")
     yield "live"
     site.allranks("job", "cancel", "live")
-    site.allranks("schedule", "delete", "nightly")
+    site.allranks("schedule", "delete", "--yes", "nightly")
     site.allranks("endpoint", "delete", "empty", "--yes")
 
 

@@ -82,7 +82,7 @@ def test_no_checkpoint_is_lost_or_torn(run: Allranks, chaos_home: Path, tmp_path
     (tmp_path / "w.py").write_text(SCRIPT)
     run("server", "stop")
     run("server", "start", env={"ALLRANKS_LOOK": "0.1"})
-    run("state", "delete", "s")
+    run("state", "delete", "--yes", "s")
     words = ("--state", "s", "--max-attempts", 20, "--detach", "--", sys.executable, "w.py")
     name = run("run", *words).stdout.strip()
     sure = 0

@@ -122,7 +122,7 @@ def test_the_example_by_azures_lines(shared: Allranks, shared_home: Path, files:
     assert made.stdout == "azureml:kind:1\n", made.stderr
     shown = answer(shared, "endpoint", "show", "moods")
     assert shown["default_deployment"] == "words"
-    assert "moods/words" in shared("model", "delete", "kind:1").stderr
+    assert "moods/words" in shared("model", "delete", "--yes", "kind:1").stderr
     assert "is a batch endpoint" in shared("endpoint", "create", "moods").stderr
 
     words = ("invoke", "-n", "moods", "--input", "texts", "--query", "name", "-o", "tsv")

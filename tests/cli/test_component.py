@@ -59,7 +59,7 @@ def test_components_have_versions_labels_and_code(allranks: Allranks, code: Path
     assert "say:1 already exists" in again.stderr
     # The code of a registered component stays as it was, also without its folder.
     (file.parent / "src/say.py").write_text("raise SystemExit(3)\n")
-    assert allranks("gc", "--older-than", "0d").returncode == 0
+    assert allranks("gc", "--yes", "--older-than", "0d").returncode == 0
     done = allranks("job", "create", "-f", code / "pipe.yml", "--name", "p", "--stream")
     assert done.returncode == 0, done.stderr
     assert allranks("job", "logs", "p_second").stdout == "one; two!extra\n"
@@ -79,7 +79,7 @@ def test_components_have_versions_labels_and_code(allranks: Allranks, code: Path
     shown = allranks("component", "show", "say@good").stdout
     assert "text: " in shown or "text:" in shown
     # A pipeline has a copy of its components.
-    assert allranks("component", "delete", "say:1").returncode == 0
+    assert allranks("component", "delete", "--yes", "say:1").returncode == 0
     assert answer(allranks, "job", "show", "p")["steps"]["first"]["component"] == "say:1"
     assert "say:1 not found" in allranks("component", "show", "say:1").stderr
 

@@ -52,7 +52,7 @@ def test_the_life_of_a_compute(allranks: Allranks):
     allranks("compute", "map", "gpu-cluster=")
     assert "gpu-cluster: mapped to two" in allranks("compute", "list").stderr
 
-    assert allranks("compute", "delete", "two").returncode == 0
+    assert allranks("compute", "delete", "--yes", "two").returncode == 0
     assert names(allranks) == {"local": True}
     gone = allranks("run", "-c", "two", "--", "true")
     assert gone.returncode == 2
@@ -99,14 +99,14 @@ def test_errors_in_a_file_have_its_lines(allranks, code: Path, text, line, said)
 
 
 def test_the_built_in_compute_can_be_changed_and_reset(allranks: Allranks):
-    nothing = allranks("compute", "delete", "local")
+    nothing = allranks("compute", "delete", "--yes", "local")
     assert (nothing.returncode, "built in" in nothing.stderr) == (2, True)
     assert allranks("compute", "update", "local", "--max-instances", 2).returncode == 0
     done = allranks("run", "-n", 3, "--", "true")
     assert (done.returncode, "3 nodes exceed the limit of 2" in done.stderr) == (2, True)
     assert allranks("compute", "update", "local", "--container", "podman").returncode == 0
     assert options(allranks, "local") == {"container": "podman"}
-    deleted = allranks("compute", "delete", "local")
+    deleted = allranks("compute", "delete", "--yes", "local")
     assert "local is reset to its defaults" in deleted.stderr
     assert options(allranks, "local") == {}
     assert names(allranks) == {"local": True}
@@ -239,4 +239,6 @@ def test_the_command_line_wins_over_the_file_and_empty_is_unset(allranks: Allran
 
 def test_deleting_the_default_names_the_next_one(allranks: Allranks):
     allranks("compute", "create", "mine", "--type", "local", "--default")
-    assert "local is now the default compute" in allranks("compute", "delete", "mine").stderr
+    assert (
+        "local is now the default compute" in allranks("compute", "delete", "--yes", "mine").stderr
+    )

@@ -261,7 +261,7 @@ def test_a_record_of_a_job_that_was_never_recorded_is_in_nobodys_way(
     os.utime(home / "jobs" / ".coming-0123", (1e9, 1e9))
     assert allranks("job", "restart", "j").returncode == 0
     assert counted(allranks, "j-r2") == ["1"] * 6
-    done = allranks("gc", "--json")
+    done = allranks("gc", "--yes", "--json")
     assert "unfinished copies" in done.stdout
     until(lambda: not [*(home / "jobs").glob(".coming-*")])
     (kept,) = (home / "jobs").glob(".unrecorded-*-j-r2")

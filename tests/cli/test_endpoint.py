@@ -72,7 +72,7 @@ def test_a_deployment_from_its_file_to_its_end(allranks: Allranks, files: Path, 
     uri = shown["scoring_uri"]
     with pytest.raises(urllib.error.HTTPError, match="401"):
         urllib.request.urlopen(uri, b"{}")
-    refused = allranks("deployment", "delete", "blue", "-e", "birds")
+    refused = allranks("deployment", "delete", "--yes", "blue", "-e", "birds")
     assert "has 100 percent of the traffic" in refused.stderr
 
     # An update that cannot start takes nothing away; the next change takes it back.
@@ -134,13 +134,13 @@ def test_a_deployment_from_its_file_to_its_end(allranks: Allranks, files: Path, 
     # On a terminal it asks.
     ours, theirs = pty.openpty()
     os.write(ours, b"n\n")
-    argv = [sys.executable, "-c", CLI, "endpoint", "delete", "birds"]
+    argv = [sys.executable, "-c", CLI, "endpoint", "delete", "--yes", "birds"]
     done = subprocess.run(argv, env=environment(home), stdin=theirs, stderr=theirs, timeout=60)
     os.close(theirs)
     assert b"delete birds (blue)? [y/N]" in os.read(ours, 65536)
     os.close(ours)
     assert done.returncode == 1
-    assert allranks("endpoint", "delete", "birds").returncode == 0
+    assert allranks("endpoint", "delete", "--yes", "birds").returncode == 0
     until(lambda: not answer(allranks, "job", "list", "--status", "Running"), 60)
     assert allranks("endpoint", "show", "birds").returncode != 0
 
@@ -264,7 +264,7 @@ def test_a_deployment_that_is_refused(shared: Allranks, code: Path, text: str, s
     assert said in done.stderr
     assert "hint: " in done.stderr
     assert answer(shared, "endpoint", "show", "refused")["deployments"] == []
-    assert shared("endpoint", "delete", "refused").returncode == 0
+    assert shared("endpoint", "delete", "--yes", "refused").returncode == 0
 
 
 ONCE = """
@@ -299,13 +299,13 @@ def test_a_second_replica_that_never_starts_and_a_name_that_is_taken_again(
     assert answer(shared, "job", "list", "--experiment", "once") == []
     assert len(answer(shared, "job", "list", "--experiment", "once", "--archived")) >= 4
 
-    assert shared("endpoint", "delete", "once").returncode == 0
+    assert shared("endpoint", "delete", "--yes", "once").returncode == 0
     (tmp_path / "lock").rmdir()
     shared("endpoint", "create", "once", "--auth-mode", "none")
     made = shared(*words, "--set", "instance_count=1", timeout=120)
     assert made.returncode == 0, made.stderr
     assert shared("endpoint", "invoke", "once", "--data", "{}").stdout == "1\n"
-    assert shared("endpoint", "delete", "once").returncode == 0
+    assert shared("endpoint", "delete", "--yes", "once").returncode == 0
 
 
 def test_a_model_that_an_endpoint_has_stays(shared: Allranks, code: Path):
@@ -322,10 +322,10 @@ def test_a_model_that_an_endpoint_has_stays(shared: Allranks, code: Path):
     assert "note: score.py has no init()" in made.stderr
     refused = shared("model", "deploy", "served", *words, "--auth-mode", "none")
     assert "keeps is there, with auth_mode key" in refused.stderr
-    refused = shared("model", "delete", "served:1")
+    refused = shared("model", "delete", "--yes", "served:1")
     assert "the deployment keeps/default uses served:1" in refused.stderr
-    assert shared("endpoint", "delete", "keeps").returncode == 0
-    assert shared("model", "delete", "served:1").returncode == 0
+    assert shared("endpoint", "delete", "--yes", "keeps").returncode == 0
+    assert shared("model", "delete", "--yes", "served:1").returncode == 0
 
 
 def test_traffic_moves_when_the_new_deployment_is_ready(shared: Allranks, code: Path):
@@ -357,7 +357,7 @@ def test_traffic_moves_when_the_new_deployment_is_ready(shared: Allranks, code: 
     assert shared(*words, "late", "--no-wait").returncode == 0
     made = shared("endpoint", "update", "moving", "--traffic", "green=100")
     assert "moving: traffic green=100\n" in made.stderr
-    assert shared("endpoint", "delete", "moving").returncode == 0
+    assert shared("endpoint", "delete", "--yes", "moving").returncode == 0
 
 
 def test_an_update_of_the_model_keeps_script_and_code(shared: Allranks, code: Path, tmp_path: Path):
@@ -396,7 +396,7 @@ def test_an_update_of_the_model_keeps_script_and_code(shared: Allranks, code: Pa
     assert made.returncode == 0, made.stderr
     assert "→" not in made.stderr
     assert answer(shared, "deployment", "show", "default", "-e", "keeping")["instances"] == 1
-    assert shared("endpoint", "delete", "keeping").returncode == 0
+    assert shared("endpoint", "delete", "--yes", "keeping").returncode == 0
 
 
 def test_an_update_without_room_says_what_it_waits_for(allranks: Allranks, code: Path):

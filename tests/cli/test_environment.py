@@ -143,7 +143,7 @@ def test_the_life_of_a_named_environment(allranks, requirements, wheels, tmp_pat
     assert allranks("run", "-e", "fruit", *PRINT).stdout.startswith("2.0 ")
 
     assert answer(allranks, "environment", "clone", "fruit:1", "basket")["version"] == "1"
-    assert answer(allranks, "environment", "delete", "fruit:2")["version"] == "2"
+    assert answer(allranks, "environment", "delete", "--yes", "fruit:2")["version"] == "2"
     gone = allranks("run", "-e", "fruit:2", "--", "true")
     assert gone.returncode == 2
     assert "environment fruit:2 not found" in gone.stderr

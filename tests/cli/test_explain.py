@@ -63,7 +63,7 @@ def test_a_restart_is_compared_with_the_job_it_was_made_from(shared: Allranks):
     assert "no recorded changes since cmp-bad, which this job restarts" in same
     found = json.loads(shared("job", "explain", "cmp-bad-r2", "--json").stdout)
     assert (found["compared_with"], found["last_completed"]) == ("cmp-bad", "cmp-good")
-    shared("job", "delete", "cmp-bad")
+    shared("job", "delete", "--yes", "cmp-bad")
     gone = shared("job", "explain", "cmp-bad-r2").stdout
     assert "changed since cmp-good completed:" in gone
 

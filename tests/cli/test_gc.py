@@ -35,7 +35,7 @@ def requirements(code: Path, tmp_path: Path) -> Path:
 
 
 def cleared(allranks: Allranks, *words: object, code: int = 0) -> dict:
-    return answer(allranks, "gc", *words, code=code)
+    return answer(allranks, "gc", "--yes", *words, code=code)
 
 
 def tree(root: Path) -> list[tuple[str, int, int, int]]:
@@ -182,7 +182,7 @@ def test_a_dry_run_lists_everything_and_changes_nothing(allranks, home):
     did = cleared(allranks, "--jobs")
     assert [each["path"] for each in did["items"]] == [each["path"] for each in told["items"]]
     assert not any(Path(each["path"]).exists() for each in did["items"])
-    last = allranks("gc", "--jobs")
+    last = allranks("gc", "--yes", "--jobs")
     assert (last.returncode, last.stdout) == (0, "")
     assert "nothing to delete" in last.stderr
 
@@ -196,7 +196,7 @@ def test_a_killed_server_finishes_the_deletion_the_next_time(allranks, home):
     age(folder)
     server = psutil.Process(json.loads((home / "server.json").read_text())["pid"])
     ended: list[int] = []
-    asks = threading.Thread(target=lambda: ended.append(allranks("gc").returncode))
+    asks = threading.Thread(target=lambda: ended.append(allranks("gc", "--yes").returncode))
     asks.start()
     until(lambda: list(home.glob("environments/.going-*")))
     server.kill()
@@ -216,7 +216,7 @@ def test_what_cannot_be_deleted_is_reported_and_the_rest_is_deleted(allranks, ho
     clutter(home)
     (home / "code").rename(home / "elsewhere")
     (home / "code").symlink_to("code")
-    done = allranks("gc")
+    done = allranks("gc", "--yes")
     assert done.returncode == 1
     lines = [line.split() for line in done.stdout.splitlines()]
     assert lines[0] == ["WHAT", "COUNT", "SIZE"]

@@ -138,13 +138,13 @@ def test_short_names(house):
         ["metrics", "run_b", "--name", "loss"],
         ["stream", "-"],
         ["explain", "oth"],
-        ["cancel", "oth"],
+        ["cancel", "other"],
         ["download", "run_b", "-p", "d"],
     ):
         done = house("job", *words)
         assert "error: there is no" not in done.stderr, words
         assert "Traceback" not in done.stderr
-    assert "other already ended" in house("job", "cancel", "oth").stderr
+    assert "other already ended" in house("job", "cancel", "other").stderr
     assert house("report", "run_b").returncode == 0
     assert house("report", "goodput", "oth", "-").returncode == 0
 
@@ -189,7 +189,7 @@ def test_tag_and_archive(house):
     assert house("job", "list", "--tag", "hostile").stdout == ""
     for wrong in ([], ["word"], ["=x"]):
         assert house("job", "tag", "run_b", *wrong).returncode == 2
-    assert house("job", "archive", "oth", "run_b").returncode == 0
+    assert house("job", "archive", "other", "run_b").returncode == 0
     assert names(house("job", "list")) == ["run_a2", "run_a"]
     assert names(house("job", "list", "--archived")) == ["other", "run_b"]
     assert len(names(house("job", "list", "--all"))) == 4
@@ -234,10 +234,10 @@ def test_jobs_that_use_an_asset(allranks, code):
 
 def test_delete_asks_on_a_terminal(allranks, home, code):
     assert allranks("run", "-q", "--name", "first", "--", "true").returncode == 0
-    code_, said = on_a_terminal(home, code, ["job", "delete", "fir"], "n\n")
-    assert (code_, "first" in said, "nothing was deleted" in said) == (1, True, True)
+    code_, said = on_a_terminal(home, code, ["job", "delete", "first"], "n\n")
+    assert (code_, "first" in said, "nothing is changed" in said) == (1, True, True)
     assert allranks("job", "show", "first").returncode == 0
-    code_, said = on_a_terminal(home, code, ["job", "delete", "fir"], "y\n")
+    code_, said = on_a_terminal(home, code, ["job", "delete", "first"], "y\n")
     assert (code_, "deleted first" in said) == (0, True)
     assert not (home / "jobs" / "first").exists()
     assert "was deleted" in allranks("job", "show", "first").stderr
@@ -262,11 +262,11 @@ def test_jobs_that_read_one_another_are_deleted_together(allranks, home):
     assert made.returncode == 0, made.stderr
     reads = ["-i", "m=azureml://jobs/one/outputs/m", "--", "true"]
     assert allranks("run", "-q", "--name", "two", *reads).returncode == 0
-    refused = allranks("job", "delete", "one")
+    refused = allranks("job", "delete", "--yes", "one")
     assert refused.returncode == 2
     hint = refused.stderr.partition("hint: ")[2]
     command = hint.partition("allranks ")[2]
-    done = allranks(*shlex.split(command), "--json")
+    done = allranks(*shlex.split(command), "--yes", "--json")
     assert done.returncode == 0, done.stderr
     assert [each["name"] for each in json.loads(done.stdout)] == ["two", "one"]
     assert list((home / "jobs").iterdir()) == []

@@ -260,7 +260,7 @@ def test_data_assets_in_all_their_life(shared, code):
     assert done.stderr in ("birds:2 is labelled new, good\n", "birds:2 is labelled good, new\n")
     rows = [line.split()[:2] for line in shared("data", "list", "birds").stdout.splitlines()]
     assert rows == [["NAME", "VERSION"], ["birds", "1"], ["birds", "2"]]
-    assert answer(shared, "data", "delete", "birds:1")["path"] == address
+    assert answer(shared, "data", "delete", "--yes", "birds:1")["path"] == address
     assert "no data named 'brids'\n\nhint: did you mean `birds`?" in (
         shared("data", "list", "brids").stderr
     )

@@ -57,7 +57,7 @@ def test_each_terminal_has_a_newest_job_of_its_own(
     assert one("job", "logs", "@last") == f"note: @last {newest}\n"
     assert one("job", "logs", "-q", "-") == ""
     assert three("job", "logs", "-") == "note: - is twos, your newest job\n"
-    two("job", "archive", "-")
+    two("job", "archive", "--yes", "-")
     assert two("job", "logs", "-") == "note: - is ones, your newest job\n"
     assert '"name": "ones"' in one("job", "show", "-", "--json")
 
@@ -65,7 +65,7 @@ def test_each_terminal_has_a_newest_job_of_its_own(
     one("job", "restart", "ones")
     one("job", "wait", "ones-r2")
     assert "- is ones-r2, the newest job of this terminal" in one("job", "logs", "-")
-    one("job", "delete", "ones-r2")
+    one("job", "delete", "--yes", "ones-r2")
     assert newest in one("job", "logs", "-")
     folder = home / "terminals"
     assert len([*folder.iterdir()]) == 2

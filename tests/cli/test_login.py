@@ -202,7 +202,7 @@ def test_a_login_lasts_until_another_server_is_used(elsewhere: Elsewhere) -> Non
     assert elsewhere.run("server", "stop").returncode == 0
     with_it = elsewhere.run("job", "list", "--json", env={"ALLRANKS_CONTEXT": "gpu1"})
     assert json.loads(with_it.stdout)[0]["name"] == "far"
-    assert elsewhere.run("context", "delete", "gpu1").returncode == 0
+    assert elsewhere.run("context", "delete", "--yes", "gpu1").returncode == 0
     assert "not found" in elsewhere.run("context", "use", "gpu1").stderr
 
 

@@ -226,8 +226,8 @@ def test_labels_and_deletion(shared, code, job):
     assert answer(shared, "model", "show", "named@good")["version"] == "1"
     done = shared("model", "label", "named:1", "latest")
     assert (done.returncode, "'latest' is a reserved label" in done.stderr) == (2, True)
-    assert shared("model", "delete", "named").returncode == 2
-    done = shared("model", "delete", "named:1")
+    assert shared("model", "delete", "--yes", "named").returncode == 2
+    done = shared("model", "delete", "--yes", "named:1")
     assert (
         done.stderr
         == "named:1 is deleted; `allranks gc` removes files that no other version uses\n"
@@ -278,11 +278,11 @@ def test_a_model_outlives_its_job_and_gc_removes_its_files_once_it_is_deleted(al
     job = trained(allranks, "echo w > outputs/model.pt")
     made = answer(allranks, "model", "register", "kept", "--job", job, "--path", "outputs/model.pt")
     (home / "jobs" / job / "artifacts" / "outputs" / "model.pt").unlink()
-    assert allranks("gc", "--older-than", "0h").returncode == 0
+    assert allranks("gc", "--yes", "--older-than", "0h").returncode == 0
     done = allranks("run", "-i", "m=azureml:kept", "--", "cat", "${{inputs.m}}")
     assert done.stdout == "w\n", done.stderr
-    assert allranks("model", "delete", "kept:1").returncode == 0
-    (item,) = answer(allranks, "gc")["items"]
+    assert allranks("model", "delete", "--yes", "kept:1").returncode == 0
+    (item,) = answer(allranks, "gc", "--yes")["items"]
     assert (item["kind"], item["name"]) == ("models", made["digest"])
     assert [*(home / "models").iterdir()] == []
 
@@ -304,7 +304,7 @@ def test_a_killed_server_leaves_no_partial_model(allranks, home, code):
     assert allranks("model", "show", "half").returncode == 2
     for path in [*home.glob("models/**/*"), *home.glob("models/.*")]:
         os.utime(path, (1, 1))
-    found = answer(allranks, "gc")["items"]
+    found = answer(allranks, "gc", "--yes")["items"]
     assert "unfinished models" in {each["kind"] for each in found}
     assert [*(home / "models").iterdir()] == []
     assert answer(allranks, "model", "create", "half", "--path", "big")["files"] == 400
@@ -315,7 +315,7 @@ def test_a_killed_server_leaves_no_partial_model(allranks, home, code):
     [
         ("model", "show", ""),
         ("model", "download", ""),
-        ("model", "delete", "mm:a/b"),
+        ("model", "delete", "--yes", "mm:a/b"),
         ("model", "show", ".."),
         ("data", "show", ""),
         ("environment", "show", ""),

@@ -207,14 +207,14 @@ def test_steps_run_in_order_and_unchanged_ones_are_reused(
     five = create(allranks, file, "five", "--force-rerun")
     assert {*reused(five).values()} == {None}
 
-    refused = allranks("job", "delete", "one")
+    refused = allranks("job", "delete", "--yes", "one")
     assert refused.returncode != 0
     assert "outputs of one are needed by reads, two, three, four" in refused.stderr
     assert (
         "hint: delete them together: allranks job delete reads two three four one" in refused.stderr
     )
     assert allranks("job", "show", "one_show").returncode == 0, "nothing is gone"
-    deleted = allranks("job", "delete", "reads", "two", "three", "four", "one")
+    deleted = allranks("job", "delete", "--yes", "reads", "two", "three", "four", "one")
     assert deleted.returncode == 0, deleted.stderr
 
 
@@ -286,7 +286,7 @@ def test_reuse_is_never_wrong(allranks: Allranks, home: Path, folder: Path, tmp_
     assert (home / "jobs/five_a/named-outputs/o/y").read_text() == "2"
     assert reused(create(allranks, file, "six"))["a"] == "five_a"
     for name in ("six", "five"):
-        assert allranks("job", "delete", name).returncode == 0
+        assert allranks("job", "delete", "--yes", name).returncode == 0
     assert reused(create(allranks, file, "seven"))["a"] is None
     # A failure is no result.
     job["jobs"]["a"]["command"] += "; exit 3"
@@ -363,7 +363,7 @@ def test_a_failed_pipeline_continues_with_what_did_not_complete(
     assert (inner["ok"]["job"], inner["no"]["job"]) == ("f_n_ok", "f_n_no-2")
     done = allranks("job", "restart", "f", "--resume")
     assert "all steps of f have completed" in done.stderr
-    assert allranks("job", "delete", "f").returncode == 0
+    assert allranks("job", "delete", "--yes", "f").returncode == 0
     assert answer(allranks, "job", "list", "--all") == []
 
     job["settings"] = {"continue_on_step_failure": False}

@@ -118,7 +118,7 @@ def test_a_backup_shows_how_far_it_is(allranks, home, code, tmp_path):
     assert shown.wait() == 0, shown.said
     assert re.search(r"(writing|reading) the backup: \d+ %, [\d.]+ MB of \d+", shown.said)
     allranks("server", "stop")
-    back = Terminal(home, code, "server", "restore", "--force", str(tmp_path / "home.tar"))
+    back = Terminal(home, code, "server", "restore", "--yes", "--force", str(tmp_path / "home.tar"))
     assert back.wait() == 0, back.said
     # How far it is read shows only where that takes half a second.
     assert "checking the database" in back.said

@@ -60,7 +60,7 @@ def test_a_job_is_submitted_at_its_time(allranks: Allranks, code: Path):
     assert datetime.fromisoformat(shown["next_at"]) > datetime.now(UTC)
     assert name in allranks("schedule", "list").stdout
     # Its code is kept although nothing else refers to it.
-    assert allranks("gc", "--older-than", "0d").returncode == 0
+    assert allranks("gc", "--yes", "--older-than", "0d").returncode == 0
 
     assert allranks("schedule", "pause", "often").returncode == 0
     paused = answer(allranks, "schedule", "show", "often")
@@ -68,7 +68,7 @@ def test_a_job_is_submitted_at_its_time(allranks: Allranks, code: Path):
     assert allranks("schedule", "resume", "often").returncode == 0
     assert answer(allranks, "schedule", "show", "often")["next_at"] is not None
     assert "already exists" in allranks("schedule", "create", "-f", file).stderr
-    assert allranks("schedule", "delete", "often").returncode == 0
+    assert allranks("schedule", "delete", "--yes", "often").returncode == 0
     assert allranks("schedule", "show", "often").returncode != 0
     assert allranks("job", "show", name).returncode == 0
 

@@ -49,7 +49,7 @@ def test_versions_can_be_restored_and_downloaded(shared, code):
 
     done = shared("state", "restore", "birds", "--version", 99)
     assert (done.returncode, "existing versions" in done.stderr) == (2, True)
-    assert shared("state", "delete", "birds").returncode == 0
+    assert shared("state", "delete", "--yes", "birds").returncode == 0
     done = shared("state", "show", "birds")
     assert "no state named 'birds'" in done.stderr
     assert write(shared, "five", "--state", "birds") == ""
@@ -102,7 +102,7 @@ def test_a_state_in_use_is_not_changed(allranks):
     write(allranks, "one", "--state", "s")
     words = ("run", "--state", "s", "--name", "has", "--detach", "--", "sleep", 100)
     assert allranks(*words).returncode == 0
-    for command in (("restore", "s", "--version", 1), ("delete", "s")):
+    for command in (("restore", "s", "--version", 1), ("delete", "s", "--yes")):
         done = allranks("state", *command)
         assert done.returncode == 2
         assert "the job has has the state s and has not ended" in done.stderr

@@ -277,7 +277,7 @@ def test_cancel_restart_and_delete(allranks: Allranks, train: Path):
     words = sweep_of("s", "--trials", 6, "--concurrent", 2, "--detach")
     assert allranks(*words, *COMMAND, 10, 0.1).returncode == 0
     until(lambda: answer(allranks, "job", "show", "s")["counts"].get("Completed", 0) >= 2)
-    assert "has not ended" in allranks("job", "delete", "s_0").stderr
+    assert "has not ended" in allranks("job", "delete", "--yes", "s_0").stderr
     allranks("job", "cancel", "s")
     ended = answer(allranks, "job", "wait", "s", code=1)
     assert ended["status"] == "Canceled"
@@ -303,16 +303,16 @@ def test_cancel_restart_and_delete(allranks: Allranks, train: Path):
     )
     assert answer(allranks, "job", "show", "s-r2")["counts"] == {"Completed": 2}
     assert answer(allranks, "job", "show", "s")["counts"] == {"Completed": 7}
-    assert allranks("job", "delete", "s-r2").returncode == 0
+    assert allranks("job", "delete", "--yes", "s-r2").returncode == 0
 
     other = allranks("run", "--name", "c", "--", "true")
     assert other.returncode == 0
     assert "is not a sweep" in allranks("job", "restart", "c", "--trials", 3).stderr
 
     best = job["best"]["job"]
-    assert allranks("job", "delete", best).returncode == 0
+    assert allranks("job", "delete", "--yes", best).returncode == 0
     assert answer(allranks, "job", "show", "s")["best"]["job"] != best
-    assert allranks("job", "delete", "s").returncode == 0
+    assert allranks("job", "delete", "--yes", "s").returncode == 0
     assert [each["name"] for each in answer(allranks, "job", "list", "--all")] == ["c"]
 
 

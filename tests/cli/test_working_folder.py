@@ -278,7 +278,7 @@ def test_what_cannot_be_taken_along_is_said(allranks: Allranks, code: Path, home
     (code / "job.yml").write_text(json.dumps({**made, "command": "mkfifo p; ln -s p q; exit 3"}))
     allranks("job", "create", "-f", "job.yml", "--name", "j", "--stream")
     assert "continues with" in " ".join(notes(allranks, "j"))
-    allranks("job", "delete", "j")
+    allranks("job", "delete", "--yes", "j")
     assert not os.path.exists(home / "jobs" / "j")
 
 

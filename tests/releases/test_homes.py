@@ -109,7 +109,7 @@ def test_it_goes_on(home: Path, root: Path, allranks: Allranks) -> None:
     assert (done.returncode, done.stdout) == (0, "3words\nweights of step 3\n"), done.stderr
     for words in ("schedule resume nightly", "job restore hidden", "job delete hidden --yes"):
         assert allranks(*words.split()).returncode == 0
-    assert allranks("gc").returncode == 0
+    assert allranks("gc", "--yes").returncode == 0
     assert allranks("model", "download", "birds", "-p", root / "model").returncode == 0
     (file,) = [path for path in (root / "model").rglob("*") if path.is_file()]
     assert file.read_text() == "weights of step 3"
@@ -120,7 +120,7 @@ def test_it_goes_on(home: Path, root: Path, allranks: Allranks) -> None:
 def test_its_backup_can_be_restored(release: Path, home: Path, allranks: Allranks) -> None:
     backup = home.parent / "backup.tar"
     backup.write_bytes(lzma.decompress((release / "backup.tar.xz").read_bytes()))
-    done = allranks("server", "restore", backup)
+    done = allranks("server", "restore", "--yes", backup)
     assert done.returncode == 0, done.stderr
     assert "loss: 0.5" in allranks("job", "logs", "plain").stdout
     assert answer(allranks, "model", "show", "birds")["labels"] == ["best"]

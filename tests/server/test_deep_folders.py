@@ -52,16 +52,16 @@ def test_deep_outputs_are_listed_downloaded_backed_up_and_deleted(
     assert continued.returncode == 0, continued.stderr
     allranks("job", "wait", "deep-r3")
     for name in ("deep", "deep-r2", "deep-r3", "plain"):
-        gone = allranks("job", "delete", name)
+        gone = allranks("job", "delete", "--yes", name)
         assert gone.returncode == 0, gone.stderr
-    assert allranks("gc", "--older-than", "0d").returncode == 0
+    assert allranks("gc", "--yes", "--older-than", "0d").returncode == 0
     assert [each for each in os.listdir(home / "jobs") if each[0] != "."] == []
     assert os.listdir(home / "nodes") == []
     assert "RecursionError" not in (home / "server.log").read_text()
 
     allranks("server", "stop")
     other = {"ALLRANKS_HOME": str(home.parent / "other")}
-    restored = allranks("server", "restore", backup, env=other)
+    restored = allranks("server", "restore", "--yes", backup, env=other)
     assert restored.returncode == 0, restored.stderr
     kept = home.parent / "other" / "jobs" / "deep" / "artifacts" / _DEEP_FILE
     assert kept.read_text() == "leaf"

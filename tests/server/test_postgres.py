@@ -84,22 +84,24 @@ def test_a_database_has_one_server_and_its_backup_goes_anywhere(
     first, second = ({"ALLRANKS_HOME": str(tmp_path / name)} for name in ("first", "second"))
     second["ALLRANKS_DATABASE"] = postgres.database()
     try:
-        assert allranks("server", "restore", tmp_path / "b.tar", env=first).returncode == 0
+        assert allranks("server", "restore", "--yes", tmp_path / "b.tar", env=first).returncode == 0
         again = allranks("server", "backup", tmp_path / "c.tar", env=first)
         assert again.returncode == 0, again.stderr
-        done = allranks("server", "restore", tmp_path / "c.tar", env=second)
+        done = allranks("server", "restore", "--yes", tmp_path / "c.tar", env=second)
         assert done.returncode == 0, done.stderr
         del second["ALLRANKS_DATABASE"]  # it is the home's own now
-        refused = allranks("server", "restore", tmp_path / "c.tar", env=second)
+        refused = allranks("server", "restore", "--yes", tmp_path / "c.tar", env=second)
         assert "this home has 1 job" in refused.stderr
         assert allranks("server", "start", "--port", 0, env=second).returncode == 2
         (tmp_path / "second" / "server.json").unlink()  # its port is the first one's
         assert "Completed" in allranks("job", "show", "one", env=second).stdout
         assert allranks("run", "--", "true", env=second).returncode == 0
-        aside = allranks("server", "restore", tmp_path / "c.tar", "--force", env=second)
+        aside = allranks("server", "restore", "--yes", tmp_path / "c.tar", "--force", env=second)
         assert "a server of this home is running" in aside.stderr
         allranks("server", "stop", env=second)
-        done = allranks("server", "restore", tmp_path / "c.tar", "--force", "--json", env=second)
+        done = allranks(
+            "server", "restore", "--yes", tmp_path / "c.tar", "--force", "--json", env=second
+        )
         assert (Path(json.loads(done.stdout)["aside"]) / "allranks.db").exists()
         assert len(json.loads(allranks("job", "list", "--json", env=second).stdout)) == 1
     finally:

@@ -139,7 +139,7 @@ def test_the_default_datastore(allranks: Allranks, birds: Wire) -> None:
     chosen = answer(allranks, "datastore", "set-default", "birds")
     assert chosen["default"]
     assert answer(allranks, "datastore", "show", "workspaceblobstore")["name"] == "birds"
-    refused = allranks("datastore", "delete", "birds")
+    refused = allranks("datastore", "delete", "--yes", "birds")
     assert refused.returncode == 2
     assert "set-default default" in refused.stderr
     output = "azureml://datastores/${{default_datastore}}/paths/out"

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import argparse
 
+from allranks.cli.output import show
+from allranks.errors import UsageError
+
 _NEWEST = {"terminal": "the newest job of this terminal", "user": "your newest job"}
 
 
@@ -15,7 +18,12 @@ class JobReference(str):
     """A job as the user named it, not resolved yet."""
 
 
-class OneOfSeveral(JobReference):
+class WholeJobName(JobReference):
+    """A job that a command destroys, ends or moves: only its whole name will do. `-` and `@last`
+    do on a terminal, or with --yes."""
+
+
+class OneOfSeveral(WholeJobName):
     """The command itself resolves it with ``full_name``, to go on if there is no such job."""
 
 
@@ -31,11 +39,23 @@ def job_argument(
     parser.add_argument(dest, nargs=nargs, metavar=metavar, type=JobReference, help=help)
 
 
-def full_name(reference: JobReference) -> tuple[str, str]:
-    """The full name, and a note on which job `-` is. Raises NotFound and Conflict."""
-    from allranks.sdk.jobs.names import resolved  # lazy: not needed by `--help`
+def whole_job_argument(parser: argparse.ArgumentParser, *, nargs: str | None = None) -> None:
+    """As ``job_argument``, for a command that destroys, ends or moves the job. Adds --yes."""
+    dest = "name" if nargs is None else "names"
+    whole = "a job: its whole name, or - for the newest"
+    parser.add_argument(dest, nargs=nargs, metavar="NAME", type=WholeJobName, help=whole)
+    show.yes_option(parser.add_argument)
 
-    job = resolved(reference)
+
+def full_name(reference: JobReference, *, yes: bool = False) -> tuple[str, str]:
+    """The full name, and a note on which job `-` is. Raises NotFound and Conflict."""
+    from allranks.sdk.jobs.names import LAST, resolved  # lazy: not needed by `--help`
+
+    is_whole = isinstance(reference, WholeJobName)
+    job = resolved(reference, whole=is_whole)
+    if is_whole and reference in LAST and not (yes or show.can_ask()):
+        hint = "name it, or add --yes"
+        raise UsageError(f"without a terminal {reference} is a guess: {job['name']}", hint=hint)
     newest_of = job["newest_of"]
     note = f"{reference} is {job['name']}, {_NEWEST[newest_of]}" if newest_of else ""
     return job["name"], note
@@ -49,7 +69,7 @@ def resolve(options: argparse.Namespace) -> list[str]:
     def name_of(value: object) -> object:
         if not isinstance(value, JobReference) or isinstance(value, OneOfSeveral):
             return value
-        name, note = full_name(value)
+        name, note = full_name(value, yes=getattr(options, "yes", False))
         notes.extend([note] if note else [])
         return name
 

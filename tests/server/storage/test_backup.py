@@ -377,13 +377,13 @@ def test_agents_that_know_more_than_a_restored_record(allranks, home, tmp_path):
     assert allranks("job", "wait", "ended").returncode == 0
     job("unknown")
     began("unknown")
-    refused = allranks("server", "restore", tmp_path / "late.tar", "--force")
+    refused = allranks("server", "restore", "--yes", tmp_path / "late.tar", "--force")
     assert "a server of this home is running" in refused.stderr
     for file in ("late.tar", "early.tar"):
         server = psutil.Process(json.loads((home / "server.json").read_text())["pid"])
         server.kill()
         server.wait(10)
-        done = allranks("server", "restore", tmp_path / file, "--force")
+        done = allranks("server", "restore", "--yes", tmp_path / file, "--force")
         assert done.returncode == 0, done.stderr
         assert "goes-on" in done.stderr
         began("goes-on")

@@ -55,6 +55,7 @@ def restore_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="a file of `allranks server backup`")
     force = "replace a home that has jobs; its contents are moved aside"
     parser.add_argument("--force", action="store_true", help=force)
+    show.yes_option(parser.add_argument)
 
 
 def restore(options: argparse.Namespace) -> int:
@@ -62,6 +63,10 @@ def restore(options: argparse.Namespace) -> int:
     from allranks.server.storage.restore import restore  # lazy: SQLAlchemy
 
     home = own_home()
+    where = settings.database(home)
+    is_new = isinstance(where, Path) and not where.exists()
+    if not is_new and not show.may_destroy(options, f"replace the home {home.root}"):
+        return 1
     with _progress(options, home.root) as progress:
         report = restore(home, Path(options.file).absolute(), options.force, progress)
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(report.at))

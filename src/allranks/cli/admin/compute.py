@@ -233,11 +233,15 @@ def _print_waited(
     return 0 if done else 124
 
 
-delete_options = _name_option
+def delete_options(parser: argparse.ArgumentParser) -> None:
+    _name_option(parser)
+    show.yes_option(parser.add_argument)
 
 
 def delete(options: argparse.Namespace) -> int:
     """Delete a compute. Its cluster and the jobs that run there are not touched."""
+    if not show.may_destroy(options, f"delete the compute {options.name}"):
+        return 1
     deleted: DeletedCompute = find_server.ask("DELETE", _path(options.name))
     default = deleted["default"]
     if default == options.name:

@@ -25,6 +25,7 @@ def gc_options(parser: argparse.ArgumentParser) -> None:
     add("--older-than", default="30", metavar="DAYS", help=older)
     jobs = "also delete jobs that ended before then, with outputs and logs"
     add("--jobs", action="store_true", help=jobs)
+    show.yes_option(add)
     parser.epilog = "Exit 1 when something could not be deleted."
 
 
@@ -35,6 +36,10 @@ def gc(options: argparse.Namespace) -> int:
         "dry_run": options.dry_run,
         "jobs": options.jobs,
     }
+    what = "ended jobs and unreferenced data" if options.jobs else "unreferenced data"
+    question = f"delete {what} that nothing used for {options.older_than} (--dry-run lists it)"
+    if not options.dry_run and not show.may_destroy(options, question):
+        return 1
     client = find_server.connect()
     line = show.StatusLine(options.quiet or options.json)
     line.say("looking for unreferenced data")

@@ -179,9 +179,12 @@ def use_context(options: argparse.Namespace) -> int:
 
 def delete_context_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="a context")
+    show.yes_option(parser.add_argument)
 
 
 def delete_context(options: argparse.Namespace) -> int:
+    if not show.may_destroy(options, f"delete the context {options.name} and its token"):
+        return 1
     in_use = contexts.read().current() == options.name
 
     def without(stored: Contexts) -> Contexts:

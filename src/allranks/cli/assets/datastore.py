@@ -100,7 +100,12 @@ def _name_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="name of the datastore")
 
 
-show_datastore_options = set_default_options = delete_options = _name_option
+show_datastore_options = set_default_options = _name_option
+
+
+def delete_options(parser: argparse.ArgumentParser) -> None:
+    _name_option(parser)
+    show.yes_option(parser.add_argument)
 
 
 def show_datastore(options: argparse.Namespace) -> int:
@@ -122,6 +127,8 @@ def set_default(options: argparse.Namespace) -> int:
 
 def delete(options: argparse.Namespace) -> int:
     """Delete a datastore and its credentials, not the data in it."""
+    if not show.may_destroy(options, f"delete the datastore {options.name} and its credentials"):
+        return 1
     store: DatastoreAnswer = find_server.ask("DELETE", asset_path("datastores", options.name))
     deleted = f"{store['name']} is deleted; the data at {store['uri']} stays in place"
     return show.result(options, store, deleted)

@@ -98,11 +98,15 @@ def restore(options: argparse.Namespace) -> int:
     return show.result(options, state, restored)
 
 
-delete_options = _name_option
+def delete_options(parser: argparse.ArgumentParser) -> None:
+    _name_option(parser)
+    show.yes_option(parser.add_argument)
 
 
 def delete(options: argparse.Namespace) -> int:
     """Delete a state with all its versions, for good."""
+    if not show.may_destroy(options, f"delete the state {options.name} with all its versions"):
+        return 1
     state: ShownState = find_server.ask("DELETE", state_path(options.name))
     return show.result(options, state, f"{state['name']} is deleted: {_size(state)}")
 

@@ -177,9 +177,12 @@ def label(options: argparse.Namespace) -> int:
 def delete_options(parser: argparse.ArgumentParser) -> None:
     _collection_option(parser)
     parser.add_argument("name", metavar="NAME", help="NAME:VERSION")
+    show.yes_option(parser.add_argument)
 
 
 def delete(options: argparse.Namespace) -> int:
+    if not show.may_destroy(options, f"delete {options.name}"):
+        return 1
     asset = find_server.ask("DELETE", asset_path(options.collection, options.name))
     kept = _AFTER_DELETE[options.collection]
     return show.result(options, asset, f"{reference(asset)} is deleted; {kept}")

@@ -81,6 +81,7 @@ _SHOWN = (_NAME, _VERSION, _LABEL)
 _E_NAME = _o("-n --name", "--name")
 _OF = _o("-e --endpoint-name", "-e")
 _LOCAL = _o("--local", None, Takes.NOTHING)
+_YES = _o("-y --yes", "--yes", Takes.NOTHING)
 _INVOKED = _o("-d --deployment-name --deployment", "-d")
 _BATCH = ("--type", "batch")
 _OF_INVOCATIONS = (
@@ -155,7 +156,7 @@ VERBS: Mapping[str, Verb] = {
     ),
     "compute list": Verb("compute list", (_o("-t --type", None), _o("-r --max-results", None))),
     "compute show": Verb("compute show", (_NAME,)),
-    "compute delete": Verb("compute delete", (_NAME,)),
+    "compute delete": Verb("compute delete", (_NAME, _YES)),
     "datastore create": Verb("datastore create", (_FILE, _NAME)),
     "datastore list": Verb("datastore list", (_o("-r --max-results", None),)),
     "datastore show": Verb("datastore show", (_NAME,)),
@@ -175,7 +176,7 @@ VERBS: Mapping[str, Verb] = {
     "online-endpoint regenerate-keys": Verb(
         "endpoint regenerate-keys", (_NAME, _o("--key-type", "--key-type"))
     ),
-    "online-endpoint delete": Verb("endpoint delete", (_NAME, _LOCAL)),
+    "online-endpoint delete": Verb("endpoint delete", (_NAME, _LOCAL, _YES)),
     "online-deployment create": Verb(
         "deployment create",
         (
@@ -191,7 +192,7 @@ VERBS: Mapping[str, Verb] = {
         "deployment logs",
         (_NAME, _OF, _o("-l --lines", "--tail"), _o("-c --container", None), _LOCAL),
     ),
-    "online-deployment delete": Verb("deployment delete", (_NAME, _OF, _LOCAL)),
+    "online-deployment delete": Verb("deployment delete", (_NAME, _OF, _LOCAL, _YES)),
     "batch-endpoint create": Verb(
         "endpoint create", (_FILE, _NAME, _o("--auth-mode", None), _SET), _BATCH
     ),
@@ -214,7 +215,7 @@ VERBS: Mapping[str, Verb] = {
         ),
     ),
     "batch-endpoint list-jobs": Verb("endpoint list-jobs", (_NAME,)),
-    "batch-endpoint delete": Verb("endpoint delete", (_NAME,)),
+    "batch-endpoint delete": Verb("endpoint delete", (_NAME, _YES)),
     "batch-deployment create": Verb(
         "deployment create",
         (
@@ -230,14 +231,14 @@ VERBS: Mapping[str, Verb] = {
     "batch-deployment list-jobs": Verb(
         "endpoint list-jobs", (_o("-e --endpoint-name", ""), _o("-n --name", "-d"))
     ),
-    "batch-deployment delete": Verb("deployment delete", (_NAME, _OF)),
+    "batch-deployment delete": Verb("deployment delete", (_NAME, _OF, _YES)),
     "schedule create": Verb("schedule create", (_FILE, _o("-n --name", "--name"))),
     "schedule list": Verb("schedule list", (_o("-r --max-results", None),)),
     "schedule show": Verb("schedule show", (_NAME,)),
     "schedule disable": Verb("schedule pause", (_NAME,)),
     "schedule enable": Verb("schedule resume", (_NAME,)),
     "schedule trigger": Verb("schedule trigger", (_NAME,)),
-    "schedule delete": Verb("schedule delete", (_NAME,)),
+    "schedule delete": Verb("schedule delete", (_NAME, _YES)),
 }
 
 

@@ -13,14 +13,12 @@ from urllib.parse import quote
 from allranks.cli.endpoint.deliver import File, deliver
 from allranks.cli.endpoint.endpoint import (
     is_batch,
-    may_delete,
     online_or_batch,
     path,
     ready_of,
     set_option,
     traffic_of,
     type_option,
-    yes_option,
 )
 from allranks.cli.output import show
 from allranks.cli.output.sending import large_code_option, large_data_option
@@ -280,7 +278,7 @@ show_deployment_options = _of_endpoint
 
 def delete_options(parser: argparse.ArgumentParser) -> None:
     _of_endpoint(parser)
-    yes_option(parser)
+    show.yes_option(parser.add_argument)
 
 
 def show_deployment(options: argparse.Namespace) -> int:
@@ -308,7 +306,7 @@ def show_deployment(options: argparse.Namespace) -> int:
 def delete(options: argparse.Namespace) -> int:
     """Delete a deployment that has no traffic, or one of a batch endpoint."""
     endpoint = online_or_batch(options.endpoint)
-    if not may_delete(options, f"{options.endpoint}/{options.name}"):
+    if not show.may_destroy(options, f"delete {options.endpoint}/{options.name}"):
         return 1
     if is_batch(endpoint):
         from allranks.cli.endpoint import batch  # lazy: imports the models

@@ -59,21 +59,6 @@ def _batch() -> ModuleType:
     return batch
 
 
-def may_delete(options: argparse.Namespace, what: str) -> bool:
-    """Ask on a terminal, unless `--yes` is given."""
-    if options.yes or options.json or not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return True
-    print(f"delete {what}? [y/N] ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() in ("y", "yes"):
-        return True
-    show.talk("nothing was deleted")
-    return False
-
-
-def yes_option(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-y", "--yes", action="store_true", help="do not ask on a terminal")
-
-
 def type_option(parser: argparse.ArgumentParser) -> None:
     kinds = ("online", "batch")
     parser.add_argument("--type", choices=kinds, help="online or batch (that of its file)")
@@ -190,7 +175,7 @@ show_endpoint_options = get_credentials_options = _name
 
 def delete_options(parser: argparse.ArgumentParser) -> None:
     _name(parser)
-    yes_option(parser)
+    show.yes_option(parser.add_argument)
 
 
 def show_endpoint(options: argparse.Namespace) -> int:
@@ -287,7 +272,7 @@ def delete(options: argparse.Namespace) -> int:
     """Delete an endpoint with its deployments."""
     made = online_or_batch(options.name)
     several = ", ".join(each["name"] for each in made["deployments"]) or "no deployment"
-    if not may_delete(options, f"{options.name} ({several})"):
+    if not show.may_destroy(options, f"delete {options.name} ({several})"):
         return 1
     if is_batch(made):
         return int(_batch().delete(options, made))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import TYPE_CHECKING, TypedDict
 
-from allranks.cli.job_names import job_argument
+from allranks.cli.job_names import job_argument, whole_job_argument
 from allranks.cli.output import show
-from allranks.core.amounts import counted, size_text
+from allranks.core.amounts import size_text
 from allranks.core.job.list_filters import tag as read_tag
 from allranks.errors import Conflict, UsageError
 from allranks.http_client import Client
@@ -48,7 +47,7 @@ def tag(options: argparse.Namespace) -> int:
 
 
 def archive_options(parser: argparse.ArgumentParser) -> None:
-    job_argument(parser, nargs="+")
+    whole_job_argument(parser, nargs="+")
 
 
 def archive(options: argparse.Namespace) -> int:
@@ -74,18 +73,20 @@ def _archive(options: argparse.Namespace, archived: bool, outcome: str) -> int:
 
 
 def delete_options(parser: argparse.ArgumentParser) -> None:
-    job_argument(parser, nargs="+")
-    parser.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
+    whole_job_argument(parser, nargs="+")
 
 
 def delete(options: argparse.Namespace) -> int:
-    """Delete ended jobs. Asks for confirmation on a terminal."""
+    """Delete ended jobs, for good."""
     with find_server.connect() as client:
         jobs = [_job_of(client, name) for name in dict.fromkeys(options.names)]
         # Delete the newest first: newer jobs may use outputs of older ones.
         jobs.sort(key=lambda job: job["created_at"], reverse=True)
-        if not options.yes and not options.json and sys.stdin.isatty() and not _confirmed(jobs):
-            show.talk("nothing was deleted")
+        if not options.yes and show.can_ask():
+            for job in jobs:
+                show.talk(f"{job['name']}  {job['status']}  {job['display_name']}")
+        names = show.several([job["name"] for job in jobs])
+        if not show.may_destroy(options, f"delete {names} with outputs and logs, for good"):
             return 1
         gone: list[DeletedJob] = []
         for job in jobs:
@@ -117,11 +118,3 @@ def _job_of(client: Client, name: str) -> _Deletable:
         "display_name": job["display_name"],
         "created_at": job["created_at"],
     }
-
-
-def _confirmed(jobs: list[_Deletable]) -> bool:
-    for job in jobs:
-        show.talk(f"{job['name']}  {job['status']}  {job['display_name']}")
-    which = counted(len(jobs), "job")
-    show.talk(f"permanently delete {which} with outputs and logs? [y/N]")
-    return sys.stdin.readline().strip().lower() in ("y", "yes")

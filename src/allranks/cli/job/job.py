@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from allranks.cli.job.follow_or_detach import SUCCESS, verdict
-from allranks.cli.job_names import OneOfSeveral, full_name, job_argument
+from allranks.cli.job_names import (
+    OneOfSeveral,
+    full_name,
+    job_argument,
+    whole_job_argument,
+)
 from allranks.cli.output import load, rank_table, show
 from allranks.cli.output.failure import (
     exit_code,
@@ -324,11 +329,11 @@ def events(options: argparse.Namespace) -> int:
 
 
 def cancel_options(parser: argparse.ArgumentParser) -> None:
-    name = "jobs: each a name, the beginning of it, or - for the newest"
+    name = "jobs: each a whole name, or - for the newest"
     parser.add_argument("name", nargs="*", type=OneOfSeveral, metavar="NAME", help=name)
     every = "all jobs of yours that have not ended, but for replicas of endpoints"
     parser.add_argument("--all", action="store_true", help=every)
-    parser.add_argument("--yes", action="store_true", help="--all: do not ask")
+    show.yes_option(parser.add_argument)
     force = "do not wait for a cluster that does not answer"
     parser.add_argument("--force", action="store_true", help=force)
 
@@ -338,17 +343,13 @@ def cancel(options: argparse.Namespace) -> int:
     if bool(options.name) == options.all:
         hint = "allranks job cancel NAME …, or --all for all of yours that have not ended"
         raise UsageError("name the jobs to cancel, or give --all", where="NAME", hint=hint)
-    if options.yes and not options.all:
-        hint = "leave it out: jobs that are named are canceled without a question"
-        raise UsageError("--yes is for --all", where="--yes", hint=hint)
     jobs: list[JobAnswer] = []
     errors: dict[str, AllranksError] = {}
     with find_server.connect() as client:
         names = _unended(client) if options.all else list(dict.fromkeys(options.name))
         if not names:
             return show.result(options, [], "no job of yours is running or waiting")
-        if options.all and not (options.yes or _confirmed(names)):
-            show.talk("nothing is canceled")
+        if options.all and not show.may_destroy(options, _question(names)):
             return 1
         for name in names:
             try:
@@ -366,7 +367,7 @@ def cancel(options: argparse.Namespace) -> int:
 
 def _canceled(client: Client, name: str, options: argparse.Namespace) -> JobAnswer:
     if isinstance(name, OneOfSeveral):
-        name, note = full_name(name)
+        name, note = full_name(name, yes=options.yes)
         if note and not options.quiet:
             print(f"note: {note}", file=sys.stderr)
     where = job_path(name, "/cancel" + ("?force=true" if options.force else ""))
@@ -399,13 +400,9 @@ def _unended(client: Client) -> list[str]:
     return [name for name in own if name not in replicas]
 
 
-def _confirmed(names: list[str]) -> bool:
-    """Ask on a terminal. Raises UsageError where nobody can answer."""
+def _question(names: list[str]) -> str:
     shown = ", ".join(names[:_MOST]) + (", …" if len(names) > _MOST else "")
-    if not show.can_ask():
-        message = f"--all would cancel {counted(len(names), 'job')}: {shown}"
-        raise UsageError(message, where="--all", hint="add --yes")
-    return show.confirmed(f"cancel {counted(len(names), 'job')} ({shown})?")
+    return f"cancel {counted(len(names), 'job')} ({shown})"
 
 
 def _show_canceled(job: JobAnswer, *, force: bool) -> None:
@@ -417,7 +414,7 @@ def _show_canceled(job: JobAnswer, *, force: bool) -> None:
 
 
 def preempt_options(parser: argparse.ArgumentParser) -> None:
-    job_argument(parser)
+    whole_job_argument(parser)
     parser.add_argument("--node", type=int, metavar="N", help="only this node (all)")
 
 
@@ -436,7 +433,7 @@ def preempt(options: argparse.Namespace) -> int:
 
 
 def release_options(parser: argparse.ArgumentParser) -> None:
-    job_argument(parser)
+    whole_job_argument(parser)
     retry = "start another attempt on the same nodes, even if --max-attempts is used up"
     parser.add_argument("--retry", action="store_true", help=retry)
 

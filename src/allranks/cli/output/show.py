@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from allranks.cli.output import colours
 from allranks.cli.output.colours import coloured
 from allranks.core.amounts import counted, seconds_text
+from allranks.errors import UsageError
 
 _BARS = "▁▂▃▄▅▆▇█"
 # The number of names to print of many.
@@ -60,6 +61,24 @@ def confirmed(question: str) -> bool:
     """Ask on a terminal; whether the answer is yes."""
     print(f"{one_line(question)} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def yes_option(add: Callable[..., object]) -> None:
+    add("-y", "--yes", action="store_true", help="do not ask; needed without a terminal")
+
+
+def may_destroy(options: Any, what: str) -> bool:
+    """Whether to ``what`` ("delete …"): with --yes, or if the answer on the terminal is yes. Raises
+    UsageError where nobody can answer."""
+    if options.yes:
+        return True
+    if not can_ask():
+        message = f"without a terminal this needs --yes: {what}"
+        raise UsageError(message, where="--yes", hint="add --yes if it is meant")
+    if confirmed(f"{what}?"):
+        return True
+    talk("nothing is changed")
+    return False
 
 
 def talk(text: str = "", status: str = "") -> None:

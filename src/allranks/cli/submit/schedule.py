@@ -163,7 +163,12 @@ def show_schedule(options: argparse.Namespace) -> int:
     return 0
 
 
-pause_options = resume_options = trigger_options = delete_options = show_schedule_options
+pause_options = resume_options = trigger_options = show_schedule_options
+
+
+def delete_options(parser: argparse.ArgumentParser) -> None:
+    show_schedule_options(parser)
+    show.yes_option(parser.add_argument)
 
 
 def pause(options: argparse.Namespace) -> int:
@@ -187,6 +192,8 @@ def trigger(options: argparse.Namespace) -> int:
 
 
 def delete(options: argparse.Namespace) -> int:
+    if not show.may_destroy(options, f"delete the schedule {options.name}"):
+        return 1
     made: ScheduleAnswer = find_server.ask("DELETE", _path(options.name))
     return show.result(options, made, f"{made['name']} is deleted; its jobs stay")
 

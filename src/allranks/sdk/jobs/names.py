@@ -26,16 +26,16 @@ def job_name(reference: object) -> str:
     return resolved(reference)["name"]
 
 
-def resolved(reference: object) -> Resolved:
-    """The job that is meant; an exact match wins. Raises NotFound with similar names, and Conflict
-    if several names match."""
+def resolved(reference: object, *, whole: bool = False) -> Resolved:
+    """The job that is meant; an exact match wins, and with ``whole`` nothing else does. Raises
+    NotFound with similar names, and Conflict if several names match."""
     if not isinstance(reference, str):
         hint = "use the `name` of what `create_or_update` returned; `list` returns all"
         kind = type(reference).__name__
         raise UsageError(f"the name of a job must be a str, not {kind}", hint=hint)
     text = reference.encode(errors="replace").decode()
     mine = terminal.submitted() if text in LAST else []
-    query = urlencode({"job": text, "mine": mine}, doseq=True)
+    query = urlencode({"job": text, "mine": mine, "whole": whole}, doseq=True)
     answer: Resolved = find_server.ask("GET", f"/api/v1/resolve?{query}")
     return answer
 

@@ -24,9 +24,9 @@ class Newest(NamedTuple):
     of: str
 
 
-def resolve(reference: str, records: Records) -> str:
-    """The name of the job that ``reference`` means: an exact name or a unique prefix. A job and its
-    restarts count as one: the prefix goes on to mean the first.
+def resolve(reference: str, records: Records, whole: bool = False) -> str:
+    """The name of the job that ``reference`` means: an exact name or, unless ``whole``, a unique
+    prefix. A job and its restarts count as one: the prefix goes on to mean the first.
 
     Raises NotFound with similar names, and Conflict for an ambiguous prefix.
     """
@@ -35,7 +35,8 @@ def resolve(reference: str, records: Records) -> str:
     if records.ever_existed(reference):
         # Not resolved as a prefix: deleting `foo` twice must not delete `foo-r2`.
         raise NotFound(f"the job {reference!r} was deleted", hint=_LIST)
-    matches = _without_restarts(records.names_with_prefix(reference, _FAR)) if reference else []
+    has_prefix = reference and not whole
+    matches = _without_restarts(records.names_with_prefix(reference, _FAR)) if has_prefix else []
     if len(matches) == 1:
         return matches[0]
     if matches:

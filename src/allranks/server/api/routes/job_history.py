@@ -111,15 +111,19 @@ async def changes(
 
 
 def name_of(
-    services: ServicesDep, who: Who, job: str, mine: list[str] | None = None
+    services: ServicesDep,
+    who: Who,
+    job: str,
+    mine: list[str] | None = None,
+    whole: bool = False,
 ) -> api.ResolvedName:
-    """The name of the job that a name or a prefix refers to. `-` and `@last` are the newest of the
-    jobs ``mine``, those of the caller's terminal, or else the newest of the caller; ``newest_of``
-    ("terminal" or "user") says which."""
+    """The name of the job that a name, or unless ``whole`` a prefix, refers to. `-` and `@last` are
+    the newest of the jobs ``mine``, those of the caller's terminal, or else the newest of the
+    caller; ``newest_of`` ("terminal" or "user") says which."""
     if job in LAST:
         name, newest_of = newest(services.records, who.name, mine or ())
         return {"name": name, "newest_of": newest_of}
-    return {"name": resolve(job, services.records), "newest_of": ""}
+    return {"name": resolve(job, services.records, whole), "newest_of": ""}
 
 
 def compare(services: ServicesDep, job: list[str]) -> api.ComparisonAnswer:
