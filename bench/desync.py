@@ -105,7 +105,7 @@ def _failed(home: Home, kind: str, words: list[str], number: int) -> str:
         "message"
     ]
     bad = random.Random(number).randrange(4)
-    expected = f"; rank {bad} {'ended without calling' if kind == 'gone' else 'called all_reduce'}"
+    expected = f"; rank {bad} {'has ended' if kind == 'gone' else 'called all_reduce'}"
     right = expected in message and ("Double" in message) == (kind == "type")
     return "right" if right else str(message)
 

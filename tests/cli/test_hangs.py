@@ -1,11 +1,14 @@
 """`--hang-timeout`: what hangs is ended and explained, what is slow is left alone."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from allranks.core.diagnosis.collectives import Kind
+from tests.collective_variants import SCRIPT, VARIANTS, Variant
 from tests.support import Allranks
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(800)]
@@ -47,7 +50,9 @@ def test_a_job_that_hangs_is_ended_explained_and_tried_again(shared: Allranks, c
     assert len(list(files)) == 2
     # What hangs computes nothing.
     told = json.loads(shared("report", "goodput", "hung", "--json").stdout)
-    assert min(told["jobs"][0]["seconds"][each] for each in ("restarting", "finalizing")) >= 3
+    seconds = told["jobs"][0]["seconds"]
+    assert seconds["hang"] >= 6 > seconds["finalizing"]
+    assert " HANG " in shared("report", "goodput", "hung").stdout
 
 
 def test_stopped_processes_hang_and_are_told_as_that(shared: Allranks, code: Path):
@@ -122,9 +127,47 @@ def test_a_rank_that_skips_a_collective_is_named(shared: Allranks, code: Path):
     words = ("-d", "pytorch", "-p", 3, "--hang-timeout", 4, "--env", "OMP_NUM_THREADS=1")
     done = shared("run", "--name", "skips", *words, "--", "python", "train.py", timeout=150)
     assert done.returncode == 1
-    told = "rank 1 called barrier #5 (train.py:6) where others called all_reduce #5 [3]"
-    assert f"{told} of the default group, train.py:7; ranks 0-2 wait in it since" in done.stderr
+    told = "rank 1 called barrier #5 (train.py:6) where ranks 0, 2 called all_reduce #5 [3]"
+    assert f"{told} of the default group, train.py:7; ranks 0-2 wait since" in done.stderr
     assert "hint: call the same collectives in the same order" in done.stderr
     error = ended(shared, "skips")["error"]
     assert (error["reason"], error["cause"]) == ("HANG", "COLLECTIVE_MISMATCH")
+    assert error["collective"] == {
+        "op": "all_reduce",
+        "sequence": 5,
+        "group": "the default group",
+        "missing_ranks": [1],
+        "waiting_ranks": [0, 1, 2],
+        "where": "train.py:7",
+    }
     assert error["retryable"] is False
+
+
+# Of each kind one; all forty with `ALLRANKS_ALL_VARIANTS=1`.
+_SOME = (0, 14, 27, 32, 37)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    "variant",
+    VARIANTS if os.environ.get("ALLRANKS_ALL_VARIANTS") else [VARIANTS[n] for n in _SOME],
+    ids=lambda variant: variant.name,
+)
+def test_what_is_said_of_real_collectives_is_so(shared: Allranks, code: Path, variant: Variant):
+    (code / "train.py").write_text(SCRIPT)
+    procs = len(variant.calls) // variant.nodes
+    words = ("-d", "pytorch", "-n", variant.nodes, "-p", procs, "--env", "OMP_NUM_THREADS=1")
+    words += ("--warm", "torch", "--name", f"c-{variant.name}", "--hang-timeout", 5)
+    shared("run", "-q", *words, "--", "python", "train.py", variant.argument, timeout=150)
+    error = ended(shared, f"c-{variant.name}")["error"]
+    assert variant.false_claims(error["message"]) == []
+    assert "ended without calling" not in error["message"]
+    if error["reason"] == "HANG":
+        found = json.loads(shared("job", "stacks", f"c-{variant.name}", "--json").stdout)
+        kind, ranks = found["collectives"]["kind"], tuple(found["collectives"]["ranks"])
+        assert kind == Kind.OUTSIDE or (kind, ranks) in variant.right
+        assert kind == Kind.OUTSIDE or error["collective"]["waiting_ranks"]
+    elif error["cause"] == "COLLECTIVE_MISMATCH":
+        assert "their shapes, types or operations differ" in error["message"]
+    else:
+        assert variant.right[0][0] is Kind.GONE

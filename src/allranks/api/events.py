@@ -8,7 +8,7 @@ from typing import Any, NotRequired
 from typing_extensions import TypedDict
 
 from allranks.api.common import Document, Packed
-from allranks.api.jobs import JobError
+from allranks.api.jobs import ErrorCollective, JobError
 from allranks.events import Kind
 
 
@@ -134,8 +134,8 @@ class SlowRankData(TypedDict, total=False):
 
 
 class EndedData(TypedDict):
-    """Why the attempt ended on a node. Of a rank that failed: its exit code, the end of its output
-    and facts about the node. ``passing``: it may not happen again."""
+    """Why the attempt ended on a node. Of a rank that failed: its exit code, the end of its output,
+    facts about the node, and the collective that failed. ``passing``: it may not happen again."""
 
     reason: str
     message: str
@@ -146,6 +146,7 @@ class EndedData(TypedDict):
     failed_at: NotRequired[float]
     tail: NotRequired[list[str]]
     facts: NotRequired[Document]
+    collective: NotRequired[ErrorCollective]
 
 
 class HeldData(EndedData):

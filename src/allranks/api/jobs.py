@@ -72,6 +72,19 @@ class Explanation(TypedDict):
     exception: str | None
 
 
+class ErrorCollective(TypedDict):
+    """The collective in which ranks disagreed or hung. ``missing_ranks`` have not called it, or
+    have called another; ``waiting_ranks`` wait in it, or in that other one; ``where``: its place in
+    the script. What is not known is empty."""
+
+    op: str
+    sequence: int
+    group: str
+    missing_ranks: list[int]
+    waiting_ranks: list[int]
+    where: str
+
+
 class JobError(TypedDict):
     """Why a job did not complete. Only failed command jobs have the keys of an `Explanation`."""
 
@@ -86,6 +99,7 @@ class JobError(TypedDict):
     evidence: NotRequired[Evidence | None]
     retryable: NotRequired[bool | None]
     exception: NotRequired[str | None]
+    collective: NotRequired[ErrorCollective]
 
 
 class RankOfJob(TypedDict):

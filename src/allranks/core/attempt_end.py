@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from allranks.statuses import Reason
+
+if TYPE_CHECKING:
+    from allranks.api.jobs import ErrorCollective
 
 
 class Failure(NamedTuple):
     """The first cause: the earliest failure by time (``at``), on whichever node. ``cause``: a
-    ``diagnosis.causes.Cause``, where it is more exact than the reason; else empty."""
+    ``diagnosis.causes.Cause``, where it is more exact than the reason; else empty. ``collective``:
+    in which the ranks hang, if that is known."""
 
     reason: Reason
     node: int | None = None
@@ -21,6 +25,7 @@ class Failure(NamedTuple):
     at: float = 0.0
     passing: bool = False
     cause: str = ""
+    collective: ErrorCollective | None = None
 
     @staticmethod
     def load(data: Mapping[str, Any]) -> Failure:

@@ -2,11 +2,14 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from allranks.core.diagnosis import collectives
 from allranks.core.diagnosis.collectives import Entry, Finding, Group, Kind, Recorded, compare
+from allranks.core.diagnosis.stacks import Frame, Process
+from tests.collective_variants import ENDINGS, VARIANTS, Variant
 
 OPERATIONS = ("all_reduce", "broadcast", "all_gather")
 
@@ -80,6 +83,81 @@ def test_who_calls_something_else_is_named(count: int, kind: Kind, data: st.Data
     assert (finding.kind, finding.ranks) == (kind, (odd,))
 
 
+def _padded(words: list[str]) -> list[str]:
+    return words + ["", "8", "float", "all"][len(words) :]
+
+
+def recorded(variant: Variant) -> tuple[dict[int, Recorded], set[int]]:
+    """What the ranks' recorders have, and the ranks that have ended."""
+    count, ended, ranks = len(variant.calls), set[int](), {}
+    names = ("all", "tensor", "data", "pair")
+    members = {name: tuple(range(2 if name == "pair" else count)) for name in names}
+    groups = [Group(name, "" if name == "all" else name, members[name]) for name in names]
+    for rank in range(count):
+        operation, size, kind, name = _padded(variant.first(rank))
+        entries = [entry(n, group="all") for n in range(1, 4)]
+        if operation in ENDINGS:
+            ended.add(rank)
+            continue
+        if operation not in ("nothing", "recv"):
+            number = 4 if name == "all" else 1
+            fields = {"sizes": ((int(size),),), "types": (kind.title(),), "since": 104.0 + rank}
+            fields["pending"] = operation != "object"
+            entries.append(entry(number, operation, name, **fields))
+        mine = tuple(group for group in groups if rank in group.ranks)
+        ranks[rank] = Recorded(rank, mine, tuple(entries), at=200.0 + rank)
+    return ranks, ended
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
+def test_each_way_to_disagree_is_told_or_not_known(variant: Variant):
+    ranks, ended = recorded(variant)
+    finding = compare(ranks, ended)
+    assert finding is not None
+    assert (finding.kind, finding.ranks) in variant.right
+    assert variant.false_claims(said(finding)) == []
+    # Without the answer of one rank, nothing is said of what it called.
+    for silent in ranks:
+        if len(rest := {rank: one for rank, one in ranks.items() if rank != silent}):
+            for gone in (ended, ended | {silent}):
+                partly = compare(rest, gone)
+                assert partly is not None
+                claims = variant.false_claims(said(partly))
+                assert [claim for claim in claims if "ended" not in claim] == []
+                if partly.kind in collectives.MISMATCHES or partly.kind is Kind.NOT_CALLED:
+                    assert silent not in partly.ranks
+
+
+def test_a_finding_as_data():
+    finding = compare(world(4, stops={2: 5}, last=6))
+    assert finding is not None
+    data = collectives.facts(finding)
+    assert data == {
+        "op": "all_reduce",
+        "sequence": 6,
+        "group": "the default group",
+        "missing_ranks": [2],
+        "waiting_ranks": [0, 1, 3],
+        "where": "train.py:14",
+    }
+    assert collectives.checked(data) == data
+    pair = {rank: recorded(VARIANTS[0])[0][rank] for rank in (0, 1)}
+    tied = collectives.facts(compare(pair))  # type: ignore[arg-type]
+    assert tied is not None
+    assert (tied["missing_ranks"], tied["waiting_ranks"]) == ([], [0, 1])
+    for wrong in (None, [], {}, {**data, "missing_ranks": {}}, {**data, "waiting_ranks": ["0"]}):
+        assert collectives.checked(wrong) is None
+
+
+def test_a_rank_is_named_where_a_sentence_speaks_of_two():
+    finding = compare(world(2, stops={1: 5}, last=6))
+    assert finding is not None
+    frames = (Frame("train.py", 9, "load"),)
+    now = Process(1, 0, 7, "python", frames=frames, collectives={})
+    text = collectives.sentence(finding, lambda at: f"at {at:g}", [now])
+    assert text.endswith("rank 0 waits in it since at 106, and rank 1 is in load (train.py:9)")
+
+
 @given(st.permutations(range(4)), st.integers(0, 3))
 def test_the_order_of_the_answers_does_not_count(order: list[int], late: int):
     ranks = world(4, stops={late: 2}, last=3)
@@ -92,8 +170,8 @@ def test_a_rank_that_has_ended_and_one_that_has_not_answered():
     assert said(compare(ranks)).startswith("rank 2 does not answer; ranks 0-1, 3 wait in it since")
     finding = compare(ranks, ended=[2])
     assert said(finding) == (
-        "rank 2 ended without calling all_reduce #6 [8] of the default group, train.py:14; "
-        "ranks 0-1, 3 wait in it since at 106"
+        "rank 2 has ended; ranks 0-1, 3 wait since at 106 in all_reduce #6 [8] of the default "
+        "group, train.py:14"
     )
 
 
@@ -106,7 +184,7 @@ def test_two_groups_in_which_ranks_wait_for_one_another():
     assert finding.kind is Kind.GROUPS
     assert said(finding) == (
         "rank 1 has not called all_reduce #4 [8] of group tensor, train.py:14, but broadcast #7 "
-        "[8] of another group (train.py:30); rank 0 waits in it since at 104"
+        "[8] of group data, train.py:30; rank 0 waits in it since at 104"
     )
     # Asked at 106, rank 0 may have gone on by 107, when rank 1 began to wait.
     finding = compare({0: first._replace(at=106.0), 1: second._replace(at=108.0)})
@@ -141,8 +219,6 @@ def test_all_have_called_and_nothing_moves():
 
 @given(st.recursive(st.none() | st.integers() | st.text(), lambda c: st.lists(c, max_size=3)))
 def test_what_a_rank_answers_may_be_anything(value: Any):
-    from allranks.core.diagnosis.stacks import Process
-
     answer = {"rank": value, "groups": value, "entries": value}
     process = Process(0, 0, 1, "python", collectives=answer)
     assert isinstance(collectives.of_processes([process]), dict)

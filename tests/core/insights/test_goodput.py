@@ -115,7 +115,21 @@ def test_the_time_of_a_hang_is_not_computing():
         said(Kind.FINISHED, 193, 2, status="Completed"),
     ]
     found = goodput(events, 1000, [trail(1, 0, 6, 44), trail(2, 44, 92, 100)])
-    assert (found.seconds(Activity.COMPUTING), found.seconds(Activity.RESTARTING)) == (144, 42)
+    assert parts(found) == {
+        "queueing": 3,
+        "preparing": 3,
+        "computing": 44 + 100,
+        "hang": 40,
+        "restarting": 2,
+        "finalizing": 1,
+    }
+
+
+def test_the_time_of_a_last_hang_is_not_finalizing():
+    hung = {"reason": "HANG", "at": 50}
+    closing = said(Kind.CLOSING, 90, purpose="finish", reason="HANG", hung=hung)
+    found = goodput([*GOOD[:-2], closing, said(Kind.FINISHED, 91, status="Failed")], 1000)
+    assert [found.seconds(one) for one in (Activity.HANG, Activity.FINALIZING)] == [40, 1]
 
 
 # What is told more often says it better.

@@ -228,7 +228,7 @@ def _newest(entries, most):  # type: (List[Dict[str, Any]], int) -> List[Dict[st
                 {
                     "group": group,
                     "number": entry["collective_seq_id"],
-                    "operation": entry["profiling_name"].partition(":")[2],
+                    "operation": _operation(entry),
                     "sizes": entry.get("input_sizes") or [],
                     "types": entry.get("input_dtypes") or [],
                     "pending": not done,
@@ -237,6 +237,14 @@ def _newest(entries, most):  # type: (List[Dict[str, Any]], int) -> List[Dict[st
                 }
             )
     return newest[::-1]
+
+
+def _operation(entry):  # type: (Dict[str, Any]) -> str
+    """What was called: gloo records a reduce_scatter as the all_reduce that it makes of it."""
+    name = str(entry["profiling_name"].partition(":")[2])
+    names = [str(frame["name"]) for frame in entry.get("frames") or []]
+    scatters = name == "all_reduce" and any(each.startswith("reduce_scatter") for each in names)
+    return "reduce_scatter" if scatters else name
 
 
 def _place(frames):  # type: (List[Dict[str, Any]]) -> str

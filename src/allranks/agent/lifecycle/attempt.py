@@ -28,6 +28,7 @@ from allranks.settings import Clocks
 from allranks.statuses import Reason
 
 if TYPE_CHECKING:
+    from allranks.agent.monitoring.desync import Disagreement
     from allranks.agent.monitoring.other_jobs import OtherJob
     from allranks.api.agents import Assignment
 
@@ -75,7 +76,7 @@ class Attempt:
         self._context = FailureContext()
         self._facts: Mapping[str, Any] = {}
         self._kept_end: _End | None = None
-        self._disagreement = ""
+        self._disagreement: Disagreement | None = None
         # Until when the ranks are stopped where they are, after a failure on another node.
         self._stopped_until: float | None = None
         self._forced: tuple[Reason, Callable[[], _End]] | None = None
@@ -303,19 +304,20 @@ class Attempt:
             self._inbox.wait(until - time.monotonic())
         return self._inbox.taken
 
-    def _compared(self, first: Ended) -> str:
+    def _compared(self, first: Ended) -> Disagreement | None:
         """In which collective the ranks disagreed, if that ended the first one."""
         rank = first.process.rank
         is_aborted = first.signal == "SIGABRT"
         if rank is None or (first.signal and not is_aborted):
-            return ""
+            return None
         from allranks.agent.monitoring import desync  # lazy: few attempts fail
 
         there = {process.rank for process in self._running.processes}
         if self._ranks.hosted is not None:
             there |= self._ranks.hosted.alive().keys()
         ended = self.started.keys() - there
-        return desync.explain(self._stage.folder, rank, is_aborted, self.pids(), ended)
+        words = last_lines(first.process.log) if is_aborted else None
+        return desync.explain(self._stage.folder, rank, words, self.pids(), ended)
 
     def _stop(self, why: Reason, since: float | None = None) -> None:
         """Send SIGTERM, wait for the grace, send SIGKILL; then end what the ranks left behind."""
@@ -440,14 +442,17 @@ class Attempt:
         if tail and not first.signal and (process.rank is not None or process.service):
             behind_pipe = pipes.failed_behind_pipe(process.log, first.code)
             message += rank_failure.last_words(tail, first.code, behind_pipe)
-        if self._disagreement:
-            message += f"; {self._disagreement}"
+        disagreement = self._disagreement
+        if disagreement is not None and disagreement.text:
+            message += f"; {disagreement.text}"
         reason = rank_failure.reason(first.signal, self._facts)
         if taken is not None:
             reason = Reason.PORT_TAKEN
             message = f"{name} could not listen on port {taken}, which was free before"
         data: dict[str, Any] = {"code": first.code, "signal": first.signal, "failed_at": first.at}
         data |= {"tail": tail, "hint": "", "facts": dict(self._facts)}
+        if disagreement is not None and disagreement.collective is not None:
+            data["collective"] = disagreement.collective
         container = self._stage.container
         if container is not None and container.lost:
             message = f"the container of node {node} ended, with all processes in it"

@@ -8,30 +8,48 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import time
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from allranks.agent.monitoring.inspection import ask_all
 from allranks.agent.processes.rank_processes import families
 from allranks.core.diagnosis import collectives
 from allranks.core.diagnosis.collectives import MISMATCHES, Kind, Recorded
 
+if TYPE_CHECKING:
+    from allranks.api.jobs import ErrorCollective
+
 # Seconds to wait for the other ranks: an error of one soon becomes one of its peers.
 _PATIENCE = 0.5
 _LEFT = "collectives-{}.json"
+# Bytes of a note; one has 128 collectives at most.
+_LONGEST_NOTE = 1 << 20
+
+
+class Disagreement(NamedTuple):
+    """As text for people and as data; both empty where nothing is known."""
+
+    text: str = ""
+    collective: ErrorCollective | None = None
 
 
 def explain(
-    folder: Path, rank: int, is_aborted: bool, roots: Mapping[int, int], ended: Set[int]
-) -> str:
-    """In what the ranks disagreed, when ``rank`` had failed in a collective; else empty. One that
-    was aborted, as gloo's threads do, leaves nothing. ``roots`` are the first processes of the
-    ranks that are there, and ``ended`` those of this node that are not; of other nodes' ranks
-    nothing is known."""
+    folder: Path,
+    rank: int,
+    last_lines: Sequence[str] | None,
+    roots: Mapping[int, int],
+    ended: Set[int],
+) -> Disagreement:
+    """In what the ranks disagreed, when ``rank`` had failed in a collective. One that was aborted,
+    as gloo's threads do, leaves nothing but its ``last_lines``; these are None for others.
+    ``roots`` are the first processes of the ranks that are there, and ``ended`` those of this node
+    that are not; of other nodes' ranks nothing is known."""
+    is_aborted = last_lines is not None
     if not is_aborted and not (folder / _LEFT.format(rank)).exists():
-        return ""
+        return Disagreement()
     until = time.monotonic() + _PATIENCE
     answers: dict[int, Any] = {}
     while True:
@@ -45,10 +63,14 @@ def explain(
             loaded = collectives.load(answer)
             recorded[loaded.rank] = loaded
     finding = collectives.compare(recorded, ended - recorded.keys())
+    text = collectives.of_aborted(last_lines or (), finding)
     kinds = MISMATCHES if is_aborted else (*MISMATCHES, Kind.GROUPS, Kind.GONE, Kind.NOT_CALLED)
-    if finding is None or finding.kind not in kinds:
-        return ""
-    return collectives.sentence(finding, _time_of_day)
+    if finding is None or not (text or finding.kind in kinds):
+        return Disagreement(text)
+    if finding.kind in kinds:
+        compared = collectives.sentence(finding, _time_of_day)
+        text = f"{text}; {compared}" if text else compared
+    return Disagreement(text, collectives.facts(finding))
 
 
 def _ask(folder: Path, roots: Mapping[int, int], answers: dict[int, Any]) -> None:
@@ -59,8 +81,11 @@ def _ask(folder: Path, roots: Mapping[int, int], answers: dict[int, Any]) -> Non
     for pid, answer in ask_all(pids, {"do": "collectives"}, _PATIENCE / 2).items():
         answers[pids[pid]] = answer
     for path in folder.glob(_LEFT.format("*")):
-        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-            answer = json.loads(path.read_text())
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
+            # Any process of the job may write there.
+            file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            with open(file, "rb") as note:
+                answer = json.loads(note.read(_LONGEST_NOTE))
             answers[int(answer["rank"])] = answer
 
 

@@ -31,8 +31,8 @@ def goodput_options(parser: argparse.ArgumentParser) -> None:
 
 
 def goodput(options: argparse.Namespace) -> int:
-    """Queueing, preparing, computing, lost work, held failures, restarting, finalizing: per job and
-    in total."""
+    """Queueing, preparing, computing, lost work, hangs, held failures, restarting, finalizing: per
+    job and in total."""
     if bool(options.names) == bool(options.experiment):
         hint = "allranks report goodput JOB JOB …, or --experiment E"
         raise UsageError("jobs or an experiment are missing", hint=hint)
@@ -69,7 +69,7 @@ def summary(result: Goodput) -> str:
     rows = [
         f"{each} {show.seconds(took)}" for took, each in sorted(rest, reverse=True) if took >= 0.05
     ]
-    return f"{_percent(result)} ({', '.join(rows)})"
+    return f"{_percent(result)} ({', '.join(rows)})" if rows else _percent(result)
 
 
 def _table(jobs: Sequence[JobTimes]) -> list[tuple[str, ...]]:
@@ -79,9 +79,10 @@ def _table(jobs: Sequence[JobTimes]) -> list[tuple[str, ...]]:
 
 
 def _shown(jobs: Sequence[JobTimes]) -> list[Activity]:
-    """The columns: few jobs are held."""
-    held = any(job.goodput.seconds(Activity.HOLDING) for job in jobs)
-    return [each for each in Activity if held or each is not Activity.HOLDING]
+    """The columns: few jobs hang or are held."""
+    rare = (Activity.HANG, Activity.HOLDING)
+    used = {span.activity for job in jobs for span in job.goodput.spans}
+    return [each for each in Activity if each in used or each not in rare]
 
 
 def _cells(name: str, result: Goodput, shown: Sequence[Activity]) -> tuple[str, ...]:

@@ -8,16 +8,24 @@ else under its number.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import StrEnum
 from math import inf
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from allranks.core.diagnosis.stacks import Process, doing, numbers
+
+if TYPE_CHECKING:
+    from allranks.api.jobs import ErrorCollective
 
 # Operations whose ranks may give tensors of different sizes.
 _UNEVEN = ("all_to_all", "alltoall", "gather", "scatter", "send", "recv", "coalesced", "barrier")
 _SAME_SIZES = ("all_reduce", "allreduce", "broadcast", "reduce")
+# What gloo says before it aborts a rank that got more data than its own collective takes.
+_TOO_MUCH_DATA = re.compile(r"op\.preamble\.length <= op\.nbytes\. (\d{1,18}) vs (\d{1,18})\b")
+# A process of a job may answer anything: the most characters of a name, and the most ranks.
+_LONGEST, _MOST_RANKS = 200, 1 << 16
 
 
 class Entry(NamedTuple):
@@ -75,7 +83,9 @@ MISMATCHES = (Kind.OPERATION, Kind.SHAPE, Kind.TYPE)
 
 class Finding(NamedTuple):
     """Why ranks wait: ``ranks`` are those to look at, ``waiting`` those that wait, since
-    ``since`` at the latest; ``entry`` is what they wait in."""
+    ``since`` at the latest; ``entry`` is what they wait in. Of a mismatch, ``ranks`` called
+    ``other`` and ``same`` called ``entry``. ``ended``: ranks that have left, whatever they
+    called."""
 
     kind: Kind
     ranks: tuple[int, ...]
@@ -83,6 +93,8 @@ class Finding(NamedTuple):
     group: Group | None = None
     entry: Entry | None = None
     other: Entry | None = None
+    same: tuple[int, ...] = ()
+    ended: tuple[int, ...] = ()
 
     @property
     def since(self) -> float:
@@ -92,7 +104,8 @@ class Finding(NamedTuple):
 def load(data: Mapping[str, Any]) -> Recorded:
     """What a rank has answered. Raises TypeError, ValueError or KeyError if it is malformed."""
     groups = (
-        Group(str(name), str(title), _numbers(ranks)) for name, title, ranks in data["groups"]
+        Group(str(name)[:_LONGEST], str(title)[:_LONGEST], _numbers(ranks))
+        for name, title, ranks in data["groups"]
     )
     entries = sorted(map(_entry, data["entries"]), key=lambda entry: entry.number)
     last = max((entry.since for entry in entries), default=-inf)
@@ -113,14 +126,14 @@ def of_processes(processes: Iterable[Process]) -> dict[int, Recorded]:
 
 def _entry(data: Mapping[str, Any]) -> Entry:
     return Entry(
-        str(data["group"]),
+        str(data["group"])[:_LONGEST],
         _number(data["number"]),
-        str(data["operation"]),
+        str(data["operation"])[:_LONGEST],
         tuple(map(_numbers, data["sizes"])),
         tuple(map(str, data["types"])),
         data["pending"] is True,
         float(data["since"]),
-        str(data["place"])[:200],
+        str(data["place"])[:_LONGEST],
     )
 
 
@@ -168,7 +181,9 @@ def compare(ranks: Mapping[int, Recorded], ended: Collection[int] = ()) -> Findi
     together = max(one.since for one in findings) <= first_answer
     if first.kind is Kind.NETWORK or second is None or second is first or not together:
         return first
-    return first._replace(kind=Kind.GROUPS, other=second.entry)
+    assert second.entry is not None
+    other = second.entry._replace(group=_group_text(second.group))
+    return first._replace(kind=Kind.GROUPS, other=other)
 
 
 def last(recorded: Recorded) -> list[Entry]:
@@ -203,13 +218,15 @@ def _of_group(
         return different._replace(waiting=waiting)
     entry = max((here[rank] for rank in waiting), key=lambda call: call.since)
     missing = [rank for rank, calls in called.items() if number > max(calls, default=0)]
-    gone = [rank for rank in group.ranks if rank not in ranks]
+    silent = [rank for rank in group.ranks if rank not in ranks and rank not in ended]
+    gone = tuple(rank for rank in group.ranks if rank not in ranks and rank in ended)
     if missing:
-        return Finding(Kind.NOT_CALLED, tuple(sorted(missing)), waiting, group, entry)
-    if silent := [rank for rank in gone if rank not in ended]:
-        return Finding(Kind.SILENT, tuple(silent), waiting, group, entry)
+        ranks_missing = tuple(sorted(missing))
+        return Finding(Kind.NOT_CALLED, ranks_missing, waiting, group, entry, ended=gone)
+    if silent:
+        return Finding(Kind.SILENT, tuple(silent), waiting, group, entry, ended=gone)
     if gone:
-        return Finding(Kind.GONE, tuple(gone), waiting, group, entry)
+        return Finding(Kind.GONE, gone, waiting, group, entry)
     return Finding(Kind.NETWORK, waiting, waiting, group, entry)
 
 
@@ -229,7 +246,7 @@ def _different(group: Group, here: Mapping[int, Entry]) -> Finding | None:
             most = max(by_value.values(), key=len)
             odd = [rank for rank in here if rank not in most]
             entry, other = here[most[0]], here[min(odd)]
-            return Finding(kind, tuple(sorted(odd)), (), group, entry, other)
+            return Finding(kind, tuple(sorted(odd)), (), group, entry, other, same=tuple(most))
     return None
 
 
@@ -258,31 +275,91 @@ def sentence(
     entry, other = finding.entry, finding.other
     if entry is None:
         return f"{who} {_verb(finding.ranks)} in no collective"
-    what = f"{entry.operation} #{entry.number}"
-    place = f", {entry.place}" if entry.place else ""
-    name = f"{what}{_tensors(entry)} of {_group_text(finding.group)}{place}"
+    name = _name(finding, entry)
     wait = "waits" if len(finding.waiting) == 1 else "wait"
-    waiting = f"{_subject(finding.waiting)} {wait} in it since {write_time(entry.since)}"
+    since = write_time(entry.since)
+    waiting = f"{_subject(finding.waiting)} {wait} in it since {since}"
     if finding.kind in MISMATCHES and other is not None:
         at = f" ({other.place})" if other.place else ""
+        ends = f"{_subject(finding.waiting)} {wait} since {since}"
         return (
-            f"{who} called {other.operation} #{other.number}{_tensors(other)}{at} where others "
-            f"called {name}; {waiting if finding.waiting else 'nobody waits'}"
+            f"{who} called {other.operation} #{other.number}{_tensors(other)}{at} where "
+            f"{_subject(finding.same)} called {name}; {ends if finding.waiting else 'nobody waits'}"
         )
     if finding.kind is Kind.NETWORK:
-        return f"{who} called {name}, and it has not ended since {write_time(entry.since)}"
+        return f"{who} called {name}, and it has not ended since {since}"
+    has = _has(finding.ranks)
+    if finding.kind is Kind.GONE:
+        return f"{who} {has} ended; {_subject(finding.waiting)} {wait} since {since} in {name}"
+    gone = ""
+    if finding.ended:
+        gone = f", and {_subject(finding.ended)} {_has(finding.ended)} ended"
     if finding.kind is Kind.SILENT:
         does = "does" if len(finding.ranks) == 1 else "do"
-        return f"{who} {does} not answer; {waiting}: {name}"
-    if finding.kind is Kind.GONE:
-        return f"{who} ended without calling {name}; {waiting}"
-    has = "has" if len(finding.ranks) == 1 else "have"
+        return f"{who} {does} not answer{gone}; {waiting}: {name}"
     if finding.kind is Kind.GROUPS and other is not None:
-        elsewhere = f"{other.operation} #{other.number}{_tensors(other)}"
-        at = f" ({other.place})" if other.place else ""
-        return f"{who} {has} not called {name}, but {elsewhere} of another group{at}; {waiting}"
+        elsewhere = f"{other.operation} #{other.number}{_tensors(other)} of {other.group}"
+        at = f", {other.place}" if other.place else ""
+        return f"{who} {has} not called {name}, but {elsewhere}{at}; {waiting}"
     now = next((doing(p.frames) for p in processes if _is_rank(p, finding.ranks)), "")
-    return f"{who} {has} not called {name}; {waiting}{f': it is {now}' if now else ''}"
+    return f"{who} {has} not called {name}{gone}; {waiting}{f', and {who} is {now}' if now else ''}"
+
+
+def of_aborted(lines: Iterable[str], finding: Finding | None) -> str:
+    """What the last lines of a rank that gloo aborted, and the collectives of the ranks that it
+    left, say of it. What it called itself is not known. Empty for other lines."""
+    sizes = next((match for line in lines if (match := _TOO_MUCH_DATA.search(line))), None)
+    if sizes is None:
+        return ""
+    text = (
+        f"another rank sent {sizes[1]} bytes into a collective where this one expected {sizes[2]}: "
+        "their shapes, types or operations differ"
+    )
+    if finding is None or finding.entry is None or finding.kind in MISMATCHES:
+        return text
+    return f"{text}; {_subject(finding.waiting)} called {_name(finding, finding.entry)}"
+
+
+def facts(finding: Finding) -> ErrorCollective | None:
+    """The finding as data; None without a collective. Whether ranks that ended called it is not
+    known."""
+    if finding.entry is None:
+        return None
+    unknown = finding.kind in (Kind.GONE, Kind.NETWORK, Kind.SILENT)
+    if finding.kind in (Kind.SHAPE, Kind.TYPE):
+        unknown = len(finding.same) == len(finding.ranks)  # nobody knows which of them is right
+    missing = () if unknown else finding.ranks
+    return {
+        "op": finding.entry.operation,
+        "sequence": finding.entry.number,
+        "group": _group_text(finding.group),
+        "missing_ranks": list(missing),
+        "waiting_ranks": list(finding.waiting),
+        "where": finding.entry.place,
+    }
+
+
+def checked(data: object) -> ErrorCollective | None:
+    """The data of ``facts`` as an agent sent it; None if it is malformed."""
+    if not isinstance(data, Mapping):
+        return None
+    try:
+        return {
+            "op": str(data["op"])[:_LONGEST],
+            "sequence": _number(data["sequence"]),
+            "group": str(data["group"])[:_LONGEST],
+            "missing_ranks": list(_numbers(data["missing_ranks"][:_MOST_RANKS])),
+            "waiting_ranks": list(_numbers(data["waiting_ranks"][:_MOST_RANKS])),
+            "where": str(data["where"])[:_LONGEST],
+        }
+    except (KeyError, TypeError):
+        return None
+
+
+def _name(finding: Finding, entry: Entry) -> str:
+    place = f", {entry.place}" if entry.place else ""
+    group = _group_text(finding.group)
+    return f"{entry.operation} #{entry.number}{_tensors(entry)} of {group}{place}"
 
 
 def _is_rank(process: Process, ranks: Collection[int]) -> bool:
@@ -295,6 +372,10 @@ def _subject(ranks: Collection[int]) -> str:
 
 def _verb(ranks: Collection[int]) -> str:
     return "is" if len(ranks) == 1 else "are"
+
+
+def _has(ranks: Collection[int]) -> str:
+    return "has" if len(ranks) == 1 else "have"
 
 
 def _tensors(entry: Entry) -> str:

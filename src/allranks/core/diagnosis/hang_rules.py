@@ -104,7 +104,8 @@ def _in_collectives(
     node = None if rank is None else nodes[rank]
     message = f"no rank has made progress for {timeout:g} s: {text}"
     cause = Cause.COLLECTIVE_MISMATCH if finding.kind in collectives.MISMATCHES else ""
-    return Failure(Reason.HANG, node, rank, message=message, cause=cause)
+    facts = collectives.facts(finding)
+    return Failure(Reason.HANG, node, rank, message=message, cause=cause, collective=facts)
 
 
 def _polls(

@@ -1,4 +1,4 @@
-"""Where the time of a job went: every second of it is one of seven things, and goodput their share.
+"""Where the time of a job went: every second of it is one of eight things, and goodput their share.
 
 Goodput is the part of the time a job had its nodes in which it computed what was not lost again.
 What a failed attempt computed is lost from the last step on that a later attempt did not do anew;
@@ -26,6 +26,7 @@ class Activity(StrEnum):
     PREPARING = "preparing"
     COMPUTING = "computing"
     LOST = "lost"
+    HANG = "hang"
     HOLDING = "holding"
     RESTARTING = "restarting"
     FINALIZING = "finalizing"
@@ -156,7 +157,11 @@ def _marks(events: Sequence[Event], failed: Mapping[int, float]) -> list[_Mark]:
         fails = event.kind is Kind.HELD
         fails |= event.kind is Kind.CLOSING and last.activity is not Activity.HOLDING
         at = failed.get(event.attempt, event.at) if fails else event.at
-        marks.append(_Mark(max(at, last.at), activity, event.attempt + next_one))
+        if event.data.get("hung"):
+            # From the last progress of a rank to the decision that the job hangs.
+            marks.append(_Mark(max(at, last.at), Activity.HANG, event.attempt))
+            at = event.at
+        marks.append(_Mark(max(at, marks[-1].at), activity, event.attempt + next_one))
     return marks
 
 

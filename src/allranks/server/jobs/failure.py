@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from allranks.core.attempt_end import Failure
 from allranks.core.diagnosis.causes import TABLE, Cause
+from allranks.core.diagnosis.collectives import checked
 from allranks.core.diagnosis.explain import Explanation, as_json
 from allranks.core.distributions import topology
 from allranks.core.lifecycle import pending_reason
@@ -19,7 +20,7 @@ from allranks.store.jobs.job_rows import JobRow
 from allranks.store.jobs.records import Records
 
 if TYPE_CHECKING:
-    from allranks.api.jobs import JobError
+    from allranks.api.jobs import ErrorCollective, JobError
 
 # Reasons where a rank itself failed.
 _BY_RANKS = (Reason.RANK_EXITED, Reason.RANK_KILLED, Reason.OUT_OF_MEMORY, Reason.PEER_FAILED)
@@ -41,7 +42,17 @@ def error_of(row: JobRow, failure: Failure, records: Records, home: Home) -> Job
         "node": failure.node,
         "rank": failure.rank,
     }
+    if (collective := failure.collective or _collective(row, failure, records)) is not None:
+        error["collective"] = collective
     return error if why is None else {**error, **as_json(why, partial(host_of, row))}
+
+
+def _collective(row: JobRow, failure: Failure, records: Records) -> ErrorCollective | None:
+    """In which collective the ranks of the failed node disagreed, as its agent saw it."""
+    place = (row.record.attempt, failure.node)
+    events = (each.event for each in records.events(row.name))
+    ends = [e for e in events if e.kind in (Kind.HELD, Kind.ENDED) and (e.attempt, e.node) == place]
+    return next((checked(e.data["collective"]) for e in ends if "collective" in e.data), None)
 
 
 def _hint(row: JobRow, failure: Failure, verdict: Verdict, why: Explanation | None) -> str:
