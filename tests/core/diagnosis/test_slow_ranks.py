@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -97,6 +98,20 @@ def test_it_is_named_after_a_minute_and_over_when_it_is_as_fast_as_others() -> N
         end for end in range(1, len(tallies) + 1) if slow_ranks.is_over(tallies[:end], 2, LEAST)
     ]
     assert over[-1] == len(tallies)
+
+
+@pytest.mark.parametrize("step", [0.1, 1.0, 2.0, 8.0])
+def test_a_clear_case_is_named_as_soon_as_it_cannot_be_chance(step: float) -> None:
+    """Others wait 71, 73 and 100 % of the time, it 0 %: of a job of a minute, too."""
+    of_step = {0: 0.29, 1: 0.27, 2: 1.0, 3: 0.0}
+    tallies = train(4, lambda rank, _: step * of_step[rank], 200.0, step=0.0)
+    pasts = (tallies[:end] for end in range(1, len(tallies) + 1))
+    slow = next(one for past in pasts if (one := slow_ranks.slow(past, LEAST)) is not None)
+    first = next(
+        one.at for one in tallies if slow_ranks.slow(tallies[: tallies.index(one) + 1], 60)
+    )
+    assert slow.member == 2
+    assert first <= max(PERIOD, 13 * step + PERIOD)
 
 
 def test_who_waits_for_another_group_is_not_named() -> None:

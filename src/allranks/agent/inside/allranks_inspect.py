@@ -242,9 +242,9 @@ def _newest(entries, most):  # type: (List[Dict[str, Any]], int) -> List[Dict[st
 def _operation(entry):  # type: (Dict[str, Any]) -> str
     """What was called: gloo records a reduce_scatter as the all_reduce that it makes of it."""
     name = str(entry["profiling_name"].partition(":")[2])
-    names = [str(frame["name"]) for frame in entry.get("frames") or []]
-    scatters = name == "all_reduce" and any(each.startswith("reduce_scatter") for each in names)
-    return "reduce_scatter" if scatters else name
+    frames = entry.get("frames") or []
+    scatters = any(str(frame["name"]).startswith("reduce_scatter") for frame in frames)
+    return "reduce_scatter" if scatters and name == "all_reduce" else name
 
 
 def _place(frames):  # type: (List[Dict[str, Any]]) -> str

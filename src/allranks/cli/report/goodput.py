@@ -82,7 +82,7 @@ def _shown(jobs: Sequence[JobTimes]) -> list[Activity]:
     """The columns: few jobs hang or are held."""
     rare = (Activity.HANG, Activity.HOLDING)
     used = {span.activity for job in jobs for span in job.goodput.spans}
-    return [each for each in Activity if each in used or each not in rare]
+    return [activity for activity in Activity if activity in used or activity not in rare]
 
 
 def _cells(name: str, result: Goodput, shown: Sequence[Activity]) -> tuple[str, ...]:

@@ -27,6 +27,12 @@ _SHARE_LAST = 0.7
 _MOST_LOG_CHANCE = -14.0
 # The lateness of all other ranks together, as a share of the slow rank's.
 _MOST_LATENESS_OF_OTHERS = 0.4
+# So clear a case needs a third of the time, and fewer collectives: a rank that is last to nearly
+# all, for which others wait half of the time.
+_CLEAR_SHARE = 0.5
+_CLEAR_SHARE_LAST = 0.95
+_CLEAR_LATENESS_OF_OTHERS = 0.1
+_CLEAR_TIME = 1 / 3
 # With fewer collectives, or fewer that it is late to, no rank is slow: one that saves a checkpoint
 # is late only now and then.
 _FEWEST_COLLECTIVES = 48
@@ -187,24 +193,23 @@ def _length(spans: Iterable[tuple[float, float]]) -> float:
 
 def slow(tallies: Sequence[Tally], least: float) -> Slow | None:
     """Who has held the others for ``least`` seconds until the newest of the tallies; for longer,
-    where there are few collectives."""
+    where there are few collectives, and less long in a clear case."""
     for first in range(len(tallies) - 1, -1, -1):
         several = tallies[first:]
         count = sum(one.arrivals for one in several)
-        if (
-            several[-1].at - several[0].begin >= least - _PERIOD_TOLERANCE
-            and count >= _FEWEST_COLLECTIVES
-        ):
-            if (slowest := _slow(several)) is not None:
+        passed = several[-1].at - several[0].begin + _PERIOD_TOLERANCE
+        if passed >= least * _CLEAR_TIME:
+            is_long = passed >= least and count >= _FEWEST_COLLECTIVES
+            if (slowest := _slow(several, only_clear=not is_long)) is not None:
                 return slowest
-            if count > max(
+            if is_long and count > max(
                 _ENOUGH_COLLECTIVES, _RARELY_LATE * sum(sum(one.last.values()) for one in several)
             ):
                 return None
     return None
 
 
-def _slow(tallies: Sequence[Tally]) -> Slow | None:
+def _slow(tallies: Sequence[Tally], only_clear: bool) -> Slow | None:
     late: Counter[int] = Counter()
     last: Counter[int] = Counter()
     for one in tallies:
@@ -222,7 +227,9 @@ def _slow(tallies: Sequence[Tally]) -> Slow | None:
         for one in tallies
         if one.arrivals >= _ARRIVALS_TO_JUDGE_A_TALLY
     )
-    if often < _SHARE_LAST or rest > _MOST_LATENESS_OF_OTHERS * late[member] or not always:
+    least_last = _CLEAR_SHARE_LAST if only_clear else _SHARE_LAST
+    most_rest = _CLEAR_LATENESS_OF_OTHERS if only_clear else _MOST_LATENESS_OF_OTHERS
+    if often < least_last or rest > most_rest * late[member] or not always:
         return None
     if (
         last[member] < _FEWEST_LATE
@@ -230,9 +237,9 @@ def _slow(tallies: Sequence[Tally]) -> Slow | None:
     ):
         return None
     whole = share(tallies, member)
-    return (
-        Slow(member, whole, last[member], count, tallies[0].begin) if whole >= _SLOW_SHARE else None
-    )
+    if whole < (_CLEAR_SHARE if only_clear else _SLOW_SHARE):
+        return None
+    return Slow(member, whole, last[member], count, tallies[0].begin)
 
 
 def seems_slow(newest: Tally) -> bool:

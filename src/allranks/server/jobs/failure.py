@@ -50,7 +50,7 @@ def error_of(row: JobRow, failure: Failure, records: Records, home: Home) -> Job
 def _collective(row: JobRow, failure: Failure, records: Records) -> ErrorCollective | None:
     """In which collective the ranks of the failed node disagreed, as its agent saw it."""
     place = (row.record.attempt, failure.node)
-    events = (each.event for each in records.events(row.name))
+    events = [stored.event for stored in records.events(row.name)]
     ends = [e for e in events if e.kind in (Kind.HELD, Kind.ENDED) and (e.attempt, e.node) == place]
     return next((checked(e.data["collective"]) for e in ends if "collective" in e.data), None)
 
