@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -119,6 +120,9 @@ def browser() -> Iterator[Any]:
 _CHANGED = "ERR_NETWORK_CHANGED"
 
 
+_OTHER_HOST = re.compile(r"^(https?|wss?)://(?!127\.0\.0\.1[:/]|localhost[:/])")
+
+
 class Watched(NamedTuple):
     """A page of the browser, and everything that went wrong on it."""
 
@@ -156,6 +160,12 @@ def watched(browser: Any, **options: Any) -> Iterator[Watched]:
         if "ERR_ABORTED" not in str(request.failure):
             note(f"{request.url} failed: {request.failure}")
 
+    def refuse(route: Any) -> None:
+        wrong.append(f"another host is asked: {route.request.url}")
+        route.abort()
+
+    context.route(_OTHER_HOST, refuse)
+    page.on("popup", lambda each: wrong.append(f"a window opens: {each.url}"))
     page.on("console", lambda each: each.type == "error" and note(f"console: {each.text}"))
     page.on("pageerror", lambda each: wrong.append(f"error: {each}"))
     page.on("dialog", lambda each: (wrong.append(f"dialog: {each.message}"), each.dismiss()))

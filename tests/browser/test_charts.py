@@ -317,3 +317,16 @@ def test_ranks_whose_metrics_are_of_the_first_one_only(site: Site, signed_in: Wa
     signed_in.go(f"{site.url}/ui/jobs/good/ranks")
     assert "--metric-rank all" in page.locator("main").inner_text()
     signed_in.ok()
+
+
+def test_no_button_of_a_chart_leaves_the_house(site: Site, signed_in: Watched) -> None:
+    page = signed_in.page
+    signed_in.go(f"{site.url}/ui/jobs/good/metrics")
+    page.wait_for_selector("#charts .gtitle")
+    buttons = page.locator("#charts .plot").first.locator(".modebar-btn")
+    titles = [each.get_attribute("data-title") for each in buttons.all()]
+    assert len(titles) == 8, titles
+    assert not [title for title in titles if "hare" in title or "loud" in title]
+    for each in buttons.all():
+        each.dispatch_event("click")
+    signed_in.ok()

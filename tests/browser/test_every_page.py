@@ -208,6 +208,8 @@ def _problems_at(page: Any, width: int) -> Iterator[str]:
         yield "more than one .primary"
     if (wide := page.evaluate("document.documentElement.scrollWidth")) > width:
         yield f"it is {wide} pixels wide"
+    for address in page.evaluate(_OTHER_HOSTS):
+        yield f"names another host: {address}"
     for head in page.evaluate(_LEFT_OF_THEIR_NUMBERS):
         yield f"left of its numbers: {head}"
     for each in page.evaluate("axe.run({resultTypes: ['violations']})")["violations"]:
@@ -219,6 +221,15 @@ def _axe() -> str:
 
     return (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
 
+
+# What loads or sends something, and is not of this server.
+_OTHER_HOSTS = """() => [
+    ...document.querySelectorAll("[src], [action], [formaction], link, use, image")
+]
+    .map((each) => ["src", "formaction", "action", "href"].map((key) => each.getAttribute(key)))
+    .flatMap((addresses) => addresses.filter(Boolean).map((text) => new URL(text, location)))
+    .filter((url) => !["data:", "blob:", "about:"].includes(url.protocol))
+    .filter((url) => url.origin !== location.origin).map(String)"""
 
 # Headers of columns whose cells stand at the right, but which do not themselves.
 _LEFT_OF_THEIR_NUMBERS = """() => [...document.querySelectorAll("table")].flatMap((table) => {

@@ -172,11 +172,17 @@ export function config(name, raw) {
     responsive: true,
     displaylogo: false,
     scrollZoom: false,
-    modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
     toImageButtonOptions: { format: "png", filename: name, scale: 2 },
-    modeBarButtonsToAdd: [
-      ...(raw ? [save("Save the points as CSV", "disk", raw)] : []),
-      save("Save what is drawn as CSV", "drawline", drawn),
+    // All of them: Plotly's own list has one that sends the chart to its makers.
+    plotlyServerURL: "",
+    modeBarButtons: [
+      [
+        "toImage",
+        ...(raw ? [save("Save the points as CSV", "disk", raw)] : []),
+        save("Save what is drawn as CSV", "drawline", drawn),
+      ],
+      ["zoom2d", "pan2d"],
+      ["zoomIn2d", "zoomOut2d", "resetScale2d"],
     ],
   };
 }
