@@ -146,7 +146,12 @@ def test_a_job_that_runs_anew_continues_none(allranks: Allranks) -> None:
     said = ("bash", "-c", 'echo "$ALLRANKS_CONTINUES|$ALLRANKS_PREVIOUS_REASON"')
     allranks("run", "--name", "j", "--", *said)
     assert allranks("job", "restart", "j", "--stream").stdout == "|\n"
-    assert allranks("job", "restart", "j", "--resume", "--stream").stdout == "j|DONE\n"
+    refused = allranks("job", "restart", "j", "--resume")
+    assert refused.returncode == 2
+    assert "error: --resume: j left no files to continue from" in refused.stderr
+    assert "hint: run it anew: allranks job restart j --fresh" in refused.stderr
+    allranks("run", "--name", "k", "--", "bash", "-c", f"touch outputs/x; {said[2]}")
+    assert allranks("job", "restart", "k", "--resume", "--stream").stdout == "k|DONE\n"
 
 
 def test_a_named_state_always_goes_on(allranks: Allranks) -> None:
@@ -162,7 +167,7 @@ def test_a_named_state_always_goes_on(allranks: Allranks) -> None:
 def test_python_chooses_as_the_command_line_does(
     allranks: Allranks, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    allranks("run", "--name", "j", "--", "false")
+    allranks("run", "--name", "j", "--", "bash", "-c", "touch outputs/x; false")
     monkeypatch.setenv("ALLRANKS_HOME", str(home))
     restart = Client().jobs.restart
     choices: tuple[dict[str, Any], ...] = ({}, {"resume": True}, {"fresh": True})

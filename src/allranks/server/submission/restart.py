@@ -125,7 +125,9 @@ def restart(
 
     def submit_as(name: str) -> tuple[JobRow, Carried | None]:
         named = submission._replace(spec={**spec, "name": name})
-        return submit(named, services, by, environments, after=after, restarts=row.name)
+        return submit(
+            named, services, by, environments, after=after, restarts=row.name, resume=resume
+        )
 
     made, carried = under_next_name(row.name, services, submit_as)
     if not resumed and (state := made.plan.task.state):

@@ -16,7 +16,7 @@ from allranks.core.job.services import service_notes
 from allranks.core.job.sessions import inside, on_nodes_of_parent
 from allranks.core.plan import CurrentPython, Plan
 from allranks.engines.base import Kind
-from allranks.errors import Forbidden, MissingCode, NotFound, Problem, SpecError
+from allranks.errors import Conflict, Forbidden, MissingCode, NotFound, Problem, SpecError
 from allranks.server.assets.data_locations import Find, NodeDisks, places, referred
 from allranks.server.assets.datastores import Datastores
 from allranks.server.assets.environments import Environments
@@ -229,10 +229,12 @@ def submit(
     after: JobRow | None = None,
     child: Child | None = None,
     restarts: str = "",
+    resume: bool = False,
 ) -> tuple[JobRow, Carried | None]:
     """Record and start a job; with ``after`` it starts from copies of that ended job's files, which
-    are returned as well. ``child``: it is the child of another job. ``restarts``: the job that it
-    was made from. A refused job leaves no trace."""
+    are returned as well; with ``resume``, too, it is refused if there are none. ``child``: it is
+    the child of another job. ``restarts``: the job that it was made from. A refused job leaves no
+    trace."""
     services.clusters.prepare(submission.spec.get("compute"))
     spec, made = _planned(submission, services, by, environments or services.environments)
     if after is not None:
@@ -244,6 +246,10 @@ def submit(
         _require_what_it_needs(submission, made, spec, services)
         if not services.records.ever_existed(made.task.job):
             continuation.place()
+            carried = continuation.carried
+            if resume and carried is not None and not (carried.files or carried.notes):
+                hint = f"run it anew: allranks job restart {restarts} --fresh"
+                raise Conflict(carried.sentence(0.0), where="--resume", hint=hint)
             _write_diff(submission, made)
         about = continuation.about() | ({"restarts": restarts} if restarts else {})
         row = services.records.create(spec, made, about, child=child)
