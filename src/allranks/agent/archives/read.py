@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import stat
 import tarfile
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
 
 # Bytes of a header at most: tarfile may hold several hundred consecutive headers in memory.
 _MAX_HEADER = 1 << 20
+# Bytes of all headers of an entry: tarfile's time for a map of holes grows with their square.
+_MAX_HEADERS = 2 << 20
+# No name or number has so many digits in a row. Python before 3.11.10 takes hours for a million of
+# them (CVE-2024-6232).
+_MANY_DIGITS = re.compile(rb"[0-9]{256}")
 # Bytes of padding after a tar's end.
 _MAX_PADDING = 64 << 20
 # Bytes of a link's target in a zip, where it is stored as content.
@@ -47,6 +53,11 @@ _VOLUME_LABEL = b"V"  # of GNU tar
 
 class Readable(Protocol):
     def read(self, size: int, /) -> bytes: ...
+
+
+def stream_entries(name: str, file: Readable) -> Iterator[Entry]:
+    """Like ``open_entries``, of a tar that arrives from elsewhere; errors call it ``name``."""
+    return _tar_entries(Path(name), _ForwardReader(Path(name), file, seeks=False))
 
 
 @contextlib.contextmanager
@@ -141,20 +152,30 @@ class _ForwardReader:
 
     def __init__(self, archive: Path, file: Any, seeks: bool) -> None:
         self._archive, self._file, self.seeks, self._at = archive, file, seeks, 0
+        self.headers = 0  # bytes of the current entry's headers
 
     def tell(self) -> int:
         return self._at
 
     def read(self, size: int = -1) -> bytes:
-        if not 0 <= size <= _MAX_HEADER:
+        """Bytes of a header."""
+        self.headers += size
+        if not 0 <= size <= _MAX_HEADER or self.headers > _MAX_HEADERS:
             raise broken(self._archive, "a header is too large")
+        data = self.read_content(size)
+        if size > tarfile.BLOCKSIZE and _MANY_DIGITS.search(data):
+            raise broken(self._archive, "a header is invalid")
+        return data
+
+    def read_content(self, size: int) -> bytes:
+        """Up to ``size`` bytes; none at the end."""
         data = _read_or_raise(self._archive, self._file, size)
         self._at += len(data)
         return data
 
     def read_some(self, size: int) -> bytes:
         """Between 1 and ``size`` bytes."""
-        data = self.read(size)
+        data = self.read_content(size)
         if not data:
             raise broken(self._archive, "unexpected end of the archive")
         return data
@@ -180,13 +201,9 @@ def _read_or_raise(archive: Path, file: Readable, size: int) -> bytes:
 
 def _tar_entries(archive: Path, source: _ForwardReader) -> Iterator[Entry]:
     for header in _headers(archive, source):
-        kind = _TAR_KINDS.get(header.type)
         if header.type == _VOLUME_LABEL:
             continue
-        if header.issparse():
-            kind = "file"
-        if kind is None:
-            raise _unsupported_entry(archive, header.name)
+        kind = "file" if header.issparse() else _TAR_KINDS.get(header.type, "other")
         pieces: Any = header.sparse if header.issparse() else None
         size = header.size if kind == "file" else 0
         if size < 0 or any(at < 0 or n < 0 or at + n > size for at, n in pieces or ()):
@@ -258,10 +275,11 @@ def _headers(archive: Path, source: _ForwardReader) -> Iterator[tarfile.TarInfo]
             break
         if tar.offset <= at:
             raise broken(archive, "a header points backwards")
+        source.headers = 0
         yield header
     # Read the padding to the end, because compressed files end in a checksum.
     until = source.tell() + _MAX_PADDING
-    while not source.seeks and source.read(CHUNK):
+    while not source.seeks and source.read_content(CHUNK):
         if source.tell() > until:
             raise broken(archive, "data after the end of the archive")
 
@@ -287,13 +305,11 @@ def _zip_entries(archive: Path, stack: contextlib.ExitStack) -> Iterator[Entry]:
     for info in file.infolist():
         # Only Unix (3) stores modes.
         mode = info.external_attr >> 16 if info.create_system == 3 else 0
-        kind = _ZIP_KINDS.get(stat.S_IFMT(mode), None if stat.S_IFMT(mode) else "file")
+        kind = _ZIP_KINDS.get(stat.S_IFMT(mode), "other" if stat.S_IFMT(mode) else "file")
         if info.is_dir():
             kind = "folder"
-        if kind is None:
-            raise _unsupported_entry(archive, info.filename)
         name = _zip_name(info.filename, info.flag_bits)
-        if kind == "folder":
+        if kind in ("folder", "other"):
             yield Entry(name, kind, 0, mode or 0o777, None, _nothing)
             continue
         with _member(archive, file, info) as content:
@@ -346,11 +362,3 @@ def _mtime(date: tuple[int, int, int, int, int, int]) -> float | None:
 
 def _nothing(size: int) -> bytes:
     return b""
-
-
-def _unsupported_entry(archive: Path, name: str) -> AllranksError:
-    return AllranksError(
-        f"{name!r} in {archive.name} is neither a file, a folder nor a link",
-        where=str(archive),
-        hint="remove it from the archive; the whole archive was refused",
-    )

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeVar
 
+from allranks.disk_space import is_hole
 from allranks.errors import AllranksError
 
 CHUNK = 256 << 10
@@ -27,7 +28,7 @@ _MAX_PATH, _MAX_DEPTH = 4000, 200
 _ATTEMPTS = 8
 
 T = TypeVar("T")
-Kind = Literal["file", "folder", "link", "hard link"]
+Kind = Literal["file", "folder", "link", "hard link", "other"]
 
 
 class Entry(NamedTuple):
@@ -68,6 +69,8 @@ class Extraction:
 
     def put(self, entry: Entry) -> None:
         """Extract an entry. Raises AllranksError if it is refused, and OSError."""
+        if entry.kind == "other":
+            raise self.refusal(entry.name, "is neither a file, a folder nor a link")
         parts = self._parts(entry.name)
         if parts is None:
             raise self.refusal(entry.name, "would be written outside its folder")
@@ -166,13 +169,10 @@ class Extraction:
             lambda: os.open(name, _FILE_FLAGS, entry.mode & 0o777 | 0o600, dir_fd=above),
         )
         try:
-            if entry.pieces is None:
-                self._copy(entry, fd, entry.size)
-            else:
-                for at, size in entry.pieces:
-                    os.lseek(fd, at, os.SEEK_SET)
-                    self._copy(entry, fd, size)
-                os.ftruncate(fd, entry.size)
+            for at, size in [(0, entry.size)] if entry.pieces is None else entry.pieces:
+                os.lseek(fd, at, os.SEEK_SET)
+                self._copy(entry, fd, size)
+            os.ftruncate(fd, entry.size)
             if entry.mtime is not None:
                 with contextlib.suppress(OSError, OverflowError, ValueError):  # an invalid time
                     os.utime(fd, (entry.mtime, entry.mtime))
@@ -183,7 +183,11 @@ class Extraction:
         while remaining > 0:
             data = entry.read(min(remaining, CHUNK))
             remaining -= len(data)
-            written = os.write(fd, data)
+            if is_hole(data):
+                os.lseek(fd, len(data), os.SEEK_CUR)
+                written = len(data)
+            else:
+                written = os.write(fd, data)
             while written < len(data):  # a nearly full disk writes only part of it
                 written += os.write(fd, data[written:])
             self._wrote(len(data))

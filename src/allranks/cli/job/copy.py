@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import tarfile
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
+from allranks.agent.archives.read import stream_entries
+from allranks.agent.archives.safe_extract import Entry, Extraction
 from allranks.channel import Frame
 from allranks.cli.job_names import JobReference, full_name
 from allranks.cli.output import show
 from allranks.errors import AllranksError, NotFound, UsageError
 from allranks.sdk.jobs.channel import Channel, Follower, execute
 
-# A link to a folder, as `outputs` is, is that folder.
+# A link to a folder, as `outputs` is, is that folder; one to a file is that file.
 _PACK = """cd "$1" || exit
 if [ -L "$2" ] && [ -d "$2" ]; then cd -- "$2" && exec tar -cf - .; fi
+if [ -L "$2" ]; then exec tar -chf - -- "$2"; fi
 exec tar -cf - -- "$2" """
 _UNPACK = 'mkdir -p -- "$1" && exec tar -xf - -C "$1"'
 # tar's, if a file changed while it was read.
 _CHANGED = 1
+# Entries that cannot be written, after which the rest is not looked at.
+_MOST_LEFT_OUT = 10_000
+# Bytes of the other side's errors that are kept, and characters of the line that is shown.
+_MOST_ERRORS, _LONGEST = 4096, 500
 
 
 def cp_options(parser: argparse.ArgumentParser) -> None:
@@ -43,12 +48,15 @@ def cp(options: argparse.Namespace) -> int:
         hint = "allranks job cp NAME:PATH DEST, or allranks job cp SOURCE NAME:PATH"
         many = "only one of the two may" if source else "one of the two must"
         raise UsageError(f"{many} be in a job, NAME:PATH", hint=hint)
+    left_out: list[str] = []
     if source is not None:
-        count = _fetch(options, *source, Path(options.target))
+        count, left_out = _fetch(options, *source, Path(options.target))
     else:
         assert target is not None
         count = _send(options, Path(options.source), *target)
-    return show.result(options, {"files": count}, f"copied {count} file{'s' * (count != 1)}")
+    notes = [f"left out: {show.several(left_out)}"] if left_out else []
+    data = {"files": count, "left_out": left_out}
+    return show.result(options, data, f"copied {count} file{'s' * (count != 1)}", *notes)
 
 
 def _split(text: str) -> tuple[str, str] | None:
@@ -60,7 +68,10 @@ def _split(text: str) -> tuple[str, str] | None:
     return full, path or "."
 
 
-def _fetch(options: argparse.Namespace, name: str, path: str, target: Path) -> int:
+def _fetch(
+    options: argparse.Namespace, name: str, path: str, target: Path
+) -> tuple[int, list[str]]:
+    """Returns the number of files, and the links and special files that were left out."""
     folder, base = os.path.split(path.rstrip("/") or "/")
     into, named = (target, base) if target.is_dir() else (target.parent, target.name)
     if not into.is_dir():
@@ -68,16 +79,25 @@ def _fetch(options: argparse.Namespace, name: str, path: str, target: Path) -> i
     words = ["sh", "-c", _PACK, "sh", folder or ".", base or "."]
     read, write = os.pipe()
     with open(read, "rb") as packed:
-        unpacking = _Unpacking(packed, into, base or ".", named if base else "")
+        unpacking = Unpacking(packed, f"{name}:{path}", into, base or ".", named if base else ".")
         with unpacking, open(write, "wb") as out:
             code, errors = _run(options, name, words, out, None)
-    if code not in (0, _CHANGED) or not unpacking.count:
-        raise NotFound(f"{name} has no {path!r}: {errors or 'it is empty'}", hint=_hint(name))
-    return unpacking.count
+    if code not in (0, _CHANGED):
+        failed = (
+            f"not all of {path!r} in {name} came" if unpacking.came else f"{name} has no {path!r}"
+        )
+        raise NotFound(f"{failed}: {errors or f'tar ended with {code}'}", hint=_hint(name))
+    if unpacking.error is not None:
+        raise unpacking.error
+    if unpacking.refused:
+        hint = "what was asked for and is not named here has been copied"
+        refused = f"{name} sent what cannot be written: {show.several(unpacking.refused)}"
+        raise AllranksError(refused, hint=hint)
+    return unpacking.count, unpacking.left_out
 
 
 class _Tar(threading.Thread):
-    """Packs or unpacks in a thread, up to the end of a `with`, which raises ``error``."""
+    """Packs or unpacks in a thread, up to the end of a `with`; ``error`` is why it failed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,48 +106,78 @@ class _Tar(threading.Thread):
     def __enter__(self) -> None:
         self.start()
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(self, *_: object) -> None:
         self.join()
-        if kind is None and self.error is not None:
-            raise self.error
 
 
-class _Unpacking(_Tar):
-    """Unpacks a stream. ``base`` becomes ``named`` in the folder."""
+class Unpacking(_Tar):
+    """Unpacks a stream that any program may have written. ``base``, which was asked for, becomes
+    ``named`` in the folder ``into``, and nothing else is written. ``came``: whether anything was
+    asked for. ``refused`` and ``left_out`` say which entries were not written and why; the latter
+    are links and special files, which honest jobs have, too."""
 
-    def __init__(self, packed: IO[bytes], into: Path, base: str, named: str) -> None:
+    def __init__(self, packed: IO[bytes], source: str, into: Path, base: str, named: str) -> None:
         super().__init__()
-        self._packed, self._into, self._base, self._named = packed, into, base, named
+        self._packed, self._source = packed, source
+        self._into, self._base, self._named = into, base, named
+        self._roots: dict[Path, Extraction] = {}
+        self.came = False
+        self.refused: list[str] = []
+        self.left_out: list[str] = []
 
     def run(self) -> None:
         try:
-            with tarfile.open(fileobj=self._packed, mode="r|") as tar:
-                for member in tar:
-                    self._unpack(tar, member)
-        except tarfile.ReadError:
-            pass  # nothing came: tar says why
-        except (OSError, tarfile.TarError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
+            for entry in stream_entries(self._source, self._packed):
+                self._unpack(entry)
+        except AllranksError as error:
+            self.error = error
+        except OSError as error:
+            reason = error.strerror or str(error)
             self.error = AllranksError(f"cannot write: {reason}", where=str(self._into))
+        except Exception as error:  # no stream ends without a word
+            self.error = AllranksError(f"cannot be unpacked: {error!r}", where=self._source)
+        finally:
+            for root in reversed(self._roots.values()):
+                root.close()
         while self._packed.read(1 << 20):
             pass
 
-    def _unpack(self, tar: tarfile.TarFile, member: tarfile.TarInfo) -> None:
-        if self._named:
-            member.name = self._renamed(member.name)
-        if self._named and member.islnk():
-            member.linkname = self._renamed(member.linkname)
+    def _unpack(self, entry: Entry) -> None:
         try:
-            tar.extract(member, self._into, filter="data")
-        except tarfile.FilterError as error:
-            show.talk(f"left out: {error}")
-            return
-        self.count += not member.isdir()
+            self._put(entry)
+        except AllranksError as error:
+            is_plain = entry.kind in ("link", "other") and self._below(entry.name) is not None
+            (self.left_out if is_plain else self.refused).append(error.message)
+            if len(self.left_out) + len(self.refused) > _MOST_LEFT_OUT:
+                raise
+        else:
+            self.count += entry.kind != "folder"
+            self.came = True
 
-    def _renamed(self, path: str) -> str:
-        """Of a linked folder paths begin with `.`, else with ``base``."""
-        begin = "." if path == "." or path.startswith("./") else self._base
-        return self._named + path[len(begin) :]
+    def _put(self, entry: Entry) -> None:
+        """A single file is written into the folder, all else below the folder of its name, which no
+        link leads out of."""
+        name = self._below(entry.name)
+        target = self._below(entry.target) if entry.kind == "hard link" else entry.target
+        if name is None or target is None:
+            raise AllranksError(f"{entry.name!r} was not asked for")
+        is_single = not name and entry.kind != "folder"
+        if is_single and entry.kind != "file":
+            raise AllranksError(f"{entry.name!r} is a {entry.kind}, not a file")
+        root = self._into if is_single else self._into / self._named
+        if root not in self._roots:
+            root.mkdir(exist_ok=True)
+            self._roots[root] = Extraction(Path(self._source), root, lambda _: None)
+        renamed = entry._replace(name=self._named if is_single else name, target=target)
+        self._roots[root].put(renamed)
+
+    def _below(self, path: str) -> str | None:
+        """The path in what was asked for, None for any other. Of a linked folder paths begin with
+        `.`, else with ``base``."""
+        first, _, rest = path.partition("/")
+        if first not in (".", self._base) or ".." in path.split("/"):
+            return None
+        return rest.strip("/")
 
 
 def _send(options: argparse.Namespace, source: Path, name: str, path: str) -> int:
@@ -139,7 +189,9 @@ def _send(options: argparse.Namespace, source: Path, name: str, path: str) -> in
     read, write = os.pipe()
     packing = _Packing(open(write, "wb"), source, base)  # noqa: SIM115  # closed by the thread
     with packing, open(read, "rb"):
-        code, errors = _run(options, name, words, sys.stdout.buffer, read)
+        code, errors = _run(options, name, words, None, read)
+    if packing.error is not None:
+        raise packing.error
     if code:
         raise AllranksError(f"cannot write {path!r} in {name}: {errors}", hint=_hint(name))
     return packing.count
@@ -173,24 +225,28 @@ class _Packing(_Tar):
 
 
 def _run(
-    options: argparse.Namespace, name: str, words: list[str], out: IO[bytes], stdin: int | None
+    options: argparse.Namespace,
+    name: str,
+    words: list[str],
+    out: IO[bytes] | None,
+    stdin: int | None,
 ) -> tuple[int, str]:
-    """Run the command in the job; returns its exit code and the first line of its errors."""
+    """Run the command in the job; returns its exit code and the first line of its errors. Its
+    output goes to ``out``."""
     errors = bytearray()
     channel = Channel(name, options.rank, options.node, command=words)
     if stdin is None:
         channel.connection.send(Frame.EOF)
-    write: Callable[[bytes], object] = out.write
 
     def take(kind: Frame, data: bytes) -> None:
-        if kind is Frame.OUT:
-            write(data)
-        elif kind is Frame.ERR:
-            errors.extend(data[-4096:])
+        if kind is Frame.OUT and out is not None:
+            out.write(data)
+        elif kind is Frame.ERR and len(errors) < _MOST_ERRORS:
+            errors.extend(data[:_MOST_ERRORS])
 
     code = Follower(channel, take, stdin).run()
     lines = errors.decode(errors="replace").strip().splitlines()
-    return code, lines[0] if lines else ""
+    return code, lines[0][:_LONGEST] if lines else ""
 
 
 def _hint(name: str) -> str:

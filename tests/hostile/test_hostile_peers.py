@@ -1,0 +1,34 @@
+"""Nothing that a lying peer sends is written outside, takes long, or is lost in silence."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.hostile import archives, copied_tars
+from tests.hostile.harness import check
+
+KINDS: dict[str, ModuleType] = {
+    "archives": archives,
+    "copied_tars": copied_tars,
+}
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("name", KINDS)
+def test_a_hostile_peer(tmp_path: Path, name: str):
+    failed = []
+    for number in range(KINDS[name].TRIES):
+        root = tmp_path / str(number)
+        root.mkdir()
+        try:
+            check(KINDS[name], name, number, root)
+        except BaseException as error:  # each try is shown by its number
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            failed.append(f"{name} {number}: {type(error).__name__}: {str(error)[:300]}")
+        shutil.rmtree(root, ignore_errors=True)
+    assert not failed, "\n".join(failed)
