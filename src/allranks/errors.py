@@ -242,15 +242,14 @@ _KINDS: Mapping[str, type[AllranksError]] = {
 
 
 def from_body(body: Mapping[str, Any]) -> AllranksError:
-    """Recreate the exception that ``body()`` described, on the other side of HTTP."""
-    if body.get("error") == SpecError.kind and body.get("problems"):
+    """Recreate the exception that ``body()`` described, on the other side of HTTP. Raises KeyError,
+    TypeError and the like if it describes none."""
+    if body["error"] == SpecError.kind and body.get("problems"):
         return SpecError([Problem(**p) for p in body["problems"]], file=body.get("file"))
-    cls = _KINDS.get(str(body.get("error")), AllranksError)
-    return cls(
-        str(body.get("message", "the server did not give a reason")),
-        where=body.get("where"),
-        hint=body.get("hint"),
-    )
+    cls = _KINDS.get(str(body["error"]), AllranksError)
+    message = str(body.get("message", "the server did not give a reason"))
+    where, hint = (None if body.get(key) is None else str(body[key]) for key in ("where", "hint"))
+    return cls(message, where=where, hint=hint)
 
 
 def is_disk_full(error: Exception | str) -> bool:

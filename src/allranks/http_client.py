@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import json
 import socket
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator
 from io import BufferedReader
 from typing import Any, BinaryIO, NamedTuple, Protocol, cast
 
@@ -21,6 +21,10 @@ Body = bytes | BinaryIO | None
 # Addresses with this prefix are folders, not URLs: see `agent.transport.mailbox`.
 MAILBOX = "mailbox:"
 
+# Bytes that a server may send: a body of known size for memory, a line of a stream, its headers.
+_LARGEST, _LONGEST_LINE, _LONGEST_HEAD = 1 << 30, 64 << 20, 1 << 18
+# No count of a server is larger.
+_COUNT = 1 << 63
 # The most bytes of a body that are read at a time.
 _SENT = 256 << 10
 
@@ -92,7 +96,11 @@ class Client:
     def json(self, method: str, path: str, data: Any = None) -> Any:
         """Call with a JSON body; returns the JSON reply."""
         body = None if data is None else json.dumps(data).encode()
-        return json.loads(self.call(method, path, body).body or b"null")
+        reply = self.call(method, path, body)
+        try:
+            return json.loads(reply.body or b"null")
+        except (ValueError, RecursionError):
+            raise not_ours(reply.status) from None
 
     def call(
         self,
@@ -383,8 +391,11 @@ def _head(file: BufferedReader) -> Reply:
     parts = line.split(None, 2)
     if len(parts) < 2 or not parts[0].startswith(b"HTTP/1.") or not parts[1].isdigit():
         raise ValueError("the answer is not HTTP")
-    headers = {}
+    headers, size = dict[str, str](), 0
     while (line := file.readline(65536)) not in (b"\r\n", b"\n", b""):
+        size += len(line)
+        if size > _LONGEST_HEAD:
+            raise ValueError("the answer's headers are too long")
         name, _, value = line.decode("latin-1").partition(":")
         headers[name.strip().lower()] = value.strip()
     return Reply(int(parts[1]), headers, b"")
@@ -397,7 +408,7 @@ def _body(reply: Reply, file: BufferedReader) -> Iterator[bytes]:
             file.readline()
         file.readline()
         return
-    left = int(reply.headers.get("content-length", "0"))
+    left = _length(reply)
     while left:
         # Yield what has arrived: do not wait for the rest on a slow connection.
         piece = file.read1(min(left, 1 << 20))
@@ -411,7 +422,15 @@ def _whole(reply: Reply, file: BufferedReader) -> bytes:
     """The body at once: of one whose size is known nothing is copied."""
     if reply.headers.get("transfer-encoding", "").lower() == "chunked":
         return b"".join(_body(reply, file))
-    return _exactly(file, int(reply.headers.get("content-length", "0")))
+    return _exactly(file, _length(reply))
+
+
+def _length(reply: Reply) -> int:
+    """Of the body. Raises ValueError."""
+    text = reply.headers.get("content-length", "0")
+    if not text.isdecimal():
+        raise ValueError("the answer is not HTTP")
+    return int(text)
 
 
 def fill(file: io.BufferedIOBase, into: memoryview) -> None:
@@ -421,6 +440,8 @@ def fill(file: io.BufferedIOBase, into: memoryview) -> None:
 
 
 def _exactly(file: BufferedReader, size: int) -> bytes:
+    if not 0 <= size <= _LARGEST:
+        raise ValueError("the answer is too large")
     data = file.read(size)
     if len(data) < size:
         raise ConnectionResetError("the server closed the connection")
@@ -432,6 +453,8 @@ def _lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
     for piece in pieces:
         *whole, rest = (rest + piece).split(b"\n")
         yield from whole
+        if len(rest) > _LONGEST_LINE:
+            raise ValueError("a line of the answer is too long")
     if rest:
         yield rest
 
@@ -441,10 +464,36 @@ def checked(reply: Reply) -> Reply:
     if reply.status < 400:
         return reply
     try:
-        body: Mapping[str, Any] = json.loads(reply.body)
-    except ValueError:
-        body = {}
-    if "error" not in body:
-        hint = "check that it is an allranks server: `allranks server status`"
-        raise ServerError(f"the server answered {reply.status} without a reason", hint=hint)
-    raise from_body(body)
+        error = from_body(json.loads(reply.body))
+        str(error)  # raises for a place that is no text
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise not_ours(reply.status) from None
+    raise error
+
+
+def shaped(answer: Any, shape: Any) -> Any:
+    """The answer of a server, if it is like ``shape``: a type, a list of one shape, or a dict of
+    shapes by key, or one for all keys (`{str: int}`). Raises ServerError."""
+    if not _is_shaped(answer, shape):
+        raise not_ours(200)
+    return answer
+
+
+def _is_shaped(answer: Any, shape: Any) -> bool:
+    if isinstance(shape, list):
+        return isinstance(answer, list) and all(_is_shaped(each, shape[0]) for each in answer)
+    if isinstance(shape, dict):
+        if not isinstance(answer, dict):
+            return False
+        each = shape.get(str)
+        shapes = shape if each is None else dict.fromkeys(answer, each)
+        return all(key in answer and _is_shaped(answer[key], shapes[key]) for key in shapes)
+    if shape is int and not (isinstance(answer, int) and -_COUNT <= answer < _COUNT):
+        return False
+    return isinstance(answer, shape)
+
+
+def not_ours(status: int) -> ServerError:
+    hint = "check that it is an allranks server: `allranks server status`"
+    message = f"the server answered {status}, as no allranks server does"
+    return ServerError(message, hint=hint)

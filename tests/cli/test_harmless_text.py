@@ -12,7 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from allranks.cli.az.print_answer import print_answer
+from allranks.cli.output import errors, show
 from allranks.cli.output.rank_output import Printer, harmless
+from allranks.errors import AllranksError, Problem, SpecError
 from tests.support import CLI, Allranks, environment
 
 COLOURS = (
@@ -158,3 +161,20 @@ def test_on_a_terminal_and_in_a_pipe(shared: Allranks, shared_home: Path, code: 
         (("run", "--raw", "--", "printf", "%s\\n", text), text),
     ):
         assert expected in _on_a_terminal(shared_home, code, *words), words
+
+
+HOSTILE = "\x1b]0;title\x07 \x9b2J \u202e \x7f"
+
+
+def test_what_servers_and_jobs_say_is_shown_without_controls(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    errors.print_error(AllranksError(HOSTILE, where=HOSTILE, hint=HOSTILE))
+    errors.print_error(SpecError([Problem(HOSTILE, hint=HOSTILE)], file=HOSTILE))
+    show.field(HOSTILE, HOSTILE)
+    show.columns([HOSTILE], [[HOSTILE]])
+    for output in ("json", "yaml", "tsv", "table"):
+        print_answer([{"name": HOSTILE}], output, "")
+    shown = "".join(capsys.readouterr())
+    assert {char for char in shown if not char.isprintable()} == {"\n"}
+    assert "title" in shown

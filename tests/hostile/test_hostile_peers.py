@@ -8,12 +8,15 @@ from types import ModuleType
 
 import pytest
 
-from tests.hostile import archives, copied_tars
+from tests.hostile import archives, channels, copied_tars, listings, pulled_files
 from tests.hostile.harness import check
 
 KINDS: dict[str, ModuleType] = {
     "archives": archives,
+    "channels": channels,
     "copied_tars": copied_tars,
+    "listings": listings,
+    "pulled_files": pulled_files,
 }
 
 

@@ -94,7 +94,9 @@ def run_words(words: list[str]) -> int:
     options = parser_of(name).parse_args(rest)
     for note in job_names.resolve(options):
         if not options.quiet:
-            print(f"note: {note}", file=sys.stderr)
+            from allranks.cli.output import show  # lazy: few names are short
+
+            show.talk(f"note: {note}")
     return int(run(options))
 
 

@@ -173,7 +173,7 @@ def show_compute(options: argparse.Namespace) -> int:
         show.as_json(compute)
         return 0
     for key, value in _fields(compute):
-        print(f"{key:<12}{value}")
+        show.line(f"{key:<12}{value}")
     if compute["hosts"]:
         print()
         rows = [

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from allranks.cli.admin.server import NO_TLS
 from allranks.cli.output import show
 from allranks.errors import NotFound, Unreachable, UsageError
-from allranks.http_client import Client, fingerprint_of, host
+from allranks.http_client import Client, fingerprint_of, host, shaped
 from allranks.sdk.connection import contexts
 from allranks.sdk.connection.contexts import LOCAL, Contexts, Server
 
@@ -48,7 +48,8 @@ def login(options: argparse.Namespace) -> int:
     fingerprint = _trusted(url) if pinned is None else _fingerprint(pinned, url)
     server = Server(url, _token(options.token_stdin), fingerprint, name)
     with Client(url, server.token, fingerprint=fingerprint) as client:
-        answer: ServerAnswer = client.json("GET", "/api/v1/server")
+        path = "/api/v1/server"
+        answer: ServerAnswer = shaped(client.json("GET", path), {"user": str, "role": str})
 
     def added(stored: Contexts) -> Contexts:
         return stored._replace(servers={**stored.servers, name: server}).using(name)

@@ -46,7 +46,7 @@ def _create(options: argparse.Namespace) -> int:
     if options.json:
         show.as_json(created)
         return 0
-    print(created["token"])
+    show.line(created["token"])
     if not options.quiet:
         show.talk(f"token of {created['name']}, role {created['role']}; it is not shown again")
     return 0

@@ -101,7 +101,7 @@ def show_environment(options: argparse.Namespace) -> int:
     versions.print_asset(environment)
     if build is not None:
         print(f"\nbuilt on this machine: {build['folder']}")
-        print(f"python {build['python']}, {counted(len(build['packages']), 'package')}")
+        show.line(f"python {build['python']}, {counted(len(build['packages']), 'package')}")
     return 0
 
 
@@ -167,13 +167,13 @@ def export(options: argparse.Namespace) -> int:
     if options.json:
         show.as_json(made)
         return 0
-    print(f"# {reference(environment)}, as built for Python {made['python']}")
+    show.line(f"# {reference(environment)}, as built for Python {made['python']}")
     # The index options: another index may have another package of the same name.
     for line in environment.get("pip") or []:
         if line.startswith("-"):
-            print(line)
+            show.line(line)
     for name, version in made["packages"].items():
-        print(f"{name}=={version}")
+        show.line(f"{name}=={version}")
     return 0
 
 

@@ -63,7 +63,7 @@ def show_state(options: argparse.Namespace) -> int:
         show.as_json({**state, "entries": entries})
         return 0
     user = f", used by the job {state['held_by']}" if state["held_by"] else ""
-    print(f"{state['name']}: {_size(state)}{user}")
+    show.line(f"{state['name']}: {_size(state)}{user}")
     rows = [
         (
             str(each["version"]),

@@ -139,7 +139,8 @@ def print_asset(asset: Mapping[str, Any]) -> None:
     """Print an asset as YAML, without empty fields."""
     from allranks.spec.fields.plain_words import written  # lazy: YAML
 
-    print(written({k: v for k, v in asset.items() if v not in (None, [], {})}), end="")
+    text = written({k: v for k, v in asset.items() if v not in (None, [], {})})
+    print("\n".join(show.safe_lines(text)), end="")
 
 
 def print_created(

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from allranks.cli.output import show
 from allranks.errors import UsageError
+
+# Controls of 8 bits and of the direction of text; json.dumps escapes the others.
+_STEERING = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 def print_answer(answer: Any, output: str, query: str) -> None:
@@ -17,14 +21,16 @@ def print_answer(answer: Any, output: str, query: str) -> None:
         if answer is None and output in ("tsv", "none"):
             return
     if output in ("json", "jsonc"):
-        print(json.dumps(answer, indent=2, ensure_ascii=False))
+        text = json.dumps(answer, indent=2, ensure_ascii=False)
+        print(_STEERING.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
     elif output in ("yaml", "yamlc"):
         import yaml  # lazy: only for this output
 
-        print(yaml.safe_dump(answer, sort_keys=False, allow_unicode=True), end="")
+        text = yaml.safe_dump(answer, sort_keys=False, allow_unicode=True)
+        print("\n".join(show.safe_lines(text)), end="")
     elif output == "tsv":
         for row in answer if isinstance(answer, list) else [answer]:
-            print(_tabbed(row))
+            print("\t".join(map(show.one_line, _tabbed(row).split("\t"))))
     elif output == "table":
         _table([*answer] if isinstance(answer, list) else [answer])
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import tarfile
 import tempfile
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from allranks.agent.archives.read import stream_entries
+from allranks.agent.archives.safe_extract import CHUNK, Entry
 from allranks.agent.inside.allranks_dev_files import digest
 from allranks.cli.dev import notes
 from allranks.cli.dev.changes import Changes, changes, is_path_below
@@ -19,14 +19,13 @@ from allranks.cli.dev.notes import Note
 from allranks.cli.job.session_files import SKIPPED, run_there
 from allranks.cli.output import show
 from allranks.core.amounts import counted, size_text
+from allranks.core.data.state_manifest import stays_inside
 from allranks.core.data.working_set import COLLECTED
 from allranks.core.job.sessions import session_name
 from allranks.errors import AllranksError, NotFound, UsageError
+from allranks.sdk.transfer.write_files import beside, destination, replace_by_link
 from allranks.snapshot import files
 from allranks.snapshot.ignore import NEVER, excluded_by_user
-
-if TYPE_CHECKING:
-    pass
 
 # Folders whose files never come, whatever a node says: git runs what is in its own.
 _STAY = frozenset(name.casefold() for name in (*NEVER, *SKIPPED))
@@ -85,17 +84,24 @@ def pull(options: argparse.Namespace) -> int:
 
 
 def _there(name: str, sent: Mapping[str, str], folder: Path) -> tuple[dict[str, str], list[str]]:
-    """What is in the session, but for what is ignored here; and what is too large."""
+    """What is in the session, but for what is ignored here; and what is too large. Raises
+    AllranksError if the session says something else."""
     request = {"sent": [*sent], "most": _LARGE, "skipped": [*NEVER, *SKIPPED]}
-    answer = json.loads(run_there(name, "list", request))
+    try:
+        answer = json.loads(run_there(name, "list", request))
+        listed = {str(path): str(what) for path, what in answer["files"].items()}
+        sizes = {str(path): int(size) for path, size in answer["large"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        hint = f"look around there: allranks dev attach {name}"
+        raise AllranksError(f"{name} does not list its files", hint=hint) from None
     by_git, by_user = files.rules_without_git(folder), excluded_by_user(folder)
 
     def comes(path: str) -> bool:
         ignored = by_git(path) or by_user(path) or path in COLLECTED or path.endswith(".pyc")
         return path in sent or not ignored
 
-    held = {path: what for path, what in answer["files"].items() if comes(path)}
-    large = [f"{path} ({size_text(size)})" for path, size in answer["large"].items() if comes(path)]
+    held = {path: what for path, what in listed.items() if comes(path)}
+    large = [f"{path} ({size_text(size)})" for path, size in sizes.items() if comes(path)]
     return held, large
 
 
@@ -103,7 +109,8 @@ def _here(folder: Path, names: Iterable[str]) -> dict[str, str]:
     held = {}
     for path in names:
         with suppress(OSError, ValueError):
-            held[path] = digest(str(folder / path))
+            if (folder / path).is_file() or (folder / path).is_symlink():  # no pipe, which waits
+                held[path] = digest(str(folder / path))
     return held
 
 
@@ -113,12 +120,15 @@ def why_not(folder: Path, name: str, held: str) -> str:
         return "its name leads out of the folder"
     if any(part.casefold() in _STAY for part in name.split("/")):
         return "it belongs to git or to a cache"
-    if held.startswith("->") and not files.stays_inside(name, held[2:]):
+    if held.startswith("->") and not stays_inside(f"./{name}", held[2:]):
         return "it is a link that leads out of the folder"
     target, above = folder / name, [folder / path for path in Path(name).parents][:-1]
-    if any(path.is_symlink() or (path.exists() and not path.is_dir()) for path in above):
-        return "it lies behind a link or a file here"
-    return "it is a folder here" if target.is_dir() and not target.is_symlink() else ""
+    try:
+        if any(path.is_symlink() or (path.exists() and not path.is_dir()) for path in above):
+            return "it lies behind a link or a file here"
+        return "it is a folder here" if target.is_dir() and not target.is_symlink() else ""
+    except (OSError, ValueError):
+        return "its name cannot be that of a file"
 
 
 def _fetched(name: str, chosen: Mapping[str, str | None], folder: Path) -> Iterator[str]:
@@ -129,42 +139,35 @@ def _fetched(name: str, chosen: Mapping[str, str | None], folder: Path) -> Itera
         with tempfile.TemporaryFile(dir=folder) as packed:
             run_there(name, "pack", [*chosen], packed)
             packed.seek(0)
-            with tarfile.open(fileobj=packed, mode="r:") as archive:
-                for member in archive:
-                    path = member.name
-                    if path not in chosen or _here(folder, [path]).get(path) != chosen[path]:
-                        continue
-                    if member.isfile() or member.issym():
-                        _place(archive, member, folder)
-                        yield path
-    except (OSError, tarfile.TarError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
+            yield from placed(stream_entries(f"what {name} sent", packed), chosen, folder)
+    except OSError as error:
         hint = f"make room or correct it, then again: allranks dev pull {name}"
         raise AllranksError(
-            f"not all files could be written: {reason}", where=str(folder), hint=hint
+            f"not all files could be written: {error.strerror}", where=str(folder), hint=hint
         ) from None
 
 
-def _place(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
-    """Write a file beside its place, and rename it."""
-    target = folder / member.name
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if why := why_not(folder, member.name, f"->{member.linkname}" if member.issym() else ""):
-        raise OSError(f"{member.name}: {why}")
-    part = target.with_name(f".allranks-{os.getpid()}.part")
-    try:
-        if member.issym():
-            part.symlink_to(member.linkname)
+def placed(
+    entries: Iterable[Entry], chosen: Mapping[str, str | None], folder: Path
+) -> Iterator[str]:
+    """Write those of the entries that were ``chosen``, and yield their names."""
+    for entry in entries:
+        path = entry.name
+        if path not in chosen or _here(folder, [path]).get(path) != chosen[path]:
+            continue
+        if why := why_not(folder, path, f"->{entry.target}" if entry.kind == "link" else ""):
+            raise AllranksError(f"{path!r} was not written: {why}", where=str(folder))
+        if entry.kind == "link":
+            replace_by_link(folder, path, entry.target)
+        elif entry.kind == "file" and entry.pieces is None:
+            with destination(folder, path, beside(path, chosen), threading.Event()) as file:
+                file.cut()
+                while file.size < entry.size:
+                    file.write(entry.read(min(entry.size - file.size, CHUNK)))
+                file.finish(None, mode=0o755 if entry.mode & 0o100 else 0o644)
         else:
-            content = archive.extractfile(member)
-            assert content is not None
-            with content, part.open("wb") as file:
-                while piece := content.read(1 << 20):
-                    file.write(piece)
-            part.chmod(0o755 if member.mode & 0o100 else 0o644)
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
+            continue
+        yield path
 
 
 def _report(

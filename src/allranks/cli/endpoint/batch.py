@@ -123,7 +123,7 @@ def invoke(options: argparse.Namespace) -> int:
     )
     _notes(job["notes"])
     show.talk(f"{job['name']} scores it: allranks job stream {job['name']}")
-    print(job["name"])
+    show.line(job["name"])
     return 0
 
 

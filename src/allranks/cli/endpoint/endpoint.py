@@ -355,7 +355,8 @@ def invoke(options: argparse.Namespace) -> int:
     else:
         body = _content(Path(file))
     answer = send(options.name, body, options.deployment, options.content_type)
-    sys.stdout.write(answer if answer.endswith("\n") else answer + "\n")
+    text = "\n".join(show.safe_lines(answer)) if sys.stdout.isatty() else answer
+    sys.stdout.write(text if text.endswith("\n") else text + "\n")
     return 0
 
 

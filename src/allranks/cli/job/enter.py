@@ -153,7 +153,8 @@ class _Output:
     def __call__(self, kind: Frame, data: bytes) -> None:
         if kind is Frame.NOTE:
             if not self._quiet:
-                print(f"note: {data.decode(errors='replace')}", file=sys.stderr, end="\r\n")
+                note = show.one_line(f"note: {data.decode(errors='replace')}")
+                print(note, file=sys.stderr, end="\r\n")
             return
         stream = sys.stdout.buffer if kind is Frame.OUT else sys.stderr.buffer
         stream.write(data)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -369,7 +368,7 @@ def _canceled(client: Client, name: str, options: argparse.Namespace) -> JobAnsw
     if isinstance(name, OneOfSeveral):
         name, note = full_name(name, yes=options.yes)
         if note and not options.quiet:
-            print(f"note: {note}", file=sys.stderr)
+            show.talk(f"note: {note}")
     where = job_path(name, "/cancel" + ("?force=true" if options.force else ""))
     job: JobAnswer = client.json("POST", where)
     if not (options.json or options.quiet):

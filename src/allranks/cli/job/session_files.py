@@ -25,6 +25,8 @@ exit 127"""
 SKIPPED = (".git", "__pycache__")
 # Bytes: a larger file is no code.
 _CODE = 16 << 20
+# Bytes of output that are kept.
+_MOST = 256 << 20
 
 
 def run_there(
@@ -37,10 +39,13 @@ def run_there(
     def take(kind: Frame, data: bytes) -> None:
         if kind is Frame.ERR:
             errors.extend(data[-4096:])
+            del errors[:-4096]
         elif kind is Frame.OUT and out is not None:
             out.write(data)
         elif kind is Frame.OUT:
             output.extend(data)
+        if len(output) > _MOST:
+            raise AllranksError(f"{name} sends too much", hint=f"allranks dev attach {name}")
 
     words = ["sh", "-c", _RUN, "sh", _THERE.read_text(), mode]
     with tempfile.TemporaryFile() as made:
@@ -52,7 +57,7 @@ def run_there(
         code = Follower(channel, take, source.fileno()).run()
     if code:
         lines = errors.decode(errors="replace").strip().splitlines()
-        why = lines[-1] if lines else f"it ended with {code}"
+        why = lines[-1][:500] if lines else f"it ended with {code}"
         hint = f"look around there: allranks dev attach {name}"
         raise AllranksError(f"no access to the files of {name}: {why}", hint=hint)
     return bytes(output)

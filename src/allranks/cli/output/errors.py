@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
-from allranks.cli.output import colours
 from allranks.errors import AllranksError, SpecError
 
 
@@ -23,7 +20,6 @@ def print_error(error: AllranksError, as_json: bool = False) -> None:
 
 
 def _print_error(sentence: str, hint: str | None) -> None:
-    lines = [f"error: {sentence}", *(["", f"hint: {hint}"] if hint else [])]
-    if colours.coloured(sys.stderr):
-        lines = [colours.sentence(each) for each in lines]
-    print("\n".join(lines), file=sys.stderr)
+    from allranks.cli.output import show  # lazy: only here
+
+    show.talk(f"error: {sentence}" + (f"\n\nhint: {hint}" if hint else ""))

@@ -32,7 +32,7 @@ def columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         return
     from allranks.cli.output import tables  # lazy: only on a terminal
 
-    rows = [[one_line(cell) for cell in row] for row in rows]
+    head, *rows = [[one_line(cell) for cell in row] for row in (head, *rows)]
     # 0: unknown terminal size.
     wide = os.get_terminal_size(sys.stdout.fileno()).columns or None if terminal else None
     for row in tables.fitted(head, rows, wide, coloured(sys.stdout)):
@@ -41,7 +41,7 @@ def columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Its lines."""
-    rows = [[one_line(cell) for cell in row] for row in rows]
+    head, *rows = [[one_line(cell) for cell in row] for row in (head, *rows)]
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
     several = ([cell.ljust(w) for cell, w in zip(r, widths, strict=True)] for r in (head, *rows))
     return ["  ".join(cells).rstrip() for cells in several]
@@ -50,6 +50,11 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 def one_line(text: str) -> str:
     """Control characters replaced by `?`."""
     return "".join(char if char.isprintable() else "?" for char in text)
+
+
+def safe_lines(text: str) -> list[str]:
+    """The lines of any text, as they may be printed."""
+    return [one_line(each) for each in text.expandtabs().split("\n")]
 
 
 def can_ask() -> bool:
@@ -83,7 +88,7 @@ def may_destroy(options: Any, what: str) -> bool:
 
 def talk(text: str = "", status: str = "") -> None:
     """Print messages to stderr; they may contain any text. The job's ``status`` is coloured."""
-    lines = [one_line(each) for each in text.expandtabs().split("\n")]
+    lines = safe_lines(text)
     if coloured(sys.stderr):
         lines = [colours.sentence(each) for each in lines]
         painted = colours.paint(status, colours.of_status(status))
@@ -94,7 +99,7 @@ def talk(text: str = "", status: str = "") -> None:
 def field(name: str, value: str) -> None:
     """Print a name and its value, which may be any text of several lines. A terminal gets them
     broken between words."""
-    parts = [one_line(each) for each in value.expandtabs().split("\n")]
+    parts = safe_lines(value)
     beside = max(11, len(name))
     if sys.stdout.isatty():
         from allranks.cli.output import tables  # lazy: only on a terminal
@@ -209,7 +214,7 @@ class StatusLine:
         if self._on:
             width = os.get_terminal_size(sys.stderr.fileno()).columns or 80  # 0: unknown
             dim, off = ("\033[2m", "\033[0m") if coloured(sys.stderr) else ("", "")
-            sys.stderr.write(f"\r{dim}{text[: max(10, width - 1)]}{off}\033[K")
+            sys.stderr.write(f"\r{dim}{one_line(text)[: max(10, width - 1)]}{off}\033[K")
             sys.stderr.flush()
             self._shown = True
 

@@ -57,13 +57,14 @@ def report(options: argparse.Namespace) -> int:
         show.as_json(ended | {"bottleneck": analysis.bottleneck, "insights": listed} | more)
         return 0
     for line in _ended(record):
-        print(show.one_line(line))
+        show.line(line)
     print(f"bottleneck: {analysis.bottleneck}")
     for insight in analysis.insights:
-        print(f"\n{insight.kind}: {insight.sentence}")
+        show.line("")
+        show.line(f"{insight.kind}: {insight.sentence}")
         for word, text in (("change", insight.hint), ("gain", insight.gain)):
             if text:
-                print(f"  {word:<7} {text}")
+                show.line(f"  {word:<7} {text}")
     if profile is not None:
         at = time.strftime("%Y-%m-%d %H:%M", time.localtime(profile["at"]))
         verdict: Any = profile["verdict"]
@@ -73,7 +74,7 @@ def report(options: argparse.Namespace) -> int:
     if analysis.used:
         print("\nduring training:")
     for sentence in analysis.used:
-        print(f"  {sentence}")
+        show.line(f"  {sentence}")
     if not options.quiet:
         for sentence in analysis.needed:
             show.talk(f"\nfor more detail: {sentence}")
@@ -123,8 +124,11 @@ def scaling(options: argparse.Namespace) -> int:
         return 0
     if comparison.rows:
         show.columns(scaling_text.head(comparison), scaling_text.table(comparison))
-    if lines := list(scaling_text.sentences(comparison)):
-        print("\n" + "\n".join(lines))
+    lines = list(scaling_text.sentences(comparison))
+    if lines:
+        show.line("")
+    for line in lines:
+        show.line(line)
     for line in scaling_text.doubts(comparison):
         show.talk(f"warning: {line}")
     return 0

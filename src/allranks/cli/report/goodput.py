@@ -55,7 +55,7 @@ def goodput(options: argparse.Namespace) -> int:
         ("JOB", "GOODPUT", *(each.upper() for each in _shown(jobs)), "WHOLE"), _table(jobs)
     )
     for line in _sentences(jobs, advice):
-        print(line)
+        show.line(line)
     return 0
 
 

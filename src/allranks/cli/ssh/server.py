@@ -14,9 +14,10 @@ from typing import Any, TypeVar
 import asyncssh
 
 from allranks.channel import Connection, Frame, Lost, size
+from allranks.cli.output.show import one_line
 from allranks.cli.ssh.keys import Entry
 from allranks.errors import AllranksError
-from allranks.sdk.jobs.channel import Channel
+from allranks.sdk.jobs.channel import Channel, exit_code
 
 # Names of the rank's own node.
 _LOCAL = ("localhost", "127.0.0.1", "::1", "")
@@ -256,12 +257,12 @@ class _Session(_Bridge, asyncssh.SSHServerSession[bytes]):
         elif kind is Frame.ERR:
             self._chan.write_stderr(data)
         elif kind is Frame.NOTE:
-            self._chan.write_stderr(b"note: %b\r\n" % data)
+            self._note(f"note: {data.decode(errors='replace')}")
         elif kind is Frame.FAILED:
             self._end(data.decode(errors="replace"))
         elif kind is Frame.EXIT:
             self.leave()
-            self._chan.exit(int(data))
+            self._chan.exit(exit_code(data))
 
     def lost(self) -> None:
         self._end(f"the connection to {self._entry.job} has ended")
@@ -269,8 +270,11 @@ class _Session(_Bridge, asyncssh.SSHServerSession[bytes]):
     def _end(self, why: str) -> None:
         self.leave()
         if not self._chan.is_closing():
-            self._chan.write_stderr(f"allranks: {why}\r\n".encode())
+            self._note(f"allranks: {why}")
             self._chan.exit(_FAILED)
+
+    def _note(self, text: str) -> None:
+        self._chan.write_stderr(f"{one_line(text)}\r\n".encode())
 
 
 class _Port(_Bridge, asyncssh.SSHTCPSession[bytes]):
@@ -308,7 +312,7 @@ class _Port(_Bridge, asyncssh.SSHTCPSession[bytes]):
 
 
 def _tell(text: str) -> None:
-    print(f"allranks: {text}", file=sys.stderr, end="\r\n")
+    print(one_line(f"allranks: {text}"), file=sys.stderr, end="\r\n")
 
 
 async def _in_thread(call: Callable[[], T]) -> T:

@@ -85,9 +85,9 @@ def _pipeline(submission: Submission, home: settings.Home, assets: ReadOnlyHome,
         return 0
     for entry in listing:
         after = f", after {', '.join(entry['after'])}" if entry["after"] else ""
-        print(f"{entry['step']}: {entry['type']}{after}")
+        show.line(f"{entry['step']}: {entry['type']}{after}")
         if entry["plan"]:
-            print(textwrap.indent(entry["plan"]["task"]["command"].rstrip(), "    "))
+            _print_text(entry["plan"]["task"]["command"])
     return 0
 
 
@@ -100,31 +100,38 @@ def _shown_plan(made: Plan | None) -> Packed | None:
 
 def _print(report: Mapping[str, Any]) -> None:
     gang, task = report["gang"], report["task"]
-    print(f"job        {report['name']}  (plan {report['digest'][:12]})")
+    show.line(f"job        {report['name']}  (plan {report['digest'][:12]})")
     rendered = report["rendered"]
     if "\n" in rendered:
-        print(f"compute    {report['compute']}, engine {report['engine']}, which receives:\n")
-        print(textwrap.indent(rendered.rstrip(), "    ") + "\n")
+        show.line(f"compute    {report['compute']}, engine {report['engine']}, which receives:")
+        show.line("")
+        _print_text(rendered)
+        show.line("")
     else:
-        print(f"engine     {report['engine']}: {rendered}")
+        show.line(f"engine     {report['engine']}: {rendered}")
     needs = {name: gang[name] for name in ("gpus", "cpus", "memory") if gang[name]}
-    print(f"nodes      {gang['nodes']}  {needs or ''}".rstrip())
+    show.line(f"nodes      {gang['nodes']}  {needs or ''}".rstrip())
     if report["instance_type"]:
-        print(f"size       {report['instance_type']}")
+        show.line(f"size       {report['instance_type']}")
     for note in report["notes"]:
-        print(f"note       {note}")
+        show.line(f"note       {note}")
     code = task["in_place"] or (f"snapshot {task['code'][:12]}" if task["code"] else "none")
-    print(f"code       {code}")
+    show.line(f"code       {code}")
     if recipe := task["recipe"]:
-        print(f"python     {recipe['python'] or 'the current one'}, in an environment with:")
+        show.line(f"python     {recipe['python'] or 'the current one'}, in an environment with:")
         for line in (*recipe["requirements"], *recipe["constraints"]):
-            print(f"             {line}")
+            show.line(f"             {line}")
         for note in recipe["notes"]:
-            print(f"note       {note}")
+            show.line(f"note       {note}")
     if report["container"]:
-        print(f"container  {shlex.join(report['container'])}")
+        show.line(f"container  {shlex.join(report['container'])}")
     if report["launcher"]:
-        print(f"launcher   {' '.join(report['launcher'])}")
+        show.line(f"launcher   {' '.join(report['launcher'])}")
     print("\neach node's agent reports its address and ports when it is ready\n")
     for line in rank_variables.lines(report["ranks"], show.table):
+        print(line)
+
+
+def _print_text(text: str) -> None:
+    for line in show.safe_lines(textwrap.indent(text.rstrip(), "    ")):
         print(line)

@@ -127,7 +127,7 @@ def after_submit(
             for note in continued["notes"]:
                 show.talk(show.one_line(f"note: {note}"))
     if detach:
-        show.as_json(job) if options.json else print(name)
+        show.as_json(job) if options.json else show.line(name)
         if not options.json and not quiet:
             show.talk(f"to follow it: allranks job stream {name}")
         act_on_interrupt(options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import socket
 import threading
@@ -30,6 +31,11 @@ class Completed(NamedTuple):
     exit_code: int
     stdout: bytes
     stderr: bytes
+
+
+def exit_code(data: bytes) -> int:
+    """Of an EXIT frame; 255, as ssh's, if it holds none."""
+    return int(data) if re.fullmatch(rb"[0-9]{1,3}", data) else 255
 
 
 class Channel:
@@ -127,7 +133,7 @@ class Follower:
         if ready.get(self.connection.fileno(), 0) & ~select.POLLOUT:
             for kind, data in self.connection.receive():
                 if kind is Frame.EXIT:
-                    return int(data)
+                    return exit_code(data)
                 if kind is Frame.FAILED:
                     hint = f"see `allranks job show {self._channel.name}`"
                     raise AllranksError(data.decode(errors="replace"), hint=hint)

@@ -14,7 +14,7 @@ from allranks.core.data import kept_files
 from allranks.core.job.file_addresses import address, downloaded
 from allranks.core.transfer_progress import OnProgress, Progress, unheard
 from allranks.errors import AllranksError, NotFound, ServerError
-from allranks.http_client import Client
+from allranks.http_client import Client, shaped
 from allranks.sdk.connection.parallel import Shared, Worker
 from allranks.sdk.connection.urls import asset_path, job_path, state_path
 from allranks.sdk.jobs.files import selected
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from allranks.api.jobs import FileAnswer, LinkAnswer
     from allranks.api.metrics import ShownJob
 
+# What answers have to be like.
+_JOB = {"type": str, "spec": dict, "outputs": dict, "attempts": int, "ended_at": object}
+_ASSET = {"name": str, "version": str, "path": str}
+_FILES_OF = [{"path": str, "size": int, "mtime_ns": int}]
 # Small files are sent in bundles of at most this many bytes and files.
 _BUNDLE, _FILES = 2 << 20, 128
 
@@ -77,7 +81,7 @@ def download(
     changing; Unreachable when the server stays away.
     """
     with connect() as client:
-        job: ShownJob = client.json("GET", job_path(name))
+        job: ShownJob = shaped(client.json("GET", job_path(name)), _JOB)
         has = {**(job["spec"].get("outputs") or {}), **job["outputs"]}
         everything = everything or job["type"] == "pipeline"  # it has nothing but outputs
         if output is not None and output not in has:
@@ -91,9 +95,9 @@ def download(
             raise NotFound(
                 f"the output {output} is not stored in the job's record", where=place, hint=hint
             )
-        listing: list[FileAnswer] = client.json("GET", job_path(name, "/files"))
-        links = client.json("GET", job_path(name, "/links"))
-        too_long = client.json("GET", job_path(name, "/files?too_long=true"))
+        listing: list[FileAnswer] = shaped(client.json("GET", job_path(name, "/files")), _FILES_OF)
+        links = shaped(client.json("GET", job_path(name, "/links")), [str])
+        too_long = shaped(client.json("GET", job_path(name, "/files?too_long=true")), [str])
         events = client.json("GET", job_path(name, "/events")) if job["ended_at"] else []
 
     not_kept = kept_files.sentences(kept_files.summary(events, job["attempts"]))
@@ -144,10 +148,11 @@ def download_model(
     Raises ServerError for a damaged file, NotFound for an unknown model.
     """
     with connect() as client:
-        model: ModelAnswer = client.json("GET", asset_path("models", reference))
+        model: ModelAnswer = shaped(client.json("GET", asset_path("models", reference)), _ASSET)
         name, version = model["name"], model["version"]
         place = asset_path("models", f"{name}:{version}")
-        listing: list[ModelFile] = client.json("GET", f"{place}/manifest")
+        hashed = [{**_FILES_OF[0], "sha256": str}]
+        listing: list[ModelFile] = shaped(client.json("GET", f"{place}/manifest"), hashed)
     entries = list(_entries(listing, {file["path"]: f"{name}/{file['path']}" for file in listing}))
     fetched = _served(connect, place, folder, entries, progress)
     if fetched.gone:
@@ -171,7 +176,7 @@ def download_data(
     Raises NotFound for an unknown version, and for one that is not on the server's disk.
     """
     with connect() as client:
-        asset: DataAnswer = client.json("GET", asset_path("data", reference))
+        asset: DataAnswer = shaped(client.json("GET", asset_path("data", reference)), _ASSET)
         name = asset["name"]
         stored, files = None, list[FileEntry]()
         with contextlib.suppress(AllranksError):  # refused, perhaps: the server may have better
@@ -185,8 +190,9 @@ def download_data(
                 progress,
             )
         place = asset_path("data", f"{name}:{asset['version']}")
-        listing: list[FileAnswer] = client.json("GET", f"{place}/files")
-        links: list[LinkAnswer] = client.json("GET", f"{place}/links")
+        listing: list[FileAnswer] = shaped(client.json("GET", f"{place}/files"), _FILES_OF)
+        link = {"path": str, "target": str}
+        links: list[LinkAnswer] = shaped(client.json("GET", f"{place}/links"), [link])
     entries = list(_entries(listing, {file["path"]: f"{name}/{file['path']}" for file in listing}))
     fetched = _served(connect, place, folder, entries, progress)
     paths = {f"{name}/{link['path']}": link["target"] for link in links}
@@ -210,8 +216,10 @@ def download_state(
     """
     query = "" if version is None else f"?version={version}"
     with connect() as client:
-        listing: list[StateEntry] = client.json("GET", state_path(name, f"/manifest{query}"))
+        answer = client.json("GET", state_path(name, f"/manifest{query}"))
+        listing: list[StateEntry] = shaped(answer, [{"what": str, "path": str}])
     files = [each for each in listing if each["what"] == "file"]
+    shaped(files, [{**_FILES_OF[0], "sha256": str}])
     taken = {checked(f"{name}/{file['path']}") for file in files}
     entries = [
         Entry(e["sha256"], e["size"], e["mtime_ns"], target, beside(target, taken), e["sha256"])

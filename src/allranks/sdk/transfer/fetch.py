@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from allranks.errors import NotFound, ServerError
-from allranks.http_client import Client
+from allranks.http_client import Client, shaped
 from allranks.sdk.connection.parallel import Connection, Interrupted
 from allranks.sdk.connection.urls import checksum_path, file_path
 from allranks.sdk.transfer.write_files import Destination, destination, is_there
@@ -125,7 +125,9 @@ class Fetcher:
             head, _, _ = body[at : at + 200].partition(b"\n")
             try:
                 header: BundleHead = json.loads(head)
-            except ValueError:
+                if header != {"size": None}:
+                    shaped(header, {"size": int, "mtime_ns": int, "crc32": int})
+            except (ValueError, ServerError):
                 damaged.append(entry)
                 continue
             at += len(head) + 1
@@ -199,10 +201,12 @@ class Fetcher:
                 if self._stop.is_set():
                     raise Interrupted
             try:
-                answer: ChecksumAnswer = json.loads(last)
+                answer = json.loads(last)
             except ValueError:
                 raise client.closed() from None
-            return answer
+            numbers = dict.fromkeys(("crc32", "bytes", "size", "mtime_ns"), int)
+            checksum: ChecksumAnswer = shaped(answer, numbers)
+            return checksum
 
         return self._connection.ask(ask)
 

@@ -14,7 +14,7 @@ from allranks.agent.data.file_entry import FileEntry
 from allranks.core.data import addresses
 from allranks.core.data.address_map import mapped
 from allranks.core.data.addresses import Located
-from allranks.http_client import Client
+from allranks.http_client import Client, shaped
 from allranks.sdk.transfer.fetch import Entry, Tally
 from allranks.sdk.transfer.write_files import beside, checked, destination, is_there
 from allranks.sdk.upload.stores import NO_STORES, own_account
@@ -31,11 +31,12 @@ _PIECE, _AHEAD = 8 << 20, 4
 def own_data(client: Client, asset: DataAnswer) -> StoredData | None:
     """The data of an asset in a datastore that this machine's own credentials may open; None: only
     the server's can."""
-    path = mapped(asset["path"], client.json("GET", "/api/v1/data/map"))
+    path = mapped(asset["path"], shaped(client.json("GET", "/api/v1/data/map"), {str: str}))
     name, separator, rest = path.removeprefix(_HEAD).partition("/paths/")
     if not path.startswith(_HEAD) or not separator or "/" in name:
         return None
-    stores: list[DatastoreAnswer] = client.json("GET", "/api/v1/datastores")
+    answer = client.json("GET", "/api/v1/datastores")
+    stores: list[DatastoreAnswer] = shaped(answer, [{"name": str, "type": str}])
     store = next((s for s in stores if s["name"] == name and s["type"] not in NO_STORES), None)
     own = None if store is None else own_account(store)
     if own is None:

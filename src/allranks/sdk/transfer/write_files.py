@@ -19,6 +19,8 @@ from collections.abc import Container, Iterator
 from pathlib import Path
 
 from allranks.core.data.state_manifest import stays_inside
+from allranks.core.text import flaw
+from allranks.disk_space import is_hole
 from allranks.errors import ServerError
 from allranks.sdk.connection.parallel import Interrupted
 
@@ -32,7 +34,8 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS)
 
 def checked(path: str) -> str:
     """The path sent by the server. Raises ServerError if it leads outside."""
-    if "\0" in path or any(word in ("", ".", "..") for word in path.split("/")):
+    words = path.split("/")
+    if {"", ".", ".."} & {*words} or flaw(path, names=True) is not None:
         hint = "nothing was written; check that this is the right server"
         raise ServerError(f"the server sent a path outside of the folder: {path!r}", hint=hint)
     return path
@@ -116,14 +119,18 @@ class Destination:
         self._go_on()
         left = memoryview(piece)
         while left:
-            written = os.pwrite(self._file, left, self.size)
+            if is_hole(left):
+                written = len(left)
+                os.ftruncate(self._file, self.size + written)
+            else:
+                written = os.pwrite(self._file, left, self.size)
             self.crc = zlib.crc32(left[:written], self.crc)
             self.size += written
             left = left[written:]
 
-    def finish(self, mtime_ns: int, sha256: str = "") -> None:
-        """Move the complete file into place with the server's time. Raises ServerError and removes
-        it if it does not match ``sha256``."""
+    def finish(self, mtime_ns: int | None, sha256: str = "", mode: int | None = None) -> None:
+        """Move the complete file into place with the server's time, and a ``mode`` of its own.
+        Raises ServerError and removes it if it does not match ``sha256``."""
         if sha256 and self._sha256() != sha256:
             self.cut()
             raise ServerError(
@@ -131,7 +138,11 @@ class Destination:
                 where=self._name,
                 hint="register it again from an intact copy, or use another version",
             )
-        os.utime(self._file, ns=(mtime_ns, mtime_ns))
+        if mtime_ns is not None:
+            with contextlib.suppress(OverflowError):  # a time that no file has
+                os.utime(self._file, ns=(mtime_ns, mtime_ns))
+        if mode is not None:
+            os.fchmod(self._file, mode)
         # Replaces a symbolic link itself, not its target.
         os.replace(self._part, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
         self._kept = False
@@ -226,24 +237,29 @@ _HINTS = {
 def place_link(folder: Path, path: str, target: str) -> bool:
     """Make a link in place of another one, or of nothing; whether it is there. False for one that
     could lead out of the folder that the path begins with, or where something else is."""
+    goal = folder / checked(path)
+    is_free = goal.is_symlink() or not os.path.lexists(goal)
+    try:
+        if is_free and stays_inside(path, target):
+            replace_by_link(folder, path, target)
+            return True
+    except OSError:
+        pass
+    return False
+
+
+def replace_by_link(folder: Path, path: str, target: str) -> None:
+    """Make a link, in place of a file or link. Raises OSError. The caller has checked where it
+    leads."""
     *words, name = checked(path).split("/")
-    if not stays_inside(path, target):
-        return False
+    above, part = _opened(folder, words, make=True), beside(name, ())
     try:
-        above = _opened(folder, words, make=True)
-    except OSError:
-        return False
-    try:
-        with contextlib.suppress(OSError):
-            if os.readlink(name, dir_fd=above) == target:
-                return True
-            os.unlink(name, dir_fd=above)
-        os.symlink(target, name, dir_fd=above)
-    except OSError:
-        return False
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(part, dir_fd=above)
+        os.symlink(target, part, dir_fd=above)
+        os.replace(part, name, src_dir_fd=above, dst_dir_fd=above)
     finally:
         os.close(above)
-    return True
 
 
 def _same(status: os.stat_result, size: int, mtime_ns: int) -> bool:
