@@ -30,11 +30,35 @@ def test_others_wait_and_say_why_and_a_rank_may_submit_a_job_and_wait_for_it(all
     def second() -> dict:
         return json.loads(allranks("job", "show", "second", "--json").stdout)
 
-    until(lambda: "waits for running ranks to end" in (second()["status_reason"] or ""))
+    until(lambda: "waits for the job parent to end" in (second()["status_reason"] or ""))
     assert allranks("job", "wait", "parent").returncode == 0
     assert "parent done" in allranks("job", "logs", "parent").stdout
     assert allranks("job", "wait", "second").returncode == 0
     assert allranks("job", "wait", "both").returncode == 0
+
+
+@pytest.mark.end_to_end
+def test_a_raised_limit_reaches_a_job_that_waits_also_after_a_restart(allranks):
+    def shown(name: str) -> dict:
+        return json.loads(allranks("job", "show", name, "--json").stdout)
+
+    allranks("compute", "update", "local", "--max-ranks", "1")
+    allranks("run", "--name", "lim-a", "--detach", "--", "sleep", "60")
+    allranks("run", "--name", "lim-b", "-n", 4, "--detach", "--", "hostname")
+    own = ("--set", "resources.properties.local.max_ranks=1")
+    allranks("run", "--name", "own", *own, "--detach", "--", "hostname")
+    until(lambda: "(`max_ranks` of the compute: 1)" in (shown("lim-b")["status_reason"] or ""))
+    allranks("compute", "update", "local", "--max-ranks", "4")
+    until(
+        lambda: (
+            "for the job lim-a to end (`max_ranks` of the compute: 4)"
+            in (shown("lim-b")["status_reason"] or "")
+        )
+    )
+    allranks("compute", "update", "local", "--max-ranks", "8")
+    assert allranks("job", "wait", "lim-b", "--timeout", "20").returncode == 0
+    assert shown("own")["status"] == "Queued"  # its own limit stays
+    allranks("job", "cancel", "lim-a")
 
 
 def test_the_number_is_an_option_of_the_compute(allranks):

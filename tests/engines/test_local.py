@@ -354,9 +354,8 @@ def test_a_gang_starts_once_ranks_have_ended_though_their_agents_still_live(engi
     first, second, third, child = (gang(name, ranks=1) for name in ("a", "b", "c", "d"))
     for each in (first, second, third):
         engine.submit(each)
-    assert (
-        seen(engine, third).why == "waits for running ranks to end (`max_ranks` of the compute: 2)"
-    )
+    why = f"waits for the job {first.key.rpartition('.')[0]} and others to end (`max_ranks` of the"
+    assert seen(engine, third).why == f"{why} compute: 2)"
     assert engine.hosts({})[0].free_cpus == 0
     engine.submit(child._replace(ranks=0))
     assert seen(engine, child).state is GangState.UP
@@ -367,6 +366,18 @@ def test_a_gang_starts_once_ranks_have_ended_though_their_agents_still_live(engi
     engine.stop(Handle(first.key))
     engine.submit(unlimited)
     assert seen(engine, unlimited).state is GangState.UP
+
+
+def test_a_gang_that_waits_follows_the_limit_that_holds_now(engine, tmp_path):
+    first, second = gang("a", ranks=1), gang("b", ranks=4)
+    engine.submit(first)
+    engine.submit(second)
+    engine.submit(second._replace(options={"max_ranks": 3}))
+    assert seen(engine, second).why.endswith(": 3)")
+    again = LocalEngine(tmp_path / "engine", tmp_path / "nodes", MACHINE)
+    assert seen(again, second).why.endswith(": 3)")
+    engine.submit(second._replace(options={"max_ranks": 5}))
+    assert seen(engine, second).state is GangState.UP
 
 
 def test_a_port_that_two_gangs_fix_is_used_by_one_at_a_time_also_after_a_restart(engine, tmp_path):

@@ -18,8 +18,10 @@ def test_three_hundred_jobs_start_one_a_cpu_in_order():
     jobs = [entry(f"j{i}", i) for i in range(300)]
     decision = turns(MACHINE, [], reversed(jobs))
     assert decision.start == ["j0.1", "j1.1"]
-    why = "waits for running ranks to end (`max_ranks` of the compute: 2)"
-    assert set(decision.waits.values()) == {why}
+    # Only the first in line names a job: a change of the text is an event.
+    why = "waits for {} to end (`max_ranks` of the compute: 2)"
+    assert decision.waits.pop("j2.1") == why.format("the job j0 and others")
+    assert set(decision.waits.values()) == {why.format("running ranks")}
     next_one = turns(MACHINE, [jobs[1]], jobs[2:])
     assert next_one.start == ["j2.1"]
 
@@ -40,6 +42,19 @@ def test_ranks_that_run_are_at_most_the_limit_and_small_jobs_do_not_overtake():
 def test_ranks_are_not_reserved_for_a_job_that_waits_for_a_gpu():
     gpu = entry("gpu", 1, ranks=4, most=4, need=Capacity(1, 3, 0.0, 0, 4))
     assert turns(MACHINE, [], [gpu, entry("s", 2, most=4)]).start == ["s.1"]
+
+
+def test_the_first_in_line_says_who_holds_what_it_needs():
+    one = Capacity(1, 1, 0.0, 0, 1)
+    running = [entry("a", 1, need=one), entry("b", 0, need=one), entry("c", 0, ranks=0)]
+    free = MACHINE.minus(Capacity(2, 2, 0.0, 0, 2))
+    waiting = [entry("first", 2, need=one, most=0), entry("second", 3, need=one, most=0)]
+    assert turns(free, running, waiting).waits == {
+        "first.1": "waits for 1 GPU (0 available), held by the job b and others",
+        "second.1": "waits for 1 GPU (0 available)",
+    }
+    alone = turns(MACHINE, [entry("a", most=1)], [entry("x", 1, most=1)])
+    assert alone.waits["x.1"].startswith("waits for the job a to end (")
 
 
 def test_no_limit():

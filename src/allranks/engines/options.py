@@ -31,7 +31,8 @@ class Type(StrEnum):
 class Option(NamedTuple):
     """``help`` appears in `compute create --help`. ``connects``: the option selects the cluster, so
     only a compute may set it; jobs may override all others. ``variable``: the environment
-    variable that is the default. ``choices``: the allowed values, if restricted."""
+    variable that is the default. ``choices``: the allowed values, if restricted. ``live``: jobs
+    that wait follow a change of the compute's."""
 
     name: str
     help: str
@@ -40,6 +41,7 @@ class Option(NamedTuple):
     connects: bool = False
     variable: str | None = None
     choices: tuple[str, ...] = ()
+    live: bool = False
 
 
 # An option of engines whose nodes need not share the disk of the server's home.

@@ -44,6 +44,7 @@ _MAX_RANKS = Option(
     "max_ranks",
     "ranks that run at once before other jobs wait, 0 for any number (its CPUs)",
     Type.COUNT,
+    live=True,
 )
 
 # Processes started without the fork server, until they are reaped. They outlive the engine object.
@@ -127,6 +128,9 @@ class LocalEngine:
             folder = self._folder / gang.key
             folder.mkdir(parents=True, exist_ok=True)
             self._gangs[gang.key] = _Gang(gang, folder, time.time(), None)
+        waiting = self._gangs[gang.key]
+        if not waiting.started:
+            waiting.gang, waiting.entry = waiting.gang._replace(options=gang.options), None
         self._start_what_fits()
         if not self._gangs[gang.key].started:  # else it was saved as it started
             self._save(self._gangs[gang.key])

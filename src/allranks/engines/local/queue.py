@@ -49,20 +49,31 @@ def turns(free: Capacity, running: Iterable[Entry], waiting: Iterable[Entry]) ->
     ranks = sum(entry.ranks for entry in running)
     users = {port: entry for entry in running for port in entry.ports}
     result = Turns([], {}, {})
+    starts = list[Entry]()
+    is_first = True
     for one in sorted(waiting, key=lambda entry: (entry.spot, entry.ranks > 0, entry.arrived)):
         if why := _taken_port(one, users):
             result.waits[one.key] = why
             continue
-        # With no rank running, a gang starts whatever its size. The text is the same whatever runs:
-        # each change is an event of every gang that waits.
+        # With no rank running, a gang starts whatever its size. Only the first in line is told for
+        # which job it waits: each change of the text is an event of every gang that has it.
         if ranks and one.ranks and 0 < one.most < ranks + one.ranks:
-            why = f"waits for running ranks to end (`max_ranks` of the compute: {one.most})"
-            result.waits[one.key] = why
+            holder = _oldest(entry for entry in (*running, *starts) if entry.ranks)
+            what = holder if is_first and holder else "running ranks"
+            result.waits[one.key] = (
+                f"waits for {what} to end (`max_ranks` of the compute: {one.most})"
+            )
+            is_first = False
             ranks += one.ranks
             continue
         rest = free.minus(one.need)
         if missing := free.missing(one.need):
             result.waits[one.key] = f"waits for {' and '.join(missing)}"
+            short = [name for name in free._fields if getattr(one.need, name) > getattr(free, name)]
+            holds = (entry for entry in running if any(getattr(entry.need, name) for name in short))
+            if is_first and (holder := _oldest(holds)):
+                result.waits[one.key] += f", held by {holder}"
+            is_first = False
             if not one.spot:
                 victims = _preempted(one, free, spots)
                 result.preempt.update(dict.fromkeys((victim.key for victim in victims), one.key))
@@ -71,10 +82,17 @@ def turns(free: Capacity, running: Iterable[Entry], waiting: Iterable[Entry]) ->
                 rest = Capacity._make(map(min, free, _sum(free, victims).minus(one.need)))
         else:
             result.start.append(one.key)
+            starts.append(one)
             ranks += one.ranks
         users = dict.fromkeys(one.ports, one) | users
         free = rest
     return result
+
+
+def _oldest(holders: Iterable[Entry]) -> str:
+    """The job that has waited or run the longest, and whether there are others; '' for none."""
+    order = sorted(holders, key=lambda entry: entry.arrived)
+    return f"the job {order[0].job}{' and others' if order[1:] else ''}" if order else ""
 
 
 def _taken_port(one: Entry, users: Mapping[int, Entry]) -> str:

@@ -156,6 +156,19 @@ class Clusters:
         checked = options.check(declared, own, where, of_job=True, elsewhere=self._have)
         return {**result, **checked}
 
+    def options_now(self, plan: Plan, spec: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The options of the plan's gang, live ones as its compute has them now; those that the job
+        sets itself stay."""
+        kind = self.kind_of(plan.engine)
+        own = ((spec.get("resources") or {}).get("properties") or {}).get(kind.name) or {}
+        live = [option.name for option in kind.options if option.live and option.name not in own]
+        compute = self.known().computes.get(plan.compute) if live else None
+        if compute is None or compute.type != kind.name:
+            return plan.gang.options
+        options = self.options(compute)
+        kept = {name: value for name, value in plan.gang.options.items() if name not in live}
+        return kept | {name: options[name] for name in live if name in options}
+
     def engine_of(self, compute: Compute) -> Target:
         kind = self.kind(compute)
         return self.engine(self._cluster(kind.name, self.options(compute)))

@@ -24,7 +24,7 @@ from allranks.core.plan import Gang
 from allranks.engines.base import GangStatus, Handle
 from allranks.errors import AllranksError, Refused
 from allranks.events import LEFTOVERS, Event, Kind
-from allranks.server.clusters.clusters import Cluster
+from allranks.server.clusters.clusters import Cluster, KnownComputes
 from allranks.server.jobs.output_assets import register
 from allranks.server.jobs.result import result_of
 from allranks.server.loop import progress
@@ -66,6 +66,7 @@ class Loop:
         self._stopped: set[str] = set()
         # Gangs that wait or whose ranks have ended since the last look, for an engine with a queue.
         self._to_poll: list[Handle] = []
+        self._computes: KnownComputes | None = None
         self._thread = threading.Thread(target=self._run, name=f"loop {cluster.kind}", daemon=True)
 
     def start(self) -> None:
@@ -104,6 +105,7 @@ class Loop:
                 rows = [row for row in self._records.live() if self._is_mine(row)]
                 live = bool(rows)
                 self._next_tick = time.monotonic() + self._clocks.tick
+                self._follow_computes(rows)
                 self._statuses.poll(rows)
                 for row in rows:
                     row = self._records.latest(row.name) or row
@@ -275,7 +277,19 @@ class Loop:
         return row.event(step.event, node=step.node, data=data)
 
     def _gang(self, row: JobRow) -> Gang:
-        return row.plan.gang._replace(key=row.key, env=self._services.agent_variables(row))
+        options = self._clusters.options_now(row.plan, row.spec)
+        env = self._services.agent_variables(row)
+        return row.plan.gang._replace(key=row.key, env=env, options=options)
+
+    def _follow_computes(self, rows: Sequence[JobRow]) -> None:
+        """Hand gangs that wait to the engine anew after a change of a compute."""
+        if not any(option.live for option in self._clusters.kind_of(self._cluster.kind).options):
+            return
+        if self._computes != (computes := self._clusters.known()):
+            self._computes = computes
+            for row in rows:
+                if row.record.gang is GangState.QUEUED and decide.waits(row.record):
+                    self._engine.submit(self._gang(row))
 
     def _clean(self) -> None:
         """Remove ended launches from the engine and from this disk. This happens at the next tick:
