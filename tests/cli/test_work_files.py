@@ -102,10 +102,9 @@ def test_a_job_that_runs_in_place_keeps_its_files_where_they_are(shared, code):
 
 
 def test_hostile_names_do_not_reach_the_screen(shared, code):
-    (code / ".gitignore").write_text("ignored*\n")
     (code / "write.py").write_text(
         "import os\n"
-        "for head in (b'kept', b'ignored'):\n"
+        "for head in (b'kept', b'.env'):\n"
         "    open(head + b'\\xff\\n\\x1b[31m', 'w').close()\n"
     )
     done = shared("run", "--name", "work-hostile", "--", "python", "write.py")

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from allranks.snapshot.files import rules_without_git, walk
-from allranks.snapshot.ignore import IgnoreRules, ignore_rules
+from allranks.snapshot.ignore import IgnoreRules, excluded_by_user
 
 WHO = ("-c", "user.name=a", "-c", "user.email=a@b")
 
@@ -192,18 +192,19 @@ def test_in_a_hook_of_another_repository(tmp_path, monkeypatch):
     assert names(tmp_path / "two") == {"two.py"}
 
 
-def test_the_rules_of_a_working_folder(tmp_path):
+def test_the_rules_of_a_folder_without_git(tmp_path):
     put(tmp_path, ".gitignore", text="*.pt\n")
     put(tmp_path, ".amlignore", text="/big\n")
     put(tmp_path, "sub/.gitignore", text="!keep.pt\n")
-    ignored = ignore_rules(tmp_path)
+    by_git, by_user = IgnoreRules(tmp_path), excluded_by_user(tmp_path)
     paths = ("a.pt", "sub/keep.pt", "sub/a.pt", "big/x", "sub/big")
-    assert [path for path in paths if ignored(path)] == ["a.pt", "sub/a.pt", "big/x"]
+    assert [path for path in paths if by_git(path)] == ["a.pt", "sub/a.pt"]
+    assert [path for path in paths if by_user(path)] == ["big/x"]
 
 
 def test_a_star_stands_for_what_is_in_a_folder_and_not_for_the_folder(tmp_path):
     put(tmp_path, ".gitignore", text="data/*\n!data/keep/\ndata/keep/*\n!data/keep/vocab.txt\n")
-    ignored = ignore_rules(tmp_path)
+    ignored = IgnoreRules(tmp_path)
     paths = ("data/", "data/x", "data/keep/", "data/keep/x", "data/keep/vocab.txt")
     assert [path for path in paths if ignored(path)] == ["data/x", "data/keep/x"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -143,10 +143,3 @@ class IgnoreRules:
 def excluded_by_user(root: Path) -> IgnoreRules:
     """The rules of `.amlignore`."""
     return IgnoreRules(root, patterns_in(root / ".amlignore"), nested="")
-
-
-def ignore_rules(root: Path) -> Callable[[str], bool]:
-    """Tells which paths of a folder outside of git are ignored: by `.gitignore` or `.amlignore`."""
-    by_git = IgnoreRules(root)
-    by_user = excluded_by_user(root)
-    return lambda path: by_git(path) or by_user(path)

@@ -9,7 +9,7 @@ import pytest
 
 from allranks.agent.lifecycle import collect_files
 from allranks.agent.lifecycle.collect_files import Deadline, OutOfTime, keep, listing, set_aside
-from allranks.core.data.kept_files import FILES, Summary, Why
+from allranks.core.data.kept_files import FILES, File, Summary, Why
 from allranks.core.plan import Task
 
 NAMES = [
@@ -76,8 +76,11 @@ def test_a_job_that_writes_nothing_leaves_nothing(work, task):
     assert not Path(task.record).exists()
 
 
-def test_caches_environments_and_what_is_ignored_are_left_out(work, task):
-    (work / ".gitignore").write_text("*.log\nscratch/\n")
+def test_ignore_files_do_not_rule_what_is_kept_but_caches_and_secrets_stay_out(work, task):
+    (work / ".gitignore").write_text("*.ckpt\nruns/\n")
+    (work / ".amlignore").write_text("*\n")
+    (work / ".old").mkdir()
+    (work / ".old" / "CACHEDIR.TAG").write_text("came with the code")
     before = listing(work)
     for name in ("__pycache__/a.pyc", "package/__pycache__/b.pyc", ".git/HEAD"):
         (work / name).parent.mkdir(exist_ok=True)
@@ -86,18 +89,17 @@ def test_caches_environments_and_what_is_ignored_are_left_out(work, task):
         (work / name / "deep").mkdir(parents=True)
         (work / name / mark).write_text("x")
         (work / name / "deep" / "file").write_text("x")
-    (work / "scratch").mkdir()
-    (work / "scratch" / "model.pt").write_bytes(b"12345")
-    (work / "a.log").write_text("x")
-    (work / "model.pt").write_text("m")
+    (work / "runs").mkdir()
+    (work / "runs" / "events").write_text("1")
+    (work / "last.ckpt").write_text("2")
+    (work / ".env").write_text("TOKEN=1")
+    (work / "runs" / "tls.key").write_text("k")
     found = keep(task, 0, work, before, never)
-    assert kept(task) == {"model.pt": b"m"}
-    (ignored,) = found.left_out
-    assert (ignored.why, ignored.files, ignored.size) == (Why.IGNORED, 2, 6)
-    assert ignored.named[0].path == "scratch/model.pt"
-
-    assert keep(task._replace(keep_work=None), 0, work, before, never).left_out == ()
-    assert kept(task).keys() == {"model.pt", "a.log", "scratch/model.pt"}
+    assert kept(task) == {"runs/events": b"1", "last.ckpt": b"2"}
+    named = {group.why: [file.path for file in group.named] for group in found.left_out}
+    assert named[Why.SECRET] == [".env", "runs/tls.key"]
+    assert {*named[Why.CACHE]} == {".venv/", ".cache/"}
+    assert len(named) == 2
 
 
 def test_what_is_above_the_limit_is_named(work, task):
@@ -107,8 +109,21 @@ def test_what_is_above_the_limit_is_named(work, task):
     found = keep(task._replace(keep_work=100), 0, work, before, never)
     assert kept(task).keys() == {"small", "middle"}
     (above,) = found.left_out
-    assert (above.why, above.named) == (Why.LIMIT, (("large", 300),))
+    assert (above.why, above.named) == (Why.LIMIT, (File("large", 300),))
+    assert not Path(task.record, "attempts").exists()
     assert keep(task._replace(keep_work=0), 0, work, before, never) == Summary()
+
+
+def test_every_file_that_is_left_out_is_listed(work, task):
+    before = listing(work)
+    for number in range(30):
+        (work / f"{number:02}.ckpt").write_bytes(bytes(100))
+        os.utime(work / f"{number:02}.ckpt", (number, number))
+    found = keep(task._replace(keep_work=250), 1, work, before, never, attempt=3)
+    assert kept(task).keys() == {"29.ckpt", "28.ckpt"}
+    assert len(found.left_out[0].named) == 20
+    listed = Path(task.record, "attempts/3/not-kept/node-1.txt").read_text().splitlines()
+    assert {line.split()[1] for line in listed} == {f"{number:02}.ckpt" for number in range(28)}
 
 
 def test_files_of_every_kind(work, task, tmp_path):

@@ -19,18 +19,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from allranks import folder_trees
 from allranks.core.data.kept_files import (
     ABOUT,
-    FILES,
+    NOT_KEPT,
     File,
-    LeftOut,
+    Missed,
     Summary,
     Why,
     choose,
+    holds_secrets,
     left_out,
     note,
 )
+from allranks.core.data.kept_files import listing as list_missed
+from allranks.core.data.working_set import folders_above
 from allranks.core.plan import Task
 from allranks.core.text import printable
-from allranks.snapshot.ignore import NEVER, ignore_rules
+from allranks.snapshot.ignore import NEVER
 from allranks.statuses import Reason
 
 if TYPE_CHECKING:
@@ -55,14 +58,14 @@ class OutOfTime(Exception):
 
 
 class _Changes(NamedTuple):
-    """New and changed files. ``links`` are symbolic links that stay inside the folder,
-    ``unreadable`` are folders, ``beyond`` are files beyond the limit on their number."""
+    """New and changed files. ``links`` are symbolic links that stay inside the folder;
+    ``unreadable`` and ``caches`` are folders."""
 
     files: list[File]
-    ignored: list[File]
+    secrets: list[File]
     links: list[str]
     unreadable: list[File]
-    beyond: list[File]
+    caches: list[File]
 
 
 def listing(folder: Path) -> Listing:
@@ -113,7 +116,7 @@ def set_aside(task: Task, node: int, attempt: int) -> None:
         return
     listed = Path(task.record, "attempts", str(attempt - 1), "work", f"node-{node}.txt")
     listed.parent.mkdir(parents=True, exist_ok=True)
-    files = sorted(_walk(kept, []))
+    files = sorted(_walk(kept, [], []))
     lines = (f"{status.st_size:>15,}  {printable(path)}\n" for path, status in files)
     listed.write_text("".join(lines))
     if kept.is_symlink():
@@ -123,12 +126,23 @@ def set_aside(task: Task, node: int, attempt: int) -> None:
 
 
 def keep_and_describe(
-    task: Task, node: int, work: Path, before: Listing, deadline: Deadline, *, stay: bool
+    task: Task,
+    node: int,
+    work: Path,
+    before: Listing,
+    deadline: Deadline,
+    *,
+    attempt: int,
+    stay: bool,
+    goes_on: int,
 ) -> dict[str, Any] | None:
     """Keep new and changed files. Return the data of a note for the record, None if there is
-    none."""
-    summary = keep(task, node, work, before, deadline.check, stay=stay)
-    return None if summary == Summary() else {"about": ABOUT, **note(summary)}
+    none. ``goes_on``: the bytes that a restart gets of the working folder."""
+    summary = keep(task, node, work, before, deadline.check, attempt=attempt, stay=stay)
+    if summary == Summary():
+        return None
+    size = summary.size + sum(group.size for group in summary.left_out)
+    return {"about": ABOUT, **note(summary._replace(continues=size <= goes_on))}
 
 
 def disk_error(note: Mapping[str, Any]) -> str:
@@ -144,33 +158,36 @@ def keep(
     before: Listing,
     tick: Callable[[], None],
     *,
+    attempt: int = 1,
     stay: bool = False,
 ) -> Summary:
     """Move files in ``work`` that are new or changed since ``before`` to the job's record, at most
-    ``task.keep_work`` bytes (None: all, including ignored files). With ``stay`` they are linked,
-    because another attempt may need them in ``work``.
+    ``task.keep_work`` bytes (None: all), whatever ignore files say: those rule what goes into a
+    job. With ``stay`` they are linked, because another attempt may need them in ``work``.
 
     ``tick`` is called for each file and while it is copied, and may raise OutOfTime. The summary
-    lists files that could not be kept.
+    has the files that could not be kept; those that it cannot name are listed in the record.
     """
-    limit = task.keep_work
-    if task.in_place or limit == 0:
+    if task.in_place or task.keep_work == 0:
         return Summary()
-    changes = _find_changes(work, before, ignoring=limit is not None)
-    chosen, above = choose(changes.files, limit)
+    changes = _find_changes(work, before)
+    choice = choose(changes.files, task.keep_work)
     mover = _Mover(work, _kept_folder(task, node, "artifacts"), tick, stay)
-    moved, missed = _move_all(mover, chosen, changes.links)
-    return Summary(
-        len(moved),
-        sum(file.size for file in moved),
-        (
-            *left_out(Why.LIMIT, above),
-            *left_out(Why.COUNT, changes.beyond),
-            *left_out(Why.IGNORED, changes.ignored),
-            *left_out(Why.FAILED, changes.unreadable, "cannot be read"),
-            *missed,
-        ),
-    )
+    moved, failed = _move_all(mover, choice.kept, changes.links)
+    missed = [
+        Missed(Why.LIMIT, choice.too_large),
+        Missed(Why.COUNT, choice.too_many),
+        Missed(Why.SECRET, changes.secrets),
+        Missed(Why.CACHE, changes.caches),
+        Missed(Why.FAILED, changes.unreadable, "cannot be read"),
+        *failed,
+    ]
+    if lines := list_missed(missed):
+        target = Path(task.record, "attempts", str(attempt), NOT_KEPT, f"node-{node}.txt")
+        with contextlib.suppress(OSError):  # a full disk: the summary has the largest
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(lines)
+    return Summary(len(moved), sum(file.size for file in moved), left_out(missed))
 
 
 def _kept_folder(task: Task, node: int, within: str) -> Path:
@@ -183,8 +200,10 @@ def _identity(status: os.stat_result) -> tuple[int, int, int]:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _walk(root: Path, unreadable: list[File]) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield files and links breadth-first, except in caches and virtual environments. Does not
+def _walk(
+    root: Path, unreadable: list[File], caches: list[File]
+) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield files and links breadth-first, except in ``caches`` and virtual environments. Does not
     follow links. Folders that cannot be read are added to ``unreadable``."""
     folders = deque([""])
     while folders:
@@ -196,7 +215,10 @@ def _walk(root: Path, unreadable: list[File]) -> Iterator[tuple[str, os.stat_res
             unreadable.append(File(folder, 0))
             continue
         names = {entry.name for entry in entries}
-        if folder and (_MARKS & names or names >= _HOME):
+        if folder and names >= _HOME:
+            continue
+        if folder and _MARKS & names:
+            caches.append(File(folder, 0))
             continue
         for entry in entries:
             path = folder + entry.name
@@ -208,26 +230,20 @@ def _walk(root: Path, unreadable: list[File]) -> Iterator[tuple[str, os.stat_res
                     yield path, entry.stat(follow_symlinks=False)
 
 
-def _find_changes(work: Path, before: Listing, ignoring: bool) -> _Changes:
+def _find_changes(work: Path, before: Listing) -> _Changes:
     changes = _Changes([], [], [], [], [])
-    is_ignored: Callable[[str], bool] | None = None if ignoring else lambda path: False
-    for path, status in _walk(work, changes.unreadable):
+    for path, status in _walk(work, changes.unreadable, changes.caches):
         if before.get(path) == _identity(status):
             continue
         if stat.S_ISLNK(status.st_mode):
             if _stays_inside(work, path):
                 changes.links.append(path)
         elif stat.S_ISREG(status.st_mode):
-            if is_ignored is None:
-                is_ignored = ignore_rules(work)
-            file = File(path, status.st_size)
-            if is_ignored(path):
-                changes.ignored.append(file)
-            elif ignoring and len(changes.files) >= FILES:
-                changes.beyond.append(file)
-            else:
-                changes.files.append(file)
-    return changes
+            file = File(path, status.st_size, status.st_mtime)
+            (changes.secrets if holds_secrets(path) else changes.files).append(file)
+    sent = folders_above(before if changes.caches else ())  # with the code
+    made = [cache for cache in changes.caches if cache.path.rstrip("/") not in sent]
+    return changes._replace(caches=made)
 
 
 def _stays_inside(work: Path, path: str) -> bool:
@@ -241,7 +257,7 @@ def _stays_inside(work: Path, path: str) -> bool:
 
 def _move_all(
     mover: _Mover, files: Sequence[File], links: Sequence[str]
-) -> tuple[list[File], list[LeftOut]]:
+) -> tuple[list[File], list[Missed]]:
     """Return the files that are at their goal now, and those that are not."""
     if not files:
         return [], []
@@ -253,10 +269,7 @@ def _move_all(
             mover.move(file.path)
             moved.append(file)
         except OutOfTime:
-            return moved, [
-                *left_out(Why.TIME, files[number:]),
-                *left_out(Why.FAILED, failed, why),
-            ]
+            return moved, [Missed(Why.TIME, files[number:]), Missed(Why.FAILED, failed, why)]
         except OSError as error:
             why = why or (error.strerror or str(error)).lower()
             failed.append(file)
@@ -266,7 +279,7 @@ def _move_all(
     for path in links:
         with contextlib.suppress(OSError, OutOfTime):
             mover.move(path)
-    return moved, left_out(Why.FAILED, failed, why)
+    return moved, [Missed(Why.FAILED, failed, why)]
 
 
 class _Mover:

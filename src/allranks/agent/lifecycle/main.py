@@ -507,12 +507,20 @@ class Agent:
         long as another attempt may need them."""
         task, node, before = self._task, self._where.node, work.laid_out
         stay = task.nodes > 1 or attempt.reason is not Reason.DONE
+        goes_on = -1 if attempt.reason is Reason.DONE else self._working.goes_on
         until = collect_files.Deadline(self._order, self._clocks.grace)
         notes = list[dict[str, Any]]()
 
         def save() -> str:
             note = collect_files.keep_and_describe(
-                task, node, work.folder, before, until, stay=stay
+                task,
+                node,
+                work.folder,
+                before,
+                until,
+                attempt=self._attempt,
+                stay=stay,
+                goes_on=goes_on,
             )
             if note is None:
                 return ""

@@ -62,6 +62,11 @@ class WorkingFolder:
         """Whether it is laid out already, by an earlier attempt of this agent."""
         return self._tree is not None and not self._task.fresh_work
 
+    @property
+    def goes_on(self) -> int:
+        """The bytes of it that the next attempt and a restart get; -1: none of it."""
+        return -1 if self._task.fresh_work or self._task.in_place else self._held.limit
+
     @cached_property
     def is_collected(self) -> bool:
         """Whether the server takes it from this disk, so that it has to stay there."""

@@ -6,25 +6,39 @@ notes of all nodes up.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 from allranks.core.amounts import counted, size_text
+from allranks.core.data.working_set import may_be_checkpoint
+from allranks.core.text import printable
 
 ABOUT = "work"
 # Bytes a node keeps, unless the job says otherwise, and how many files.
 LIMIT, FILES = 10 * 10**9, 100_000
-# How many of the files that were not kept are named, and how long a name may be there.
-_NAMED, _LONG = 5, 200
+# The folder of an attempt's record with the list of all files that were not kept, if an event
+# cannot name them all: how many it names for each cause, and how long a name may be there.
+NOT_KEPT = "not-kept"
+_NAMED, _LONG = 20, 200
 _GIB = 1 << 30
+# Files with the credentials of their owner, by name; private keys of ssh have any name after `id_`,
+# but no suffix, as data such as `id_map.json` has.
+_SECRET_FOLDERS = frozenset({".aws", ".ssh", ".kube"})
+_SECRET_NAME = re.compile(
+    r"\.env.*|\.netrc|\.git-credentials|\.pypirc|.*\.(pem|key)"
+    r"|id_(rsa|dsa|ecdsa|ed25519).*|id_[^.]*",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 class File(NamedTuple):
-    """A file by its path in the working folder."""
+    """A file by its path in the working folder; ``modified``: seconds since 1970."""
 
     path: str
     size: int
+    modified: float = 0.0
 
 
 class Why(StrEnum):
@@ -32,7 +46,9 @@ class Why(StrEnum):
 
     LIMIT = "limit"
     COUNT = "count"
-    IGNORED = "ignored"
+    SECRET = "secret"
+    CACHE = "cache"
+    IGNORED = "ignored"  # in records of 0.1.0
     TIME = "time"
     FAILED = "failed"
 
@@ -48,31 +64,83 @@ class LeftOut(NamedTuple):
     said: str = ""
 
 
+class Missed(NamedTuple):
+    """All files that were not kept for one reason, in the system's words if they are its."""
+
+    why: Why
+    files: Sequence[File]
+    reason: str = ""
+
+
 class Summary(NamedTuple):
-    """What is kept of one attempt's working folders, and what is not."""
+    """What is kept of one attempt's working folders, and what is not. ``continues``: the next
+    attempt and a restart find all of it, also what is not kept."""
 
     files: int = 0
     size: int = 0
     left_out: tuple[LeftOut, ...] = ()
+    continues: bool = False
 
 
-def choose(files: Iterable[File], limit: int | None) -> tuple[list[File], list[File]]:
-    """The files that ``limit`` bytes have room for, the smallest first, and the others."""
-    kept, size = sorted(files, key=lambda file: (file.size, file.path)), 0
-    for number, file in enumerate(kept):
-        size += file.size
-        if limit is not None and size > limit:
-            return kept[:number], kept[number:]
-    return kept, []
+class Choice(NamedTuple):
+    """The files that are kept, and those beyond the limits on their size and number."""
+
+    kept: list[File]
+    too_large: list[File]
+    too_many: list[File]
 
 
-def left_out(why: Why, files: Sequence[File], reason: str = "") -> list[LeftOut]:
-    """They, in brief; empty when there are none."""
-    if not files:
-        return []
+def choose(files: Iterable[File], limit: int | None) -> Choice:
+    """Choose whole files of ``limit`` bytes together: the newest checkpoints first, then other
+    files, the smallest first. None: all files."""
+    choice, size = Choice([], [], []), 0
+    for file in sorted(files, key=_rank):
+        if limit is not None and size + file.size > limit:
+            choice.too_large.append(file)
+        elif limit is not None and len(choice.kept) >= FILES:
+            choice.too_many.append(file)
+        else:
+            choice.kept.append(file)
+            size += file.size
+    return choice
+
+
+def _rank(file: File) -> tuple[bool, float, str]:
+    if may_be_checkpoint(file.path):
+        return False, -file.modified, file.path
+    return True, file.size, file.path
+
+
+def holds_secrets(path: str) -> bool:
+    """Whether a file is named as those with credentials are."""
+    *folders, name = path.split("/")
+    return bool(_SECRET_NAME.fullmatch(name)) or not _SECRET_FOLDERS.isdisjoint(folders)
+
+
+def left_out(missed: Iterable[Missed]) -> tuple[LeftOut, ...]:
+    """They, in brief."""
+    return tuple(
+        LeftOut(why, len(files), sum(file.size for file in files), _largest(files), reason)
+        for why, files, reason in missed
+        if files
+    )
+
+
+def _largest(files: Iterable[File]) -> tuple[File, ...]:
     largest = sorted(files, key=lambda file: -file.size)[:_NAMED]
-    named = tuple(File(_printable(file.path), file.size) for file in largest)
-    return [LeftOut(why, len(files), sum(file.size for file in files), named, reason)]
+    return tuple(File(_printable(file.path), file.size) for file in largest)
+
+
+def listing(missed: Iterable[Missed]) -> str:
+    """A line for each file that was not kept, if ``left_out`` cannot name them all; else ''."""
+    every = [*missed]
+    if all(len(files) <= _NAMED for _, files, _ in every):
+        return ""
+    return "".join(
+        f"{file.size:>15,}  {printable(file.path)}  ({reason or _WHY[why]})\n"
+        for why, files, reason in every
+        for file in files
+    )
 
 
 def note(summary: Summary) -> dict[str, Any]:
@@ -83,21 +151,27 @@ def note(summary: Summary) -> dict[str, Any]:
     if missing:
         message += f", left out {missing}"
     groups = [
-        {**group._asdict(), "why": str(group.why), "named": [list(file) for file in group.named]}
+        {
+            **group._asdict(),
+            "why": str(group.why),
+            "named": [list(file[:2]) for file in group.named],
+        }
         for group in summary.left_out
     ]
-    return {"message": message, "files": summary.files, "size": summary.size, "left_out": groups}
+    return {**summary._asdict(), "message": message, "left_out": groups}
 
 
 def summary(events: Iterable[Mapping[str, Any]], attempt: int) -> Summary:
     """Of all nodes of an attempt, by the events as ``job events --json`` shows them."""
     files = size = 0
+    continues = True
     by_why: dict[Why, LeftOut] = {}
     for event in events:
         data = event["data"]
         if event["attempt"] != attempt or data.get("about") != ABOUT:
             continue
         files, size = files + data["files"], size + data["size"]
+        continues = continues and data.get("continues", False)
         for row in data["left_out"]:
             group = LeftOut(**{**row, "why": Why(row["why"]), "named": _files(row["named"])})
             so_far = by_why.get(group.why, LeftOut(group.why, 0, 0))
@@ -108,13 +182,14 @@ def summary(events: Iterable[Mapping[str, Any]], attempt: int) -> Summary:
                 tuple(sorted(so_far.named + group.named, key=lambda f: -f.size)[:_NAMED]),
                 so_far.said or group.said,
             )
-    return Summary(files, size, tuple(by_why[why] for why in Why if why in by_why))
+    return Summary(files, size, tuple(by_why[why] for why in Why if why in by_why), continues)
 
 
 def sentences(summary: Summary) -> list[str]:
     """For a person, of what was not kept, with what keeps it the next time."""
+    start = "not among the job's files, but a restart finds it" if summary.continues else "not kept"
     return [
-        f"not kept: {_many(group)} of the working folder, {group.said or _WHY[group.why]}: "
+        f"{start}: {_many(group)} of the working folder, {group.said or _WHY[group.why]}: "
         f"{_names(group)}; {_mend(group, summary)}"
         for group in summary.left_out
     ]
@@ -123,6 +198,8 @@ def sentences(summary: Summary) -> list[str]:
 _WHY: Mapping[Why, str] = {
     Why.LIMIT: "over the limit",
     Why.COUNT: f"over the limit of {FILES:,} files",
+    Why.SECRET: "named as secrets are",
+    Why.CACHE: "a cache or a virtual environment",
     Why.IGNORED: "ignored by .amlignore or .gitignore",
     Why.TIME: "not copied in time",
     Why.FAILED: "could not be copied",
@@ -140,13 +217,18 @@ def _mend(group: LeftOut, summary: Summary) -> str:
 
 
 def _many(group: LeftOut) -> str:
+    if group.why is Why.CACHE:
+        return counted(group.files, "folder")
     return f"{counted(group.files, 'file')} ({size_text(group.size)})"
 
 
 def _names(group: LeftOut) -> str:
-    names = ", ".join(f"{file.path} ({size_text(file.size)})" for file in group.named)
+    sizes = group.why is not Why.CACHE
+    names = [
+        f"{file.path} ({size_text(file.size)})" if sizes else file.path for file in group.named
+    ]
     rest = group.files - len(group.named)
-    return f"{names} and {rest} more" if rest else names
+    return f"{', '.join(names)}{f' and {rest} more, listed in {NOT_KEPT}/' if rest else ''}"
 
 
 def _files(named: Sequence[Sequence[Any]]) -> tuple[File, ...]:
