@@ -12,6 +12,7 @@ import logging
 import time
 from typing import Any
 
+from httptools import HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from allranks.errors import TooLarge, UsageError
@@ -28,6 +29,8 @@ PIPELINED = 8
 UNREAD = 128 << 20
 # The key of the request scope with the connection, as a `Patient`.
 CONNECTION = "allranks.connection"
+# The headers that say how long a body is.
+_FRAMING = (b"content-length", b"transfer-encoding")
 # Seconds between two log lines about malformed requests.
 _PAUSE = 10.0
 
@@ -43,9 +46,12 @@ class Patient(HttpToolsProtocol):
     _pending = _head = _unread = 0
     _in_head = True
     _refusal: tuple[int, str] | None = None
+    # Whether the parser gets a head again, only to go on with its body.
+    _repeats = False
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        self.parser = RequestParser(self)
         self._start_timer()
 
     def data_received(self, data: bytes) -> None:
@@ -67,6 +73,8 @@ class Patient(HttpToolsProtocol):
     # ------------------------------------------------------------ parser callbacks
 
     def on_message_begin(self) -> None:
+        if self._repeats:
+            return
         if len(self.pipeline) >= PIPELINED:
             self._stop(431, f"more than {PIPELINED} pipelined requests on one connection")
         self._in_head, self._head, self._unread = True, 0, 0
@@ -74,11 +82,15 @@ class Patient(HttpToolsProtocol):
         self.scope[CONNECTION] = self  # type: ignore[literal-required]
 
     def on_url(self, url: bytes) -> None:
+        if self._repeats:
+            return
         super().on_url(url)
         if len(self.url) > URL_BYTES:
             self._stop(414, f"the URL is longer than {URL_BYTES} bytes")
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self._repeats:
+            return
         self._head += len(name) + len(value)
         if len(self.headers) >= HEADERS:
             self._stop(431, f"a request has more than {HEADERS} headers")
@@ -87,6 +99,8 @@ class Patient(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
+        if self._repeats:
+            return
         self._stop_timer()
         self._in_head, self._pending = False, 0
         super().on_headers_complete()
@@ -100,6 +114,8 @@ class Patient(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
+        if self.parser.should_upgrade():
+            return  # the parser skips the body: see `resume_without_upgrade`
         self._in_head, self._pending = True, 0  # headers follow
         super().on_message_complete()
 
@@ -116,8 +132,19 @@ class Patient(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         return self.transport
 
-    def _unsupported_upgrade_warning(self) -> None:
-        """A route answers requests for upgrades, or ignores that they are."""
+    def resume_without_upgrade(self, rest: bytes) -> None:
+        """Parse what follows the head of a request for an upgrade as its body: a route takes the
+        connection over, or nobody (RFC 9110, 7.8). curl and Java offer HTTP/2 with any request."""
+        framing = [b"%s: %s\r\n" % header for header in self.headers if header[0] in _FRAMING]
+        self.parser = RequestParser(self)
+        self._repeats = True
+        self.parser.feed_data(b"".join((b"POST / HTTP/1.1\r\n", *framing, b"\r\n")))
+        self._repeats = False
+        self.parser.feed_data(rest)
+
+    def _should_upgrade(self) -> bool:
+        """No: to uvicorn all are requests."""
+        return False
 
     # ------------------------------------------------------------ refusing
 
@@ -147,6 +174,20 @@ class Patient(HttpToolsProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+class RequestParser(HttpRequestParser):
+    """A parser that reads the bodies of requests for upgrades."""
+
+    def __init__(self, connection: Patient) -> None:
+        super().__init__(connection)
+        self._connection = connection
+
+    def feed_data(self, data: Any) -> None:
+        try:
+            super().feed_data(data)
+        except HttpParserUpgrade as upgrade:
+            self._connection.resume_without_upgrade(data[upgrade.args[0] :])
 
 
 class _RateLimit(logging.Filter):

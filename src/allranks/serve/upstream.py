@@ -27,7 +27,7 @@ _KEPT = 1.5
 _HOP = frozenset(
     (
         *(b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"upgrade"),
-        *(b"transfer-encoding", b"content-length", b"expect"),
+        *(b"http2-settings", b"transfer-encoding", b"content-length", b"expect"),
     )
 )
 # Of an answer, that the router sets itself.

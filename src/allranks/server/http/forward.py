@@ -22,6 +22,7 @@ _HOP = {
     b"te",
     b"trailer",
     b"upgrade",
+    b"http2-settings",
     b"transfer-encoding",
     b"content-length",
     b"expect",

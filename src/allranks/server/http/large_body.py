@@ -9,10 +9,9 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 
-from httptools import HttpRequestParser
 from starlette.requests import ClientDisconnect, Request
 
-from allranks.http_limits.header_limits import CONNECTION, Patient
+from allranks.http_limits.header_limits import CONNECTION, Patient, RequestParser
 
 SIZE = 2 << 20
 
@@ -79,7 +78,7 @@ class _Body(asyncio.BufferedProtocol):
         """The connection goes on with the next request: its parser has seen only half of this."""
         connection = self._connection
         if connection.transport.get_protocol() is self:
-            connection.parser = HttpRequestParser(connection)
+            connection.parser = RequestParser(connection)
             connection.on_message_complete()
             connection.transport.set_protocol(connection)
             connection.flow.resume_reading()
