@@ -1,11 +1,14 @@
 """Blobs that arrive in pieces: see also `tests/sdk/upload`."""
 
 import hashlib
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from allranks.errors import Conflict, TooLarge, UsageError
+from allranks.store.files import incoming as incoming_module
 from allranks.store.files import same_data
 from allranks.store.files.blobs import Blobs
 from allranks.store.files.incoming import Incoming
@@ -58,6 +61,40 @@ def test_an_early_part_goes_on_unless_there_is_another(
     for _ in range(2):
         assert incoming.may_have(len(DATA), same_data.sample(str(alike), len(DATA)))
         assert not incoming.may_have(len(DATA), same_data.sample(str(other), len(DATA)))
+
+
+def test_no_piece_says_how_long_the_server_hashes_zeros(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(incoming_module, "_MOST_HASHED", 3 << 20)
+    size = (10 << 20) + 1
+    data = bytes(size - 1) + b"x"
+    digest = hashlib.sha256(data).hexdigest()
+    incoming = Incoming(Blobs(tmp_path))
+    for reached in (3 << 20, 6 << 20, 9 << 20):
+        with pytest.raises(Conflict):
+            incoming.write(digest, size - 1, b"x", size)
+        assert incoming.size(digest) == reached
+    # Of another server, which reads what is there, as much at a time.
+    incoming = Incoming(Blobs(tmp_path))
+    for _ in range(3):
+        with pytest.raises(Conflict):
+            incoming.write(digest, size - 1, b"x", size)
+    assert incoming.write(digest, size - 1, b"x", size)
+    assert Blobs(tmp_path).path(digest).read_bytes() == data
+
+
+def test_what_a_piece_claims_costs_nothing(tmp_path: Path) -> None:
+    incoming, began = Incoming(Blobs(tmp_path)), time.process_time()
+    with pytest.raises(TooLarge):
+        incoming.write(DIGEST, 2**52, b"x", 2**52 + 1)
+    with pytest.raises(Conflict):
+        incoming.write(DIGEST, 2**52, b"x", 10)
+    with pytest.raises(UsageError):
+        incoming.unpack(b"[" * 60_000 + b"\n")
+    with pytest.raises(UsageError):
+        incoming.unpack(b'[["%s", 1e400]]\n' % DIGEST.encode())
+    assert time.process_time() - began < 1.0
 
 
 def files(folder: Path) -> Iterator[Path]:

@@ -18,7 +18,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from allranks.errors import Conflict, UsageError
+from allranks.errors import Conflict, TooLarge, UsageError
 from allranks.store.files import same_data
 from allranks.store.files.blobs import Blobs
 
@@ -29,6 +29,11 @@ _OPEN = 64
 _HASHES = 4
 # Blobs of one size that are looked at.
 _ALIKE = 500
+# Bytes of zeros that are not sent, or that were here at the start of the server, which are hashed in
+# one call: the next one goes on.
+_MOST_HASHED = 1 << 30
+# The largest blob.
+_LARGEST = 1 << 44
 _ZEROS = bytes(1 << 20)
 
 
@@ -46,13 +51,15 @@ class _Part:
     def __del__(self) -> None:
         os.close(self.file)
 
-    def read(self) -> None:
-        """Read what is there already, once."""
-        while not self._is_read:
+    def read(self) -> bool:
+        """Read what is there already, once; False if there is more than one call reads."""
+        end = self.size + _MOST_HASHED
+        while not self._is_read and self.size < end:
             piece = os.pread(self.file, 1 << 20, self.size)
             self.hash.update(piece)
             self.size += len(piece)
             self._is_read = not piece
+        return self._is_read
 
     def fill(self, until: int) -> None:
         """A hole up to ``until``."""
@@ -140,9 +147,11 @@ class Incoming:
         """Write a piece of a blob of ``size`` bytes; whether the blob is here, complete. What lies
         between the last piece and ``offset`` is zeros.
 
-        Raises Conflict if another upload of the same has come further, UsageError for content that
-        does not match, OSError.
+        Raises Conflict if another upload of the same has come further, and while there is more to
+        hash than one call does; UsageError for content that does not match, OSError.
         """
+        if size > _LARGEST:
+            raise TooLarge(f"a file is limited to {_LARGEST >> 40} TiB", hint="split it")
         while not self._blobs.has(digest):
             part = self._opened(digest)
             if part is None:
@@ -150,11 +159,13 @@ class Incoming:
             with part.lock:
                 if part.is_gone:  # another upload has completed it, or removed it
                     continue
-                part.read()
-                if not part.size <= offset <= offset + len(data) <= size:
+                is_read = part.read()
+                fits = is_read and part.size <= offset <= offset + len(data) <= size
+                if fits:
+                    part.fill(min(offset, part.size + _MOST_HASHED))
+                if not fits or part.size != offset:
                     message = f"the blob has {part.size} bytes, and this piece is from {offset}"
                     raise Conflict(message, hint="ask how far it is, and go on from there")
-                part.fill(offset)
                 part.write(data, self._hashing)
                 if part.size < size:
                     return False
@@ -169,7 +180,7 @@ class Incoming:
         try:
             entries: list[Any] = json.loads(head)
             sizes = [(str(digest), int(size)) for digest, size in entries]
-        except (ValueError, TypeError):
+        except (ArithmeticError, RecursionError, TypeError, ValueError):
             raise _malformed() from None
         if any(size < 0 for _, size in sizes) or sum(size for _, size in sizes) != len(data):
             raise _malformed()
