@@ -29,8 +29,8 @@ _OPEN = 64
 _HASHES = 4
 # Blobs of one size that are looked at.
 _ALIKE = 500
-# Bytes of zeros that are not sent, or that were here at the start of the server, which are hashed in
-# one call: the next one goes on.
+# Bytes that one call hashes beside those it brings: zeros that are not sent, or what was here when
+# the server started. The next one goes on.
 _MOST_HASHED = 1 << 30
 # The largest blob.
 _LARGEST = 1 << 44
