@@ -65,7 +65,7 @@ class DeploymentAnswer(TypedDict):
 class EndpointAnswer(TypedDict):
     """``scoring_uri`` is None while the router is not up. ``public_uri`` is the address for other
     machines: None without TLS, or with `auth_mode: none`. ``state`` is the worst one of its
-    deployments, or `Empty`."""
+    deployments, or `Empty`. ``compute``: that of deployments that name none."""
 
     name: str
     state: str
@@ -76,6 +76,7 @@ class EndpointAnswer(TypedDict):
     public_uri: str | None
     traffic: dict[str, int]
     mirror_traffic: dict[str, int]
+    compute: str | None
     created_by: str
     created_at: str
     deployments: list[DeploymentAnswer]

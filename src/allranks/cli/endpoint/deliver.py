@@ -30,10 +30,12 @@ def deliver(
 ) -> Any:
     """The server's answer. ``more`` are further keys of the body."""
     # lazy: imports the models
-    from allranks.sdk.submit.deployment import prepare_deployment
+    from allranks.sdk.submit.deployment import on_compute_of_endpoint, prepare_deployment
     from allranks.sdk.submit.send import send
     from allranks.spec.fields.problems import placed
 
+    if not is_batch:
+        file = file._replace(data=on_compute_of_endpoint(file.data, find_server.connect()))
     with sending(options) as (line, note):
         body, snapshots = confirm_large_code(
             options,

@@ -10,7 +10,7 @@ if TYPE_CHECKING:  # a client imports this module and does not need it
     from allranks.core.plan import Task
 
 _INSTALLS = re.compile(r"\bpip[\d.]*\s+install\b")
-_OF_ANOTHER = ("VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "PYTHONHOME")
+OF_ANOTHER = ("VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "PYTHONHOME")
 
 
 def installs_packages(command: str) -> bool:
@@ -28,7 +28,7 @@ def is_made_for(task: Task) -> bool:
 def kept(variables: Mapping[str, str], prefix: str) -> dict[str, str]:
     """A user's own variables, which win over ours, without what would lead past the environment:
     a PATH of theirs comes behind its programs."""
-    own = {name: value for name, value in variables.items() if name not in _OF_ANOTHER}
+    own = {name: value for name, value in variables.items() if name not in OF_ANOTHER}
     if "PATH" in own:
         own["PATH"] = f"{prefix}/bin:{own['PATH']}"
     return own

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from allranks.core.amounts import counted, seconds_text
+from allranks.core.environments.activation import OF_ANOTHER
 from allranks.core.lifecycle.decide import Job
 from allranks.core.lifecycle.retry import Spent, left
 from allranks.core.packing import pack
@@ -101,7 +102,8 @@ def launch(name: str, like: Plan, argv: tuple[str, ...], record: str) -> Plan:
         _WAITS,
         nodes=nodes,
         gpus=like.task.gpus,
-        base=like.task.base,
+        # Its jobs bring their own Python, which may not be where the submitter has it.
+        base={name: text for name, text in like.task.base.items() if name not in OF_ANOTHER},
         record=record,
         environments=like.task.environments,
         cache=like.task.cache,

@@ -247,7 +247,8 @@ class OnlineDeployments:
     ) -> Poller[DeploymentRecord]:
         """Create or update a deployment; returns when it is ready. Its paths start in the working
         folder. ``local`` changes nothing."""
-        from allranks.sdk.submit.deployment import prepare_deployment  # lazy: as in the commands
+        # lazy: as in the commands
+        from allranks.sdk.submit.deployment import on_compute_of_endpoint, prepare_deployment
 
         where = asset_path("endpoints", deployment.endpoint_name, "/deployments")
         with find_server.connect() as client:
@@ -255,7 +256,8 @@ class OnlineDeployments:
             if changed.keys() == {"instance_count"}:
                 client.json("PATCH", f"{where}/{deployment.name}", changed)
             else:
-                body, snapshots = prepare_deployment(_given(deployment), Path.cwd())
+                data = on_compute_of_endpoint(_given(deployment), client)
+                body, snapshots = prepare_deployment(data, Path.cwd())
                 try:
                     send(client, body, snapshots, where=where)
                 except Conflict:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from allranks.core.packing import pack
 from allranks.core.transfer_progress import OnProgress, unheard
-from allranks.errors import Problem, SpecError
+from allranks.errors import NotFound, Problem, SpecError
+from allranks.http_client import Client
+from allranks.sdk.connection.urls import asset_path
 from allranks.sdk.submit import paths
-from allranks.sdk.submit.current_environment import current, tools
+from allranks.sdk.submit.current_environment import tools
+from allranks.sdk.submit.elsewhere import lock_for
 from allranks.sdk.submit.prepare import prepare
 from allranks.sdk.submit.send import Snapshots
+from allranks.sdk.submit.shell import Shell
 from allranks.spec.endpoint import CodeConfiguration, parse_deployment, replica_job
 from allranks.spec.fields.problems import nearest, placed
 from allranks.spec.fields.scalars import sendable
@@ -26,6 +32,17 @@ def read(file: Path) -> tuple[Document, Path, Mapping[str, int]]:
     """The keys in a file, the folder that their paths start at, and their lines."""
     data, lines = load.read(load.content(file), file=str(file))
     return dict(data), file.absolute().parent, lines
+
+
+def on_compute_of_endpoint(data: Mapping[str, Any], client: Client) -> Document:
+    """The keys of a deployment, with its endpoint's compute if it names none: another machine needs
+    the current Python. One without its endpoint is refused when it is sent."""
+    keys = dict(data)
+    if not keys.get("compute") and (name := keys.get("endpoint_name")):
+        with contextlib.suppress(NotFound):
+            if compute := client.json("GET", asset_path("endpoints", str(name)))["compute"]:
+                keys["compute"] = compute
+    return keys
 
 
 def prepare_deployment(
@@ -54,9 +71,15 @@ def prepare_deployment(
         if isinstance(batch, BatchDeployment):
             _require_script(batch.code_configuration, base, lines, file)
         component = component_of(batch)
-        reader = Reader(note, allow_large, progress)
+        shell = Shell()
+        steps = component.get("jobs") if isinstance(component, Mapping) else None
+        lock = lock_for({**sent, "jobs": steps}, shell)
+        wheels = () if lock is None else lock.wheels
+        reader = Reader(note, allow_large, progress, shell.packages, wheels)
         made = reader.pipeline({"component": component}, base, "")["component"]
-        submitter = {"base": current(), "tools": tools()}
+        submitter: Document = {"base": shell.variables, "tools": tools()}
+        if lock is not None:
+            submitter["python"] = pack(lock.python)
         body = {"deployment": sent, "component": made, "submitter": submitter}
         paths.require_text(body)
         return body, reader.snapshots

@@ -210,17 +210,21 @@ class Reader:
             paths.absolute(each, base) for each in data.pop("additional_includes", None) or ()
         ]
         value = data.get("code")
-        if "snapshot" in data or (value is None and not includes):
+        if "snapshot" in data:
             return data
-        with _keyed(at):
-            code, fetched = (
-                paths.find_code(value, base) if value is not None else (includes.pop(0), None)
-            )
-        assert code is not None
-        data["code"] = str(code)
         brought = is_current(data.get("environment"))
         packages = self._packages if brought else ()
         wheels = self._wheels if brought else ()
+        code, fetched = None, None
+        if value is not None:
+            with _keyed(at):
+                code, fetched = paths.find_code(value, base)
+        elif includes:
+            code = includes.pop(0)
+        elif not wheels and all(package.only_inside for package in packages):
+            return data
+        if code is not None:
+            data["code"] = str(code)
         key = (code, *includes, bool(packages), bool(wheels))
         if key not in self._taken:
             self._taken[key] = take_snapshot(

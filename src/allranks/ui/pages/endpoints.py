@@ -241,6 +241,8 @@ def _send(session: Session, data: dict[str, Any], made: EndpointAnswer) -> None:
     from allranks.sdk.submit.deployment import prepare_deployment  # lazy: imports the models
     from allranks.sdk.submit.send import send  # lazy: as above
 
+    if made["compute"]:
+        data.setdefault("compute", made["compute"])
     body, snapshots = prepare_deployment(data, Path("/"))
     where, method = f"/api/v1/{_path(made['name'], 'deployments')}", "POST"
     if any(item["name"] == data["name"] for item in made["deployments"]):

@@ -14,7 +14,7 @@ from allranks.errors import AllranksError, Conflict, NotFound
 from allranks.sdk.assets.endpoints import OnlineDeployments, OnlineEndpoints, invoke, wait
 from allranks.sdk.connection import find_server
 from allranks.sdk.connection.urls import asset_path
-from allranks.sdk.submit.deployment import prepare_deployment
+from allranks.sdk.submit.deployment import on_compute_of_endpoint, prepare_deployment
 from allranks.sdk.submit.send import send
 
 if TYPE_CHECKING:
@@ -309,6 +309,8 @@ def deploy(
 
 
 def _send(endpoint: str, keys: Document, method: str) -> None:
+    with find_server.connect() as client:
+        keys = on_compute_of_endpoint(keys, client)
     body, snapshots = prepare_deployment(keys, Path.cwd())
     where = asset_path("endpoints", endpoint, "/deployments")
     if method == "PATCH":

@@ -62,13 +62,13 @@ def put_deployment(
     name: str, deployment: str, data: JsonBody, services: ServicesDep, who: Who
 ) -> BatchDeploymentAnswer:
     """Create or replace a deployment: ``deployment`` is its spec, ``component`` that of its jobs,
-    ``submitter`` the `base` and `tools` of those that are invoked over HTTP, as in a submission.
-    With ``default`` it becomes the endpoint's default one. Its code must be uploaded."""
+    ``submitter`` the `base`, `tools` and `python` of those that are invoked over HTTP, as in a
+    submission. With ``default`` it becomes the default one. Its code must be uploaded."""
     spec, component = data.get("deployment"), data.get("component")
     if not isinstance(spec, dict) or not isinstance(component, dict | str):
         raise SpecError(NO_SUBMISSION)
     submitter = data.get("submitter", {})
-    if not isinstance(submitter, dict) or not submitter.keys() <= {"base", "tools"}:
+    if not isinstance(submitter, dict) or not submitter.keys() <= {"base", "tools", "python"}:
         raise SpecError(NO_SUBMISSION)
     Submission.load({**submitter, "spec": {}})
     spec = {**spec, "name": deployment, "endpoint_name": name}

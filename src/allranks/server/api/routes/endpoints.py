@@ -404,6 +404,7 @@ def _endpoint(row: EndpointRow, services: Services) -> EndpointAnswer:
         "public_uri": f"{others}/endpoints/{row.name}{path}" if others else None,
         "traffic": dict(made.traffic),
         "mirror_traffic": dict(made.mirror_traffic),
+        "compute": made.compute,
         "created_by": row.created_by,
         "created_at": iso_time(row.created_at) or "",
         "deployments": deployments,
