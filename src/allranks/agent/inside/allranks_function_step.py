@@ -2,11 +2,15 @@
 from 3.7 on, with nothing installed: in the source, `mldesigner` is what is below.
 """
 
-import importlib
-import inspect
 import os
 import sys
-from types import ModuleType
+
+from allranks_standard import give_way, standard_modules  # type: ignore[import-not-found,unused-ignore]
+
+with standard_modules():
+    import importlib
+    import inspect
+    from types import ModuleType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,6 +36,7 @@ def main(words):  # type: (List[str]) -> None
     module.Input = module.Output = module.Meta = Port  # type: ignore[attr-defined]
     sys.modules["mldesigner"] = module
     sys.path.insert(0, os.path.dirname(os.path.abspath(source)))
+    give_way()
     stem = os.path.splitext(os.path.basename(source))[0]
     function = getattr(importlib.import_module(stem), name)
     parameters = inspect.signature(function).parameters

@@ -15,16 +15,20 @@ For Pythons since 3.8; in others nothing is held.
 
 from __future__ import annotations
 
-import atexit
-import contextlib
-import json
 import os
-import select
-import socket
 import sys
-import threading
-from multiprocessing.process import BaseProcess
-from typing import Any, Callable, Dict, List, NamedTuple, Optional
+
+from allranks_standard import standard_modules  # type: ignore[import-not-found,unused-ignore]
+
+with standard_modules():
+    import atexit
+    import contextlib
+    import json
+    import select
+    import socket
+    import threading
+    from multiprocessing.process import BaseProcess
+    from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 # The most frames of a stack that are told.
 _DEEP = 100
@@ -267,18 +271,19 @@ def _streams(replaced: List[int]) -> Any:
 
 
 def _pdb(point: Point) -> None:
-    import pdb  # lazy: few failures are debugged
+    with standard_modules():  # to its end: pdb imports more as it goes on
+        import pdb  # lazy: few failures are debugged
 
-    print(point.what)
-    debugger = pdb.Pdb(nosigint=True)
-    debugger.reset()
-    failed: Any = point.error
-    if failed is not None and sys.version_info < (3, 13):
-        failed = failed.__traceback__
-    try:
-        debugger.interaction(point.frame, failed)
-    finally:
-        sys.settrace(None)
+        print(point.what)
+        debugger = pdb.Pdb(nosigint=True)
+        debugger.reset()
+        failed: Any = point.error
+        if failed is not None and sys.version_info < (3, 13):
+            failed = failed.__traceback__
+        try:
+            debugger.interaction(point.frame, failed)
+        finally:
+            sys.settrace(None)
 
 
 # ---------------------------------------------------------------- processes below a rank

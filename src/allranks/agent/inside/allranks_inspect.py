@@ -11,18 +11,22 @@ Nothing here may print, raise, or do anything that a script could notice. So the
 import this file: `threading` takes the thread that imports it for the first one.
 """
 
-import _thread
-import atexit
-import contextlib
-import fcntl
-import json
 import os
-import pickle
-import re
-import select
 import sys
-import threading
-import time
+
+from allranks_standard import standard_modules  # type: ignore[import-not-found,unused-ignore]
+
+with standard_modules():
+    import _thread
+    import atexit
+    import contextlib
+    import fcntl
+    import json
+    import pickle
+    import re
+    import select
+    import threading
+    import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

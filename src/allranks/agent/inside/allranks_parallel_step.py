@@ -11,21 +11,25 @@ script the model is MLflow's. With ``table`` the mini-batches are rows as data f
 ``partition`` the files whose paths have the same keys.
 """
 
-import importlib.util
-import inspect
-import io
-import json
-import logging
 import os
-import re
-import signal
-import socket
 import sys
-import tempfile
-import threading
-import time
-import traceback
-import types
+
+from allranks_standard import give_way, standard_modules  # type: ignore[import-not-found,unused-ignore]
+
+with standard_modules():
+    import importlib.util
+    import inspect
+    import io
+    import json
+    import logging
+    import re
+    import signal
+    import socket
+    import tempfile
+    import threading
+    import time
+    import traceback
+    import types
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -301,6 +305,7 @@ def rows_of(result):  # type: (Any) -> List[str]
 def load(script):  # type: (str) -> Any
     """The entry script as a module."""
     sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
+    give_way()
     spec = importlib.util.spec_from_file_location("entry_script", script)
     if spec is None or spec.loader is None:
         sys.exit("the entry script %r cannot be read" % script)
@@ -420,8 +425,9 @@ def install_entry_script(level):  # type: (str) -> None
 
 def mlflow_model(path):  # type: (str) -> Any
     """What stands for the entry script of a model of MLflow's."""
-    # lazy: it needs Python 3.8, and few steps have no script
-    from allranks_scoring import batch  # type: ignore[import-not-found,unused-ignore]
+    with standard_modules():
+        # lazy: it needs Python 3.8, and few steps have no script
+        from allranks_scoring import batch  # type: ignore[import-not-found,unused-ignore]
 
     return batch.Mlflow(path)
 
@@ -433,8 +439,9 @@ def main():  # type: () -> None
     model = sys.argv[4] if end > 4 else ""
     sys.argv = [options["entry_script"] or "", *sys.argv[end + 1 :]]
     if model:
-        # lazy: few steps have a model
-        import allranks_model_folder  # type: ignore[import-not-found,unused-ignore]
+        with standard_modules():
+            # lazy: few steps have a model
+            import allranks_model_folder  # type: ignore[import-not-found,unused-ignore]
 
         name = os.environ.get("ALLRANKS_MODEL_NAME", "")
         os.environ["AZUREML_MODEL_DIR"] = allranks_model_folder.make(model, name)

@@ -2,17 +2,21 @@
 agent asks. For any Python from 3.7 on.
 """
 
-import _thread
-import contextlib
-import json
 import os
-import signal
 import sys
-import tempfile
-import threading
-import time
 
-import allranks_inspect  # type: ignore[import-not-found]
+from allranks_standard import standard_modules  # type: ignore[import-not-found,unused-ignore]
+
+with standard_modules():
+    import _thread
+    import contextlib
+    import json
+    import signal
+    import tempfile
+    import threading
+    import time
+
+    import allranks_inspect  # type: ignore[import-not-found]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -289,7 +293,8 @@ def _start_torch(answer):  # type: (Dict[str, Any]) -> Any
 
 def _memory(seconds):  # type: (float) -> Dict[str, Any]
     """The lines whose memory grows, the process's size, and torch's allocator of each GPU."""
-    import tracemalloc  # lazy: only when asked for
+    with standard_modules():
+        import tracemalloc  # lazy: only when asked for
 
     ours = not tracemalloc.is_tracing()
     if ours:

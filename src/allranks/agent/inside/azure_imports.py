@@ -7,8 +7,12 @@ allranks answers, so that a job can submit others.
 
 import os
 import sys
-from importlib.machinery import ModuleSpec
-from types import ModuleType
+
+from allranks_standard import standard_modules  # type: ignore[import-not-found,unused-ignore]
+
+with standard_modules():
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,7 +75,8 @@ class _Module(ModuleType):
         if name.startswith("__"):
             raise AttributeError(name)
         if name in _OURS.get(self.__name__, ()):
-            import azureml_run  # type: ignore[import-not-found] # lazy: in the folder of this file
+            with standard_modules():
+                import azureml_run  # type: ignore[import-not-found] # lazy: beside this file
 
             return getattr(azureml_run, name.lstrip("_"))
         if name.startswith("_") or "%s.%s" % (self.__name__, name) in _OURS:

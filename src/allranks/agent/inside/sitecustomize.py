@@ -32,6 +32,9 @@ def _begin():  # type: () -> None
     try:
         import _signal  # type: ignore[import-not-found] # lazy: `signal` itself imports `enum`
         import faulthandler  # lazy: old Pythons have none
+
+        if _file < 0:
+            _import_standard()
         import fcntl  # lazy: as above
 
         try:
@@ -57,6 +60,20 @@ def _begin():  # type: () -> None
         _file = fd
     except Exception:
         pass
+
+
+def _import_standard():  # type: () -> None
+    """Import what is Python's own, where a module on PYTHONPATH, or that `-m` finds, could be taken
+    for it."""
+    runs_module = "-m" in getattr(sys, "orig_argv", sys.argv)
+    if runs_module or ":" in os.environ.get("PYTHONPATH", ""):
+        import allranks_standard  # type: ignore[import-not-found,unused-ignore] # lazy: beside this file
+
+        with allranks_standard.standard_modules(gives_way=False):
+            import fcntl  # lazy: as above
+
+            if runs_module:
+                import runpy  # lazy: Python imports it when the user's folder is first
 
 
 def _answer(number, frame):  # type: (int, Optional[FrameType]) -> None

@@ -8,24 +8,28 @@ It listens on the Unix socket of ``ALLRANKS_SERVE_SOCKET``, or on the port ``POR
 
 from __future__ import annotations
 
-import argparse
-import http.server
-import json
 import os
-import signal
-import socket
-import socketserver
 import sys
-import threading
-import time
-import traceback
-from typing import Any, ClassVar, Dict, Tuple
-from urllib.parse import urlsplit
 
-import allranks_model_folder  # type: ignore[import-not-found,unused-ignore]
+from allranks_standard import standard_modules  # type: ignore[import-not-found,unused-ignore]
 
-from . import models, scripts
-from .answers import Answer, BadRequest, Request, Score, as_json
+with standard_modules():
+    import argparse
+    import http.server
+    import json
+    import signal
+    import socket
+    import socketserver
+    import threading
+    import time
+    import traceback
+    from typing import Any, ClassVar, Dict, Tuple
+    from urllib.parse import urlsplit
+
+    import allranks_model_folder  # type: ignore[import-not-found,unused-ignore]
+
+    from . import models, scripts
+    from .answers import Answer, BadRequest, Request, Score, as_json
 
 _SCORE = ("/score", "/invocations")
 _ALIVE = ("/", "/ping", "/health")
@@ -173,14 +177,19 @@ def _loaded(script: str, model: str, name: str) -> Tuple[Score, Dict[str, Any]]:
     return models.load(model), {}
 
 
-def main() -> None:
+def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m allranks_scoring")
     parser.add_argument("--script", default="")
     parser.add_argument("--model", default="")
     parser.add_argument("--model-name", default="")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--timeout", type=float, default=float("inf"))
-    options = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> None:
+    with standard_modules():  # argparse imports more as it goes on
+        options = _options()
     sys.path.insert(0, os.getcwd())
     Handler.score, Handler.schema = _loaded(options.script, options.model, options.model_name)
     Handler.turns = threading.Semaphore(options.threads)

@@ -6,16 +6,20 @@ real, and the nodes are called algo-1, algo-2, …. Elsewhere the variables have
 under other paths, and the nodes are called by their addresses.
 """
 
-import ctypes
-import json
 import os
-import shlex
-import shutil
-import signal
-import subprocess
 import sys
-import tarfile
-import tempfile
+
+from allranks_standard import standard_modules  # type: ignore[import-not-found,unused-ignore]
+
+with standard_modules():
+    import ctypes
+    import json
+    import shlex
+    import shutil
+    import signal
+    import subprocess
+    import tarfile
+    import tempfile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

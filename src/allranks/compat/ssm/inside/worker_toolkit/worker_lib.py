@@ -1,9 +1,13 @@
 """``WorkerConfig``: what a job of simple-sagemaker finds around it, as attributes. For any Python
 from 3.7 on."""
 
-import json
-import logging
 import os
+
+from allranks_standard import standard_modules  # type: ignore[import-not-found,unused-ignore]
+
+with standard_modules():
+    import json
+    import logging
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
