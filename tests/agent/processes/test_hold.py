@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import pytest
 from allranks.agent.launch.start_ranks import with_sitecustomize
 from allranks.agent.processes import hold as holding
 from allranks.agent.processes.hold import Hold
+from allranks.unix_sockets import short_path
 from tests.support import PATIENCE
 
 INSIDE = Path(holding.__file__).parents[1] / "inside"
@@ -208,3 +210,21 @@ def test_a_failure_can_be_debugged_where_it_happened(name: str, kept: Hold, tmp_
 @pytest.mark.parametrize("name", TORCH)
 def test_a_failure_in_torch_can_be_debugged(name: str, kept: Hold, tmp_path: Path):
     check(TORCH[name], kept, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["1e400", "10000000000", "null", "NaN", '"1"', "[" * 2000, "9" * 3000, "{}", ""],
+)
+def test_a_bad_message_costs_only_itself(words: str, kept: Hold, tmp_path: Path):
+    for request in (f'{{"rank": 0, "code": {words}}}', f'{{"rank": {words}, "code": 1}}', words):
+        assert _asked(kept, request) is None
+    assert _asked(kept, '{"rank": 0, "code": 3}') == (0, 3)
+
+
+def _asked(kept: Hold, request: str) -> tuple[int, int] | None:
+    with socket.socket(socket.AF_UNIX) as peer, short_path(kept.folder / "agent") as path:
+        peer.connect(path)
+        peer.sendall(request.encode() or b" ")
+        failed = kept.failed()
+    return None if failed is None else (failed.rank, failed.code)

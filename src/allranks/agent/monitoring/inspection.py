@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
+import stat
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from allranks.agent.processes import rank_messages
+
 _FILE = re.compile(r"^/memfd:allranks-inspect-(\d+)-(\d+)")
 _HEADER = 64
-_MOST = 256 << 20
+_MOST = 64 << 20
 
 
 class Question:
@@ -50,12 +54,12 @@ class Question:
         return None
 
     def answer(self) -> dict[str, Any] | None:
-        """The answer, or None if it has not come yet."""
+        """The answer, or None if it has not come yet. Raises OSError, and ValueError if it is
+        malformed."""
         words = os.pread(self.fd, _HEADER, 0).split()
         if len(words) != 2 or int(words[0]) != self._number:
             return None
-        data = json.loads(os.pread(self.fd, min(int(words[1]), _MOST), _HEADER))
-        return data if isinstance(data, dict) else None
+        return rank_messages.load(os.pread(self.fd, min(int(words[1]), _MOST), _HEADER))
 
     def close(self) -> None:
         os.close(self.fd)
@@ -77,6 +81,8 @@ def _write(pid: int, pipe: str, question: Mapping[str, Any]) -> None:
     """Raises OSError."""
     end = os.open(f"/proc/{pid}/fd/{pipe}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
+        if not stat.S_ISFIFO(os.fstat(end).st_mode):
+            raise OSError(errno.EINVAL, "it is no pipe")
         os.write(end, (json.dumps(question) + "\n").encode())
     finally:
         os.close(end)

@@ -11,7 +11,7 @@ import contextlib
 import os
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from allranks import clock
 from allranks.agent.monitoring import strain
@@ -81,15 +81,13 @@ class Pace:
     def _read(self) -> None:
         for pid, (rank, question) in [*self._asked.items()]:
             answer = None
-            with contextlib.suppress(OSError, ValueError):
+            with contextlib.suppress(OSError, ValueError):  # it is malformed: asked again later
                 answer = question.answer()
             if answer is not None:
                 question.close()
                 del self._asked[pid]
-                if "calls" in answer and answer["rank"] is not None:
-                    self._answers[pid] = _Answer(
-                        answer["rank"], rank, answer["groups"], answer["calls"]
-                    )
+                with contextlib.suppress(KeyError, TypeError, ValueError):
+                    self._answers[pid] = _checked(answer, rank)
 
     def _report(self, members: Members) -> None:
         for _, question in self._asked.values():
@@ -130,6 +128,13 @@ class Pace:
         self._load.clear()
         if ranks and alone:
             self._link.pace = report
+
+
+def _checked(answer: Mapping[str, Any], job_rank: int) -> _Answer:
+    """Raises KeyError, TypeError and ValueError for what no rank of ours answers."""
+    groups = [(str(name), count, [*map(int, ranks)]) for name, count, ranks in answer["groups"]]
+    calls = [(str(name), int(number), float(since)) for name, number, since in answer["calls"]]
+    return _Answer(int(answer["rank"]), job_rank, groups, calls)
 
 
 def _now() -> float:

@@ -4,7 +4,6 @@ processes of the job are stopped where they are."""
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import socket
@@ -14,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from allranks.agent.processes import rank_messages
 from allranks.agent.processes.rank_processes import RankProcesses
 from allranks.agent.programs.allranks_warm.processes import below, parent_of
 from allranks.unix_sockets import short_path
@@ -23,7 +23,7 @@ FOLDER = "hold"
 # Bytes of a request, and seconds for a process that has connected to send it.
 _LONGEST, _PATIENCE = 4096, 1.0
 # What reading a request raises: any process of the job may write one.
-_MALFORMED = (OSError, ValueError, KeyError, TypeError, RecursionError)
+_MALFORMED = (OSError, ValueError, KeyError, TypeError)
 # Seconds between two looks for processes that go on, or were started, while others are stopped.
 _PACE = 0.05
 _ROUNDS = 5
@@ -64,10 +64,10 @@ class Hold:
             connection, _ = self._listener.accept()
             try:
                 connection.settimeout(_PATIENCE)
-                request = json.loads(connection.recv(_LONGEST))
+                request = rank_messages.load(connection.recv(_LONGEST))
                 # As this node counts: in a container it has another number.
                 whose = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-                failed = Failed(int(request["rank"]), int(request["code"]), _pid(whose))
+                failed = Failed(_small(request["rank"]), _small(request["code"]), _pid(whose))
                 connection.sendall(b"hold")
             except _MALFORMED:
                 connection.close()
@@ -112,6 +112,12 @@ class Hold:
         for pid in pids:
             _send(pid, signal.SIGCONT)
         self._stopped -= pids
+
+
+def _small(number: object) -> int:
+    if type(number) is not int or abs(number) >= 2**31:
+        raise ValueError(number)
+    return number
 
 
 def _pid(credentials: bytes) -> int:
