@@ -140,3 +140,34 @@ def test_removing_takes_no_longer_than_the_standard_library_does(tmp_path: Path)
             took = time.perf_counter() - began
             best[remove.__module__] = min(took, best.get(remove.__module__, took))
     assert best["allranks.folder_trees"] < 1.5 * best["shutil"]
+
+
+def test_only_regular_files_below_a_folder_are_opened(tmp_path: Path):
+    inside, secret = tmp_path / "job" / "folder", tmp_path / "secret"
+    inside.mkdir(parents=True)
+    secret.write_bytes(b"secret")
+    (inside / "file").write_bytes(b"content")
+    (inside / "link").symlink_to(secret)
+    (inside / "up").symlink_to(tmp_path)
+    os.mkfifo(inside / "pipe")
+    job = tmp_path / "job"
+    assert folder_trees.read_file(inside / "file", 4, job) == b"cont"
+    names = (
+        "link",
+        "up/secret",
+        "pipe",
+        "../../secret",
+        "",
+        "missing",
+        "a\0b",
+        "\ud800",
+        str(secret),
+    )
+    for name in names:
+        for mode in ("rb", "ab"):
+            if (name, mode) != ("missing", "ab"):
+                with pytest.raises(OSError):
+                    folder_trees.open_file(inside / name, mode, below=job)
+    with folder_trees.open_file(inside / "new", "ab") as file:
+        assert os.get_blocking(file.fileno())
+    assert secret.read_bytes() == b"secret"

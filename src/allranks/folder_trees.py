@@ -7,11 +7,12 @@ than the kernel takes.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple, cast
 
 # The longest path that is kept: Linux takes 4,095 bytes, and a file may be unpacked elsewhere.
 LONGEST = 3500
@@ -181,11 +182,12 @@ def make(path: str | os.PathLike[str]) -> None:
             return
 
 
-def open_parent(root: Path, path: str, make: bool = False) -> tuple[int, str]:
+def open_parent(root: str | Path, path: str, make: bool = False) -> tuple[int, str]:
     """A descriptor of the path's parent folder below ``root``, and the name in it. No link is
     followed; with ``make``, missing folders are created. Raises OSError."""
     *folders, name = path.split("/")
-    assert not {"", ".", ".."}.intersection(folders, [name])
+    if {"", ".", ".."} & {*folders, name}:
+        raise OSError(errno.EINVAL, "not a path below the folder", path)
     at = os.open(root, _FLAGS)
     for folder in folders:
         try:
@@ -197,3 +199,35 @@ def open_parent(root: Path, path: str, make: bool = False) -> tuple[int, str]:
             os.close(at)
         at = below
     return at, name
+
+
+def open_file(
+    path: Path, mode: str = "rb", below: str | Path | None = None, buffering: int = -1
+) -> BinaryIO:
+    """Open a regular file in a folder that a job can write to. No link is followed ``below`` a
+    folder, by default the one that the file is in; no pipe is waited for. Raises OSError."""
+    root = below or path.parent
+
+    def opener(_: str, flags: int) -> int:
+        above, name = open_parent(root, str(path.relative_to(root)))
+        try:
+            flags |= os.O_NOFOLLOW | os.O_NONBLOCK
+            opened = os.open(name, flags, 0o666, dir_fd=above)
+        finally:
+            os.close(above)
+        if not stat.S_ISREG(os.fstat(opened).st_mode):
+            os.close(opened)
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        os.set_blocking(opened, True)
+        return opened
+
+    try:
+        return cast(BinaryIO, open(path, mode, buffering, opener=opener))
+    except ValueError as error:  # it is not below the folder, or no name of a file
+        raise OSError(errno.EINVAL, str(error), str(path)) from None
+
+
+def read_file(path: Path, most: int = 1 << 20, below: str | Path | None = None) -> bytes:
+    """The first ``most`` bytes of a file; see ``open_file``. Raises OSError."""
+    with open_file(path, below=below, buffering=0) as file:
+        return file.read(most)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from allranks.agent.trackers.found import LARGEST_IMAGE, Found, Reader
+from allranks.agent.trackers.found import Found, Reader
 from allranks.agent.trackers.tensorboard_files import EventFile
 from allranks.agent.trackers.trackio_files import TrackioFile
 from allranks.agent.trackers.wandb_files import WandbFile
@@ -54,18 +54,15 @@ def test_a_run_of_wandb() -> None:
 def test_images_of_wandb_are_files_beside_it(tmp_path: Path) -> None:
     file = tmp_path / WANDB.name
     file.write_bytes(WANDB.read_bytes())
-    media = tmp_path / "files/media/images"
-    media.mkdir(parents=True)
-    (media / "img_5_4a0945534329d26ce523.png").write_bytes(b"x")
-    with (media / "imgs_5_4a0945534329d26ce523.png").open("wb") as large:
-        large.truncate(LARGEST_IMAGE + 1)
     images = all_of(WandbFile(file)).images
     assert [(image.name, image.step) for image in images] == [
         ("img", 10),
         ("imgs", 10),
         ("imgs", 10),
     ]
-    assert [image.source is None for image in images] == [False, True, True]
+    media = tmp_path / "files/media/images"
+    assert images[0].source == media / "img_5_4a0945534329d26ce523.png"
+    assert images[1].source == images[2].source == media / "imgs_5_4a0945534329d26ce523.png"
 
 
 @pytest.mark.parametrize(("file", "reader"), [(WANDB, WandbFile), (TORCH, EventFile)])

@@ -9,6 +9,7 @@ import pytest
 
 from allranks.agent.processes.rank_processes import Members
 from allranks.agent.trackers.follower import IMAGES, TrackerFiles
+from allranks.agent.trackers.found import LARGEST_IMAGE
 from allranks.agent.trackers.names import Prefixes, image_path
 from allranks.core.plan import MetricTask, Task
 from allranks.spec.fields.metric_formats import BUILTIN
@@ -112,6 +113,21 @@ def test_damage_is_told(tmp_path: Path) -> None:
     (folder / "run-a.wandb").write_bytes(b"no run at all")
     files.finish()
     assert "it is no W&B run" in files.notes()[0]["message"]
+
+
+def test_an_image_of_wandb_that_is_too_large_or_missing_is_left_out(tmp_path: Path) -> None:
+    files = follow(tmp_path, task(tmp_path))
+    run = tmp_path / "work/wandb/run-1"
+    media = run / "files/media/images"
+    media.mkdir(parents=True)
+    shutil.copy(FILES / "run-x36e1ly4.wandb", run)
+    with (media / "imgs_5_4a0945534329d26ce523.png").open("wb") as large:
+        large.truncate(LARGEST_IMAGE + 1)
+    files.finish()
+    assert [note["message"] for note in files.notes()] == [
+        "1 images were left out: no such file or directory",
+        "2 images were left out: each is larger than 10 MB; they are in the tracker's own files",
+    ]
 
 
 def test_runs_of_tensorboard_are_called_as_it_calls_them() -> None:

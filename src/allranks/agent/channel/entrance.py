@@ -16,7 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
-from allranks.agent.processes import keeper
+from allranks import folder_trees
+from allranks.agent.processes import keeper, rank_messages
 from allranks.agent.processes.ranks import SHELL
 from allranks.errors import AllranksError
 
@@ -180,7 +181,7 @@ class Entrance:
         """The command of a debugger in a held process of the rank; empty if there is none."""
         for file in self.held.glob("*.json") if self.held is not None else ():
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-                place = json.loads(file.read_text())
+                place = rank_messages.load(folder_trees.read_file(file))
                 if place["rank"] == rank:
                     words = [str(self.held), str(rank), *([str(pid)] if pid else [])]
                     return [str(place["python"]), "-I", "-S", _DEBUGGER, *words]

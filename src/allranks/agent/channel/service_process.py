@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from allranks import folder_trees
 from allranks.agent.channel.connect import to_socket
 from allranks.agent.channel.visit import end_in_container
 from allranks.agent.processes.keeper import become_subreaper, end_descendants
@@ -47,7 +48,7 @@ def main() -> int:
 def _run(request: ServiceRequest) -> None:
     log = Path(request["log"])
     try:
-        with open(log, "wb") as file:
+        with folder_trees.open_file(log, "wb") as file:
             process = subprocess.Popen(
                 request["argv"],
                 cwd=request["cwd"],

@@ -17,8 +17,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from allranks import file_locks
+from allranks import file_locks, folder_trees
 from allranks.agent import programs
+from allranks.agent.processes import rank_messages
 from allranks.agent.processes.ranks import Ended, Process
 from allranks.agent.programs.allranks_warm.processes import below
 
@@ -69,8 +70,9 @@ class MpiRanks:
         """Those that have ended, the earliest first."""
         ended = []
         for process in self._expected:
-            with contextlib.suppress(OSError, ValueError):
-                result = json.loads((self.folder / f"{process.rank}.ended").read_text())
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                file = folder_trees.read_file(self.folder / f"{process.rank}.ended")
+                result = rank_messages.load(file)
                 ended.append(Ended.of(process, result["code"], result["at"]))
         return sorted(ended, key=lambda end: end.at)
 
@@ -116,7 +118,7 @@ class MpiRanks:
     def _pid(self, process: Process) -> int:
         """The shim's process id; 0 before it has written it."""
         with contextlib.suppress(OSError, ValueError):
-            return int(self._file(process).read_text())
+            return int(folder_trees.read_file(self._file(process), 20))
         return 0
 
     def _lives(self, process: Process) -> bool:

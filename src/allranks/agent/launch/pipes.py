@@ -12,6 +12,8 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
+from allranks import folder_trees
+
 _PIPE = re.compile(r"(?<!\|)\|(?!\|)")
 # A shell whose command is another shell, or a script, becomes that shell.
 _SHELL = re.compile(r"(?:/bin/)?bash (?:-o \w+ |-\w+ )*?-\w*c (?:'[^']*'|\"[^\"]*\")+")
@@ -55,7 +57,7 @@ def failed_behind_pipe(log: Path, code: int) -> bool:
 def _codes(log: Path) -> list[int]:
     """The exit code of the shell, and those of its last pipe; empty if they are not known."""
     try:
-        return [int(word) for word in _record(log).read_text().split()]
+        return [int(word) for word in folder_trees.read_file(_record(log)).split()]
     except (OSError, ValueError):
         return []
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from time import monotonic as clock
 from typing import Any, NamedTuple
 
-from allranks import file_locks
+from allranks import file_locks, folder_trees
 from allranks.agent import programs
 from allranks.agent.environments.uv import Wait
 from allranks.agent.launch.warm_connection import WarmConnection, WarmProcess
@@ -88,7 +88,7 @@ class WarmRanks(NamedTuple):
         env |= {"PWD": str(work), "SHLVL": "0", "_": self.python}
         if folder:
             env["OLDPWD"] = str(cwd)
-        with process.log.open("ab") as log:
+        with folder_trees.open_file(process.log, "ab") as log:
             message = {
                 "cwd": str(work),
                 "env": env,

@@ -167,6 +167,7 @@ class AttemptReports:
         self._logged.look(last=True)
         notes = [] if self._metrics is None else self._metrics.finish()
         notes += [*self._logged.notes(), *self._trackers.notes()]
+        notes += [] if self._mlflow is None else self._mlflow.notes()
         of_metrics = [{"about": "metrics", **note} for note in notes]
         return [*of_metrics, *self._lost_output.notes()]
 

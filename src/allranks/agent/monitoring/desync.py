@@ -7,14 +7,14 @@ A rank that ends by such an error leaves its last collectives in the attempt's f
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 import time
 from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from allranks import folder_trees
 from allranks.agent.monitoring.inspection import ask_all
+from allranks.agent.processes import rank_messages
 from allranks.agent.processes.rank_processes import families
 from allranks.core.diagnosis import collectives
 from allranks.core.diagnosis.collectives import MISMATCHES, Kind, Recorded
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 # Seconds to wait for the other ranks: an error of one soon becomes one of its peers.
 _PATIENCE = 0.5
 _LEFT = "collectives-{}.json"
-# Bytes of a note; one has 128 collectives at most.
-_LONGEST_NOTE = 1 << 20
 
 
 class Disagreement(NamedTuple):
@@ -81,11 +79,9 @@ def _ask(folder: Path, roots: Mapping[int, int], answers: dict[int, Any]) -> Non
     for pid, answer in ask_all(pids, {"do": "collectives"}, _PATIENCE / 2).items():
         answers[pids[pid]] = answer
     for path in folder.glob(_LEFT.format("*")):
-        with contextlib.suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
             # Any process of the job may write there.
-            file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-            with open(file, "rb") as note:
-                answer = json.loads(note.read(_LONGEST_NOTE))
+            answer = rank_messages.load(folder_trees.read_file(path))
             answers[int(answer["rank"])] = answer
 
 

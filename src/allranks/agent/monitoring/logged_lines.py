@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from allranks import folder_trees
+
 _FORM = '{"points": [[NAME, RANK, STEP, SECONDS SINCE THE EPOCH, VALUE]]} or {"tags": {KEY: VALUE}}'
 # Bytes read at a time, and of a line that are shown.
 _PIECE, _SHOWN = 1 << 20, 60
@@ -30,7 +32,7 @@ class LoggedLines:
     def look(self, last: bool = False) -> None:
         """Check the complete lines that are new; the ``last`` time also an incomplete one."""
         try:
-            file = self._file.open("rb")
+            file = folder_trees.open_file(self._file)
         except OSError:
             return  # nothing was logged
         from allranks.core.metrics import metric_lines  # lazy: most ranks log nothing

@@ -26,6 +26,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from allranks import folder_trees
 from allranks.core.metrics.printed_metrics import (
     MetricPoint,
     NotANumber,
@@ -55,7 +56,7 @@ class Scraper:
     def __init__(self, request: dict[str, Any]) -> None:
         self._metrics = [MetricTask(**fields) for fields in request["metrics"]]
         self._logs = {int(rank): Path(path) for rank, path in request["logs"].items()}
-        self._into = os.open(request["into"], os.O_RDWR | os.O_CREAT, 0o600)
+        self._into = os.open(request["into"], os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
             self._resume(_resumed(self._into))
         except BaseException:
@@ -113,7 +114,7 @@ class Scraper:
         size = 0
         for rank, log in self._logs.items():
             with contextlib.suppress(OSError):  # the job removed it
-                size += max(0, log.stat().st_size - self._read.get(str(rank), 0))
+                size += max(0, log.lstat().st_size - self._read.get(str(rank), 0))
         return size
 
     def read_rest(self, seconds: float = math.inf) -> str:
@@ -163,10 +164,10 @@ class Scraper:
         """Return the next complete lines, and when they were written."""
         before = self._read.get(str(rank), 0)
         with contextlib.suppress(OSError):  # the job removed its log
-            status = self._logs[rank].stat()
+            status = self._logs[rank].lstat()
             if not stat.S_ISREG(status.st_mode) or status.st_size <= before:
                 return b"", 0.0  # a device or a pipe, in its place, has no end
-            with self._logs[rank].open("rb", buffering=0) as file:
+            with folder_trees.open_file(self._logs[rank], buffering=0) as file:
                 piece = os.pread(file.fileno(), PIECE, before)
             end = max(piece.rfind(b"\n"), piece.rfind(b"\r")) + 1
             last = to_the_end and before + len(piece) >= status.st_size

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from allranks import folder_trees
 from allranks.agent.monitoring.metric_scraper import NAMES, Scraper
 from allranks.core.metrics.printed_metrics import of_rank
 from allranks.core.packing import pack
@@ -122,7 +123,7 @@ class Metrics:
 
     def _summary(self) -> dict[str, Any] | None:
         """The scraper's last line."""
-        with contextlib.suppress(OSError, ValueError), self.into.open("rb") as file:
+        with contextlib.suppress(OSError, ValueError), folder_trees.open_file(self.into) as file:
             *_, last = file
             state = json.loads(last)
             return state.get("end") if isinstance(state, dict) else None

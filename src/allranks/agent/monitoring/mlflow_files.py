@@ -9,15 +9,22 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import os
 import re
 import sys
 import time
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-# Seconds between two readings while ranks run, and to wait for a rank that writes.
-_PAUSE, _LOCKED = 0.5, 1.0
+from allranks import folder_trees
+from allranks.agent.trackers.found import BadRows, lines, parameter_text
+
+# Seconds between two readings while ranks run.
+_PAUSE = 0.5
+# Rows and files of one reading, and bytes of a line or a small file.
+_ROWS, _FILES, _SIZE = 100_000, 10_000, 1 << 16
 # The share of a CPU that reading may take.
 _SHARE = 0.02
 _META = re.compile(r"^(run_name|start_time|end_time): *(.*?) *$", re.MULTILINE)
@@ -34,12 +41,12 @@ class _Run(NamedTuple):
 
 
 class _Point(NamedTuple):
-    """``at`` in milliseconds since the epoch."""
+    """``at`` in seconds since the epoch."""
 
     run: str
     metric: str
     value: float
-    at: int
+    at: float
     step: int
 
 
@@ -59,12 +66,22 @@ class MlflowFiles:
     to the file ``into``; it is for one thread at a time."""
 
     def __init__(self, folder: Path, into: Path) -> None:
-        self._sources = (_Database(folder / "mlflow.db"), _Folder(folder / "mlruns"))
+        folder = Path(os.path.realpath(folder))
+        self.bad = BadRows()
+        self._sources = (
+            _Database(folder / "mlflow.db", self.bad),
+            _Folder(folder / "mlruns", folder, self.bad),
+        )
         self._into, self._due = into, 0.0
         self._old = {run.id for source in self._sources for run in source.read().runs}
         self._first: _Run | None = None
         self._prefixes: dict[str, str] = {}
         self._parameters: dict[str, str] = {}
+
+    def notes(self) -> list[dict[str, Any]]:
+        """For the record, if rows were damaged."""
+        message = self.bad.message()
+        return [{"message": f"MLflow's files: {message}"}] if message else []
 
     def look(self, at_once: bool = False) -> None:
         """Read what is new, at most every few seconds unless ``at_once``."""
@@ -73,30 +90,37 @@ class MlflowFiles:
         # Of this thread's CPU: on a machine that is busy the time would say nothing.
         began = time.thread_time()
         for source in self._sources:
-            runs, points, parameters = source.read()
-            for run in sorted(runs, key=lambda run: run.began):
-                if run.id not in self._old:
-                    self._name(run)
-            rows = [
-                [self._prefixes[run] + metric, None, step, at / 1000, value]
-                for run, metric, value, at, step in points
-                if run in self._prefixes
-            ]
-            named = {
-                self._prefixes[run] + name: value
-                for run, name, value in parameters
-                if run in self._prefixes
-            }
-            new = {k: v for k, v in named.items() if self._parameters.get(k) != v}
-            self._parameters |= new
-            data = ({"points": rows} if rows else {}) | ({"parameters": new} if new else {})
-            if data:
-                line = json.dumps(data).encode() + b"\n"
-                # On a full disk points are lost.
-                with contextlib.suppress(OSError), self._into.open("ab", buffering=0) as file:
-                    file.write(line)
+            while self._record(source.read(at_once)) and at_once:
+                pass
         spent = time.thread_time() - began
         self._due = time.monotonic() + max(_PAUSE, spent / _SHARE)
+
+    def _record(self, content: _Found) -> bool:
+        """Return whether there may be more."""
+        for run in sorted(content.runs, key=lambda run: run.began):
+            if run.id not in self._old:
+                self._name(run)
+        rows = [
+            [self._prefixes[run] + metric, None, step, at, value]
+            for run, metric, value, at, step in content.points
+            if run in self._prefixes
+        ]
+        named = {
+            self._prefixes[run] + name: value
+            for run, name, value in content.parameters
+            if run in self._prefixes
+        }
+        new = {k: v for k, v in named.items() if self._parameters.get(k) != v}
+        self._parameters |= new
+        data = [*lines(rows, self.bad)]
+        if new:
+            data.append(json.dumps({"parameters": new}).encode() + b"\n")
+        # On a full disk points are lost.
+        with contextlib.suppress(OSError):
+            if data:
+                with folder_trees.open_file(self._into, "ab") as file:
+                    file.write(b"".join(data))
+        return len(content.points) >= _ROWS
 
     def _name(self, run: _Run) -> None:
         """Decide how the run's metrics are called. As with MLflow's server, a process's first run
@@ -114,15 +138,16 @@ class _Database:
     _RUNS = """
         SELECT run_uuid, name, start_time, end_time,
             EXISTS (SELECT 1 FROM tags WHERE tags.run_uuid = runs.run_uuid AND key = ?)
-        FROM runs"""
+        FROM runs LIMIT ?"""
     _POINTS = """
         SELECT rowid, run_uuid, key, value, timestamp, step, is_nan
-        FROM metrics WHERE rowid > ? ORDER BY rowid"""
+        FROM metrics WHERE rowid > ? ORDER BY rowid LIMIT ?"""
+    _PARAMETERS = "SELECT run_uuid, key, value FROM params LIMIT ?"
 
-    def __init__(self, path: Path) -> None:
-        self._path, self._last, self._stamp = path, 0, (0, 0)
+    def __init__(self, path: Path, bad: BadRows) -> None:
+        self._path, self._last, self._stamp, self._bad = path, 0, (0, 0), bad
 
-    def read(self) -> _Found:
+    def read(self, is_last: bool = False) -> _Found:
         """All runs, and the points since the call before; nothing if the file is as it was."""
         try:
             stat = self._path.stat()
@@ -132,27 +157,36 @@ class _Database:
             return _NOTHING
         try:
             import sqlite3  # lazy: few jobs have such a file
+
+            from allranks.agent.trackers.job_database import connected  # lazy: as above
         except ImportError:
             return _NOTHING  # the node's Python was built without it
         try:
-            # Not read-only, since a killed rank may have left a journal to be rolled back.
-            uri = f"{self._path.absolute().as_uri()}?mode=rw"
-            with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=_LOCKED)) as database:
+            with connected(self._path, self._path.parent) as database:
                 # Before the runs, so that each point's run is among them.
-                rows = database.execute(self._POINTS, [self._last]).fetchall()
-                runs = database.execute(self._RUNS, ["mlflow.parentRunId"]).fetchall()
-                parameters = database.execute("SELECT run_uuid, key, value FROM params").fetchall()
-        except sqlite3.Error:
-            return _NOTHING  # it is being made, or is locked
-        self._stamp, self._last = stamp, max((row[0] for row in rows), default=self._last)
-        return _Found(
-            [_Run(id, name or id, at or 0, to or 0, bool(sub)) for id, name, at, to, sub in runs],
-            [
-                _Point(run, metric, _value(value, is_nan), at, step)
-                for _, run, metric, value, at, step, is_nan in rows
-            ],
-            parameters,
+                rows = database.execute(self._POINTS, [self._last, _ROWS]).fetchall()
+                runs = database.execute(self._RUNS, ["mlflow.parentRunId", _ROWS]).fetchall()
+                named = database.execute(self._PARAMETERS, [_ROWS]).fetchall()
+        except (sqlite3.Error, OSError) as error:
+            # Else it is being made or locked, or another program's.
+            if is_last and "no such" not in str(error):
+                self._bad.add(error)
+            return _NOTHING
+        if len(rows) < _ROWS:  # else there are more
+            self._stamp = stamp
+        self._last = max((row[0] for row in rows), default=self._last)
+        content = _Found(
+            [], [], [(run, str(key), parameter_text(value)) for run, key, value in named]
         )
+        for run, name, began, ended, is_child in runs:
+            with self._bad.counted():
+                times = int(began or 0), int(ended or 0)
+                content.runs.append(_Run(str(run), str(name or run), *times, bool(is_child)))
+        for _, run, metric, value, at, step, is_nan in rows:
+            with self._bad.counted():
+                point = _Point(run, str(metric), _value(value, is_nan), at / 1000, step)
+                content.points.append(point)
+        return content
 
 
 def _value(stored: float, is_nan: bool) -> float:
@@ -166,43 +200,52 @@ class _Folder:
     """The folder of MLflow 2: ``EXPERIMENT/RUN/meta.yaml``, and beside it ``tags/NAME`` and
     ``metrics/NAME`` with a line per point: milliseconds, value, step."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, below: Path, bad: BadRows) -> None:
+        self._path, self._below, self._bad = path, below, bad
         self._sizes: dict[Path, int] = {}
 
-    def read(self) -> _Found:
+    def read(self, is_last: bool = False) -> _Found:
         """All runs, and the points since the call before."""
         runs = list[_Run]()
         points = list[_Point]()
         parameters = list[tuple[str, str, str]]()
         if not self._path.is_dir():
             return _NOTHING
-        for meta in sorted(self._path.glob("*/*/meta.yaml")):
+        for meta in sorted(islice(self._path.glob("*/*/meta.yaml"), _FILES)):
             folder = meta.parent
             # One that is being written is read the next time.
             with contextlib.suppress(OSError, ValueError, KeyError):
-                about = dict(_META.findall(meta.read_text(errors="replace")))
+                about = dict(_META.findall(self._text(meta)))
                 is_child = (folder / "tags/mlflow.parentRunId").exists()
                 name = about.get("run_name", "").strip("'\"") or folder.name
                 ended = about.get("end_time", "null")
                 ended = 0 if ended == "null" else int(ended)
                 runs.append(_Run(folder.name, name, int(about["start_time"]), ended, is_child))
-                for path in sorted(folder.glob("metrics/**/*")):
+                for path in sorted(islice(folder.glob("metrics/**/*"), _FILES)):
                     points += self._points(folder, path)
-                for path in sorted(folder.glob("params/**/*")):
-                    if path.is_file():
+                for path in sorted(islice(folder.glob("params/**/*"), _FILES)):
+                    with contextlib.suppress(OSError):
+                        text = parameter_text(self._text(path))
                         name = str(path.relative_to(folder / "params"))
-                        parameters.append((folder.name, name, path.read_text(errors="replace")))
+                        parameters.append((folder.name, name, text))
         return _Found(runs, points, parameters)
 
     def _points(self, folder: Path, path: Path) -> Iterator[_Point]:
         metric = str(path.relative_to(folder / "metrics"))
-        with contextlib.suppress(OSError), path.open("rb") as file:
+        with (
+            contextlib.suppress(OSError),
+            folder_trees.open_file(path, below=self._below) as file,
+        ):
             file.seek(self._sizes.get(path, 0))
-            for line in file:
-                if not line.endswith(b"\n"):
+            while line := file.readline(_SIZE):
+                if not line.endswith(b"\n") and len(line) < _SIZE:
                     break
                 self._sizes[path] = self._sizes.get(path, 0) + len(line)
-                with contextlib.suppress(ValueError):
+                with self._bad.counted():
                     at, value, step = line.split()[:3]
-                    yield _Point(folder.name, metric, float(value), int(at), int(step))
+                    yield _Point(folder.name, metric, float(value), int(at) / 1000, int(step))
+
+    def _text(self, path: Path) -> str:
+        """Raises OSError."""
+        data = folder_trees.read_file(path, _SIZE, self._below)
+        return data.decode(errors="replace")

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from allranks import folder_trees
 from allranks.agent.monitoring import process_usage
 from allranks.agent.monitoring.gpu_usage import Gpus
 from allranks.agent.processes.rank_processes import Members, RankProcesses
@@ -94,7 +95,10 @@ class Monitor:
         # On a full disk some points are lost.
         if rows:
             line = json.dumps({"at": time.time(), "points": rows}).encode() + b"\n"
-            with contextlib.suppress(OSError), self.into.open("ab", buffering=0) as file:
+            with (
+                contextlib.suppress(OSError),
+                folder_trees.open_file(self.into, "ab", buffering=0) as file,
+            ):
                 size = file.seek(0, os.SEEK_END)
                 if file.write(line) != len(line):
                     file.truncate(size)

@@ -15,8 +15,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from allranks import folder_trees
 from allranks.agent.monitoring import tcp_counters
 from allranks.agent.monitoring.tcp_counters import Connection
+from allranks.agent.processes import rank_messages
 from allranks.agent.processes.rank_processes import Members
 from allranks.core.diagnosis.rank_failure import ports_in_use
 from allranks.core.distributions.rank_variables import DEADLINE
@@ -56,8 +58,8 @@ class OtherJob(NamedTuple):
 def joined_by(folder: Path, at: float) -> tuple[str, int] | None:
     """The job that joined the store of the attempt in ``folder`` in the seconds before ``at``, and
     the port."""
-    with contextlib.suppress(OSError, ValueError, KeyError):
-        note = json.loads((folder / _NOTE).read_text())
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        note = rank_messages.load(folder_trees.read_file(folder / _NOTE))
         if at - note["at"] <= BLAMED:
             return note["job"], note["port"]
     return None

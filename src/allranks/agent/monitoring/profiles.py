@@ -48,8 +48,8 @@ def take(node: int, roots: Mapping[int, int], order: ProfileOrder) -> list[RankP
             sent[pid] = Question.ask(pid, question, _LISTEN)
     several = {pid: question for pid, question in sent.items() if question is not None}
     answers = wait_for(several, order["seconds"] + patience, _exists)
-    for answer in answers.values():
-        _add_lines(answer)
+    for pid, answer in answers.items():
+        _add_lines(pid, answer)
     profiles: list[RankProfile] = []
     for rank, pids in ranks.items():
         for pid in pids:
@@ -63,13 +63,13 @@ def take(node: int, roots: Mapping[int, int], order: ProfileOrder) -> list[RankP
     return profiles
 
 
-def _add_lines(answer: dict[str, Any]) -> None:
+def _add_lines(pid: int, answer: dict[str, Any]) -> None:
     """Add the source line to each of the script's frames: it shows the C code that is called."""
-    with contextlib.suppress(TypeError, ValueError):
+    with contextlib.suppress(AttributeError, TypeError, ValueError):
         for shown in answer.get("frames", ()):
             frame = Frame(*shown)
             if is_own(frame):
-                shown.append(stacks.with_text(frame).text)
+                shown.append(stacks.with_text(frame, pid).text)
 
 
 def _listening(trees: Mapping[int, list[int]]) -> dict[int, list[int]]:

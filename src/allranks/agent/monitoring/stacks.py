@@ -16,11 +16,12 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from allranks import folder_trees
 from allranks.agent.monitoring.inspection import ask_all
+from allranks.agent.processes import rank_messages
 from allranks.agent.processes.rank_processes import families
 from allranks.core.diagnosis.stacks import ANSWERED, WHOLE, Frame, Process, Thread, read, short
 from allranks.core.packing import pack
@@ -29,8 +30,8 @@ from allranks.core.packing import pack
 PATIENCE, QUIET = 0.6, 0.03
 # Seconds to wait for the stacks of all threads; a thread in C code may never answer.
 _THREADS = 0.15
-# Maximum number of reported processes per rank.
-_MOST = 64
+# Maximum number of reported processes per rank, and bytes of a source file that are read.
+_MOST, _SOURCE = 64, 4 << 20
 _MARK = "allranks-stacks"
 # Signals for the stack, and for a sign that Python runs: see inside/sitecustomize.py.
 _WHERE, _ALIVE = signal.SIGURG, signal.SIGWINCH
@@ -81,18 +82,23 @@ def _collect(node: int, roots: Mapping[int, int], busy: Mapping[int, float]) -> 
 def held(processes: Iterable[dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
     """The same processes, of those that wait in `inside/allranks_hold.py` with the stack of their
     failure, which they have left in ``folder``."""
-    frames: dict[int, list[Any]] = {}
+    frames: dict[int, list[Frame]] = {}
     for file in folder.glob("*.json"):
         # Any process of the job may write there.
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-            about = json.loads(file.read_text())
+            about = rank_messages.load(folder_trees.read_file(file))
             if not about["worker"]:
                 frames[int(about["rank"])] = [
-                    pack(short(with_text(Frame(str(path), int(line), str(name)))))
-                    for path, line, name in about["frames"]
+                    Frame(str(path), int(line), str(name))
+                    for path, line, name in about["frames"][:_MOST]
                 ]
     return [
-        {**process, "frames": frames[process["rank"]]}
+        {
+            **process,
+            "frames": [
+                pack(short(with_text(frame, process["pid"]))) for frame in frames[process["rank"]]
+            ],
+        }
         if _waits_held(process) and frames.get(process["rank"])
         else process
         for process in processes
@@ -208,17 +214,21 @@ def _process(rank: int, node: int, pid: int, request: _Request | None, busy: flo
     if not frames:
         why = _why_without_stack(pid, now, request is not None)
     # Only the innermost frame gets its source line, which shows the C code that is called.
-    frames = tuple(map(short, (*map(with_text, frames[:1]), *frames[1:])))
+    frames = tuple(map(short, (*(with_text(frame, pid) for frame in frames[:1]), *frames[1:])))
     threads = tuple(Thread(thread.name, tuple(map(short, thread.frames))) for thread in threads)
     silent = request.silent if request is not None else 0.0
     return Process(rank, node, pid, name, now, frames, threads, None, silent, busy, why)
 
 
-def with_text(frame: Frame) -> Frame:
-    """Add the source line, if the file exists."""
-    text = b""
-    with contextlib.suppress(OSError, ValueError), open(frame.file, "rb") as file:
-        text = next(islice(file, frame.line - 1, None), b"")
+def with_text(frame: Frame, pid: int) -> Frame:
+    """Add the source line, if the process says the path of a file that it sees: in a container it
+    has other files than the agent."""
+    text, root = b"", f"/proc/{pid}/root/."
+    with contextlib.suppress(OSError):
+        is_ours = os.path.samefile(root, "/")
+        path = os.path.realpath(frame.file) if is_ours else frame.file
+        source = folder_trees.read_file(Path(f"{root}/{path}"), _SOURCE, root)
+        text = source.split(b"\n", frame.line)[: frame.line][-1] if frame.line > 0 else b""
     return frame._replace(text=text.decode(errors="replace").strip()[:200])
 
 

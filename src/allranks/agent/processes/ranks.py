@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from allranks import clock
+from allranks import clock, folder_trees
 
 SHELL = "/bin/bash"
 
@@ -99,7 +99,7 @@ class Running:
 
         A file instead of a pipe never blocks the rank, and keeps every line if the agent dies.
         """
-        with process.log.open("ab") as output:
+        with folder_trees.open_file(process.log, "ab") as output:
             proc = subprocess.Popen(
                 argv,
                 cwd=cwd,
@@ -164,7 +164,7 @@ class Running:
 
 def last_lines(log: Path, most: int = 20) -> list[str]:
     """The end of a process's output, for the person who reads why it failed."""
-    with contextlib.suppress(OSError), log.open("rb") as file:
+    with contextlib.suppress(OSError), folder_trees.open_file(log) as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - 8192))
         text = file.read().decode(errors="replace")
         return [line.rstrip() for line in text.splitlines() if line.strip()][-most:]

@@ -7,6 +7,7 @@ Points and parameters are appended to a file that the link sends; images go to t
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import shutil
@@ -15,10 +16,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
+from allranks import folder_trees
 from allranks.agent.processes.rank_processes import Members
-from allranks.agent.trackers.found import Found, Image, Reader, lines
+from allranks.agent.trackers.found import LARGEST_IMAGE, Found, Image, Reader, lines
 from allranks.agent.trackers.names import Prefixes, image_path
 from allranks.agent.trackers.tree import Tree
 from allranks.agent.trackers.writers import Writers
@@ -29,15 +31,16 @@ from allranks.spec.fields.metric_formats import BUILTIN
 _LOOK, _SHARE = 0.5, 0.005
 # Parameters of a job, images and their bytes.
 _PARAMETERS, _IMAGES, _BYTES = 2000, 10_000, 1 << 30
-# Seconds in which the rest is read when the ranks have ended.
-_REST = 120.0
+# Seconds in which the rest is read when the ranks have ended, and notes on files.
+_REST, _NOTES = 120.0, 20
 IMAGES = "artifacts/logs/images"
 
 
 class _File(NamedTuple):
-    """``kind`` is the tracker's name; ``rank`` wrote it."""
+    """``kind`` is the tracker's name; ``rank`` wrote it, in the job's folder ``root``."""
 
     path: Path
+    root: Path
     kind: str
     rank: int
     reader: Reader
@@ -92,11 +95,14 @@ class TrackerFiles:
 
     def notes(self) -> list[dict[str, Any]]:
         """For the record, each with a ``message``."""
-        notes = [
-            f"{file.path}: {file.reader.damage}; what follows is not in the metrics"
-            for file in self._files
-            if file.reader.damage
-        ]
+        notes = []
+        for path, reader in ((file.path, file.reader) for file in self._files):
+            if reader.damage:
+                notes.append(f"{path}: {reader.damage}; what follows is not in the metrics")
+            if reader.bad.count:
+                notes.append(f"{path}: {reader.bad.message()}")
+        if len(notes) > _NOTES:
+            notes[_NOTES:] = [f"{len(notes) - _NOTES} more notes on files of trackers are left out"]
         notes += [f"{count} images were left out: {why}" for why, count in self._left_out.items()]
         return [{"message": message} for message in notes]
 
@@ -122,20 +128,22 @@ class TrackerFiles:
                 self._files.append(self._file(path, rank))
 
     def _file(self, path: Path, rank: int) -> _File:
+        root = self._tree.root_of(path)
         if path.suffix == ".wandb":
             from allranks.agent.trackers.wandb_files import WandbFile  # lazy: few jobs use it
 
-            return _File(path, "wandb", rank, WandbFile(path))
+            return _File(path, root, "wandb", rank, WandbFile(path, root))
         if path.suffix == ".db":
             from allranks.agent.trackers.trackio_files import TrackioFile  # lazy: as above
 
-            return _File(path, "trackio", rank, TrackioFile(path, self._began))
+            reader = TrackioFile(path, self._began, root)
+            return _File(path, root, "trackio", rank, reader)
         from allranks.agent.trackers.tensorboard_files import EventFile  # lazy: as above
 
-        return _File(path, "tensorboard", rank, EventFile(path))
+        return _File(path, root, "tensorboard", rank, EventFile(path, root))
 
     def _read(self, file: _File, until: float | None = None) -> None:
-        with contextlib.suppress(OSError):  # it was removed, or the disk is full
+        try:
             for part in file.reader.read(is_last=until is not None):
                 self._write(file, part)
                 if until is None and self._over.is_set():
@@ -143,6 +151,13 @@ class TrackerFiles:
                 if until is not None and time.monotonic() > until:
                     file.reader.damage = f"not all was read in {_REST:g} s"
                     return
+        except FileNotFoundError:
+            pass  # it was removed
+        except OSError as error:  # the disk is full, or it is no file of the job
+            if until is not None:
+                file.reader.damage = (error.strerror or str(error)).lower()
+        except Exception as error:  # a job wrote the file: it may hold anything
+            file.reader.damage = repr(error)[:200]
 
     # ------------------------------------------------------------ the record
 
@@ -159,12 +174,15 @@ class TrackerFiles:
             [self._prefixes.metric(kind, rank, prefix + name), self._series(rank), step, at, value]
             for name, step, at, value in part.points
         ]
-        with self._into.open("ab") as target:
-            target.writelines(lines(rows))
+        with folder_trees.open_file(self._into, "ab") as target:
+            target.writelines(lines(rows, file.reader.bad))
             if new := self._new_parameters(prefix, part.parameters):
                 target.write(json.dumps({"parameters": new}).encode() + b"\n")
         for image in part.images:
-            self._keep(image._replace(name=prefix + image.name), rank or None)
+            try:
+                self._keep(image._replace(name=prefix + image.name), rank or None, file.root)
+            except OSError as error:
+                self._left_out[f"{(error.strerror or str(error)).lower()}"] += 1
 
     def _series(self, rank: int) -> int | None:
         """The rank of a series. What a known format prints may have any name: the first rank's
@@ -180,25 +198,39 @@ class TrackerFiles:
         self._parameters |= new
         return new
 
-    def _keep(self, image: Image, rank: int | None) -> None:
-        if image.source is None:
-            self._left_out["each is larger than 10 MB; they are in the tracker's own files"] += 1
-            return
+    def _keep(self, image: Image, rank: int | None, root: Path) -> None:
+        """Copy an image of a tracker in that folder of the job. Raises OSError."""
         path = image_path(image.name, image.step, rank, image.suffix)
         number = self._images[path]
-        self._images[path] += 1
-        stem, suffix = os.path.splitext(path)
-        source = image.source
-        size = len(source) if isinstance(source, bytes) else source.stat().st_size
-        if sum(self._images.values()) > _IMAGES or self._image_bytes + size > _BYTES:
-            self._left_out["there are too many"] += 1
-            return
-        self._image_bytes += size
-        target = Path(self._task.record, IMAGES, f"{stem}_{number}{suffix}" if number else path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        part = target.with_name(f".{os.getpid()}.part")
-        if isinstance(source, bytes):
-            part.write_bytes(source)
-        else:
-            shutil.copyfile(source, part)
-        part.replace(target)
+        with _opened(image.source, root) as source:
+            size = source.seek(0, os.SEEK_END)
+            source.seek(0)
+            if image.source is None or size > LARGEST_IMAGE:
+                self._left_out[
+                    "each is larger than 10 MB; they are in the tracker's own files"
+                ] += 1
+                return
+            if sum(self._images.values()) >= _IMAGES or self._image_bytes + size > _BYTES:
+                self._left_out["there are too many"] += 1
+                return
+            self._images[path] += 1
+            self._image_bytes += size
+            stem, suffix = os.path.splitext(path)
+            kept = f"{IMAGES}/{stem}_{number}{suffix}" if number else f"{IMAGES}/{path}"
+            # The job can write there, too: no link of its own may lead out.
+            record, part = Path(self._task.record), f".{os.getpid()}.part"
+            record.mkdir(parents=True, exist_ok=True)
+            above, name = folder_trees.open_parent(record, kept, make=True)
+            try:
+                with folder_trees.open_file((record / kept).with_name(part), "wb", record) as copy:
+                    shutil.copyfileobj(source, copy)
+                os.replace(part, name, src_dir_fd=above, dst_dir_fd=above)
+            finally:
+                os.close(above)
+
+
+def _opened(source: Path | bytes | None, root: Path) -> BinaryIO:
+    """Raises OSError for a path that is not a file of the job."""
+    if isinstance(source, Path):
+        return folder_trees.open_file(source, below=root)
+    return io.BytesIO(source or b"")

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from allranks.core.metrics import metric_lines
+from allranks.core.text import printable
+
 # Bytes of an image that are kept, and read at a time of a file.
 LARGEST_IMAGE, PIECE = 10 << 20, 1 << 20
-# Characters of a parameter's value that are kept, and points in a line.
-_VALUE, _LINE = 1000, 500
+# Characters of a parameter's value that are kept, of a name, and points in a line.
+_VALUE, _NAME, _LINE = 1000, 1000, 500
+# Characters of what is wrong with a row.
+_PROBLEM = 160
+# What reading a row of a job may raise.
+_MALFORMED = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    struct.error,
+)
 
 
 class Point(NamedTuple):
@@ -24,7 +41,8 @@ class Point(NamedTuple):
 
 
 class Image(NamedTuple):
-    """``source`` is a file, or the image itself; None if it is too large. ``suffix``: `.png`."""
+    """``source`` is the path of a file as the job says it, which may be any, or the image itself;
+    None if it is too large. ``suffix``: `.png`."""
 
     name: str
     step: int
@@ -41,25 +59,63 @@ class Found(NamedTuple):
     run: str = ""
 
 
+class BadRows:
+    """Rows of a file that cannot be recorded: how many, and what is wrong with the first."""
+
+    def __init__(self) -> None:
+        self.count, self._first = 0, ""
+
+    def add(self, problem: str | Exception) -> None:
+        self.count += 1
+        if not self._first:
+            text = printable(str(problem) or type(problem).__name__)
+            self._first = text if len(text) <= _PROBLEM else f"{text[:_PROBLEM]}…"
+
+    @contextlib.contextmanager
+    def counted(self) -> Iterator[None]:
+        """Count a row that cannot be read inside."""
+        try:
+            yield
+        except _MALFORMED as error:
+            self.add(error)
+
+    def message(self) -> str:
+        """For a person; empty if there are none."""
+        rows = f"{self.count} rows are" if self.count > 1 else "1 row is"
+        first = "the first: " if self.count > 1 else ""
+        return f"{rows} not in the metrics; {first}{self._first}" if self.count else ""
+
+
 class Reader(Protocol):
     """Reads a file that grows."""
 
-    # What is wrong with the file, for a person, or empty.
+    # What is wrong with the file, for a person, or empty: what follows cannot be read.
     damage: str
+    bad: BadRows
 
     def read(self, is_last: bool = False) -> Iterator[Found]:
         """What was appended since the last time, in parts of bounded size; the last time also what
         counts only when the run is over. Raises OSError."""
 
 
-def lines(rows: Sequence[Sequence[Any]]) -> Iterator[bytes]:
-    """Points as in ALLRANKS_METRICS_FILE, in lines of bounded length."""
-    for at in range(0, len(rows), _LINE):
-        yield json.dumps({"points": rows[at : at + _LINE]}).encode() + b"\n"
+def lines(rows: Sequence[Sequence[Any]], bad: BadRows) -> Iterator[bytes]:
+    """Points as in ALLRANKS_METRICS_FILE, in lines of bounded length. Those that the server would
+    leave out are ``bad``."""
+    good = []
+    for row in rows:
+        if (point := metric_lines.read_point(row)) is None:
+            bad.add(f"a point of {row[0]!r} at step {row[2]!r}, time {row[3]!r}")
+        else:
+            (name, rank, _), values = point
+            good.append([name, rank, *values])
+    for at in range(0, len(good), _LINE):
+        yield json.dumps({"points": good[at : at + _LINE]}).encode() + b"\n"
 
 
 def numbers(name: str, value: Any) -> Iterator[tuple[str, float]]:
-    """The numbers in a value by name; those in a mapping are `NAME.KEY`."""
+    """The numbers in a value by name; those in a mapping are `NAME.KEY`. Raises ValueError."""
+    if len(name) > _NAME:
+        raise ValueError(f"a name is longer than {_NAME} characters: {name[:20]!r}")
     if isinstance(value, (int, float)):
         yield name, _number(value)
     elif isinstance(value, dict) and "_type" not in value:
@@ -68,7 +124,10 @@ def numbers(name: str, value: Any) -> Iterator[tuple[str, float]]:
 
 
 def parameters(config: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """The values of a configuration as text by name; those in a mapping are `NAME.KEY`."""
+    """The values of a configuration as text by name; those in a mapping are `NAME.KEY`. Raises
+    ValueError."""
+    if len(prefix) > _NAME:
+        raise ValueError(f"a name is longer than {_NAME} characters: {prefix[:20]!r}")
     for key, value in config.items():
         name = f"{prefix}{key}"
         if isinstance(value, dict) and value:

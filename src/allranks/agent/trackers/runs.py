@@ -74,19 +74,19 @@ def read(files: Files) -> Run:
     for path in files.paths:
         reader: Reader
         if path.suffix == ".wandb":
-            reader = wandb = WandbFile(path)
+            reader = wandb = WandbFile(path.resolve())
             prefix = ""
         else:
-            reader, prefix = EventFile(path), prefixes.of_folder(0, path.parent)
+            reader, prefix = EventFile(path.resolve()), prefixes.of_folder(0, path.parent)
         try:
             for part in reader.read(is_last=True):
                 times += [point.at for point in part.points if point.at > 0]
                 values |= {prefix + name: value for name, value in part.parameters.items()}
                 rows = [[prefix + name, None, step, at, v] for name, step, at, v in part.points]
-                points += lines(rows)
-            wrong = reader.damage
+                points += lines(rows, reader.bad)
+            wrong = reader.damage or reader.bad.message()
             if isinstance(reader, EventFile) and not reader.offset:
-                wrong = wrong or _EMPTY
+                wrong = _EMPTY
         except OSError as error:
             wrong = (error.strerror or str(error)).lower()
         if wrong and not damage:

@@ -1,7 +1,8 @@
 """Read TensorBoard's event files: scalars, images and hyperparameters.
 
 A file is a row of records: length, checksum, an Event of tensorflow/core/util/event.proto, and its
-checksum. Checksums are not computed: in Python that takes longer than all else.
+checksum. Checksums are not computed, because in Python that takes longer than all else; only that
+of a length with which a record would be longer than the file.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from allranks import folder_trees
 from allranks.agent.trackers import found
-from allranks.agent.trackers.found import LARGEST_IMAGE, PIECE, Found, Image, Point
+from allranks.agent.trackers.found import LARGEST_IMAGE, PIECE, BadRows, Found, Image, Point
 from allranks.agent.trackers.protobuf import all_fields, fields, signed
 
 _HEAD, _TAIL = 12, 4
@@ -30,12 +32,12 @@ _SUFFIXES = {b"\x89PNG": ".png", b"\xff\xd8\xff": ".jpg", b"GIF8": ".gif", b"RIF
 class EventFile:
     """Implements ``Reader``. ``offset``: the end of the records read so far."""
 
-    def __init__(self, path: Path) -> None:
-        self._path, self.offset = path, 0
-        self.damage = ""
+    def __init__(self, path: Path, below: Path | None = None) -> None:
+        self._path, self._below, self.offset = path, below, 0
+        self.damage, self.bad = "", BadRows()
 
     def read(self, is_last: bool = False) -> Iterator[Found]:
-        with self._path.open("rb", buffering=0) as file:
+        with folder_trees.open_file(self._path, below=self._below, buffering=0) as file:
             while not self.damage:
                 data = os.pread(file.fileno(), PIECE, self.offset)
                 if len(data) < _HEAD:
@@ -44,6 +46,8 @@ class EventFile:
                 size = _HEAD + length + _TAIL
                 if size > len(data):
                     if os.fstat(file.fileno()).st_size < self.offset + size:
+                        if not _is_length(data[:_HEAD]):
+                            self.damage = f"damaged at byte {self.offset}"
                         return  # it is being written
                     if length > LARGEST_IMAGE + PIECE:
                         self.offset += size
@@ -60,14 +64,26 @@ class EventFile:
             end = at + _HEAD + length
             if end + _TAIL > len(data):
                 break
-            try:
-                _event(data[at + _HEAD : end], part)
-            except (ValueError, struct.error, RecursionError):
+            if not length:
                 self.damage = f"damaged at byte {self.offset + at}"
-                return part
+                break
+            with self.bad.counted():
+                _event(data[at + _HEAD : end], part)
             at = end + _TAIL
         self.offset += at
         return part
+
+
+def _is_length(head: bytes) -> bool:
+    """Whether the checksum of a record's length fits: CRC-32C, rotated and shifted."""
+    crc = 0xFFFFFFFF
+    for byte in head[:8]:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ 0x82F63B78 * (crc & 1)
+    crc ^= 0xFFFFFFFF
+    masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+    return masked == int.from_bytes(head[8:], "little")
 
 
 def _event(event: bytes, part: Found) -> None:

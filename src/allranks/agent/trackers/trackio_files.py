@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from allranks.agent.trackers import found
-from allranks.agent.trackers.found import LARGEST_IMAGE, Found, Image, Point
+from allranks.agent.trackers.found import PIECE, BadRows, Found, Image, Point
 
-# Rows in one part, and seconds to wait for a rank that writes.
-_ROWS, _LOCKED = 5000, 1.0
+# Rows in one part, and configurations.
+_ROWS, _RUNS = 5000, 10_000
 _METRICS = """
-    SELECT id, timestamp, run_name, step, metrics FROM metrics WHERE id > ? ORDER BY id LIMIT ?"""
-_CONFIGS = "SELECT run_name, config FROM configs ORDER BY id"
+    SELECT rowid, timestamp, run_name, step, metrics FROM metrics WHERE rowid > ? ORDER BY rowid"""
+_CONFIGS = f"SELECT run_name, config FROM configs ORDER BY rowid LIMIT {_RUNS}"
 # As Trackio writes what JSON lacks.
 _WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
@@ -25,11 +24,12 @@ _WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 class TrackioFile:
     """Implements ``Reader``, for what was logged from ``since`` on, in seconds since the epoch."""
 
-    def __init__(self, path: Path, since: float = 0.0) -> None:
+    def __init__(self, path: Path, since: float = 0.0, below: Path | None = None) -> None:
         self._path, self._since, self._last = path, since, 0
+        self._below = below or path.parent
         self._stamp: object = None
         self._configs: dict[str, Any] = {}
-        self.damage = ""
+        self.damage, self.bad = "", BadRows()
 
     def read(self, is_last: bool = False) -> Iterator[Found]:
         wal = self._path.with_name(f"{self._path.name}-wal")
@@ -39,29 +39,32 @@ class TrackioFile:
             return
         try:
             import sqlite3  # lazy: few jobs have such a file
+
+            from allranks.agent.trackers.job_database import connected  # lazy: as above
         except ImportError:
             self.damage = "the node's Python has no SQLite"
             return
         try:
-            # Not read-only: a rank that was killed may have left what must be written first.
-            uri = f"{self._path.absolute().as_uri()}?mode=rw"
-            with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=_LOCKED)) as database:
-                for run, config in database.execute(_CONFIGS).fetchall():
+            with connected(self._path, self._below) as database:
+                for run, config in database.execute(_CONFIGS):
                     if self._configs.get(run) != config:
                         self._configs[run] = config
-                        yield Found([], _parameters(config), [], run)
-                while rows := database.execute(_METRICS, [self._last, _ROWS]).fetchall():
+                        yield Found([], self._parameters(config), [], str(run))
+                while rows := list(_some(database.execute(_METRICS, [self._last]))):
                     self._last = rows[-1][0]
                     yield from self._parts(rows)
-        except sqlite3.Error:
-            return  # it is being made, or is locked
+        except sqlite3.Error as error:
+            # Else it is being made or locked, or another program's.
+            if is_last and "no such" not in str(error):
+                self.damage = str(error)
+            return
         self._stamp = stamp
 
     def _parts(self, rows: list[tuple[Any, ...]]) -> Iterator[Found]:
         parts: dict[str, Found] = {}
         for _, at, run, step, text in rows:
-            part = parts.setdefault(run, Found([], {}, [], run))
-            with contextlib.suppress(ValueError, TypeError, AttributeError, RecursionError):
+            part = parts.setdefault(str(run), Found([], {}, [], str(run)))
+            with self.bad.counted():
                 seconds = datetime.fromisoformat(at).timestamp()
                 if seconds < self._since:
                     continue  # of an earlier attempt
@@ -78,10 +81,26 @@ class TrackioFile:
     def _image(self, name: str, step: int, value: Any) -> Iterator[Image]:
         if isinstance(value, dict) and value.get("_type") == "trackio.image":
             path = Path(str(value.get("file_path")))
-            file = self._path.parent / "media" / path
-            if ".." not in path.parts and file.is_file():
-                is_large = file.stat().st_size > LARGEST_IMAGE
-                yield Image(name, step, file.suffix, None if is_large else file)
+            yield Image(name, step, path.suffix, self._path.parent / "media" / path)
+
+    def _parameters(self, text: Any) -> dict[str, str]:
+        """The configuration without what Trackio itself adds."""
+        parameters: dict[str, str] = {}
+        with self.bad.counted():
+            config = json.loads(text)
+            own = {key: value for key, value in config.items() if not key.startswith("_")}
+            parameters.update(found.parameters(own))
+        return parameters
+
+
+def _some(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+    """The first rows, of bounded size."""
+    size = 0
+    for number, row in enumerate(rows, 1):
+        yield row
+        size += len(str(row[-1]))
+        if number >= _ROWS or size > PIECE:
+            return
 
 
 def _step(row: dict[str, Any], step: int) -> int:
@@ -94,13 +113,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     return _WORDS.get(value, value) if isinstance(value, str) else value
-
-
-def _parameters(text: Any) -> dict[str, str]:
-    """The configuration without what Trackio itself adds."""
-    try:
-        config = json.loads(text)
-        own = {key: value for key, value in config.items() if not key.startswith("_")}
-        return dict(found.parameters(own))
-    except (ValueError, TypeError, AttributeError, RecursionError):
-        return {}

@@ -31,8 +31,9 @@ class Tree:
 
     def __init__(self, roots: Iterable[Path], began: float) -> None:
         self._began = began
+        self._roots = [Path(os.path.realpath(root)) for root in roots]
         # When each folder was changed last; 0 if it is to be listed again.
-        self._folders = dict.fromkeys(dict.fromkeys(os.path.realpath(root) for root in roots), 0)
+        self._folders = dict.fromkeys(map(str, self._roots), 0)
         self._found: set[str] = set()
 
     def new_files(self, again: bool = False) -> list[Path]:
@@ -50,6 +51,10 @@ class Tree:
             self._folders[folder] = changed if is_settled else 0
             queue += self._list(folder, files)
         return sorted(files, key=_age)
+
+    def root_of(self, path: Path) -> Path:
+        """The folder of the job that a file is in."""
+        return next(root for root in self._roots if path.is_relative_to(root))
 
     def _list(self, folder: str, files: list[Path]) -> Iterator[str]:
         """Add the folder's files that are new to ``files``; yield its folders that are new."""
@@ -71,7 +76,8 @@ class Tree:
 
     def _add(self, entry: os.DirEntry[str], files: list[Path]) -> None:
         with contextlib.suppress(OSError):  # it was removed
-            if entry.is_file() and entry.stat().st_mtime >= self._began:
+            is_file = entry.is_file(follow_symlinks=False)
+            if is_file and entry.stat(follow_symlinks=False).st_mtime >= self._began:
                 self._found.add(entry.path)
                 files.append(Path(entry.path))
 

@@ -6,6 +6,7 @@ kind. Each record is a message of wandb's `proto/wandb_internal.proto`.
 
 from __future__ import annotations
 
+import errno
 import fnmatch
 import json
 import os
@@ -15,14 +16,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from allranks import folder_trees
 from allranks.agent.trackers import found
-from allranks.agent.trackers.found import LARGEST_IMAGE, PIECE, Found, Image, Point
+from allranks.agent.trackers.found import PIECE, BadRows, Found, Image, Point
 from allranks.agent.trackers.protobuf import all_fields, fields, signed
+from allranks.core.metrics import metric_lines
 
 _START = struct.Struct("<4sHB")
 _MARK = (b":W&B", 0xBEE1)
 _CHUNK = struct.Struct("<IHB")
 _BLOCK = 32 << 10
+# Bytes of a record, the metrics whose steps are other metrics, and metrics with a last value.
+_RECORD, _DEFINED, _NAMES = 32 << 20, 1000, 100_000
 _JSON = json.JSONDecoder()
 _WHOLE, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
 # Fields of a Record.
@@ -30,32 +35,33 @@ _HISTORY, _SUMMARY, _CONFIG, _METRIC, _RUN, _EXIT = 2, 3, 5, 12, 17, 18
 
 
 class WandbFile:
-    """Implements ``Reader``. ``began`` and ``exit_code`` are None until they are known."""
+    """Implements ``Reader``. ``began`` and ``exit_code`` are None until they are known; ``below``
+    is as in ``folder_trees.open_file``."""
 
-    def __init__(self, path: Path) -> None:
-        self._path, self._offset = path, 0
+    def __init__(self, path: Path, below: Path | None = None) -> None:
+        self._path, self._below, self._offset = path, below, 0
         self._record: list[bytes] | None = None
+        self._size, self._is_cut = 0, False
         # The metrics that tell the step of others, by name or pattern.
         self._steps: dict[str, str] = {}
         self._logged: set[str] = set()
         self._summary: dict[str, float] = {}
         self._step, self._at = 0, 0.0
-        self.damage = ""
+        self.damage, self.bad = "", BadRows()
         self.run, self.project = "", ""
         self.began: float | None = None
         self.exit_code: int | None = None
 
     def read(self, is_last: bool = False) -> Iterator[Found]:
-        part, size = Found([], {}, [], self.run), 0
+        part, start = Found([], {}, [], self.run), self._offset
         for record in self._records():
-            try:
+            with self.bad.counted():
                 self._take(record, part)
-            except (ValueError, RecursionError, struct.error, zlib.error) as error:
-                self.damage = str(error)
-            size += len(record)
-            if size > PIECE:
+            if self._offset - start > PIECE:
                 yield part._replace(run=self.run)
-                part, size = Found([], {}, [], self.run), 0
+                part, start = Found([], {}, [], self.run), self._offset
+        if is_last and self._is_cut:
+            self.damage = self.damage or f"cut off at byte {self._offset}"
         if is_last:  # some numbers are only in the summary
             only = {k: v for k, v in self._summary.items() if k not in self._logged}
             self._logged |= {*only}
@@ -65,7 +71,8 @@ class WandbFile:
     # ------------------------------------------------------------ records
 
     def _records(self) -> Iterator[bytes]:
-        with self._path.open("rb", buffering=0) as file:
+        """The records that are new, and an empty one after each block."""
+        with folder_trees.open_file(self._path, below=self._below, buffering=0) as file:
             size = os.fstat(file.fileno()).st_size
             if self._offset == 0:
                 if size < _START.size:
@@ -75,10 +82,13 @@ class WandbFile:
                     return
                 self._offset = _START.size
             while True:
+                self._offset = max(self._offset, _data(file.fileno(), self._offset, size))
                 end = (self._offset // _BLOCK + 1) * _BLOCK
                 block = os.pread(file.fileno(), end - self._offset, self._offset)
                 yield from self._chunks(block, end)
+                yield b""
                 if self._offset < end:
+                    self._is_cut = any(os.pread(file.fileno(), _BLOCK, self._offset))
                     return
 
     def _chunks(self, block: bytes, end: int) -> Iterator[bytes]:
@@ -100,7 +110,11 @@ class WandbFile:
             at += _CHUNK.size + length
             self._offset = start + at
             if kind in (_WHOLE, _FIRST):
-                self._record = []
+                self._record, self._size = [], 0
+            self._size += length
+            if self._size > _RECORD and self._record is not None:
+                self._record = None
+                self.bad.add(f"it is larger than {_RECORD >> 20} MB")
             if self._record is not None:
                 self._record.append(body)
                 if kind in (_WHOLE, _LAST):
@@ -117,11 +131,14 @@ class WandbFile:
             elif number == _SUMMARY:
                 for name, value in _row(content).items():
                     self._summary.update(found.numbers(name, value))
+                if len(self._summary) > _NAMES:
+                    self._summary.clear()
+                    raise ValueError(f"the summary has more than {_NAMES} numbers")
             elif number == _CONFIG:
                 self._configured(content, part)
             elif number == _METRIC:
                 texts = {n: text.decode(errors="replace") for n, text in fields(content)}
-                if texts.get(4):
+                if texts.get(4) and len(self._steps) < _DEFINED:
                     self._steps[texts.get(1) or texts.get(2, "")] = texts[4]
             elif number == _RUN:
                 self._begun(content, part)
@@ -153,8 +170,12 @@ class WandbFile:
             for number, value in fields(content):
                 if number == 2:
                     step = next((signed(int(v)) for n, v in all_fields(value) if n == 1), 0)
-        self._step = int(step or 0)
-        self._at = float(at or self._at)
+        if step is not None and not isinstance(step, int):
+            raise ValueError(f"its step is {step!r}")
+        if not isinstance(at, (int, float, type(None))):
+            raise ValueError(f"its time is {at!r}")
+        self._at = metric_lines.timestamp(at or self._at)
+        self._step = step or 0
         for key, value in row.items():
             if key.startswith("_"):
                 continue
@@ -180,10 +201,15 @@ class WandbFile:
             return
         folder = self._path.parent / "files"
         for path in map(str, paths):
-            file = folder / path
-            if ".." not in Path(path).parts and file.is_file():
-                is_large = file.stat().st_size > LARGEST_IMAGE
-                yield Image(name, step, file.suffix, None if is_large else file)
+            yield Image(name, step, Path(path).suffix, folder / path)
+
+
+def _data(file: int, offset: int, size: int) -> int:
+    """Where the block begins that has the next data: a file may have a hole of any size."""
+    try:
+        return os.lseek(file, offset, os.SEEK_DATA) // _BLOCK * _BLOCK
+    except OSError as error:
+        return size if error.errno == errno.ENXIO else offset
 
 
 def _row(content: bytes, hidden: bool = False) -> dict[str, Any]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from io import FileIO
 from pathlib import Path
+from typing import BinaryIO
+
+from allranks import folder_trees
 
 # Maximum bytes of a log in one request.
 PIECE = 1 << 20
@@ -37,11 +39,11 @@ class Tail:
     def rest(self) -> bytes:
         """The next bytes to send; none if the job removed the file."""
         try:
-            status = os.stat(self.path)
+            status = os.lstat(self.path)
             if status.st_size <= self.sent:
                 return b""  # most often, and cheaper than to open it
             self.written = status.st_mtime
-            with open(self.path, "rb", buffering=0) as file:
+            with folder_trees.open_file(self.path, buffering=0) as file:
                 file.seek(self.sent)
                 return self._read(file)
         except OSError:
@@ -51,7 +53,7 @@ class Tail:
         """Milliseconds since the last of ``rest`` was printed."""
         return max(0, round(1000 * (time.time() - self.written)))
 
-    def _read(self, file: FileIO) -> bytes:
+    def _read(self, file: BinaryIO) -> bytes:
         return file.read(PIECE)
 
 
@@ -83,7 +85,7 @@ class Feed(Tail):
         """Whether it is too early for the next batch."""
         return self._clock() < self.due
 
-    def _read(self, file: FileIO) -> bytes:
+    def _read(self, file: BinaryIO) -> bytes:
         piece = file.read(PIECE)
         while piece and b"\n" not in piece and (more := file.read(PIECE)):
             piece += more

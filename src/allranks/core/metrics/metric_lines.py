@@ -43,7 +43,7 @@ def read(line: bytes) -> MetricLine:
         parameters = data.get("parameters")
     except _DAMAGED:
         return MetricLine([], {}, {}, False)
-    good = [point for item in _listed(points) if (point := _point(item)) is not None]
+    good = [point for item in _listed(points) if (point := read_point(item)) is not None]
     named, valued = _texts(tags), _texts(parameters)
     is_whole = (
         (points is not None or tags is not None or parameters is not None)
@@ -60,7 +60,7 @@ def read_resources(line: bytes) -> list[tuple[Key, Row]]:
     """The points in a line of an agent's resource use; none if it is damaged."""
     try:
         data = json.loads(line)
-        at = _timestamp(data["at"])
+        at = timestamp(data["at"])
         return [
             ((series_name(name), _index(rank), _index(gpu)), (0, at, float(value)))
             for name, gpu, rank, value in data["points"]
@@ -93,10 +93,11 @@ def _listed(points: Any) -> list[Any]:
     return points if isinstance(points, list) else []
 
 
-def _point(data: Any) -> tuple[Key, Row] | None:
+def read_point(data: Any) -> tuple[Key, Row] | None:
+    """What is recorded of a point of a line, or None."""
     try:
         name, rank, step, at, value = data
-        row = (int(step), _timestamp(at), float(value))
+        row = (int(step), timestamp(at), float(value))
         return ((series_name(name), _index(rank), None), row) if is_step(row[0]) else None
     except _DAMAGED:
         return None
@@ -108,7 +109,7 @@ def _repaired(name: str) -> str:
     return str(repaired(name))
 
 
-def _timestamp(value: Any) -> float:
+def timestamp(value: Any) -> float:
     """Unix seconds. Raises ValueError for a time that cannot be shown."""
     at = float(value)
     if not 0 <= at <= LATEST:

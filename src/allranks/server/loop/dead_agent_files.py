@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from allranks import folder_trees
 from allranks.agent.transport import outbox
 from allranks.core.distributions.topology import log_name, ranks_of, world
 from allranks.core.lifecycle.decide import Job, Node
@@ -49,8 +50,8 @@ def collect(home: Home, records: Records, points: Points, row: JobRow, node: int
 
 def _collect_points(path: Path, points: Points, source: Source) -> None:
     try:
-        file = path.open("rb")
-    except FileNotFoundError:
+        file = folder_trees.open_file(path)
+    except OSError:  # it is not there, or not what the agent wrote
         return
     size = points.add_from_agent(source, 0, b"")
     with file:
@@ -61,8 +62,8 @@ def _collect_points(path: Path, points: Points, source: Source) -> None:
 
 def _collect_log(source: Path, logs: Logs, attempt: int, rank: int, name: str) -> None:
     try:
-        file = source.open("rb")
-    except FileNotFoundError:
+        file = folder_trees.open_file(source)
+    except OSError:
         return
     size = logs.append(attempt, rank, name, 0, b"")
     with file:
