@@ -69,3 +69,12 @@ def test_a_restore_over_a_home_asks(allranks: Allranks, home: Path, tmp_path: Pa
     assert refused.returncode == 2
     assert f"replace the home {home}" in refused.stderr
     assert allranks("server", "restore", tmp_path / "b.tar", "--yes").returncode == 0
+
+
+@pytest.mark.medium
+def test_a_backup_goes_into_a_folder_that_is_there(shared: Allranks, tmp_path: Path) -> None:
+    refused = shared("server", "backup", f"{tmp_path}/no where/")
+    assert refused.returncode == 2
+    assert "there is no folder" in refused.stderr
+    assert f"hint: create it: mkdir -p '{tmp_path}/no where/'" in refused.stderr
+    assert [*tmp_path.glob("no*")] == []

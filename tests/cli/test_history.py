@@ -111,6 +111,14 @@ def test_columns_and_json(house):
     ]
     (row,) = json.loads(house("job", "list", "--tag", "team=text", "--json").stdout)
     assert row["metrics"] == {"loss": 0.3}
+    by_loss = house("job", "list", "--sort", "loss").stdout.splitlines()
+    assert "LOSS" in by_loss[0].split()
+    assert len(house("job", "list", "--by", row["created_by"], "--json").stdout) > 10
+    assert house("job", "list", "--by", "nobody").stderr == "no jobs match\n"
+    assert house("run", "-q", "--name", "flagged", "--", "true", "--lr", "0.25").returncode == 0
+    flags = house("job", "list", "--columns", "name,lr", "--name", "flagged").stdout
+    assert flags.splitlines()[1].split() == ["flagged", "0.25"]
+    assert house("job", "delete", "flagged", "--yes").returncode == 0
     assert row["inputs"] == {"lr": 0.2}
     assert (row["tags"], row["display_name"]) == ({"team": "text"}, "The run_b")
     shown = house("job", "list").stdout.splitlines()
@@ -316,8 +324,13 @@ def test_a_damaged_job_is_deleted(allranks, home):
 
 def test_a_word_that_is_no_column_is_said_to_be_none(house):
     done = house("job", "list", "--columns", "nam,status")
-    assert "note: no job listed has a metric 'nam'; did you mean `name`?" in done.stderr
-    assert "no job listed has a metric 'nope'" in house("job", "list", "--sort", "nope").stderr
+    assert (
+        "note: no job listed has a metric or parameter 'nam'; did you mean `name`?" in done.stderr
+    )
+    assert (
+        "no job listed has a metric or parameter 'nope'"
+        in house("job", "list", "--sort", "nope").stderr
+    )
     assert house("job", "list", "--sort", "-duration", "--columns", "name,took").stderr == ""
 
 

@@ -11,6 +11,7 @@ from allranks.cli.examples import EXAMPLES
 from allranks.cli.main import main
 from allranks.cli.parser import parser_of, refuse_with
 from allranks.errors import UsageError
+from allranks.version import __version__
 from tests.support import CLI, environment
 
 
@@ -26,6 +27,13 @@ from tests.support import CLI, environment
         (["job", "delte"], "`allranks job delte`", "did you mean `allranks job delete`?"),
         (["job", "frobnicate"], "`allranks job frobnicate`", "`allranks job --help` lists"),
         (["rum"], "no command `allranks rum`", "did you mean `allranks run`?"),
+        (["run", "--bogus", "--", "true"], "--bogus", "`allranks run --help` shows the options"),
+        (["describe", "x"], "`allranks describe`", "did you mean `allranks job show`?"),
+        (["log"], "`allranks log`", "did you mean `allranks job logs`?"),
+        (["kill"], "`allranks kill`", "did you mean `allranks job cancel`?"),
+        (["job", "rm"], "`allranks job rm`", "did you mean `allranks job delete`?"),
+        (["model", "ls"], "`allranks model ls`", "did you mean `allranks model list`?"),
+        (["frobnicate"], "`allranks frobnicate`", "`allranks --help` lists the commands"),
         (["run"], "no command to run", "allranks run -- python train.py"),
         (["run", "--", ""], "no command to run", "allranks run -- python train.py"),
         (["run", "--nodez", "2", "--", "true"], "", "--help"),
@@ -128,6 +136,14 @@ def test_every_command_has_help_and_examples_that_parse(name, capsys):
         words = shlex.split(line)
         assert words[: len(name.split()) + 1] == ["allranks", *name.split()]
         parser_of(name).parse_args(words[len(name.split()) + 1 :])
+
+
+def test_help_of_a_command_and_the_version_as_words(capsys):
+    with pytest.raises(SystemExit):
+        main(["help", "job", "list"])
+    assert capsys.readouterr().out.startswith("usage: allranks job list")
+    assert main(["help", "job"]) == main(["version"]) == 0
+    assert capsys.readouterr().out.endswith(f"allranks {__version__}\n")
 
 
 def test_help_and_examples_cover_exactly_the_commands(capsys):

@@ -447,7 +447,8 @@ class JobSummary(TypedDict):
 
 class ListedJob(JobSummary):
     """A line of a list. ``duration`` in seconds; ``children``: those that have started, by status,
-    of ``total_children``; ``metrics``: their last values, if they were requested."""
+    of ``total_children``; ``metrics``: their last values, and ``parameters``, if they were
+    requested."""
 
     tags: dict[str, str]
     archived_at: str | None
@@ -456,6 +457,7 @@ class ListedJob(JobSummary):
     total_children: int
     inputs: Document
     metrics: NotRequired[dict[str, Number]]
+    parameters: NotRequired[Document]
 
 
 class DamagedJob(TypedDict):

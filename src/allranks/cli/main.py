@@ -74,9 +74,11 @@ def run_words(words: list[str]) -> int:
         from allranks.cli.admin.complete_words import answer  # lazy: for shells, at a TAB
 
         answer()
-    if words[:1] == ["--version"]:
+    if words in (["--version"], ["version"]):
         print(f"allranks {__version__}")
         return 0
+    if words[:1] == ["help"] and len(words) > 1:
+        words = [*words[1:], "--help"]
     if not words or words[0] in ("-h", "--help", "help"):
         print(_overview())
         return 0
@@ -102,7 +104,10 @@ def run_words(words: list[str]) -> int:
 
 # What other programs call commands.
 _MEANT = {
+    "describe": "job show",
+    "get": "job show",
     "kill": "job cancel",
+    "log": "job logs",
     "ls": "job list",
     "ps": "job list",
     "rm": "job delete",
@@ -121,12 +126,15 @@ def _nearest(name: str) -> str:
     if verb and group in groups():
         # Only the group's own verbs: the group was spelt right.
         verbs = [each.removeprefix(f"{group} ") for each, _ in in_group(group) if " " in each]
-        near = [f"{group} {each}" for each in difflib.get_close_matches(verb, verbs, 1)]
+        meant = _MEANT.get(verb, "").replace("job ", f"{group} ")
+        near = [meant] if meant in COMMANDS else []
+        close = difflib.get_close_matches(verb, verbs, 1)
+        near = near or [f"{group} {each}" for each in close]
         overview = f"allranks {group} --help"
     else:
         meant = _MEANT.get(group, f"job {group}")
         near = [meant] if meant in COMMANDS else []
-        near = near or difflib.get_close_matches(group, [*COMMANDS, *groups()], 1, 0.5)
+        near = near or difflib.get_close_matches(group, [*COMMANDS, *groups()], 1, 0.65)
         overview = "allranks --help"
     return f"did you mean `allranks {near[0]}`?" if near else f"`{overview}` lists the commands"
 

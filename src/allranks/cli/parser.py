@@ -68,7 +68,7 @@ class Parser(argparse.ArgumentParser):
         unknown = re.match(r"unrecognized arguments: (-[^\s=]+)", message)
         # Before a command without `--`, it is more likely an option of the command.
         runs = self.name == "run" and "--" not in self._words
-        if unknown is not None and (near := self._nearest_option(unknown[1], 0.8 if runs else 0.6)):
+        if unknown is not None and (near := self._nearest_option(unknown[1], 0.8 if runs else 0.7)):
             hint = f"did you mean `{near}`? {hint}"
         elif unknown is not None and runs:
             command = "allranks run [OPTIONS] -- COMMAND…"
@@ -78,8 +78,10 @@ class Parser(argparse.ArgumentParser):
     def _nearest_option(self, option: str, cutoff: float) -> str | None:
         import difflib  # lazy: only for a misspelt option
 
-        options = [each for each in self._option_string_actions if each.startswith("--")]
-        return next(iter(difflib.get_close_matches(option, options, 1, cutoff)), None)
+        # Without their dashes, which would make all of them alike.
+        names = [each[2:] for each in self._option_string_actions if each.startswith("--")]
+        near = difflib.get_close_matches(option.lstrip("-"), names, 1, cutoff)
+        return f"--{near[0]}" if near else None
 
 
 def positive(text: str) -> int:

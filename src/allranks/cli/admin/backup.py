@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import shlex
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from allranks.cli.output import show
 from allranks.cli.output.progress_line import ProgressLine
 from allranks.core.amounts import counted, size_text
 from allranks.core.transfer_progress import OnProgress
+from allranks.errors import UsageError
 
 
 def backup_options(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +33,9 @@ def backup(options: argparse.Namespace) -> int:
     from allranks.server.storage.backup import write  # lazy: SQLAlchemy
 
     home = own_home()
+    if options.goal.endswith("/") and not Path(options.goal).is_dir():
+        hint = f"create it: mkdir -p {shlex.quote(options.goal)}"
+        raise UsageError(f"there is no folder {options.goal}", where="FILE|DIR", hint=hint)
     with _progress(options, home.root) as progress:
         report = write(home, Path(options.goal).absolute(), options.with_files, progress)
     if options.json:

@@ -44,7 +44,8 @@ def list_jobs_options(parser: argparse.ArgumentParser) -> None:
     add("--metric", action="append", default=[], metavar="COND", help=metric)
     sort = f"{', '.join(job_query.SORTS)}, or a metric; -KEY for descending (-created)"
     add("--sort", default="-created", metavar="KEY", help=sort)
-    columns = "e.g. name,status,loss,inputs.lr,tags.team; other words are metrics"
+    add("--by", metavar="USER", help="only jobs that this user submitted")
+    columns = "e.g. name,status,loss,inputs.lr,tags.team; other words are metrics or parameters"
     add("--columns", metavar="C,C,…", help=columns)
     hidden = parser.add_mutually_exclusive_group()
     hidden.add_argument("--archived", action="store_true", help="only archived jobs")
@@ -60,6 +61,7 @@ def list_jobs(options: argparse.Namespace) -> int:
     now = datetime.now().astimezone()
     columns = _columns(options.columns)
     sort = options.sort.removeprefix("-")
+    by_metric = [sort] * (sort not in job_query.SORTS)
     query = {
         "status": options.status,
         "experiment": options.experiment,
@@ -72,6 +74,7 @@ def list_jobs(options: argparse.Namespace) -> int:
         "archived": "all" if options.all else "only" if options.archived else "no",
         "parent": options.parent,
         "uses": options.uses,
+        "by": options.by,
         "children": "true" if options.all else None,
         "limit": options.limit,
         "metrics": "true" if options.json or any(map(_is_metric, [*columns, sort])) else None,
@@ -85,27 +88,28 @@ def list_jobs(options: argparse.Namespace) -> int:
         show.talk(_none(options))
         return 0
     if not options.quiet:
-        _note_unknown(jobs, [*columns, *[sort] * (sort not in job_query.SORTS)])
-    columns = columns or _usual(jobs)
+        _note_unknown(jobs, [*columns, *by_metric])
+    columns = columns or [*_usual(jobs), *by_metric]
     head = [_HEADS.get(each, each.removeprefix("metrics.")).upper() for each in columns]
     show.columns(head, [[_cell(job, each) for each in columns] for job in jobs])
     return 0
 
 
 def _note_unknown(jobs: list[ListedJob], keys: list[str]) -> None:
-    """Report columns that are metrics of none of the jobs: they may be misspelled."""
+    """Report columns that no job has: they may be misspelled."""
     for key in dict.fromkeys(filter(_is_metric, keys)):
         name = key.removeprefix("metrics.")
-        if not any(name in job.get("metrics", {}) for job in jobs):
+        if not any(name in {**job["metrics"], **job.get("parameters", {})} for job in jobs):
             from allranks.spec.fields.problems import nearest  # lazy: for a slip alone
 
             names = {*_CELLS, *job_query.SORTS, *(each for job in jobs for each in job["metrics"])}
             near = nearest(name, names)
-            show.talk(f"note: no job listed has a metric {name!r}" + (f"; {near}" if near else ""))
+            none = f"note: no job listed has a metric or parameter {name!r}"
+            show.talk(none + (f"; {near}" if near else ""))
 
 
 def _none(options: argparse.Namespace) -> str:
-    filters = "status experiment name tag since until metric archived parent uses"
+    filters = "status experiment name tag since until metric archived parent uses by"
     if any(getattr(options, each) for each in filters.split()):
         return "no jobs match"
     return "no jobs yet; run one: `allranks run -- echo hello`"
@@ -178,7 +182,7 @@ def _columns(text: str | None) -> list[str]:
         return []
     columns = [each.strip() for each in text.split(",")]
     if not all(each.removeprefix("metrics.") for each in columns):
-        hint = f"{', '.join(_CELLS)}, inputs.NAME, tags.KEY, or the name of a metric"
+        hint = f"{', '.join(_CELLS)}, inputs.NAME, tags.KEY, or the name of a metric or parameter"
         raise UsageError("a column has no name", where="--columns", hint=hint)
     return columns
 
@@ -194,7 +198,8 @@ def _cell(job: ListedJob, column: str) -> str:
     if kind in ("inputs", "tags") and name:
         value = (job["inputs"] if kind == "inputs" else job["tags"]).get(name)
         return "-" if value is None else str(value)
-    return show.number(job["metrics"].get(column.removeprefix("metrics.")))
+    name = column.removeprefix("metrics.")
+    return show.number(job["metrics"].get(name, job.get("parameters", {}).get(column)))
 
 
 def _moment(text: str, now: datetime, where: str) -> tuple[float, float]:

@@ -10,6 +10,8 @@ from allranks.statuses import JobStatus
 
 # What a list may be sorted by; any other word is a metric.
 SORTS = ("created", "started", "ended", "duration", "name", "status", "experiment")
+# The property of a job with the name of who submitted it; without one it was the home's owner.
+CREATED_BY, OWNER = "allranks.created_by", "owner"
 OPERATORS = ("<=", ">=", "!=", "==", "<", ">", "=")
 _METRIC = "metrics."
 _CONDITION = re.compile(
@@ -38,7 +40,7 @@ class Query(NamedTuple):
     name. ``tags`` have a key, and a value or None for any. ``since`` and ``until`` (exclusive) are
     seconds since the epoch. ``archived``: True for archived jobs only, None for all. ``parent``:
     only children of that job; without it none, unless ``children``. ``uses``: an asset as NAME or
-    NAME:VERSION."""
+    NAME:VERSION. ``by``: who submitted it."""
 
     statuses: tuple[JobStatus, ...] = ()
     experiment: str | None = None
@@ -53,6 +55,7 @@ class Query(NamedTuple):
     parent: str | None = None
     children: bool = False
     uses: str | None = None
+    by: str | None = None
 
 
 def status(text: str) -> JobStatus:

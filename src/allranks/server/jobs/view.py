@@ -10,6 +10,7 @@ from allranks import clock, disk_space
 from allranks.core.distributions.topology import log_name, ranks, together, world
 from allranks.core.job.command_flags import command_flags
 from allranks.core.job.continuation import Carried
+from allranks.core.job.list_filters import CREATED_BY
 from allranks.core.lifecycle import pending_reason as plan_standing
 from allranks.core.lifecycle.decide import Node
 from allranks.core.packing import pack
@@ -27,9 +28,6 @@ from allranks.store.jobs.job_rows import Damaged, JobRow
 if TYPE_CHECKING:
     from allranks.api import jobs as api
     from allranks.api.common import Document
-
-# The property of a job that names who submitted it; a job of the home's owner has none.
-_CREATED_BY = "allranks.created_by"
 
 
 def status_reason(row: JobRow, home: Home) -> str:
@@ -49,9 +47,9 @@ def signed(spec: Mapping[str, Any], by: str) -> dict[str, Any]:
     """The spec with its submitter ``by``, overriding what the spec says."""
     signed_spec = dict(spec)
     kept = dict(spec.get("properties") or {})
-    previous = kept.pop(_CREATED_BY, None)
+    previous = kept.pop(CREATED_BY, None)
     if by != OWNER.name:
-        kept[_CREATED_BY] = by
+        kept[CREATED_BY] = by
     if previous is not None or by != OWNER.name:
         signed_spec["properties"] = kept
     return signed_spec
@@ -59,7 +57,7 @@ def signed(spec: Mapping[str, Any], by: str) -> dict[str, Any]:
 
 def submitter(spec: Mapping[str, Any]) -> str:
     """Who submitted the job; by default the home's owner."""
-    return str((spec.get("properties") or {}).get(_CREATED_BY, OWNER.name))
+    return str((spec.get("properties") or {}).get(CREATED_BY, OWNER.name))
 
 
 def job(row: JobRow, home: Home, note: Annotation) -> api.JobRecord:
@@ -91,11 +89,7 @@ def job(row: JobRow, home: Home, note: Annotation) -> api.JobRecord:
         "exit_code": row.exit_code,
         "error": row.error,
         "parent_job_name": _parent(row),
-        "parameters": {
-            **command_flags(task.command).parameters,
-            **note.parameters,
-            **row.notes.get("parameters", {}),
-        },
+        "parameters": parameters(row, note),
         "created_by": submitter(spec),
         "created_at": iso_time(row.created_at),
         "started_at": iso_time(row.started_at),
@@ -120,6 +114,12 @@ def job(row: JobRow, home: Home, note: Annotation) -> api.JobRecord:
         ],
         "spec": _shown_spec(spec),
     }
+
+
+def parameters(row: JobRow, note: Annotation) -> dict[str, Any]:
+    """The flags of its command, what it logged, and what its sweep chose, by name."""
+    flags = command_flags(row.plan.task.command).parameters
+    return {**flags, **note.parameters, **row.notes.get("parameters", {})}
 
 
 def outputs(row: JobRow) -> dict[str, str]:
@@ -199,6 +199,7 @@ def listed(
     }
     if values is not None:
         listed["metrics"] = dict(values.get(row.id, {}))
+        listed["parameters"] = parameters(row, note)
     return listed
 
 

@@ -23,7 +23,7 @@ from sqlalchemy import (
 from sqlalchemy.engine import Connection
 
 from allranks import clock
-from allranks.core.job.list_filters import Query, Sort, like
+from allranks.core.job.list_filters import CREATED_BY, OWNER, Query, Sort, like
 from allranks.store.database import has_member
 from allranks.store.metric_points import LEADS
 from allranks.store.metric_points import number as as_number
@@ -57,7 +57,7 @@ def search(connection: Connection, filters: Query) -> list[int]:
 def _is_narrow(filters: Query) -> bool:
     """Whether few jobs may match: walking the index by value would skip nearly all its entries."""
     narrowing = (filters.statuses, filters.experiment, filters.name, filters.tags, filters.since)
-    return any((*narrowing, filters.until, filters.parent, filters.uses))
+    return any((*narrowing, filters.until, filters.parent, filters.uses, filters.by))
 
 
 def _by_value(connection: Connection, query: Select[int], filters: Query) -> list[int]:
@@ -111,6 +111,9 @@ def _filters(connection: Connection, filters: Query) -> Iterator[ColumnElement[b
         yield _jobs.c.parent.is_(None)
     if filters.uses is not None:
         yield _uses(filters.uses)
+    if filters.by is not None:
+        submitter = _jobs.c.spec[("properties", CREATED_BY)].as_string()
+        yield func.coalesce(submitter, OWNER) == filters.by
     if filters.experiment is not None:
         yield _jobs.c.experiment == filters.experiment
     if filters.name is not None:

@@ -44,6 +44,7 @@ class ListRequest(BaseModel):
     parent: str | None = None
     children: bool = False
     uses: str | None = None
+    by: str | None = None
 
     def query(self) -> job_query.Query:
         """Raises UsageError for invalid values."""
@@ -64,6 +65,7 @@ class ListRequest(BaseModel):
             parent=self.parent,
             children=self.children,
             uses=self.uses,
+            by=self.by,
         )
 
 
