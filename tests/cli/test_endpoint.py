@@ -335,7 +335,7 @@ def test_traffic_moves_when_the_new_deployment_is_ready(shared: Allranks, code: 
     assert shared("model", "create", "moving", "--path", "weights").returncode == 0
     made = shared("model", "deploy", "moving", "--script", "one.py", timeout=120)
     assert made.returncode == 0, made.stderr
-    words = ("model", "deploy", "moving", "--script", "two.py", "--deployment")
+    words = ("model", "deploy", "moving", "--script", "two.py", "--traffic", "100", "--deployment")
     made = shared(*words, "green", timeout=120)
     assert made.returncode == 1
     assert "its traffic stays where it is until moving/green is ready" in made.stderr
@@ -357,6 +357,15 @@ def test_traffic_moves_when_the_new_deployment_is_ready(shared: Allranks, code: 
     assert shared(*words, "late", "--no-wait").returncode == 0
     made = shared("endpoint", "update", "moving", "--traffic", "green=100")
     assert "moving: traffic green=100\n" in made.stderr
+    # A part of it, which the others leave; a number that is none; and none unless asked.
+    words = ("model", "deploy", "moving", "--script", "two.py", "--deployment")
+    made = shared(*words, "late", "--traffic", "25", timeout=120)
+    assert "traffic: late=25 green=75\n" in made.stderr
+    refused = shared(*words, "more", "--traffic", "101")
+    assert (refused.returncode, "from 0 to 100" in refused.stderr) == (2, True)
+    made = shared(*words, "more", timeout=120)
+    assert "more has no traffic; to give it all: allranks endpoint update moving" in made.stderr
+    assert answer(shared, "endpoint", "show", "moving")["traffic"] == {"late": 25, "green": 75}
     assert shared("endpoint", "delete", "--yes", "moving").returncode == 0
 
 

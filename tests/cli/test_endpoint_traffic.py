@@ -13,7 +13,9 @@ from allranks.errors import UsageError
 def endpoint(traffic: dict[str, int], mirror: dict[str, int], **deployment: Any) -> Any:
     blue = {"name": "blue", "instances": 1, "ready": 0, "reason": None, "takes_traffic": False}
     blue |= deployment
-    return {"traffic": traffic, "mirror_traffic": mirror, "deployments": [blue]}
+    return {"traffic": traffic, "mirror_traffic": mirror, "deployments": [blue]} | {
+        "traffic_when_ready": {"blue": 25, "old": 75}
+    }
 
 
 def test_a_copy_is_shown():
@@ -21,7 +23,7 @@ def test_a_copy_is_shown():
     assert traffic_of(made) == "blue=100, copied to green=10"
     assert traffic_of(endpoint({}, {})) == "-"
     made = endpoint({"old": 100}, {}, takes_traffic=True)
-    assert traffic_of(made) == "old=100 (blue=100 when it is ready)"
+    assert traffic_of(made) == "old=100 (blue=25 when it is ready)"
 
 
 @pytest.mark.parametrize(

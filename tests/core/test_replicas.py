@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +15,7 @@ from allranks.core.replicas import (
     decide,
     pause,
     state,
+    with_share,
 )
 
 NOW = 1000.0
@@ -115,3 +117,16 @@ def test_whatever_happens_it_gets_there_and_an_update_takes_nothing_away(several
         revision
     ] * instances
     assert state(replicas, revision, instances, 0) == "Ready"
+
+
+@pytest.mark.parametrize(
+    ("before", "percent", "after"),
+    [
+        ({}, 30, {"new": 100}),
+        ({"old": 100}, 25, {"new": 25, "old": 75}),
+        ({"old": 100, "none": 0}, 100, {"new": 100}),
+        ({"a": 50, "b": 25, "new": 25}, 50, {"new": 50, "a": 33, "b": 17}),
+    ],
+)
+def test_a_share_is_taken_from_all(before: dict[str, int], percent: int, after: dict[str, int]):
+    assert with_share(before, "new", percent) == after

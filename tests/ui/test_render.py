@@ -124,6 +124,7 @@ def test_traffic_that_waits_for_a_deployment_is_shown(
     made = render.environment().from_string(macro)
     deployments = [{"name": name, "takes_traffic": name == "green"} for name in ("blue", "green")]
     endpoint = {"traffic": shares, "deployments": deployments}
+    endpoint["traffic_when_ready"] = {"green": 100}
     assert [made.render(it=endpoint, name=name) for name in ("blue", "green")] == shown
     endpoint["deployments"] = deployments[:1]
     assert made.render(it={**endpoint, "traffic": {"blue": 100}}, name="blue") == "100 %"

@@ -40,8 +40,8 @@ class DeploymentAnswer(TypedDict):
     """``ready`` of ``instances`` replicas answer, with ``model``. ``spec`` is the deployment as it
     was given, ``revision`` counts its updates. ``failed_job`` is the last replica of this revision
     that failed, also once others are ready; None if the last one could not be submitted.
-    ``failures``: tries in a row that failed. ``takes_traffic``: it gets all traffic when it is
-    ready."""
+    ``failures``: tries in a row that failed. ``takes_traffic``: it gets traffic when it is
+    ready: that of its endpoint's ``traffic_when_ready``."""
 
     name: str
     endpoint: str
@@ -75,6 +75,7 @@ class EndpointAnswer(TypedDict):
     scoring_uri: str | None
     public_uri: str | None
     traffic: dict[str, int]
+    traffic_when_ready: dict[str, int]
     mirror_traffic: dict[str, int]
     compute: str | None
     created_by: str

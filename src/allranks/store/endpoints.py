@@ -7,6 +7,7 @@ import threading
 from typing import Any, NamedTuple
 
 from allranks import clock
+from allranks.core.replicas import with_share
 from allranks.core.request_samples import Samples
 from allranks.errors import Conflict, NotFound
 from allranks.store.key_values import Settings
@@ -45,8 +46,8 @@ class DeploymentRow(NamedTuple):
     ``submission``, ``asset`` and ``revision`` of the one before it that was ready. ``failures``:
     tries in a row that ended; ``reason``: why the last one did; ``failed_job``: the last replica
     that failed. ``asset``: the name of its model's file or folder. ``scaled``: the replicas that
-    its load needs, where it scales. ``takes_traffic``: it gets all of its endpoint's once it is
-    ready."""
+    its load needs, where it scales. ``takes_traffic``: the percent that it gets of its
+    endpoint's once it is ready."""
 
     endpoint: str
     name: str
@@ -64,7 +65,7 @@ class DeploymentRow(NamedTuple):
     is_deleted: bool = False
     scaled: int | None = None
     failed_job: str | None = None
-    takes_traffic: bool = False
+    takes_traffic: int = 0
 
     @property
     def key(self) -> str:
@@ -167,19 +168,20 @@ class Endpoints:
         with self.lock:
             for row in self.deployments(endpoint):
                 if row.takes_traffic:
-                    self.change(row, takes_traffic=False)
+                    self.change(row, takes_traffic=0)
 
     def move_traffic(self, row: DeploymentRow) -> None:
-        """All traffic goes to a deployment that takes it. The second call, when the router knows
-        it, ends that."""
+        """A deployment gets the traffic that it takes. The second call, when the router knows it,
+        ends that."""
         with self.lock:
             now = self._current(row)
             if not now.takes_traffic or now.is_deleted or now.revision != row.revision:
                 return
             endpoint = self.get(row.endpoint)
-            traffic = {row.name: 100}
-            if endpoint.spec.get("traffic") == traffic:
-                self.change(row, takes_traffic=False)
+            before = endpoint.spec.get("traffic") or {}
+            traffic = with_share(before, row.name, now.takes_traffic)
+            if before.get(row.name) == traffic[row.name]:
+                self.change(row, takes_traffic=0)
             else:
                 self.put(endpoint._replace(spec={**endpoint.spec, "traffic": traffic}))
 
@@ -205,4 +207,6 @@ class Endpoints:
 
 def _deployment(data: dict[str, Any]) -> DeploymentRow:
     replicas = tuple(ReplicaRow(*values) for values in data["replicas"])
-    return DeploymentRow(**{**data, "replicas": replicas})
+    takes = data.get("takes_traffic", 0)  # version 0.1 wrote True: all
+    takes = 100 if takes is True else int(takes)
+    return DeploymentRow(**{**data, "replicas": replicas, "takes_traffic": takes})

@@ -80,6 +80,25 @@ def test_members_end_and_repeat_their_own_jobs_only(server: Served) -> None:
     assert again.status_code in (201, 409)
 
 
+@pytest.mark.medium  # the router starts
+def test_members_get_the_keys_of_their_own_endpoints_only(server: Served) -> None:
+    ann, ben = made(server, "ann-e", "member"), made(server, "ben-e", "member")
+    told = server.people.post("/api/v1/endpoints", json={"name": "anns-e"}, headers=ann)
+    assert told.status_code == 201, told.text
+    keys, key = "/api/v1/endpoints/anns-e/keys", {"key": "primary"}
+    for refused in (
+        server.people.get(keys, headers=ben),
+        server.people.post(keys, json=key, headers=ben),
+        server.people.delete("/api/v1/endpoints/anns-e", headers=ben),
+    ):
+        assert (refused.status_code, "ask ann-e" in refused.json()["hint"]) == (403, True)
+    assert server.people.get("/api/v1/endpoints/anns-e", headers=ben).status_code == 200
+    own = server.people.get(keys, headers=ann).json()
+    assert own == server.people.get(keys).json()  # an admin's
+    assert server.people.post(keys, json=key, headers=ann).json()["primary"] != own["primary"]
+    assert server.people.delete("/api/v1/endpoints/anns-e", headers=ann).status_code == 200
+
+
 def test_a_restart_of_a_job_that_ends_says_wait(server: Served) -> None:
     server.submit("ends")
     told = server.people.post("/api/v1/jobs/ends/restart").json()

@@ -85,7 +85,8 @@ def create(options: argparse.Namespace) -> int:
         from allranks.cli.endpoint.batch import put_deployment  # lazy: imports the models
 
         return put_deployment(options, data, base, lines, "created")
-    return _create(options, data, base, lines, all_traffic=options.all_traffic)
+    more = {"all_traffic": True} if options.all_traffic else {}
+    return _send(options, data, base, lines, "POST", more)
 
 
 def update_options(parser: argparse.ArgumentParser) -> None:
@@ -156,18 +157,6 @@ def instances_set(overrides: Sequence[str]) -> int:
         hint = "change other keys in the file: -f FILE --set KEY=VALUE"
         raise UsageError("only instance_count is changed without a file", where="--set", hint=hint)
     return int(number)
-
-
-def _create(
-    options: argparse.Namespace,
-    data: dict[str, Any],
-    base: Path,
-    lines: Mapping[str, int] | None = None,
-    *,
-    all_traffic: bool = False,
-) -> int:
-    more = {"all_traffic": True} if all_traffic else {}
-    return _send(options, data, base, lines, "POST", more)
 
 
 def _send(
@@ -359,11 +348,14 @@ def deploy_options(parser: argparse.ArgumentParser) -> None:
         "--deployment",
         default="default",
         metavar="NAME",
-        help="the deployment (default); a new one gets all traffic when it is ready",
+        help="the deployment (default)",
     )
+    share = "percent that it gets when it is ready (the first one 100, a further one 0)"
+    add("--traffic", type=int, metavar="N", help=share)
     add("--code", metavar="FOLDER", help="the folder of the scoring script")
     add("--script", metavar="FILE", help="a scoring script with init() and run(data)")
     add("--environment", metavar="ENV", help="azureml:NAME:VERSION (the current Python)")
+    add("-c", "--compute", metavar="COMPUTE", help="where its replicas run (this machine)")
     add("--instances", type=int, metavar="N", help="the number of replicas (1)")
     gpus = "GPUs of each replica (one, if the nodes have GPUs)"
     add("--gpus", type=int, metavar="G", help=gpus)
@@ -389,8 +381,9 @@ def deploy(options: argparse.Namespace) -> int:
     }
     if options.instances is not None:
         deployment["instance_count"] = options.instances
-    if options.environment is not None:
-        deployment["environment"] = options.environment
+    for key in ("environment", "compute"):
+        if getattr(options, key) is not None:
+            deployment[key] = getattr(options, key)
     if options.warm:
         deployment["warm"] = options.warm
     if options.gpus is not None:
@@ -407,14 +400,17 @@ def deploy(options: argparse.Namespace) -> int:
         deployment["code_configuration"] = _code(options, before)
     is_new = made is None
     _prepare_endpoint(name, made, options)
+    more = {"traffic": options.traffic} if options.traffic else {}
     if before is not None and not has_code:
         at = path(name, f"/deployments/{quote(options.deployment, safe='')}")
-        code = _ready(options, find_server.ask("PATCH", at, {"changes": deployment}))
+        code = _ready(options, find_server.ask("PATCH", at, {"changes": deployment, **more}))
     elif before is not None:
-        code = _send(options, {**before["spec"], **deployment}, Path.cwd(), None, "PATCH")
+        code = _send(options, {**before["spec"], **deployment}, Path.cwd(), None, "PATCH", more)
     else:
+        if options.traffic is None and not (made and any(made["traffic"].values())):
+            more = {"traffic": 100}
         try:
-            code = _create(options, deployment, Path.cwd(), all_traffic=True)
+            code = _send(options, deployment, Path.cwd(), None, "POST", more)
         except BaseException:
             made = find_server.ask("GET", path(name))
             if is_new and not made["deployments"]:
@@ -427,7 +423,12 @@ def deploy(options: argparse.Namespace) -> int:
         if change and not options.no_wait:
             show.talk(f"{name}/{options.deployment}{change}")
         show.talk(f"it answers at {made['scoring_uri']}; traffic: {traffic_of(made)}")
-        show.talk(f"try it: allranks endpoint invoke {name} --data '…'")
+        alone = ""
+        if now and not (made["traffic"].get(now["name"]) or now["takes_traffic"]):
+            alone = f" -d {options.deployment}"
+            how = f'allranks endpoint update {name} --traffic "{options.deployment}=100"'
+            show.talk(f"{options.deployment} has no traffic; to give it all: {how}")
+        show.talk(f"try it: allranks endpoint invoke {name}{alone} --data '…'")
     return code
 
 

@@ -149,8 +149,9 @@ def traffic_of(made: EndpointAnswer) -> str:
     mirror = _shares(made["mirror_traffic"])
     shares = _shares(made["traffic"]) or "-"
     for item in made["deployments"]:
-        if item["takes_traffic"] and made["traffic"].get(item["name"]) != 100:
-            shares += f" ({item['name']}=100 when it is ready)"
+        share = made["traffic_when_ready"].get(item["name"])
+        if item["takes_traffic"] and share != made["traffic"].get(item["name"]):
+            shares += f" ({item['name']}={share} when it is ready)"
     return shares + (f", copied to {mirror}" if mirror else "")
 
 

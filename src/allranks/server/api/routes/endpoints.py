@@ -17,7 +17,7 @@ from allranks.api.endpoints import (
     RequestCounts,
 )
 from allranks.core.plan import Plan
-from allranks.core.replicas import Replica, state
+from allranks.core.replicas import Replica, state, with_share
 from allranks.errors import (
     Conflict,
     MissingCode,
@@ -30,7 +30,7 @@ from allranks.errors import (
 )
 from allranks.serve.table import NOT_YET
 from allranks.server.assets.data_locations import Find
-from allranks.server.auth.roles import Role, Who, require_own, require_role
+from allranks.server.auth.roles import Who, require_own
 from allranks.server.dependencies import JsonBody, Services, ServicesDep
 from allranks.server.endpoints.router_process import RouterProcess
 from allranks.server.endpoints.scaling import instances_of, ready_within, scale_of
@@ -112,9 +112,8 @@ def delete(name: str, services: ServicesDep, who: Who) -> EndpointAnswer:
 
 
 def show_keys(name: str, services: ServicesDep, who: Who) -> EndpointKeys:
-    """The keys. Members may ask: an endpoint is there to be called."""
-    require_role(who, Role.MEMBER)
-    services.endpoints.get(name)
+    """The keys, for who created the endpoint, and admins: they hand them to who may call it."""
+    require_own(who, name, services.endpoints.get(name).created_by)
     return cast(EndpointKeys, services.endpoints.keys.get(name))
 
 
@@ -134,21 +133,16 @@ def renew_key(name: str, data: JsonBody, services: ServicesDep, who: Who) -> End
 def create_deployment(
     name: str, data: JsonBody, services: ServicesDep, who: Who
 ) -> DeploymentAnswer:
-    """Create a deployment: ``deployment`` is its spec, ``submission`` the job of a replica. With
-    ``all_traffic`` it gets all of it: at once where nobody has any, else when it is ready."""
-    row = _deployment(name, data, services, who.name)
+    """Create a deployment: ``deployment`` is its spec, ``submission`` the job of a replica. It gets
+    ``traffic`` percent, or all with ``all_traffic``: at once where nobody has any, else when it is
+    ready."""
+    row, percent = _deployment(name, data, services, who.name), _percent(data)
     with services.admission_lock, services.endpoints.lock:
         require_own(who, name, services.endpoints.get(name).created_by)
         _require_code(row, services)
         row = services.endpoints.create_deployment(row)
-        if data.get("all_traffic"):
-            services.endpoints.keep_traffic(name)
-            endpoint = services.endpoints.get(name)
-            if any(spec_of.parse_endpoint(endpoint.spec).traffic.values()):
-                row = services.endpoints.change(row, takes_traffic=True)
-            else:
-                traffic = {**endpoint.spec, "traffic": {row.name: 100}}
-                services.endpoints.put(endpoint._replace(spec=traffic))
+        if percent:
+            row = _take_traffic(row, percent, services)
     services.loops.on_endpoint()
     return _shown(row, services)
 
@@ -160,6 +154,7 @@ def update_deployment(
     `create_deployment`, or has ``instance_count``, or ``rollback``: to what it was before, or
     ``changes``: keys of its spec, beside which all stays, the code too."""
     by_hand = data.keys() == {"instance_count"}
+    percent = _percent(data)
     made: DeploymentRow | None = None
     if by_hand:
         row = services.endpoints.deployment(name, deployment)
@@ -178,6 +173,8 @@ def update_deployment(
         require_own(who, row.key, row.created_by)
         columns = _scaled(row, data, services) if by_hand else _changes(row, made, services)
         changed = services.endpoints.change(row, **columns)
+        if percent:
+            changed = _take_traffic(changed, percent, services)
     services.loops.on_endpoint()
     answer = _shown(changed, services)
     if by_hand and changed.revision != row.revision:
@@ -185,12 +182,33 @@ def update_deployment(
     return answer
 
 
+def _percent(data: Mapping[str, Any]) -> int:
+    """The traffic that a deployment is to get. Raises SpecError."""
+    percent = 100 if data.get("all_traffic") else data.get("traffic", 0)
+    if type(percent) is not int or not 0 <= percent <= 100:
+        raise SpecError(Problem("must be a percent, from 0 to 100", "traffic", hint="as 25"))
+    return percent
+
+
+def _take_traffic(row: DeploymentRow, percent: int, services: Services) -> DeploymentRow:
+    """It alone gets traffic when it is ready, or at once where nobody has any."""
+    services.endpoints.keep_traffic(row.endpoint)
+    endpoint = services.endpoints.get(row.endpoint)
+    if any(spec_of.parse_endpoint(endpoint.spec).traffic.values()):
+        return services.endpoints.change(row, takes_traffic=percent)
+    services.endpoints.put(endpoint._replace(spec={**endpoint.spec, "traffic": {row.name: 100}}))
+    return row
+
+
 def _changed(row: DeploymentRow, changes: Mapping[str, Any]) -> dict[str, Any]:
     """A request for the deployment with other keys, and with the code that it has. Raises
     SpecError."""
     spec = {**row.spec, **changes, "name": row.name, "endpoint_name": row.endpoint}
     job = spec_of.replica_job(spec_of.parse_deployment(spec))
-    keys = {"command", *(key for key in ("warm", "environment", "resources") if key in changes)}
+    keys = {
+        "command",
+        *(key for key in ("warm", "environment", "resources", "compute") if key in changes),
+    }
     if "model" in changes:
         keys.add("inputs")
     replica = {**row.submission["spec"], **{key: job[key] for key in keys if key in job}}
@@ -386,7 +404,8 @@ def _new_key(services: Services, row: EndpointRow, *which: str) -> None:
 
 def _endpoint(row: EndpointRow, services: Services) -> EndpointAnswer:
     made = spec_of.parse_endpoint(row.spec)
-    deployments = [_shown(item, services) for item in _deployments(row.name, services)]
+    rows = _deployments(row.name, services)
+    deployments = [_shown(item, services) for item in rows]
     states = sorted((item["state"] for item in deployments), key=_SEVERITY.index)
     router = RouterProcess(services.home.serve)
     address, front, where = router.address, router.front, load(services.home)
@@ -403,6 +422,14 @@ def _endpoint(row: EndpointRow, services: Services) -> EndpointAnswer:
         "scoring_uri": f"{address}/endpoints/{row.name}{path}" if address else None,
         "public_uri": f"{others}/endpoints/{row.name}{path}" if others else None,
         "traffic": dict(made.traffic),
+        "traffic_when_ready": next(
+            (
+                with_share(made.traffic, item.name, item.takes_traffic)
+                for item in rows
+                if item.takes_traffic
+            ),
+            {},
+        ),
         "mirror_traffic": dict(made.mirror_traffic),
         "compute": made.compute,
         "created_by": row.created_by,
@@ -474,7 +501,7 @@ def _shown(row: DeploymentRow, services: Services) -> DeploymentAnswer:
         "reason": row.reason,
         "failed_job": row.failed_job,
         "failures": row.failures,
-        "takes_traffic": row.takes_traffic,
+        "takes_traffic": bool(row.takes_traffic),
         "ready": sum(item.ready and item.drains_since is None for item in replicas),
         "instances": instances,
         "revision": row.revision,
