@@ -78,3 +78,20 @@ def test_a_backup_goes_into_a_folder_that_is_there(shared: Allranks, tmp_path: P
     assert "there is no folder" in refused.stderr
     assert f"hint: create it: mkdir -p '{tmp_path}/no where/'" in refused.stderr
     assert [*tmp_path.glob("no*")] == []
+
+
+@pytest.mark.slow
+def test_a_copy_beside_its_original_gets_a_port_of_its_own(
+    allranks: Allranks, tmp_path: Path
+) -> None:
+    assert allranks("run", "-q", "--name", "kept", "--", "true").returncode == 0
+    assert allranks("server", "backup", tmp_path / "b.tar").returncode == 0
+    port = answer(allranks, "server", "status")["url"].rpartition(":")[2]
+    beside = {"ALLRANKS_HOME": str(tmp_path / "copy")}
+    restored = allranks("server", "restore", tmp_path / "b.tar", env=beside)
+    assert restored.returncode == 0, restored.stderr
+    assert f"port {port} is in use here: this home gets one of its own" in restored.stderr
+    try:
+        assert json.loads(allranks("job", "show", "kept", "--json", env=beside).stdout)
+    finally:
+        assert allranks("server", "stop", env=beside).returncode == 0

@@ -81,6 +81,8 @@ def restore(options: argparse.Namespace) -> int:
         sentences.append(f"the next server resumes the jobs that had not ended: {jobs}")
     if report.aside is not None:
         sentences.append(f"the previous contents are in {report.aside}")
+    if report.port_in_use is not None:
+        sentences.append(f"port {report.port_in_use} is in use here: this home gets one of its own")
     return show.result(options, report._asdict(), *sentences)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,7 +32,8 @@ _NEW, _JOURNAL = "new", "note.json"
 
 
 class Report(NamedTuple):
-    """``live``: jobs that had not ended; ``aside``: the folder with the replaced files."""
+    """``live``: jobs that had not ended; ``aside``: the folder with the replaced files;
+    ``port_in_use``: that of the home in the backup, if another program has it."""
 
     home: str
     at: float
@@ -39,6 +41,7 @@ class Report(NamedTuple):
     live: list[str]
     files: int
     aside: str | None
+    port_in_use: int | None = None
 
 
 def restore(home: Home, backup: Path, force: bool, report: OnProgress) -> Report:
@@ -136,6 +139,7 @@ def _restore(home: Home, backup: Path, report: OnProgress) -> Report:
         holds = database_copy.contents(new / home.database.name)
         for path in _too_new(new / home.jobs.name, holds):
             folder_trees.remove(path)
+        port_in_use = _give_up_port(new / home.server.name)
         aside = time.strftime("before-restore-%Y%m%d-%H%M%S")
         away = [str(path.relative_to(home.root)) for path in _strangers(home, new, holds)]
         _write_journal(home, {"aside": aside, "away": away, "units": [*_units(new)]})
@@ -147,8 +151,31 @@ def _restore(home: Home, backup: Path, report: OnProgress) -> Report:
     where = str(home.root / aside) if (home.root / aside).exists() else None
     live = sorted(holds.live)
     return Report(
-        str(home.root), manifest["at"], len(holds.jobs), live, len(manifest["files"]), where
+        str(home.root),
+        manifest["at"],
+        len(holds.jobs),
+        live,
+        len(manifest["files"]),
+        where,
+        port_in_use,
     )
+
+
+def _give_up_port(server_file: Path) -> int | None:
+    """Let the restored home choose a port of its own if another program has the one in its backup,
+    as the server of the original does on the same machine. Returns that port."""
+    try:
+        port = int(json.loads(server_file.read_text())["port"])
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except (OSError, OverflowError):
+            server_file.unlink()
+            return port
+    return None
 
 
 def _strangers(home: Home, new: Path, holds: database_copy.Contents) -> Iterator[Path]:
