@@ -18,6 +18,8 @@ from allranks.errors import ServerError, UsageError
 # Set for the local engine's fork server. /proc shows its environment for all that it forks, not
 # their own.
 FORK_SERVER = "ALLRANKS_FORK_SERVER"
+# The umask and limits of the shell that submits a job: see `shell_limits.py`.
+SHELL_LIMITS = "ALLRANKS_LIMITS"
 # In the folder of warm servers: the last request for one.
 LAST_WARM = "last.json"
 

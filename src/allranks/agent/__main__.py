@@ -6,11 +6,13 @@ from __future__ import annotations
 import os
 import sys
 
+from allranks import shell_limits
 from allranks.agent.processes.keeper import keep
 
 
 def main() -> int:
     """Run the keeper, and below it the agent. Return the exit code of the process it returns in."""
+    shell_limits.apply()
     code = keep()
     if code is not None:
         return code

@@ -7,6 +7,7 @@ import pytest
 from allranks.core.diagnosis import stacks
 from allranks.core.diagnosis.stacks import Frame, Process, doing, group, numbers, odd, read, waits
 from allranks.core.packing import pack
+from allranks.core.profiles import samples
 
 LIB = "/env/lib/python3.11/site-packages"
 C10D = f"{LIB}/torch/distributed/distributed_c10d.py"
@@ -162,3 +163,14 @@ def test_what_is_no_process_is_refused(wrong):
 def test_a_name_that_is_not_utf_8_is_told_as_far_as_it_is():
     told = pack(process(0, (Frame("/w/tr\udcff.py", 1, "f"),)))
     assert stacks.load(told).frames[0].file == "/w/tr?.py"
+
+
+@pytest.mark.parametrize("nameless", ["<genexpr>", "<listcomp>", "<lambda>"])
+def test_what_has_no_name_is_called_by_its_caller(nameless: str):
+    inner = Frame("/work/data.py", 7, nameless, "x * x for x in rows")
+    stack = (inner, Frame(f"{LIB}/fast.py", 3, "mean"), *LOADS)
+    assert doing(stack) == "in load_batch (data.py:88)"
+    assert samples.place(stack[::-1]) == "load_batch (data.py:88)"
+    assert samples.place(stack[::-1], of_line=True) == "`time.sleep(9)` (data.py:88)"
+    assert samples.place([inner]) == f"{nameless} (data.py:7)"
+    assert (samples.place([]), samples.place(REDUCE[:1])) == ("", "")

@@ -159,7 +159,8 @@ TABLE: dict[Cause, CauseInfo] = {
     ),
     Cause.TOO_MANY_OPEN_FILES: CauseInfo(
         "a process reached its limit of open files",
-        "raise the limit (`ulimit -n 65536` before the command), use fewer DataLoader workers, or "
+        "raise the limit (`ulimit -n 65536` in the command, or on this machine in the shell that "
+        "submits), use fewer DataLoader workers, or "
         "call torch.multiprocessing.set_sharing_strategy('file_system')",
     ),
     Cause.TOO_MANY_PROCESSES: CauseInfo(

@@ -186,10 +186,21 @@ def waits_for_gpu(frames: Sequence[Frame]) -> str:
     return call[1] if call else ""
 
 
+# Parts of a function that say nothing to people: their caller does.
+_NAMELESS = ("<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>", "<lambda>")
+
+
+def named(frames: Iterable[Frame]) -> Frame | None:
+    """The first frame of a function with a name; without one, the first."""
+    several = [*frames]
+    with_name = (frame for frame in several if frame.function not in _NAMELESS)
+    return next(with_name, several[0] if several else None)
+
+
 def _user_frame(frames: Sequence[Frame]) -> Frame | None:
     """The innermost frame in the user's code; without one, the innermost frame."""
-    own = (frame for frame in frames if not _LIBRARY.search(frame.file))
-    return next(own, frames[0] if frames else None)
+    own = named(frame for frame in frames if not _LIBRARY.search(frame.file))
+    return own or (frames[0] if frames else None)
 
 
 # ---------------------------------------------------------------- comparison

@@ -37,6 +37,7 @@ from allranks.core.plan import (
     Task,
 )
 from allranks.errors import Problem, SpecError
+from allranks.settings import SHELL_LIMITS
 from allranks.spec.fields.azureml_references import Asset
 from allranks.spec.job import CommandJob
 from allranks.spec.job_parts import Distribution, Input, Metric, Output
@@ -61,7 +62,8 @@ class CompileContext(NamedTuple):
     ended; ``look``: how often its state is looked at, see ``Rules``; ``images``: the engine runs
     every node in an image; ``shared_home``: whether nodes share the disk of the server's home;
     ``python`` is the submitter's, for nodes that may lack it; ``serves``: it waits for requests, so
-    its rank takes no turn of the machine's."""
+    its rank takes no turn of the machine's; ``remote``: its nodes are other machines, which the
+    limits of the submitter's shell do not concern."""
 
     name: str
     record: str
@@ -90,6 +92,7 @@ class CompileContext(NamedTuple):
     shared_home: SharedHome = SharedHome.YES
     python: CurrentPython | None = None
     serves: bool = False
+    remote: bool = True
 
 
 def compile(spec: CommandJob, context: CompileContext) -> Plan:
@@ -116,6 +119,7 @@ def compile(spec: CommandJob, context: CompileContext) -> Plan:
         key=f"{context.name}.1",
         nodes=nodes,
         argv=context.argv,
+        env={} if context.remote else _limits(context.base),
         gpus=gpus.per_node,
         cpus=_number(options.pop("cpus", None), f"resources.properties.{context.engine}.cpus"),
         memory=memory_of(
@@ -311,9 +315,13 @@ def _nameless(asset: Asset) -> Resolved:
 def _base(base: Mapping[str, str], in_image: bool) -> dict[str, str]:
     """An image has an environment of its own, and programs at other paths."""
     if not in_image:
-        return dict(base)
+        return {name: value for name, value in base.items() if name != SHELL_LIMITS}
     kept = (*_PROXIES, SUBMITTER.lower())
     return {name: value for name, value in base.items() if name.lower() in kept}
+
+
+def _limits(base: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in base.items() if name == SHELL_LIMITS}
 
 
 def _options(distribution: Distribution | None) -> dict[str, Any]:

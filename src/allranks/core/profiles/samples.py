@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from allranks.core.diagnosis import collectives
 from allranks.core.diagnosis.collectives import Recorded
-from allranks.core.diagnosis.stacks import Frame, short, waits
+from allranks.core.diagnosis.stacks import Frame, named, short, waits
 
 # Why a rank has no profile, if that is so.
 NO_PYTHON = "it has no Python that can be asked"
@@ -178,10 +178,10 @@ def is_own(frame: Frame) -> bool:
 
 
 def place(stack: Sequence[Frame], of_line: bool = False) -> str:
-    """The innermost frame in the script, as `load (data.py:12)`; ``of_line``: with its source line
+    """The innermost frame with a name in the script, as `load (data.py:12)`; ``of_line``: with its source line
     instead of the function, if that is there."""
-    for frame in reversed(stack):
-        if is_own(frame):
-            name = f"`{frame.text[:60]}`" if of_line and frame.text else frame.function
-            return f"{name} ({frame.file.rpartition('/')[2]}:{frame.line})"
-    return ""
+    frame = named(frame for frame in reversed(stack) if is_own(frame))
+    if frame is None:
+        return ""
+    name = f"`{frame.text[:60]}`" if of_line and frame.text else frame.function
+    return f"{name} ({frame.file.rpartition('/')[2]}:{frame.line})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from allranks import shell_limits
 from allranks.sdk.connection.find_server import of_another_home
 from allranks.sdk.submit.current_environment import current
 from allranks.sdk.submit.editable_packages import live_packages
@@ -16,7 +17,7 @@ class Shell:
 
     @cached_property
     def variables(self) -> dict[str, str]:
-        return current()
+        return current() if self.other_server else {**current(), **shell_limits.read()}
 
     @cached_property
     def packages(self) -> list[Package]:

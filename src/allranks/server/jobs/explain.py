@@ -62,9 +62,6 @@ def full_explanation(row: JobRow, records: Records, home: Home, blobs: Blobs) ->
     explanation = _explained(row, facts, home)
     others = explain.other_ranks(facts, explanation)
     rank, lines = explain.context_lines(facts, explanation)
-    fix = explanation.fix
-    if explanation.cause is Cause.SETUP_FAILED and row.error is not None:
-        fix = row.error["hint"] or fix
     as_json = explain.as_json(explanation, partial(host_of, row))
     began = (decide.failure(row.record) or decide.outcome(row.record)).at or row.ended_at
     first = next(iter(records.events(row.name)), None)
@@ -75,7 +72,8 @@ def full_explanation(row: JobRow, records: Records, home: Home, blobs: Blobs) ->
         "attempt": row.record.attempt,
         "error": row.error,
         **as_json,
-        "fix": fix,
+        # That of the record, which every other command shows; a held job has none yet.
+        "fix": (row.error and row.error["hint"]) or explanation.fix,
         "blame": str(TABLE[explanation.cause].blame),
         "rank": rank,
         "lines": [without_credentials(line) for line in lines],

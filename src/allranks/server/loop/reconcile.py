@@ -278,7 +278,7 @@ class Loop:
 
     def _gang(self, row: JobRow) -> Gang:
         options = self._clusters.options_now(row.plan, row.spec)
-        env = self._services.agent_variables(row)
+        env = {**row.plan.gang.env, **self._services.agent_variables(row)}
         return row.plan.gang._replace(key=row.key, env=env, options=options)
 
     def _follow_computes(self, rows: Sequence[JobRow]) -> None:

@@ -112,7 +112,7 @@ def restart(
         spec,
         digest,
         task.in_place,
-        task.base,
+        {**task.base, **row.plan.gang.env},
         task.tools,
         diff,
         continues=row.name if resumed else "",

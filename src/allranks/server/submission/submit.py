@@ -170,6 +170,7 @@ def plan(
             shared_home=kind.shared_home(options),
             python=submission.python,
             serves=submission.serves,
+            remote=kind.remote,
         ),
         problems,
     )
