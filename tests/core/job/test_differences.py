@@ -1,5 +1,6 @@
 """What is different between a job that failed and the last that did not."""
 
+from allranks.core.job.comparison import Facts, differences
 from allranks.core.job.differences import Change, Side, changes
 
 SIDE = Side("python train.py", "pytorch", 1, 2, 0, "local")
@@ -67,3 +68,16 @@ def test_code_that_cannot_be_looked_into():
     assert changes(SIDE._replace(code="a" * 64), SIDE._replace(code="b" * 64)) == [
         Change("code", "a" * 12, "b" * 12)
     ]
+
+
+def test_packages_that_the_record_of_one_job_does_not_have_are_no_difference():
+    """Those of a job that ran with the submitter's own Python, beside one that took it along."""
+    several = ("torch==2.13.0", "numpy==2.0")
+    local, slurm = SIDE._replace(requirements=None), SIDE._replace(requirements=several)
+    newer = SIDE._replace(requirements=("torch==2.14.0", "numpy==2.0"))
+    assert changes(local, slurm) == changes(slurm, local) == []
+    assert differences([Facts(local), Facts(slurm)]) == []
+    (row,) = differences([Facts(local), Facts(slurm), Facts(newer)])
+    assert (row.name, row.values) == ("package torch", (None, "torch==2.13.0", "torch==2.14.0"))
+    (row,) = differences([Facts(SIDE), Facts(SIDE._replace(requirements=several[:1]))])
+    assert row.values == (None, "torch==2.13.0")

@@ -13,6 +13,7 @@ from allranks.core.job.differences import Side, packages
 SECTIONS = ("result", "metrics", "parameters", "code", "data", "environment")
 # More files than a person reads.
 _MOST = 20
+_PACKAGE = "package "
 # Runs of one configuration differ in these.
 _SEED = re.compile(r"seed$|random_?state$", re.IGNORECASE)
 # Where a job runs is no part of its configuration.
@@ -50,8 +51,21 @@ def differences(jobs: Sequence[Facts]) -> list[Difference]:
         Difference(section, name, tuple(values.get((section, name)) for values in several))
         for section, name in keys
     ]
-    rows = [row for row in rows if len(set(row.values)) > 1]
+    rows = [row for row in rows if _differs(row, jobs)]
     return sorted(rows, key=lambda row: SECTIONS.index(row.section))
+
+
+def _differs(row: Difference, jobs: Sequence[Facts]) -> bool:
+    """Whether jobs have different values. Packages are compared where the record has them: that of
+    a job that ran with the submitter's own Python, where this is, has none."""
+    values = [
+        value
+        for value, job in zip(row.values, jobs, strict=True)
+        if job.side.requirements is not None
+        or row.section != "environment"
+        or not row.name.startswith(_PACKAGE)
+    ]
+    return len(set(values)) > 1
 
 
 def configurations(jobs: Sequence[Facts]) -> list[int]:
@@ -99,7 +113,7 @@ def _facts(job: Facts) -> _Values:
         "data": {name: at for name, at in side.inputs.items() if name not in job.literals},
         "environment": {
             "environment": side.environment,
-            **{f"package {name}": line for name, line in packages(side).items()},
+            **{f"{_PACKAGE}{name}": line for name, line in packages(side).items()},
         },
     }
     return {

@@ -14,7 +14,8 @@ _MOST = 8
 class Side(NamedTuple):
     """What a job was asked to be, and where it ran. ``files`` are those of its code by the hash of
     what is in them, as far as they may differ from the other side's; None where that cannot be
-    told. The values of variables in ``hidden`` are nobody's to see."""
+    told. ``requirements``: None where the record does not have them. The values of variables in
+    ``hidden`` are nobody's to see."""
 
     command: str
     distribution: str
@@ -25,7 +26,7 @@ class Side(NamedTuple):
     code: str | None = None
     files: Mapping[str, str] | None = None
     environment: str = ""
-    requirements: tuple[str, ...] = ()
+    requirements: tuple[str, ...] | None = ()
     inputs: Mapping[str, str] = {}
     parameters: Mapping[str, str] = {}
     hosts: tuple[str, ...] = ()
@@ -68,7 +69,8 @@ def _plain(before: Side, after: Side) -> Iterator[Change]:
         now = getattr(after, what)
         if was != now:
             yield Change(what, was, now)
-    yield from _named("package", packages(before), packages(after))
+    if before.requirements is not None and after.requirements is not None:
+        yield from _named("package", packages(before), packages(after))
     yield from _named("input", before.inputs, after.inputs)
     yield from _named("parameter", before.parameters, after.parameters)
     yield from _named("variable", _variables(before, after), _variables(after, before))
@@ -82,7 +84,7 @@ def _plain(before: Side, after: Side) -> Iterator[Change]:
 def packages(side: Side) -> dict[str, str]:
     """Lines of requirements by the package they begin with."""
     by_name: dict[str, str] = {}
-    for line in side.requirements:
+    for line in side.requirements or ():
         name = line
         for mark in "=<>~![;@ ":
             name = name.partition(mark)[0]

@@ -178,8 +178,8 @@ def is_own(frame: Frame) -> bool:
 
 
 def place(stack: Sequence[Frame], of_line: bool = False) -> str:
-    """The innermost frame with a name in the script, as `load (data.py:12)`; ``of_line``: with its source line
-    instead of the function, if that is there."""
+    """The innermost frame with a name in the script, as `load (data.py:12)`; ``of_line``: with its
+    source line instead of the function, if that is there."""
     frame = named(frame for frame in reversed(stack) if is_own(frame))
     if frame is None:
         return ""

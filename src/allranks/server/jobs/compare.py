@@ -109,7 +109,7 @@ def _side(row: JobRow, files: dict[str, str] | None) -> Side:
         code=task.code,
         files=files,
         environment=_environment(row),
-        requirements=tuple(all_without_credentials(recipe.requirements)) if recipe else (),
+        requirements=tuple(all_without_credentials(recipe.requirements)) if recipe else None,
         inputs={each.name: _input(each) for each in task.inputs},
         parameters={name: str(value) for name, value in row.notes.get("parameters", {}).items()},
         hosts=tuple(node.place.host for node in row.record.nodes if node.place is not None),
@@ -176,7 +176,7 @@ def _environment(row: JobRow) -> str:
     image = ""
     if task.container is not None:
         image = f"the image {task.container.image or task.container.context}"
-    if task.recipe is not None:
+    if task.recipe is not None and task.current is None:
         python = f"python {task.recipe.python}" if task.recipe.python else ""
         return " ".join(each for each in (task.environment, image, python) if each)
     if image:
